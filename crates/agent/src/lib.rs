@@ -1,0 +1,1 @@
+//! The host daemon: obtains, keeps and proves a node's identity.

@@ -1,0 +1,1 @@
+//! Wire contracts: operator REST v1, agent gRPC v1, the error body and its codes.

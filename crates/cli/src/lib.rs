@@ -1,0 +1,1 @@
+//! The operator's tool and the control plane in one program.

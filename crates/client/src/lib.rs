@@ -1,0 +1,1 @@
+//! One typed client for agent and CLI: TLS with pinning, retry with jitter, error decoding.

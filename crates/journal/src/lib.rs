@@ -1,0 +1,1 @@
+//! Replication: the log, snapshots, and the audit store.

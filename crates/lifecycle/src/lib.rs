@@ -1,0 +1,11 @@
+//! Every decision, pure.
+//!
+//! This crate holds what Enlist believes about a fleet and the rules by which that belief may change.
+//! It does no I/O, reads no clock, draws no random number and computes no hash: time, chance and digests
+//! arrive as arguments. The same inputs give the same state on every replica, for ever.
+//!
+//! - [`names`]: the vocabulary, each word a type with one way in.
+//! - [`registry`]: state, commands, events, rejections, policy, `authorize → decide → fold`, invariants.
+
+pub mod names;
+pub mod registry;

@@ -1,0 +1,29 @@
+//! The vocabulary: each word a type that can only be made by checking.
+
+mod digest;
+mod label;
+mod name;
+mod serial;
+mod span;
+mod spiffe;
+mod timestamp;
+mod ulid;
+mod wireguard;
+
+pub use digest::{Fingerprint, IdempotencyHash, KeyHash, SecretHash};
+pub use label::{Label, Source};
+pub use name::{IssuerId, NodeId, OperatorName, ProfileName, TenantId, VclusterId};
+pub use serial::Serial;
+pub use span::Span;
+pub use spiffe::{SpiffeId, SpiffePath, TrustDomain};
+pub use timestamp::Timestamp;
+pub use ulid::{AlertId, ClusterId, KeyId, RequestId, TokenId, Ulid};
+pub use wireguard::WireguardKey;
+
+/// Why a string is not the name it was offered as.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} must be {expected}")]
+pub struct Malformed {
+    pub what: &'static str,
+    pub expected: &'static str,
+}

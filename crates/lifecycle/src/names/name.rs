@@ -1,0 +1,115 @@
+//! Names that people choose: nodes, tenants, operators, vClusters, profiles, issuers.
+
+use super::Malformed;
+
+const EXPECTED: &str =
+    "1 to 63 characters from A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
+
+fn well_formed(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    text.len() <= 63
+        && bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            pub fn parse(text: &str) -> Result<Self, Malformed> {
+                if well_formed(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(Malformed { what: $what, expected: EXPECTED })
+                }
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = Malformed;
+            fn try_from(text: String) -> Result<Self, Malformed> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+    };
+}
+
+name!(
+    /// A machine in the registry. Unique in the domain, tombstones included.
+    NodeId,
+    "a node id"
+);
+name!(
+    /// A sub-scope of the domain; every node belongs to one.
+    TenantId,
+    "a tenant name"
+);
+name!(
+    /// A person or a robot that runs the fleet.
+    OperatorName,
+    "an operator name"
+);
+name!(
+    /// A logical group of nodes.
+    VclusterId,
+    "a vCluster name"
+);
+name!(
+    /// A set of rules for leaf certificates.
+    ProfileName,
+    "a profile name"
+);
+name!(
+    /// What signs leaf certificates.
+    IssuerId,
+    "an issuer id"
+);
+
+impl TenantId {
+    /// The tenant of those who name none.
+    pub fn default_tenant() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl ProfileName {
+    /// The profile of those who name none.
+    pub fn default_profile() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_plain_and_begins_with_a_letter_or_digit() {
+        for good in ["a", "0", "rack-7.node_3", "01JHOST", &"x".repeat(63)] {
+            assert!(NodeId::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", ".a", "_a", "a b", "a/b", "ä", "a\0", &"x".repeat(64)] {
+            assert!(NodeId::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Enrolling: a token becomes a node with an identity.
+//!
+//! [`admit`] asks whether the credential is good and what it is good for; the replica that received the
+//! request asks it first, draws ids and signs accordingly. [`decide`] asks it again when the command is
+//! applied, and then holds what was prepared against it: the registry has the last word.
+
+use crate::names::{NodeId, ProfileName, Serial, Span, SpiffeId, TenantId, TokenId};
+use crate::registry::apply::Decision;
+use crate::registry::{
+    CertificateStatus, Door, Enroll, Event, NodeEnrolled, NodeState, Outcome, Prepared, Rejection, State,
+    Token, TokenState,
+};
+use std::net::Ipv6Addr;
+
+/// How far a prepared certificate may be ahead of or behind the moment it is applied.
+const AHEAD: Span = Span::from_secs(60);
+const BEHIND: Span = Span::from_minutes(5);
+
+/// Which node an enrollment is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeChoice {
+    /// The token says so.
+    Pinned(NodeId),
+    /// The caller asked, and the name is free.
+    Requested(NodeId),
+    /// The replica draws a new one.
+    Free,
+}
+
+/// What a good credential is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    Fresh {
+        tenant: TenantId,
+        profile: ProfileName,
+        node: NodeChoice,
+    },
+    /// The reply was lost: the same certificate again.
+    Again {
+        node: NodeId,
+        serial: Serial,
+    },
+}
+
+/// A refusal, and the token that it burns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub rejection: Rejection,
+    pub burns: Option<TokenId>,
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, burns: None }
+    }
+}
+
+/// Is the credential good, and for what?
+pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
+    let token = state.token_with_hash(&enroll.token).ok_or(Rejection::TokenInvalid)?;
+    match &token.state {
+        TokenState::Used { node, .. } => {
+            return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
+        }
+        TokenState::Revoked { .. } => return Err(Rejection::TokenRevoked.into()),
+        TokenState::Expired => return Err(Rejection::TokenExpired.into()),
+        TokenState::Unused if token.is_expired(state.at) => return Err(Rejection::TokenExpired.into()),
+        TokenState::Unused => {}
+    }
+    if !state.policy.attestors.iter().any(|attestor| attestor == "join-token") {
+        return Err(Rejection::AttestorNotAllowed.into());
+    }
+    let profile = token.profile.clone().unwrap_or_else(|| profile_of(state, enroll.door));
+    check_key_kind(state, enroll, &profile)?;
+    let node = choose_node(state, enroll, token)?;
+    check_wireguard(state, enroll, token)?;
+    if is_over_limit(state) {
+        return Err(Rejection::RateLimited.into());
+    }
+    Ok(Admission::Fresh { tenant: token.tenant.clone(), profile, node })
+}
+
+/// The same token, key and idempotency key, while nobody has used the certificate yet.
+fn repeat(state: &State, enroll: &Enroll, token: &Token, node: Option<&NodeId>) -> Option<Admission> {
+    let node = state.nodes.get(node?)?;
+    let (serial, certificate) = state.current_certificate(node)?;
+    let same = node.token == Some(token.id)
+        && enroll.idempotency.is_some()
+        && node.idempotency == enroll.idempotency
+        && certificate.key == enroll.key;
+    let fresh = node.state == NodeState::Enrolled
+        && certificate.status == CertificateStatus::Live
+        && certificate.der.is_some()
+        && !token.is_expired(state.at);
+    (same && fresh).then(|| Admission::Again { node: node.id.clone(), serial: serial.clone() })
+}
+
+fn profile_of(state: &State, door: Door) -> ProfileName {
+    let name = match door {
+        Door::Native => return state.policy.default_profile.clone(),
+        Door::Plfm => "plfm",
+        Door::Pact => "pact",
+        Door::Probectl => "probectl",
+        Door::Taskrun => "taskrun",
+    };
+    ProfileName::parse(name).unwrap_or_else(|_| state.policy.default_profile.clone())
+}
+
+fn check_key_kind(state: &State, enroll: &Enroll, profile: &ProfileName) -> Result<(), Rejection> {
+    let rules = state.policy.profiles.get(profile);
+    let rules = rules.ok_or_else(|| Rejection::ProfileNotFound { profile: profile.clone() })?;
+    if rules.keys.contains(&enroll.key_kind) {
+        Ok(())
+    } else {
+        Err(Rejection::KeyKindNotAllowed { kind: enroll.key_kind.as_str().to_owned() })
+    }
+}
+
+fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoice, Refusal> {
+    if let Some(pinned) = &token.node {
+        return match state.nodes.get(pinned) {
+            Some(node) if node.state.is_gone() => {
+                let rejection = Rejection::NodeRevoked { node: pinned.clone() };
+                Err(Refusal { rejection, burns: Some(token.id) })
+            }
+            Some(node) if node.tenant != token.tenant => {
+                Err(Rejection::NodeIdInUse { node: pinned.clone() }.into())
+            }
+            _ => Ok(NodeChoice::Pinned(pinned.clone())),
+        };
+    }
+    match &enroll.requested_node {
+        Some(wanted) if state.nodes.contains_key(wanted) => {
+            Err(Rejection::NodeIdInUse { node: wanted.clone() }.into())
+        }
+        Some(wanted) => Ok(NodeChoice::Requested(wanted.clone())),
+        None => Ok(NodeChoice::Free),
+    }
+}
+
+/// A WireGuard key that another node has: somebody copied a disk, or lies. The token is burned.
+fn check_wireguard(state: &State, enroll: &Enroll, token: &Token) -> Result<(), Refusal> {
+    let holder = enroll.wireguard.and_then(|wireguard| state.wireguard_keys.get(&wireguard.key));
+    match holder {
+        Some(holder) if Some(holder) != token.node.as_ref() => {
+            Err(Refusal { rejection: Rejection::WireguardKeyInUse, burns: Some(token.id) })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_over_limit(state: &State) -> bool {
+    let (began, count) = state.minute;
+    let limit = state.policy.enroll_max_per_minute;
+    limit > 0 && state.at.since(began) < Span::from_minutes(1) && count >= limit
+}
+
+pub(in crate::registry) fn decide(state: &State, enroll: &Enroll) -> Decision {
+    match admit(state, enroll) {
+        Err(Refusal { rejection, burns }) => {
+            let reason = rejection.code();
+            let events = burns.map(|token| Event::TokenBurned { token, reason }).into_iter().collect();
+            Decision { events, answer: Err(rejection) }
+        }
+        Ok(Admission::Again { node, serial }) => {
+            let answer = Ok(Outcome::Enrolled { node, serial, replayed: true });
+            Decision { events: Vec::new(), answer }
+        }
+        Ok(Admission::Fresh { tenant, profile, node }) => match &enroll.prepared {
+            Some(prepared) if fits(state, enroll, prepared, &tenant, &profile, &node) => {
+                grant(state, enroll, prepared)
+            }
+            _ => Rejection::PreparedStale.into(),
+        },
+    }
+}
+
+/// Does what was prepared still match what may be granted?
+fn fits(
+    state: &State,
+    enroll: &Enroll,
+    prepared: &Prepared,
+    tenant: &TenantId,
+    profile: &ProfileName,
+    node: &NodeChoice,
+) -> bool {
+    let named = match node {
+        NodeChoice::Pinned(id) => prepared.node == *id,
+        NodeChoice::Requested(id) => prepared.node == *id && !state.nodes.contains_key(id),
+        NodeChoice::Free => !state.nodes.contains_key(&prepared.node),
+    };
+    let certificate = &prepared.certificate;
+    let subject = state.domain.as_ref().map(|domain| SpiffeId::agent(&domain.name, tenant, &prepared.node));
+    let rules = state.policy.profiles.get(profile);
+    let issuer = state.active_issuer();
+    named
+        && prepared.tenant == *tenant
+        && prepared.profile == *profile
+        && certificate.key == enroll.key
+        && Some(&certificate.subject) == subject.as_ref()
+        && !state.certificates.contains_key(&certificate.serial)
+        && certificate.signed_at <= state.at.plus(AHEAD)
+        && certificate.signed_at.plus(BEHIND) >= state.at
+        && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
+        && issuer.is_some_and(|issuer| {
+            issuer.id == certificate.issuer && certificate.not_after <= issuer.not_after
+        })
+}
+
+fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
+    let Some(token) = state.token_with_hash(&enroll.token) else {
+        return Rejection::TokenInvalid.into();
+    };
+    let known = state.nodes.get(&prepared.node);
+    let address = match address_for(state, enroll, known.and_then(|node| node.address)) {
+        Ok(address) => address,
+        Err(rejection) => return rejection.into(),
+    };
+    let live = |serial: &&Serial| {
+        state
+            .certificates
+            .get(*serial)
+            .is_some_and(|certificate| certificate.status == CertificateStatus::Live)
+    };
+    let denied = known.map(|node| node.serials.iter().filter(live).cloned().collect()).unwrap_or_default();
+    let event = Event::NodeEnrolled(Box::new(NodeEnrolled {
+        node: prepared.node.clone(),
+        tenant: prepared.tenant.clone(),
+        profile: prepared.profile.clone(),
+        token: token.id,
+        idempotency: enroll.idempotency,
+        certificate: prepared.certificate.clone(),
+        wireguard: enroll.wireguard,
+        address,
+        underlay: enroll.underlay,
+        hardware: enroll.hardware.clone(),
+        hostname: enroll.hostname.clone(),
+        agent_version: enroll.agent_version.clone(),
+        denied,
+    }));
+    let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
+    Decision { events: vec![event], answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
+}
+
+/// A host with a WireGuard key has an overlay address, and keeps the one it has.
+fn address_for(state: &State, enroll: &Enroll, has: Option<Ipv6Addr>) -> Result<Option<Ipv6Addr>, Rejection> {
+    match (enroll.wireguard, has) {
+        (_, Some(address)) => Ok(Some(address)),
+        (None, None) => Ok(None),
+        (Some(_), None) => state
+            .addresses
+            .pick(state.at, state.policy.overlay_cooldown)
+            .map(Some)
+            .ok_or(Rejection::AddressesExhausted),
+    }
+}

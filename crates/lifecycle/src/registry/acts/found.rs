@@ -1,0 +1,14 @@
+//! Founding the domain: the first command of every log.
+
+use crate::registry::apply::Decision;
+use crate::registry::{Event, Found, Rejection, State};
+
+pub(in crate::registry) fn decide(state: &State, found: &Found) -> Decision {
+    if state.domain.is_some() {
+        return Rejection::AlreadyFounded.into();
+    }
+    if !state.policy.profiles.contains_key(&found.default_profile) {
+        return Rejection::ProfileNotFound { profile: found.default_profile.clone() }.into();
+    }
+    Decision::granted(vec![Event::DomainFounded(Box::new(found.clone()))])
+}

@@ -1,0 +1,261 @@
+//! Who may do what: one table.
+
+use super::{Actor, Command, Rejection, State};
+use crate::names::TenantId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What an operator may do, each role including the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    Viewer,
+    Operator,
+    PlatformAdmin,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Viewer, Role::Operator, Role::PlatformAdmin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::PlatformAdmin => "platform-admin",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// Whose nodes and tokens an operator may see and touch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tenants {
+    All,
+    Only(BTreeSet<TenantId>),
+}
+
+impl Tenants {
+    pub fn include(&self, tenant: &TenantId) -> bool {
+        match self {
+            Tenants::All => true,
+            Tenants::Only(names) => names.contains(tenant),
+        }
+    }
+}
+
+/// Everything that can be done, reading included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    Found,
+    ReadTokens,
+    CreateToken,
+    RevokeToken,
+    Enroll,
+    Confirm,
+    ReadNodes,
+    ReadTenants,
+    CreateTenant,
+    ReadOperators,
+    AddOperator,
+    RemoveOperator,
+    CreateOperatorKey,
+    RevokeOperatorKey,
+    ReadPolicy,
+    SetPolicy,
+    ReadCa,
+    ReadAudit,
+    ReadMetrics,
+    KeepHouse,
+}
+
+/// Who may do an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// Whoever brings the credential that the command holds.
+    Anyone,
+    /// The node that the command is about.
+    TheNode,
+    /// An operator of at least this role, for the tenants it has.
+    Within(Role),
+    /// An operator of at least this role and of all tenants.
+    Everywhere(Role),
+    /// The control plane itself.
+    System,
+    /// Whoever runs the program that founds the domain.
+    Local,
+}
+
+/// The table.
+pub const TABLE: &[(Act, Who)] = &[
+    (Act::Found, Who::Local),
+    (Act::ReadTokens, Who::Within(Role::Viewer)),
+    (Act::CreateToken, Who::Within(Role::Operator)),
+    (Act::RevokeToken, Who::Within(Role::Operator)),
+    (Act::Enroll, Who::Anyone),
+    (Act::Confirm, Who::TheNode),
+    (Act::ReadNodes, Who::Within(Role::Viewer)),
+    (Act::ReadTenants, Who::Within(Role::Viewer)),
+    (Act::CreateTenant, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::ReadOperators, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::AddOperator, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::RemoveOperator, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::CreateOperatorKey, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::RevokeOperatorKey, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::ReadPolicy, Who::Within(Role::Viewer)),
+    (Act::SetPolicy, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::ReadCa, Who::Within(Role::Viewer)),
+    (Act::ReadAudit, Who::Everywhere(Role::Viewer)),
+    (Act::ReadMetrics, Who::Everywhere(Role::Viewer)),
+    (Act::KeepHouse, Who::System),
+];
+
+impl Act {
+    pub fn who(self) -> Who {
+        TABLE.iter().find(|(act, _)| *act == self).map_or(Who::System, |(_, who)| *who)
+    }
+}
+
+impl Command {
+    pub fn act(&self) -> Act {
+        match self {
+            Command::Found(_) => Act::Found,
+            Command::CreateToken(_) => Act::CreateToken,
+            Command::RevokeToken { .. } => Act::RevokeToken,
+            Command::Enroll(_) => Act::Enroll,
+            Command::Confirm(_) => Act::Confirm,
+            Command::CreateTenant(_) => Act::CreateTenant,
+            Command::AddOperator(_) => Act::AddOperator,
+            Command::RemoveOperator { .. } => Act::RemoveOperator,
+            Command::CreateOperatorKey(_) => Act::CreateOperatorKey,
+            Command::RevokeOperatorKey { .. } => Act::RevokeOperatorKey,
+            Command::SetPolicy(_) => Act::SetPolicy,
+            Command::RecordServerCertificate(_)
+            | Command::RecordRefusals(_)
+            | Command::RecordCheckpoint(_)
+            | Command::RecordAuditGap(_)
+            | Command::Tidy => Act::KeepHouse,
+        }
+    }
+
+    /// The tenant a command is about, where it is about one.
+    fn tenant<'a>(&'a self, state: &'a State) -> Option<&'a TenantId> {
+        match self {
+            Command::CreateToken(create) => Some(&create.tenant),
+            Command::RevokeToken { token } => state.tokens.get(token).map(|token| &token.tenant),
+            _ => None,
+        }
+    }
+}
+
+/// What an operator is allowed, as the registry knows it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub role: Role,
+    pub tenants: Tenants,
+}
+
+/// The standing of an actor that is an operator; none for those that are not, or no longer.
+pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
+    match actor {
+        Actor::Local { .. } => Some(Standing { role: Role::PlatformAdmin, tenants: Tenants::All }),
+        Actor::Operator { name, serial } => {
+            let operator = state.operators.get(name)?;
+            let live =
+                state.certificates.get(serial).is_some_and(|certificate| certificate.is_live(state.at));
+            (live && operator.serial.as_ref() == Some(serial))
+                .then(|| Standing { role: operator.role, tenants: operator.tenants.clone() })
+        }
+        Actor::Key { id } => {
+            let key = state.operator_keys.get(id).filter(|key| key.is_good(state.at))?;
+            Some(Standing { role: key.role, tenants: key.tenants.clone() })
+        }
+        Actor::Node { .. } | Actor::Stranger | Actor::Reconciler => None,
+    }
+}
+
+/// May this actor give this command?
+pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejection> {
+    let refused = || Rejection::NotAllowed { actor: actor.to_string() };
+    match command.act().who() {
+        Who::Anyone => Ok(()),
+        Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
+        Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
+        Who::TheNode => the_node(state, actor, command),
+        Who::Within(role) => {
+            let standing = operator(state, actor)?;
+            let tenant = command.tenant(state);
+            match tenant {
+                // What lies in another tenant does not exist for this operator: the act itself says so.
+                Some(tenant) if !standing.tenants.include(tenant) => Err(outside(command)),
+                _ if standing.role >= role => Ok(()),
+                _ => Err(refused()),
+            }
+        }
+        Who::Everywhere(role) => {
+            let standing = operator(state, actor)?;
+            (standing.role >= role && standing.tenants == Tenants::All).then_some(()).ok_or_else(refused)
+        }
+    }
+}
+
+/// May this actor read this? Answers with the tenants it may see.
+pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejection> {
+    let refused = || Rejection::NotAllowed { actor: actor.to_string() };
+    let standing = operator(state, actor)?;
+    match act.who() {
+        Who::Within(role) if standing.role >= role => Ok(standing.tenants),
+        Who::Everywhere(role) if standing.role >= role && standing.tenants == Tenants::All => {
+            Ok(Tenants::All)
+        }
+        _ => Err(refused()),
+    }
+}
+
+fn operator(state: &State, actor: &Actor) -> Result<Standing, Rejection> {
+    match actor {
+        Actor::Node { .. } | Actor::Reconciler => Err(Rejection::NotAllowed { actor: actor.to_string() }),
+        _ => standing(state, actor).ok_or(Rejection::Unauthenticated),
+    }
+}
+
+fn outside(command: &Command) -> Rejection {
+    match command {
+        Command::RevokeToken { token } => Rejection::TokenNotFound { token: *token },
+        Command::CreateToken(create) => Rejection::TenantNotFound { tenant: create.tenant.clone() },
+        _ => Rejection::Unauthenticated,
+    }
+}
+
+/// A node speaks for itself only, and only with a live certificate of its own.
+fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejection> {
+    let Actor::Node { id, serial } = actor else {
+        return Err(Rejection::Unauthenticated);
+    };
+    let about = match command {
+        Command::Confirm(confirm) => &confirm.node,
+        _ => return Err(Rejection::NotAllowed { actor: actor.to_string() }),
+    };
+    if about != id {
+        return Err(Rejection::NotAllowed { actor: actor.to_string() });
+    }
+    let live = state.certificates.get(serial).is_some_and(|certificate| {
+        certificate.is_live(state.at) && certificate.owner == super::Owner::Node(id.clone())
+    });
+    if live && !state.is_denied(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_act_stands_in_the_table_once() {
+        for (position, (act, _)) in TABLE.iter().enumerate() {
+            assert_eq!(TABLE.iter().position(|(other, _)| other == act), Some(position), "{act:?}");
+        }
+    }
+}

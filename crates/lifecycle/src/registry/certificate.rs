@@ -1,0 +1,72 @@
+//! Certificates on record.
+
+use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, SpiffeId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A certificate as signed: public data, recorded whole before it is released.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub subject: SpiffeId,
+    pub key: KeyHash,
+    pub issuer: IssuerId,
+    /// When it was signed; `not_before` lies a minute earlier.
+    pub signed_at: Timestamp,
+    pub not_after: Timestamp,
+    /// When its holder should renew, jitter not counted.
+    pub renew_at: Timestamp,
+    #[serde(with = "serde_bytes")]
+    pub der: Vec<u8>,
+}
+
+/// Whom a certificate speaks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    Node(NodeId),
+    Operator(OperatorName),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CertificateStatus {
+    Live,
+    /// Never again accepted.
+    Denied,
+}
+
+/// What is remembered of a certificate until it expires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    pub owner: Owner,
+    pub status: CertificateStatus,
+    pub fingerprint: Fingerprint,
+    pub key: KeyHash,
+    pub issuer: IssuerId,
+    pub issued_at: Timestamp,
+    pub not_after: Timestamp,
+    pub renew_at: Timestamp,
+    /// Kept until the holder's first authenticated contact, so that a lost reply can be repeated.
+    pub der: Option<serde_bytes::ByteBuf>,
+}
+
+impl Certificate {
+    pub fn of(owner: Owner, issued: &Issued, at: Timestamp) -> Self {
+        Self {
+            owner,
+            status: CertificateStatus::Live,
+            fingerprint: issued.fingerprint,
+            key: issued.key,
+            issuer: issued.issuer.clone(),
+            issued_at: at,
+            not_after: issued.not_after,
+            renew_at: issued.renew_at,
+            der: Some(serde_bytes::ByteBuf::from(issued.der.clone())),
+        }
+    }
+
+    pub fn is_live(&self, at: Timestamp) -> bool {
+        self.status == CertificateStatus::Live && at < self.not_after
+    }
+}

@@ -1,0 +1,296 @@
+//! What can be asked of the registry, by whom, and what it answers.
+
+use super::{Issued, IssuerKind, KeyKind, Rejection, Role, Tenants};
+use crate::names::{
+    ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName,
+    ProfileName, RequestId, SecretHash, Serial, Source, Span, TenantId, Timestamp, TokenId, TrustDomain,
+    WireguardKey,
+};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Who asks. Established at the edge, checked again when the command is applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Actor {
+    /// Someone on the operator socket: root, the service's own user or its group.
+    Local { user: String },
+    /// An operator with a certificate of the domain.
+    Operator { name: OperatorName, serial: Serial },
+    /// An operator's automation with an API key.
+    Key { id: KeyId },
+    /// A node with a certificate of the domain.
+    Node { id: NodeId, serial: Serial },
+    /// Whoever redeems a credential: the credential is in the command.
+    Stranger,
+    /// The control plane's own housekeeping.
+    Reconciler,
+}
+
+/// As the audit trail names actors. A stranger's enrollment is the enrollment service's doing.
+impl std::fmt::Display for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Actor::Local { user } => write!(f, "local:{user}"),
+            Actor::Operator { name, .. } => write!(f, "user:{name}"),
+            Actor::Key { id } => write!(f, "key:{id}"),
+            Actor::Node { id, .. } => write!(f, "node:{id}"),
+            Actor::Stranger => f.write_str("stranger"),
+            Actor::Reconciler => f.write_str("system:reconciler"),
+        }
+    }
+}
+
+/// A command on its way: who asked, from where, under which ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Drawn by the replica, never taken from the caller; applying the same id twice applies it once.
+    pub id: RequestId,
+    pub actor: Actor,
+    pub source: Source,
+    /// The caller's own request id, recorded only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<Label>,
+    pub command: Command,
+}
+
+/// The stored form of everything that can be asked. Fields are only added; variants are never reordered
+/// or renamed, because entries of old logs must decode for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    Found(Box<Found>),
+    CreateToken(CreateToken),
+    RevokeToken { token: TokenId },
+    Enroll(Box<Enroll>),
+    Confirm(Confirm),
+    CreateTenant(CreateTenant),
+    AddOperator(AddOperator),
+    RemoveOperator { name: OperatorName },
+    CreateOperatorKey(CreateOperatorKey),
+    RevokeOperatorKey { key: KeyId },
+    SetPolicy(SetPolicy),
+    RecordServerCertificate(ServerCertificate),
+    RecordRefusals(Refusals),
+    RecordCheckpoint(Checkpoint),
+    RecordAuditGap(AuditGap),
+    Tidy,
+}
+
+/// Founds the domain: the first command of every log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    pub domain: TrustDomain,
+    pub cluster: ClusterId,
+    /// The ULA /48 from which overlay addresses come, its lower 80 bits zero.
+    pub overlay_prefix: Ipv6Addr,
+    pub default_profile: ProfileName,
+    #[serde(with = "serde_bytes")]
+    pub root: Vec<u8>,
+    pub root_fingerprint: Fingerprint,
+    pub root_not_after: Timestamp,
+    pub issuer: FoundIssuer,
+    /// Signs audit checkpoints; its certificate comes from the issuer.
+    #[serde(with = "serde_bytes")]
+    pub audit_certificate: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    pub audit_sealed_key: Vec<u8>,
+}
+
+/// The first issuer. Its key is here only as ciphertext.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundIssuer {
+    pub id: IssuerId,
+    pub kind: IssuerKind,
+    pub subject: String,
+    #[serde(with = "serde_bytes")]
+    pub certificate: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub not_after: Timestamp,
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
+}
+
+/// Mints a token. The value is drawn at the edge and shown once; only its hash comes here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateToken {
+    pub token: TokenId,
+    pub hash: SecretHash,
+    pub tenant: TenantId,
+    /// Only this node may be made or re-made with it.
+    pub node: Option<NodeId>,
+    /// The profile of the door that redeems it, when none is named.
+    pub profile: Option<ProfileName>,
+    /// The policy's default when none is named.
+    pub ttl: Option<Span>,
+}
+
+/// The wire shape by which a request came in; it has a profile of its own where a document asks for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    Native,
+    Plfm,
+    Pact,
+    Probectl,
+    Taskrun,
+}
+
+/// Redeems a token for an identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enroll {
+    pub token: SecretHash,
+    /// Which key the request is for.
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    pub idempotency: Option<IdempotencyHash>,
+    pub door: Door,
+    /// A name the caller asks for, where its door allows asking.
+    pub requested_node: Option<NodeId>,
+    pub wireguard: Option<Wireguard>,
+    pub underlay: Option<Underlay>,
+    pub hardware: Option<Hardware>,
+    pub hostname: Option<Label>,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Prepared>,
+}
+
+/// A certificate signed in memory, for the node and under the rules that [`super::admit`] named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub node: NodeId,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    pub certificate: Issued,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wireguard {
+    pub key: WireguardKey,
+    pub fingerprint: Fingerprint,
+}
+
+/// Where a host's WireGuard can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Underlay {
+    pub ipv6: Option<Ipv6Addr>,
+    pub ipv4: Option<Ipv4Addr>,
+    pub port: u16,
+}
+
+impl std::fmt::Display for Underlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.ipv6, self.ipv4) {
+            (Some(v6), _) => write!(f, "[{v6}]:{}", self.port),
+            (None, Some(v4)) => write!(f, "{v4}:{}", self.port),
+            (None, None) => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hardware {
+    pub cpu_cores: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+    pub arch: Option<Label>,
+}
+
+/// A node's first word with its new identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirm {
+    pub node: NodeId,
+    pub status: ConfirmStatus,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmStatus {
+    Ok,
+    /// The host could not keep what it was given.
+    Failed {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateTenant {
+    pub tenant: TenantId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddOperator {
+    pub name: OperatorName,
+    pub role: Role,
+    pub tenants: Tenants,
+    pub certificate: Option<Issued>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateOperatorKey {
+    pub key: KeyId,
+    pub hash: SecretHash,
+    pub name: OperatorName,
+    pub role: Role,
+    pub tenants: Tenants,
+    pub ttl: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetPolicy {
+    pub key: String,
+    pub value: String,
+}
+
+/// The control plane's own certificate, on record like every other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerCertificate {
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub issuer: IssuerId,
+    pub not_after: Timestamp,
+}
+
+/// Refused attempts of strangers, counted at the edge so that a flood cannot grow the trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    pub reason: String,
+    /// The network they came from; none in the line that says `overflow`.
+    pub network: Option<Source>,
+    pub count: u64,
+    pub samples: Vec<String>,
+}
+
+/// Audit line `seq` had hash `head`: signed by the audit key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub seq: u64,
+    pub head: Fingerprint,
+    #[serde(with = "serde_bytes")]
+    pub signature: Vec<u8>,
+}
+
+/// Lines of the audit store were missing at start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditGap {
+    pub from: u64,
+    pub to: u64,
+    /// Whether the log still held them.
+    pub refilled: bool,
+}
+
+/// What a granted command answers. Everything else that a caller is told is read from the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Done, or already so.
+    Done,
+    /// The node has this certificate: a new one, or the same again after a lost reply.
+    Enrolled { node: NodeId, serial: Serial, replayed: bool },
+}
+
+/// A command's answer.
+pub type Answer = Result<Outcome, Rejection>;

@@ -1,0 +1,42 @@
+//! What the control plane knows, and the only way to change it.
+//!
+//! A [`Command`] in its [`Envelope`] goes through [`apply`]: `authorize` (may this actor do this act at all?),
+//! `decide` (does the state allow it? which events follow?), `fold` (the events change the state). Only `fold`
+//! changes state, so there is no change without an event, and every event is a line of the audit trail.
+
+mod acts;
+mod address;
+mod apply;
+mod authorize;
+mod certificate;
+mod command;
+mod event;
+mod fold;
+mod invariant;
+mod node;
+mod operator;
+mod policy;
+mod profile;
+mod rejection;
+mod state;
+mod token;
+
+pub use acts::enroll::{Admission, NodeChoice, Refusal, admit};
+pub use address::Addresses;
+pub use apply::{Applied, apply, would_apply};
+pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
+pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
+pub use command::{
+    Actor, AddOperator, Answer, AuditGap, Checkpoint, Command, Confirm, ConfirmStatus, CreateOperatorKey,
+    CreateTenant, CreateToken, Door, Enroll, Envelope, Found, FoundIssuer, Hardware, Outcome, Prepared,
+    Refusals, ServerCertificate, SetPolicy, Underlay, Wireguard,
+};
+pub use event::{Event, Field, NodeEnrolled};
+pub use invariant::{Violation, check as check_invariants};
+pub use node::{Alert, Node, NodeState};
+pub use operator::{Operator, OperatorKey};
+pub use policy::{Policy, PolicyError};
+pub use profile::{Fraction, KeyKind, Profile};
+pub use rejection::Rejection;
+pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};
+pub use token::{Token, TokenState};

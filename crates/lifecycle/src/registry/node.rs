@@ -1,0 +1,116 @@
+//! Nodes and what wants attention about them.
+
+use super::{Hardware, Underlay, Wireguard};
+use crate::names::{
+    AlertId, IdempotencyHash, Label, NodeId, ProfileName, Serial, TenantId, Timestamp, TokenId, VclusterId,
+};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv6Addr;
+
+/// Where a node is in its life. `draining` and `quarantined` are independent of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Known, no certificate yet.
+    Registered,
+    /// Certificate issued, not yet seen in use.
+    Enrolled,
+    Active,
+    Inactive,
+    Revoked,
+    Decommissioned,
+}
+
+impl NodeState {
+    pub const ALL: [NodeState; 6] = [
+        NodeState::Registered,
+        NodeState::Enrolled,
+        NodeState::Active,
+        NodeState::Inactive,
+        NodeState::Revoked,
+        NodeState::Decommissioned,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NodeState::Registered => "registered",
+            NodeState::Enrolled => "enrolled",
+            NodeState::Active => "active",
+            NodeState::Inactive => "inactive",
+            NodeState::Revoked => "revoked",
+            NodeState::Decommissioned => "decommissioned",
+        }
+    }
+
+    /// A tombstone: the record stays, the identity is denied.
+    pub fn is_gone(self) -> bool {
+        matches!(self, NodeState::Revoked | NodeState::Decommissioned)
+    }
+
+    /// The arrows of a node's life; every other change is a fault.
+    pub fn may_become(self, next: NodeState) -> bool {
+        use NodeState::{Active, Decommissioned, Enrolled, Inactive, Registered, Revoked};
+        matches!(
+            (self, next),
+            (Registered, Enrolled | Active)
+                | (Enrolled, Enrolled | Active)
+                | (Active, Enrolled | Inactive)
+                | (Inactive, Enrolled | Active)
+                | (Revoked | Decommissioned, Registered)
+        ) || (next == Revoked && self != Decommissioned)
+            || (next == Decommissioned && self != Revoked)
+    }
+}
+
+impl std::fmt::Display for NodeState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    pub id: NodeId,
+    pub tenant: TenantId,
+    pub state: NodeState,
+    /// Since when it has been in that state.
+    pub state_since: Timestamp,
+    pub draining: bool,
+    pub quarantined: bool,
+    pub vcluster: Option<VclusterId>,
+    pub profile: ProfileName,
+    /// Counts its lives: raised by every reinstatement.
+    pub generation: u32,
+    pub enrolled_at: Option<Timestamp>,
+    pub last_seen: Option<Timestamp>,
+    pub ever_active: bool,
+    /// The token of its latest enrollment, and the caller's idempotency key with it.
+    pub token: Option<TokenId>,
+    pub idempotency: Option<IdempotencyHash>,
+    pub wireguard: Option<Wireguard>,
+    pub address: Option<Ipv6Addr>,
+    pub underlay: Option<Underlay>,
+    pub hardware: Option<Hardware>,
+    pub hostname: Option<Label>,
+    pub agent_version: Option<Label>,
+    /// Serials on record, oldest first; the last one is current.
+    pub serials: Vec<Serial>,
+}
+
+impl Node {
+    pub fn current_serial(&self) -> Option<&Serial> {
+        self.serials.last()
+    }
+}
+
+/// Something an operator should look at. One open alert per kind and node, counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alert {
+    pub id: AlertId,
+    pub kind: String,
+    pub node: Option<NodeId>,
+    pub since: Timestamp,
+    pub count: u64,
+    pub detail: String,
+    pub acknowledged: bool,
+}

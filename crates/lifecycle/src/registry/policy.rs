@@ -1,0 +1,193 @@
+//! Policy: values that can change an outcome, so they are replicated and changed by command.
+
+use super::profile::{self, Profile};
+use crate::names::{ProfileName, Span};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+/// Tokens shorter than this would expire on the way.
+pub const TOKEN_TTL_MIN: Span = Span::from_secs(10);
+/// No policy can raise the maximum above this.
+pub const TOKEN_TTL_CEILING: Span = Span::from_hours(24);
+/// How many profiles a domain may have.
+const PROFILES_MAX: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What proves that a stranger may enroll.
+    pub attestors: Vec<String>,
+    /// 0 means no limit.
+    pub enroll_max_per_minute: u32,
+    /// Failures per source network and replica; 0 means no limit.
+    pub failures_per_minute: u32,
+    pub token_default_ttl: Span,
+    pub token_max_ttl: Span,
+    /// How long a released overlay address rests.
+    pub overlay_cooldown: Span,
+    /// The profile of enrollments whose token and door name none.
+    pub default_profile: ProfileName,
+    pub profiles: OrdMap<ProfileName, Profile>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attestors: vec!["join-token".to_owned(), "recovery-token".to_owned()],
+            enroll_max_per_minute: 0,
+            failures_per_minute: 100,
+            token_default_ttl: Span::from_hours(1),
+            token_max_ttl: TOKEN_TTL_CEILING,
+            overlay_cooldown: Span::from_days(30),
+            default_profile: ProfileName::default_profile(),
+            profiles: profile::presets(),
+        }
+    }
+}
+
+/// Why a value cannot be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyError {
+    Key,
+    /// What was expected instead.
+    Value(&'static str),
+}
+
+const KEYS: [&str; 6] = [
+    "attestors",
+    "enroll.max_per_minute",
+    "failures.per_minute",
+    "overlay.cooldown",
+    "token.default_ttl",
+    "token.max_ttl",
+];
+const ATTESTORS: [&str; 3] = ["join-token", "hardware", "recovery-token"];
+
+impl Policy {
+    /// Every key with its value, in order.
+    pub fn list(&self) -> Vec<(String, String)> {
+        let plain = KEYS.iter().filter_map(|key| Some(((*key).to_owned(), self.get(key)?)));
+        let profiles = self.profiles.iter().flat_map(|(name, profile)| {
+            profile::FIELDS
+                .iter()
+                .filter_map(move |field| Some((format!("profile.{name}.{field}"), profile.get(field)?)))
+        });
+        plain.chain(profiles).collect()
+    }
+
+    pub fn get(&self, key: &str) -> Option<String> {
+        if let Some((name, field)) = profile_key(key) {
+            return self.profiles.get(&name)?.get(field);
+        }
+        Some(match key {
+            "attestors" => self.attestors.join(","),
+            "enroll.max_per_minute" => self.enroll_max_per_minute.to_string(),
+            "failures.per_minute" => self.failures_per_minute.to_string(),
+            "overlay.cooldown" => self.overlay_cooldown.to_string(),
+            "token.default_ttl" => self.token_default_ttl.to_string(),
+            "token.max_ttl" => self.token_max_ttl.to_string(),
+            _ => return None,
+        })
+    }
+
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), PolicyError> {
+        if let Some((name, field)) = profile_key(key) {
+            return self.set_profile(name, field, value);
+        }
+        match key {
+            "attestors" => {
+                let words: Vec<String> = value.split(',').map(|word| word.trim().to_owned()).collect();
+                if !words.iter().all(|word| ATTESTORS.contains(&word.as_str())) {
+                    return Err(PolicyError::Value("a list of join-token, hardware and recovery-token"));
+                }
+                self.attestors = words;
+            }
+            "enroll.max_per_minute" => self.enroll_max_per_minute = count(value)?,
+            "failures.per_minute" => self.failures_per_minute = count(value)?,
+            "overlay.cooldown" => {
+                self.overlay_cooldown = span(value, Span::from_secs(1), Span::from_days(3650))?
+            }
+            "token.default_ttl" => self.token_default_ttl = span(value, TOKEN_TTL_MIN, self.token_max_ttl)?,
+            "token.max_ttl" => {
+                let max = span(value, TOKEN_TTL_MIN, TOKEN_TTL_CEILING)?;
+                if max > self.token_max_ttl {
+                    return Err(PolicyError::Value(
+                        "no longer than it is now: token.max_ttl can only be lowered",
+                    ));
+                }
+                self.token_max_ttl = max;
+                self.token_default_ttl = self.token_default_ttl.min(max);
+            }
+            _ => return Err(PolicyError::Key),
+        }
+        Ok(())
+    }
+
+    /// Naming a profile that does not exist makes it, with the default's other values.
+    fn set_profile(&mut self, name: ProfileName, field: &str, value: &str) -> Result<(), PolicyError> {
+        let mut changed = match self.profiles.get(&name) {
+            Some(profile) => profile.clone(),
+            None if self.profiles.len() >= PROFILES_MAX => {
+                return Err(PolicyError::Value("the name of an existing profile: there are 64 already"));
+            }
+            None => self.profiles.get(&ProfileName::default_profile()).cloned().ok_or(PolicyError::Key)?,
+        };
+        changed.set(field, value)?;
+        self.profiles.insert(name, changed);
+        Ok(())
+    }
+}
+
+/// `profile.NAME.FIELD`; a name may itself hold dots.
+fn profile_key(key: &str) -> Option<(ProfileName, &str)> {
+    let (name, field) = key.strip_prefix("profile.")?.rsplit_once('.')?;
+    Some((ProfileName::parse(name).ok()?, field))
+}
+
+fn count(value: &str) -> Result<u32, PolicyError> {
+    let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    digits
+        .then(|| value.parse().ok().filter(|n| *n <= 1_000_000))
+        .flatten()
+        .ok_or(PolicyError::Value("a whole number from 0 (off) to 1000000"))
+}
+
+fn span(value: &str, min: Span, max: Span) -> Result<Span, PolicyError> {
+    let expected = PolicyError::Value("a duration such as 90s, 15m, 1h or 7d within its limits");
+    Span::parse(value).ok().filter(|span| (min..=max).contains(span)).ok_or(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_value_can_be_set_to_itself() {
+        let mut policy = Policy::default();
+        let before = policy.clone();
+        for (key, value) in policy.list() {
+            assert_eq!(policy.set(&key, &value), Ok(()), "{key} = {value}");
+        }
+        assert_eq!(policy, before);
+    }
+
+    #[test]
+    fn the_longest_token_life_can_only_be_lowered() {
+        let mut policy = Policy::default();
+        assert!(policy.set("token.max_ttl", "25h").is_err());
+        assert_eq!(policy.set("token.max_ttl", "30m"), Ok(()));
+        assert_eq!(policy.token_default_ttl, Span::from_minutes(30));
+        assert!(policy.set("token.max_ttl", "1h").is_err());
+        assert!(policy.set("token.default_ttl", "1h").is_err());
+    }
+
+    #[test]
+    fn a_new_profile_starts_from_the_default() {
+        let mut policy = Policy::default();
+        assert_eq!(policy.set("profile.gpu.v2.lifetime", "60s"), Ok(()));
+        assert_eq!(policy.get("profile.gpu.v2.lifetime"), Some("1m".to_owned()));
+        assert_eq!(policy.get("profile.gpu.v2.renew_at"), Some("2/3".to_owned()));
+        assert!(policy.set("profile.gpu.v2.lifetime", "59s").is_err());
+        assert!(policy.set("profile.gpu.v2.lifetime", "91d").is_err());
+        assert_eq!(policy.set("profile.gpu.v2.colour", "red"), Err(PolicyError::Key));
+    }
+}

@@ -1,0 +1,110 @@
+//! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
+
+use crate::names::{KeyId, NodeId, OperatorName, ProfileName, Span, TenantId, TokenId};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejection {
+    #[error("the token is not one of this domain's")]
+    TokenInvalid,
+    #[error("the token has expired")]
+    TokenExpired,
+    #[error("the token has already been used")]
+    TokenUsed,
+    #[error("the token was revoked")]
+    TokenRevoked,
+    #[error("there is no token {token}")]
+    TokenNotFound { token: TokenId },
+    #[error("a token may live at most {max}")]
+    TokenTtlTooLong { max: Span },
+    #[error("a token must live at least {min}")]
+    TokenTtlTooShort { min: Span },
+    #[error("the WireGuard key belongs to another node")]
+    WireguardKeyInUse,
+    #[error("node {node} was revoked")]
+    NodeRevoked { node: NodeId },
+    #[error("the id {node} is taken")]
+    NodeIdInUse { node: NodeId },
+    #[error("there is no node {node}")]
+    NodeNotFound { node: NodeId },
+    #[error("node {node} has already confirmed its enrollment")]
+    AlreadyConfirmed { node: NodeId },
+    #[error("policy does not accept a join token")]
+    AttestorNotAllowed,
+    #[error("there is no tenant {tenant}")]
+    TenantNotFound { tenant: TenantId },
+    #[error("there is already a tenant {tenant}")]
+    TenantExists { tenant: TenantId },
+    #[error("there is no profile {profile}")]
+    ProfileNotFound { profile: ProfileName },
+    #[error("keys of kind {kind} are not allowed by the profile")]
+    KeyKindNotAllowed { kind: String },
+    #[error("there is already an operator {name}")]
+    OperatorExists { name: OperatorName },
+    #[error("there is no operator {name}")]
+    OperatorNotFound { name: OperatorName },
+    #[error("there is no API key {key}")]
+    OperatorKeyNotFound { key: KeyId },
+    #[error("an API key must live between {min} and {max}")]
+    OperatorKeyTtl { min: Span, max: Span },
+    #[error("there is no policy key {key}")]
+    PolicyKeyUnknown { key: String },
+    #[error("{key} must be {expected}")]
+    PolicyValueInvalid { key: String, expected: String },
+    #[error("not allowed for {actor}")]
+    NotAllowed { actor: String },
+    #[error("the credential is no longer good")]
+    Unauthenticated,
+    #[error("the overlay has no free address")]
+    AddressesExhausted,
+    #[error("more enrollments than enroll.max_per_minute allows")]
+    RateLimited,
+    #[error("the domain has not been founded")]
+    NotFounded,
+    #[error("the domain has already been founded")]
+    AlreadyFounded,
+    #[error("what was prepared no longer fits the registry")]
+    PreparedStale,
+    #[error("the request is too old to be applied safely")]
+    RequestTooOld,
+}
+
+impl Rejection {
+    /// The stable word for it: error codes on the wire, reasons in the audit trail.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Rejection::TokenInvalid => "token_invalid",
+            Rejection::TokenExpired => "token_expired",
+            Rejection::TokenUsed => "token_used",
+            Rejection::TokenRevoked => "token_revoked",
+            Rejection::TokenNotFound { .. } => "token_not_found",
+            Rejection::TokenTtlTooLong { .. } => "token_ttl_too_long",
+            Rejection::TokenTtlTooShort { .. } => "token_ttl_too_short",
+            Rejection::WireguardKeyInUse => "wireguard_key_in_use",
+            Rejection::NodeRevoked { .. } => "node_revoked",
+            Rejection::NodeIdInUse { .. } => "node_id_in_use",
+            Rejection::NodeNotFound { .. } => "node_not_found",
+            Rejection::AlreadyConfirmed { .. } => "already_confirmed",
+            Rejection::AttestorNotAllowed => "attestor_not_allowed",
+            Rejection::TenantNotFound { .. } => "tenant_not_found",
+            Rejection::TenantExists { .. } => "tenant_exists",
+            Rejection::ProfileNotFound { .. } => "profile_not_found",
+            Rejection::KeyKindNotAllowed { .. } => "key_kind_not_allowed",
+            Rejection::OperatorExists { .. } => "operator_exists",
+            Rejection::OperatorNotFound { .. } => "operator_not_found",
+            Rejection::OperatorKeyNotFound { .. } => "operator_key_not_found",
+            Rejection::OperatorKeyTtl { .. } => "operator_key_ttl_invalid",
+            Rejection::PolicyKeyUnknown { .. } => "policy_key_unknown",
+            Rejection::PolicyValueInvalid { .. } => "policy_value_invalid",
+            Rejection::NotAllowed { .. } => "forbidden",
+            Rejection::Unauthenticated => "unauthenticated",
+            Rejection::AddressesExhausted => "addresses_exhausted",
+            Rejection::RateLimited => "rate_limited",
+            Rejection::NotFounded => "not_founded",
+            Rejection::AlreadyFounded => "already_founded",
+            Rejection::PreparedStale => "try_again",
+            Rejection::RequestTooOld => "request_too_old",
+        }
+    }
+}

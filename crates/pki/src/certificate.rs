@@ -1,0 +1,139 @@
+//! Building and signing one certificate, whoever it is for.
+//!
+//! rcgen writes the body. The issuer's name is then put in byte for byte from the CA certificate: rcgen
+//! keeps one attribute of each type, so `DC=org, DC=example` would come out as another name, and no
+//! verifier would find the issuer.
+
+use lifecycle::names::{Fingerprint, Serial, Timestamp};
+use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, SerialNumber};
+
+use crate::issuer::Issuer;
+use crate::{der, moment};
+
+/// The upper bound of RFC 5280 on a common name and on an organization.
+const MAX_NAME: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    #[error(transparent)]
+    Key(#[from] crate::spki::KeyError),
+    #[error("the issuer's certificate begins at {0}, after the signing time")]
+    IssuerNotYetValid(Timestamp),
+    #[error("the issuer's certificate ended at {0}")]
+    IssuerExpired(Timestamp),
+    #[error("the certificate would have no lifetime")]
+    NoLifetime,
+    #[error("'{0}' is neither a DNS name nor an IP address")]
+    ServerName(String),
+    #[error("the certificate could not be built: {0}")]
+    Build(String),
+    #[error("the issuer's key could not sign")]
+    Signature,
+}
+
+impl From<rcgen::Error> for SignError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Build(error.to_string())
+    }
+}
+
+/// A certificate, and what the registry records of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    pub der: Vec<u8>,
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+/// From when to when, to the second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validity {
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+/// Parameters without names, lifetimes or uses: rcgen's defaults have some of each.
+pub(crate) fn blank(serial: [u8; 16], validity: Validity) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
+    params.not_before = moment::date_time(validity.not_before);
+    params.not_after = moment::date_time(validity.not_after);
+    params.use_authority_key_identifier_extension = true;
+    params
+}
+
+/// A name of one common name; empty if there is none that a certificate can hold.
+pub(crate) fn common_name(name: Option<&str>) -> DistinguishedName {
+    let mut dn = DistinguishedName::new();
+    if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= MAX_NAME) {
+        dn.push(DnType::CommonName, DnValue::Utf8String(name.to_owned()));
+    }
+    dn
+}
+
+/// `<domain> <role>`; a long domain goes into the organization, where it always fits.
+pub(crate) fn role_name(domain: &lifecycle::names::TrustDomain, role: &str) -> DistinguishedName {
+    let whole = format!("{domain} {role}");
+    if whole.len() <= MAX_NAME {
+        return common_name(Some(&whole));
+    }
+    let mut dn = DistinguishedName::new();
+    dn.push(DnType::OrganizationName, DnValue::Utf8String(domain.to_string()));
+    dn.push(DnType::CommonName, DnValue::Utf8String(role.to_owned()));
+    dn
+}
+
+/// Builds, signs and sums up.
+pub(crate) fn sign(
+    issuer: &Issuer,
+    key: &impl rcgen::PublicKeyData,
+    params: &CertificateParams,
+    validity: Validity,
+) -> Result<Signed, SignError> {
+    let unsigned = params.signed_by(key, issuer.template())?;
+    let der = with_issuer_name(unsigned.der(), issuer)?;
+    let serial = params.serial_number.as_ref().map(SerialNumber::to_bytes).unwrap_or_default();
+    let serial = Serial::from_bytes(&serial).map_err(|error| SignError::Build(error.to_string()))?;
+    let fingerprint = crate::digest::fingerprint(&der);
+    Ok(Signed { der, serial, fingerprint, not_before: validity.not_before, not_after: validity.not_after })
+}
+
+/// Takes the body apart (version, serial, algorithm, empty issuer, the rest), puts the issuer's name in and
+/// signs the result.
+fn with_issuer_name(unsigned: &[u8], issuer: &Issuer) -> Result<Vec<u8>, SignError> {
+    let body = der::content(unsigned).and_then(der::content);
+    let parts = body.and_then(|body| {
+        let (version, rest) = der::split(body)?;
+        let (serial, rest) = der::split(rest)?;
+        let (algorithm, rest) = der::split(rest)?;
+        let (_empty, rest) = der::split(rest)?;
+        Some((version, serial, algorithm, rest))
+    });
+    let (version, serial, algorithm, rest) = parts.ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
+    let body = der::wrap(der::SEQUENCE, &[version, serial, algorithm, issuer.name(), rest]);
+    let signature = issuer.key().signature(&body).ok_or(SignError::Signature)?;
+    Ok(der::wrap(der::SEQUENCE, &[&body, algorithm, &der::wrap(der::BIT_STRING, &[&[0], &signature])]))
+}
+
+/// A serial is a positive INTEGER, and sixteen octets whatever chance brought.
+fn positive(mut serial: [u8; 16]) -> [u8; 16] {
+    let [first, ..] = &mut serial;
+    *first = *first & 0x7f | 0x40;
+    serial
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_serial_is_positive_and_full_length() {
+        for byte in [0, 1, 0x7f, 0x80, 0xff] {
+            let [first, ..] = positive([byte; 16]);
+            assert!((0x40..0x80).contains(&first));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a certificate says about itself, unverified: for status pages, imports and reports.
+
+use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer as _;
+
+use crate::moment;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an X.509 certificate")]
+pub struct DescribeError;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    pub serial: Serial,
+    /// As people write it: `O=Example, CN=worker:n-1`.
+    pub subject: String,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+    pub fingerprint: Fingerprint,
+    pub common_name: Option<String>,
+    pub is_ca: bool,
+    /// The identity, if there is exactly one URI and Enlist issues such.
+    pub spiffe: Option<SpiffeId>,
+    pub spki: Vec<u8>,
+}
+
+/// Reads any certificate, version 1 included.
+pub fn facts(der: &[u8]) -> Result<Facts, DescribeError> {
+    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| DescribeError)?;
+    if !rest.is_empty() {
+        return Err(DescribeError);
+    }
+    Ok(Facts {
+        serial: Serial::from_bytes(certificate.raw_serial()).map_err(|_| DescribeError)?,
+        subject: certificate.subject().to_string(),
+        not_before: moment::timestamp(certificate.validity().not_before),
+        not_after: moment::timestamp(certificate.validity().not_after),
+        fingerprint: crate::digest::fingerprint(der),
+        common_name: common_name(&certificate),
+        is_ca: certificate.is_ca(),
+        spiffe: spiffe(&certificate),
+        spki: certificate.public_key().raw.to_vec(),
+    })
+}
+
+pub(crate) fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
+    let name = certificate.subject().iter_common_name().next();
+    name.and_then(|name| name.as_str().ok()).map(str::to_owned)
+}
+
+fn spiffe(certificate: &X509Certificate<'_>) -> Option<SpiffeId> {
+    let names = certificate.subject_alternative_name().ok()??;
+    let mut uris = names.value.general_names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some(uri),
+        _ => None,
+    });
+    match (uris.next(), uris.next()) {
+        (Some(uri), None) => SpiffeId::parse(uri).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_no_certificate_has_no_facts() {
+        for bad in [&b""[..], b"\x30\x00", b"hello", &[0x30; 300]] {
+            assert_eq!(super::facts(bad), Err(super::DescribeError));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! X.509 and SPIFFE: reading requests, signing leaves, the hierarchy, sealing, chain verification.
+//!
+//! Nothing here knows the registry or opens a socket. Time and serial numbers are arguments; keys and
+//! nonces are drawn here, because only here may they exist.
+//!
+//! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`].
+//! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`sign`] (audit).
+//! - Keeping keys: [`seal`] and [`kek`] at rest, [`agent_key`] on a host.
+
+pub mod agent_key;
+mod certificate;
+pub mod csr;
+mod der;
+pub mod describe;
+pub mod digest;
+pub mod hierarchy;
+pub mod issuer;
+pub mod kek;
+pub mod leaf;
+mod moment;
+pub mod pem;
+pub mod pin;
+pub mod seal;
+pub mod server_cert;
+pub mod sign;
+mod signing_key;
+pub mod spki;
+pub mod verify;

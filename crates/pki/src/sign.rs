@@ -1,0 +1,135 @@
+//! Signing audit checkpoints, and verifying them with nothing but certificates.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use lifecycle::names::Timestamp;
+use rustls_pki_types::CertificateDer;
+use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
+use x509_parser::prelude::FromDer as _;
+
+use crate::moment;
+use crate::spki::{Hash, KeyKind, PublicKey};
+
+/// [`crate::hierarchy::AUDIT_USE`] as webpki wants it: the content octets of the OID.
+const AUDIT_USE: KeyUsage = KeyUsage::required_if_present(&[0x2b, 6, 1, 5, 5, 7, 3, 36]);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    #[error("not a P-256 key in PKCS#8")]
+    Key,
+    #[error("the audit key could not sign")]
+    Signature,
+    #[error("not an X.509 certificate")]
+    Malformed,
+    #[error("this certificate is not for signing audit checkpoints")]
+    NotAudit,
+    #[error("the audit certificate does not lead to a given root: {0}")]
+    Chain(String),
+}
+
+/// ECDSA on P-256 over SHA-256, signatures in ASN.1.
+pub struct AuditKey(EcdsaKeyPair);
+
+impl AuditKey {
+    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, AuditError> {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8);
+        pair.map(Self).map_err(|_| AuditError::Key)
+    }
+
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuditError> {
+        let signature = self.0.sign(&SystemRandom::new(), message).map_err(|_| AuditError::Signature)?;
+        Ok(signature.as_ref().to_vec())
+    }
+}
+
+/// Whether the holder of this certificate signed the message. Says nothing about who vouches for the
+/// certificate: [`verify_audit_chain`] does.
+pub fn verify_audit(certificate_der: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate_der) else { return false };
+    match PublicKey::read(certificate.public_key().raw) {
+        Ok(key) if key.kind == KeyKind::EcP256 => key.verify(Some(Hash::Sha256), message, signature),
+        _ => false,
+    }
+}
+
+/// Whether one of the roots vouches for this audit certificate at this moment.
+///
+/// It must be made for signing documents: every node holds a certificate from the same issuer, and a node
+/// must not be able to write history.
+pub fn verify_audit_chain(
+    audit_certificate: &[u8],
+    intermediates: &[CertificateDer<'_>],
+    roots: &[CertificateDer<'_>],
+    at: Timestamp,
+) -> Result<(), AuditError> {
+    let (_, parsed) = X509Certificate::from_der(audit_certificate).map_err(|_| AuditError::Malformed)?;
+    if parsed.tbs_certificate.find_extension(&OID_X509_EXT_EXTENDED_KEY_USAGE).is_none() {
+        return Err(AuditError::NotAudit);
+    }
+    let chain = |error: webpki::Error| AuditError::Chain(error.to_string());
+    let anchors = roots.iter().map(anchor_from_trusted_cert).collect::<Result<Vec<_>, _>>().map_err(chain)?;
+    let der = CertificateDer::from(audit_certificate);
+    let certificate = EndEntityCert::try_from(&der).map_err(|_| AuditError::Malformed)?;
+    let algorithms = webpki::ALL_VERIFICATION_ALGS;
+    let time = moment::unix_time(at);
+    match certificate.verify_for_usage(algorithms, &anchors, intermediates, time, AUDIT_USE, None, None) {
+        Ok(_) => Ok(()),
+        Err(webpki::Error::RequiredEkuNotFoundContext(_)) => Err(AuditError::NotAudit),
+        Err(error) => Err(chain(error)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+mod tests {
+    use lifecycle::names::{Span, SpiffeId, TrustDomain};
+
+    use super::*;
+    use crate::agent_key::HostKey;
+    use crate::issuer::Issuer;
+    use crate::leaf::{Issuance, sign_leaf};
+    use crate::{hierarchy, leaf};
+
+    const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    #[test]
+    fn a_checkpoint_is_verified_from_root_to_signature() {
+        let domain = TrustDomain::parse("probectl").unwrap();
+        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let (certificate, key) = hierarchy::audit_signer(&issuer, &domain, [3; 16], AT).unwrap();
+        let signature = AuditKey::from_pkcs8(&key).unwrap().sign(b"checkpoint").unwrap();
+        assert!(verify_audit(&certificate, b"checkpoint", &signature));
+        assert!(!verify_audit(&certificate, b"another", &signature));
+        assert!(!verify_audit(&made.root_der, b"checkpoint", &signature));
+
+        let intermediates = [CertificateDer::from(made.intermediate_der.as_slice())];
+        let roots = [CertificateDer::from(made.root_der.as_slice())];
+        assert_eq!(verify_audit_chain(&certificate, &intermediates, &roots, AT), Ok(()));
+        assert_eq!(verify_audit_chain(&certificate, &[], &intermediates, AT), Ok(()));
+        let late = issuer.not_after().plus(Span::from_secs(1));
+        for (intermediates, roots, at) in [(&[][..], &roots[..], AT), (&intermediates, &[], AT), (&intermediates, &roots, late)] {
+            let refused = verify_audit_chain(&certificate, intermediates, roots, at);
+            assert!(matches!(refused, Err(AuditError::Chain(_))), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_cannot_sign_history() {
+        let domain = TrustDomain::parse("probectl").unwrap();
+        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let issuance = Issuance {
+            subject: SpiffeId::parse("spiffe://probectl/tenant/default/agent/n-1").unwrap(),
+            common_name: None,
+            serial: [4; 16],
+            signing_time: AT,
+            lifetime: Span::from_days(1),
+        };
+        let node: leaf::Signed = sign_leaf(&issuer, &HostKey::generate().unwrap().spki(), &issuance).unwrap();
+        let roots = [CertificateDer::from(made.intermediate_der.as_slice())];
+        assert_eq!(verify_audit_chain(&node.der, &[], &roots, AT), Err(AuditError::NotAudit));
+    }
+}

@@ -1,0 +1,1 @@
+//! The edge: TLS listener, authentication, doors, operator API, issuing, reconcilers.
