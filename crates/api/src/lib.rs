@@ -1,1 +1,18 @@
 //! Wire contracts: operator REST v1, agent gRPC v1, the error body and its codes.
+//!
+//! Nothing here listens or connects. Server and clients share these types, so that a field cannot be
+//! spelled in two ways.
+//!
+//! - [`agent`]: the gRPC protocol of `enlist-agent`, generated from `proto/`.
+//! - [`rest`]: the operator API, one file per family, with the conversions from registry state.
+//! - [`code`], [`error`]: every error code with status and remedy, and the two forms in which errors travel.
+//! - [`header`]: names of headers and metadata.
+//! - [`openapi`]: the operator API described, from one table of routes.
+
+pub mod agent;
+pub mod code;
+pub mod error;
+pub mod header;
+pub mod openapi;
+pub mod rest;
+mod status;

@@ -1,1 +1,87 @@
 //! The operator's tool and the control plane in one program.
+//!
+//! One command, one call, one rendering: a family of commands is a file with its flags, what it asks of the
+//! operator API, and how the answer looks. Nothing is decided here.
+//!
+//! - [`command_line`]: every command and global flag; help, completions, man pages and docs/cli.md come from it.
+//! - `reach`: where the control plane is and as whom we come, from flags and environment.
+//! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
+//! - `failure`: what goes to standard error, and the exit code.
+
+mod audit;
+mod ca;
+pub mod command_line;
+mod completions;
+mod dev;
+mod failure;
+mod fields;
+mod logs;
+mod manual;
+mod node;
+mod operator;
+mod output;
+mod policy;
+mod private_file;
+mod reach;
+mod server;
+mod table;
+mod tenant;
+mod token;
+
+use clap::Parser;
+use command_line::{CommandLine, Family};
+use failure::Failure;
+use output::Output;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    // The demo agent of `enlist dev`: its command line is the agent's own.
+    if arguments.get(1).is_some_and(|first| first == "agent") {
+        return ::agent::main_with(
+            std::iter::once(OsString::from("enlist agent")).chain(arguments.into_iter().skip(2)),
+        );
+    }
+    match CommandLine::try_parse_from(&arguments) {
+        Ok(line) => {
+            let json = line.json;
+            perform(line).map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
+        }
+        Err(error) if !error.use_stderr() => {
+            // Help or version was asked for; nobody to read it is nobody's fault.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            Failure::command_line(&error).report(arguments.iter().any(|argument| argument == "--json"))
+        }
+    }
+}
+
+fn perform(line: CommandLine) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::fault("runtime", format!("no runtime: {error}")))?;
+    let done = runtime.block_on(dispatch(line));
+    // Whatever still runs has been told to stop, or has nothing to lose.
+    runtime.shutdown_background();
+    done
+}
+
+async fn dispatch(line: CommandLine) -> Result<(), Failure> {
+    let (reach, output) = (line.reach, Output::new(line.json));
+    match line.family {
+        Family::Dev(arguments) => dev::run(arguments, reach, output).await,
+        Family::Server(command) => server::run(command, reach, output).await,
+        Family::Token(command) => token::run(command, &reach, output).await,
+        Family::Node(command) => node::run(command, &reach, output).await,
+        Family::Tenant(command) => tenant::run(command, &reach, output).await,
+        Family::Policy(command) => policy::run(command, &reach, output).await,
+        Family::Ca(command) => ca::run(command, &reach, output).await,
+        Family::Audit(command) => audit::run(command, &reach, output).await,
+        Family::Operator(command) => operator::run(command, &reach, output).await,
+        Family::Completions(arguments) => completions::run(&arguments, output),
+        Family::Man(arguments) => manual::run(&arguments, output),
+    }
+}

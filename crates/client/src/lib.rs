@@ -1,1 +1,27 @@
-//! One typed client for agent and CLI: TLS with pinning, retry with jitter, error decoding.
+//! One typed client for agent and CLI: TLS with pinning, fail-over, retry with jitter, error decoding.
+//!
+//! It decides nothing about identities; it makes sure that whoever asks talks to the right control plane, and
+//! that a failure says what failed.
+//!
+//! - [`url`], [`trust`]: where the control plane is, and by what it is recognised.
+//! - [`rest`]: the operator API, over the operator socket or TLS.
+//! - [`agent`]: the agent's gRPC calls, over several servers in turn.
+//! - [`error`], [`unreachable`]: what went wrong, in words that tell one cause from another.
+
+pub mod agent;
+mod backoff;
+mod connect;
+pub mod error;
+mod pinned;
+pub mod rest;
+pub mod trust;
+pub mod unreachable;
+pub mod url;
+mod watched;
+
+pub use agent::Agent;
+pub use error::Error;
+pub use rest::Operator;
+pub use trust::{Identity, Trust};
+pub use unreachable::Unreachable;
+pub use url::ServerUrl;

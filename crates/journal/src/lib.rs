@@ -1,1 +1,43 @@
 //! Replication: the log, snapshots, and the audit store.
+//!
+//! A command in its envelope is proposed, grouped with others into one Raft entry, made durable in the log
+//! (`DIR/log.db`), applied to the registry in memory, and written as lines into the audit trail
+//! (`DIR/audit.db`); only then is it answered. Readers take a consistent [`View`] for the price of a pointer.
+//!
+//! - [`Journal`]: the door to all of it.
+//! - `batcher`: forms entries out of proposals that arrive together.
+//! - `log`: openraft's log in SQLite, written by one thread.
+//! - `machine`: applies committed entries on a thread of its own, and publishes views.
+//! - `snapshot`: files from which a replica starts again without the older log.
+//! - [`audit`]: the hash chain, the store, and its verification.
+//! - [`probe`]: looks at a directory without touching it.
+
+pub mod audit;
+mod batch;
+mod batcher;
+mod journal;
+mod keeper;
+mod lock;
+mod log;
+mod machine;
+mod open_error;
+mod options;
+mod probe;
+mod raft;
+mod readonly;
+mod replicas;
+mod snapshot;
+mod stored;
+mod thread;
+mod view;
+
+pub use audit::{Audit, AuditError, Fault, Verification, checkpoint_message};
+pub use batcher::ProposeError;
+pub use journal::{Journal, ShutdownError};
+pub use open_error::OpenError;
+pub use options::{Clock, Options};
+pub use probe::{Probe, probe};
+pub use view::{AuditHead, View};
+
+/// The stored forms and the stores behind openraft's traits, for openraft's suite and the golden samples.
+pub mod conformance;

@@ -5,7 +5,7 @@
 //! verifier would find the issuer.
 
 use lifecycle::names::{Fingerprint, Serial, Timestamp};
-use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, SerialNumber};
+use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyIdMethod, SerialNumber};
 
 use crate::issuer::Issuer;
 use crate::{der, moment};
@@ -86,13 +86,20 @@ pub(crate) fn role_name(domain: &lifecycle::names::TrustDomain, role: &str) -> D
     dn
 }
 
+/// RFC 7093, method 1: the leftmost 160 bits of the SHA-256 of the key's bits. rcgen would hash the whole
+/// SubjectPublicKeyInfo, a method that has no name.
+pub(crate) fn key_identifier(key: &impl rcgen::PublicKeyData) -> KeyIdMethod {
+    KeyIdMethod::PreSpecified(crate::digest::sha256(key.der_bytes()).into_iter().take(20).collect())
+}
+
 /// Builds, signs and sums up.
 pub(crate) fn sign(
     issuer: &Issuer,
     key: &impl rcgen::PublicKeyData,
-    params: &CertificateParams,
+    mut params: CertificateParams,
     validity: Validity,
 ) -> Result<Signed, SignError> {
+    params.key_identifier_method = key_identifier(key);
     let unsigned = params.signed_by(key, issuer.template())?;
     let der = with_issuer_name(unsigned.der(), issuer)?;
     let serial = params.serial_number.as_ref().map(SerialNumber::to_bytes).unwrap_or_default();
@@ -112,7 +119,8 @@ fn with_issuer_name(unsigned: &[u8], issuer: &Issuer) -> Result<Vec<u8>, SignErr
         let (_empty, rest) = der::split(rest)?;
         Some((version, serial, algorithm, rest))
     });
-    let (version, serial, algorithm, rest) = parts.ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
+    let (version, serial, algorithm, rest) =
+        parts.ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
     let body = der::wrap(der::SEQUENCE, &[version, serial, algorithm, issuer.name(), rest]);
     let signature = issuer.key().signature(&body).ok_or(SignError::Signature)?;
     Ok(der::wrap(der::SEQUENCE, &[&body, algorithm, &der::wrap(der::BIT_STRING, &[&[0], &signature])]))

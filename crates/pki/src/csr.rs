@@ -1,23 +1,19 @@
 //! Certificate signing requests: what a stranger sends to be certified.
 //!
 //! A request proves possession of a key, and that is all that is taken from it. Names and extensions it
-//! asks for are ignored: the registry decides who a host is. Structure is read by x509-parser; algorithm,
-//! size and signature are checked here, because that library accepts RSA-1024 with SHA-1 and refuses
-//! P-256 with SHA-512.
+//! asks for are ignored: the registry decides who a host is. x509-parser reads the body; algorithm, size
+//! and signature are checked here, because that library accepts RSA-1024 with SHA-1, refuses P-256 with
+//! SHA-512, and forgives a wrong tag in the algorithm.
 
 use lifecycle::names::KeyHash;
-use rustls_pki_types::CertificateSigningRequestDer;
 use rustls_pki_types::pem::PemObject as _;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::oid_registry::{
-    OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA384WITHRSA, OID_PKCS1_SHA512WITHRSA, OID_SIG_ECDSA_WITH_SHA256,
-    OID_SIG_ECDSA_WITH_SHA384, OID_SIG_ECDSA_WITH_SHA512, OID_SIG_ED25519,
-};
+use rustls_pki_types::{AlgorithmIdentifier, CertificateSigningRequestDer, alg_id};
+use x509_parser::certification_request::X509CertificationRequestInfo;
 use x509_parser::prelude::FromDer as _;
-use x509_parser::x509::AlgorithmIdentifier;
 
-pub use crate::spki::{KeyError, KeyKind};
+use crate::der;
 use crate::spki::{Hash, PublicKey};
+pub use crate::spki::{KeyError, KeyKind};
 
 /// An RSA-4096 request with a page of extensions is a quarter of this.
 const MAX_BYTES: usize = 16 * 1024;
@@ -32,7 +28,9 @@ pub enum CsrError {
     Malformed,
     #[error(transparent)]
     Key(#[from] KeyError),
-    #[error("a request must be signed with ECDSA or RSA (PKCS#1) over SHA-256, SHA-384 or SHA-512, or with Ed25519")]
+    #[error(
+        "a request must be signed with ECDSA or RSA (PKCS#1) over SHA-256, SHA-384 or SHA-512, or with Ed25519"
+    )]
     SignatureAlgorithm,
     #[error("the request's signature does not match its key")]
     Signature,
@@ -67,14 +65,11 @@ pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
     if der.len() > MAX_BYTES {
         return Err(CsrError::TooLong);
     }
-    let (rest, request) = X509CertificationRequest::from_der(der).map_err(|_| CsrError::Malformed)?;
-    if !rest.is_empty() || request.signature_value.unused_bits != 0 {
-        return Err(CsrError::Malformed);
-    }
-    let info = &request.certification_request_info;
+    let (body, algorithm, signature) = parts(der).ok_or(CsrError::Malformed)?;
+    let (_, info) = X509CertificationRequestInfo::from_der(body).map_err(|_| CsrError::Malformed)?;
     let key = PublicKey::read(info.subject_pki.raw)?;
-    let hash = signed_over(key.kind, &request.signature_algorithm).ok_or(CsrError::SignatureAlgorithm)?;
-    if !key.verify(hash, info.raw, &request.signature_value.data) {
+    let hash = signed_over(key.kind, algorithm).ok_or(CsrError::SignatureAlgorithm)?;
+    if !key.verify(hash, body, signature) {
         return Err(CsrError::Signature);
     }
     let common_name = info.subject.iter_common_name().next().and_then(|name| name.as_str().ok());
@@ -86,31 +81,40 @@ pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
     })
 }
 
-/// Which digest was signed; nothing if key and algorithm do not belong together. Ed25519 has no digest of
-/// its own to name: `Some(None)`.
-fn signed_over(kind: KeyKind, algorithm: &AlgorithmIdentifier<'_>) -> Option<Option<Hash>> {
-    let oid = &algorithm.algorithm;
-    let parameters = algorithm.parameters.as_ref();
-    let known = match kind {
-        KeyKind::EcP256 | KeyKind::EcP384 if parameters.is_none() => [
-            (OID_SIG_ECDSA_WITH_SHA256, Hash::Sha256),
-            (OID_SIG_ECDSA_WITH_SHA384, Hash::Sha384),
-            (OID_SIG_ECDSA_WITH_SHA512, Hash::Sha512),
+/// The signed body, the inside of the algorithm, and the signature; nothing else may be there.
+fn parts(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (whole, after) = der::split(der)?;
+    let (body, rest) = der::content(whole).and_then(der::split)?;
+    let (algorithm, rest) = der::split(rest)?;
+    let (signature, trailing) = der::split(rest)?;
+    let (unused_bits, bytes) = der::content(signature)?.split_first()?;
+    let tags = [whole.first(), body.first(), algorithm.first()] == [Some(&der::SEQUENCE); 3]
+        && signature.first() == Some(&der::BIT_STRING);
+    let exact = tags && *unused_bits == 0 && after.is_empty() && trailing.is_empty();
+    exact.then_some((body, der::content(algorithm)?, bytes))
+}
+
+/// Which digest was signed; nothing if key and algorithm do not belong together. Ed25519 names no digest:
+/// `Some(None)`.
+fn signed_over(kind: KeyKind, algorithm: &[u8]) -> Option<Option<Hash>> {
+    let known: &[(AlgorithmIdentifier, Option<Hash>)] = match kind {
+        KeyKind::P256 | KeyKind::P384 => &[
+            (alg_id::ECDSA_SHA256, Some(Hash::Sha256)),
+            (alg_id::ECDSA_SHA384, Some(Hash::Sha384)),
+            (alg_id::ECDSA_SHA512, Some(Hash::Sha512)),
         ],
-        // RFC 4055 wants NULL here; some programs leave it out.
-        KeyKind::Rsa if parameters.is_none_or(|any| any.data.is_empty()) => [
-            (OID_PKCS1_SHA256WITHRSA, Hash::Sha256),
-            (OID_PKCS1_SHA384WITHRSA, Hash::Sha384),
-            (OID_PKCS1_SHA512WITHRSA, Hash::Sha512),
+        KeyKind::Rsa => &[
+            (alg_id::RSA_PKCS1_SHA256, Some(Hash::Sha256)),
+            (alg_id::RSA_PKCS1_SHA384, Some(Hash::Sha384)),
+            (alg_id::RSA_PKCS1_SHA512, Some(Hash::Sha512)),
         ],
-        KeyKind::Ed25519 => return (*oid == OID_SIG_ED25519 && parameters.is_none()).then_some(None),
-        KeyKind::EcP256 | KeyKind::EcP384 | KeyKind::Rsa => return None,
+        KeyKind::Ed25519 => &[(alg_id::ED25519, None)],
     };
-    known.iter().find(|(known, _)| known == oid).map(|(_, hash)| Some(*hash))
+    known.iter().find(|(id, _)| id.as_ref() == algorithm).map(|(_, hash)| *hash)
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
     use crate::agent_key::HostKey;
@@ -122,7 +126,8 @@ mod tests {
         let request = read(pem.as_bytes()).unwrap();
         assert_eq!((request.spki, request.common_name.as_deref()), (key.spki(), Some("n-1")));
         assert_eq!(read(pem.repeat(2).as_bytes()), Err(CsrError::Pem));
-        assert_eq!(read(pem.replace("BEGIN CERTIFICATE", "BEGIN NEW CERTIFICATE").replace("END CERTIFICATE", "END NEW CERTIFICATE").as_bytes()).map(|r| r.kind), Ok(KeyKind::EcP256));
+        let keytool = pem.replace("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST");
+        assert!(read(keytool.as_bytes()).is_ok());
         assert_eq!(read(&vec![b' '; MAX_BYTES + 1]), Err(CsrError::TooLong));
         assert_eq!(read(b""), Err(CsrError::Pem));
     }

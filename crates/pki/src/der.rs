@@ -66,7 +66,9 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_or_endless_is_no_element() {
-        for bad in [&b""[..], b"\x30", b"\x30\x01", b"\x30\x80", b"\x30\x85\0\0\0\0\0", b"\x30\x84\xff\xff\xff\xff"] {
+        for bad in
+            [&b""[..], b"\x30", b"\x30\x01", b"\x30\x80", b"\x30\x85\0\0\0\0\0", b"\x30\x84\xff\xff\xff\xff"]
+        {
             assert_eq!(split(bad), None);
             assert_eq!(content(bad), None);
         }

@@ -1,6 +1,7 @@
 //! What a certificate says about itself, unverified: for status pages, imports and reports.
 
 use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp};
+use std::net::IpAddr;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
@@ -43,6 +44,23 @@ pub fn facts(der: &[u8]) -> Result<Facts, DescribeError> {
         spiffe: spiffe(&certificate),
         spki: certificate.public_key().raw.to_vec(),
     })
+}
+
+/// The host names and addresses a server certificate is for.
+pub fn server_names(der: &[u8]) -> Result<Vec<String>, DescribeError> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| DescribeError)?;
+    let Some(names) = certificate.subject_alternative_name().map_err(|_| DescribeError)? else {
+        return Ok(Vec::new());
+    };
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(octets) => match octets.len() {
+            4 => <[u8; 4]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
+            _ => <[u8; 16]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
+        },
+        _ => None,
+    };
+    Ok(names.value.general_names.iter().filter_map(text).collect())
 }
 
 pub(crate) fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {

@@ -5,7 +5,7 @@ use lifecycle::names::{Span, Timestamp, TrustDomain};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose};
 use zeroize::Zeroizing;
 
-use crate::certificate::{SignError, Signed, Validity, blank, role_name, sign};
+use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, sign};
 use crate::issuer::{Issuer, IssuerError};
 use crate::leaf::validity;
 use crate::pem;
@@ -43,7 +43,11 @@ pub struct Hierarchy {
 }
 
 /// Founds a trust domain: P-256 throughout, ten years for the root, one for the intermediate.
-pub fn found(domain: &TrustDomain, at: Timestamp, serials: [[u8; 16]; 2]) -> Result<Hierarchy, HierarchyError> {
+pub fn found(
+    domain: &TrustDomain,
+    at: Timestamp,
+    serials: [[u8; 16]; 2],
+) -> Result<Hierarchy, HierarchyError> {
     let [root_serial, intermediate_serial] = serials;
     let (root_der, root_key) = self_signed(domain, "Enlist Root CA", 1, at, ROOT_LIFETIME, root_serial)?;
     let root = Issuer::new(&root_der, &root_key)?;
@@ -73,7 +77,7 @@ pub fn sign_intermediate(
     let begin = at.whole_second().minus(CA_BACKDATE).max(root.not_before());
     let validity = Validity { not_before: begin, not_after: end };
     let params = ca(domain, "Enlist Intermediate CA", 0, serial, validity);
-    Ok(sign(root, &key, &params, validity)?)
+    Ok(sign(root, &key, params, validity)?)
 }
 
 /// A CA for a replica that seals nothing: self-signed, path length 0, an anchor for client certificates only.
@@ -100,7 +104,7 @@ pub fn audit_signer(
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(AUDIT_USE.to_vec())];
-    let signed = sign(issuer, &key, &params, validity)?;
+    let signed = sign(issuer, &key, params, validity)?;
     Ok((signed.der, pkcs8))
 }
 
@@ -114,12 +118,21 @@ fn self_signed(
 ) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), HierarchyError> {
     let (key, pkcs8) = SigningKey::generate()?;
     let at = at.whole_second();
-    let validity = Validity { not_before: at.minus(CA_BACKDATE), not_after: at.plus(lifetime).whole_second() };
-    let certificate = ca(domain, role, below, serial, validity).self_signed(&key).map_err(SignError::from)?;
+    let validity =
+        Validity { not_before: at.minus(CA_BACKDATE), not_after: at.plus(lifetime).whole_second() };
+    let mut params = ca(domain, role, below, serial, validity);
+    params.key_identifier_method = key_identifier(&key);
+    let certificate = params.self_signed(&key).map_err(SignError::from)?;
     Ok((certificate.der().to_vec(), pkcs8))
 }
 
-fn ca(domain: &TrustDomain, role: &str, below: u8, serial: [u8; 16], validity: Validity) -> CertificateParams {
+fn ca(
+    domain: &TrustDomain,
+    role: &str,
+    below: u8,
+    serial: [u8; 16],
+    validity: Validity,
+) -> CertificateParams {
     let mut params = blank(serial, validity);
     params.distinguished_name = role_name(domain, role);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(below));

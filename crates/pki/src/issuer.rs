@@ -6,8 +6,10 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::FromDer as _;
 
+use crate::certificate::key_identifier;
 use crate::moment;
-use crate::signing_key::{SigningKey, SigningKeyError};
+use crate::signing_key::SigningKey;
+pub use crate::signing_key::SigningKeyError;
 use crate::spki::{KeyError, PublicKey};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +26,9 @@ pub enum IssuerError {
     NotCa,
     #[error("this CA certificate's keyUsage does not allow signing certificates")]
     MayNotSign,
-    #[error("issuer_name_unsupported: this CA certificate has an empty subject, so nothing can name it as its issuer")]
+    #[error(
+        "issuer_name_unsupported: this CA certificate has an empty subject, so nothing can name it as its issuer"
+    )]
     NameUnsupported,
     #[error("this CA certificate ends before it begins")]
     NoLifetime,
@@ -66,7 +70,7 @@ impl Issuer {
             not_before: moment::timestamp(not_before),
             not_after: moment::timestamp(not_after),
             path_length,
-            template: template(&key, key_identifier(&ca)),
+            template: template(&key, stated_identifier(&ca)),
             key,
         })
     }
@@ -142,20 +146,19 @@ fn may_sign(ca: &X509Certificate<'_>) -> Result<Option<u32>, IssuerError> {
     Ok(constraints.value.path_len_constraint)
 }
 
-fn key_identifier(ca: &X509Certificate<'_>) -> Option<Vec<u8>> {
+fn stated_identifier(ca: &X509Certificate<'_>) -> Option<KeyIdMethod> {
     ca.iter_extensions().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+        ParsedExtension::SubjectKeyIdentifier(id) => Some(KeyIdMethod::PreSpecified(id.0.to_vec())),
         _ => None,
     })
 }
 
 /// What rcgen is given as the issuer: no name, because that is put in afterwards, and no key.
-fn template(key: &SigningKey, identifier: Option<Vec<u8>>) -> rcgen::Issuer<'static, Unsigned> {
+fn template(key: &SigningKey, stated: Option<KeyIdMethod>) -> rcgen::Issuer<'static, Unsigned> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    let identifier = identifier.unwrap_or_else(|| params.key_identifier(key));
-    params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
-    rcgen::Issuer::new(params, Unsigned(key.kind().rcgen()))
+    params.key_identifier_method = stated.unwrap_or_else(|| key_identifier(key));
+    rcgen::Issuer::new(params, Unsigned(crate::spki::rcgen_algorithm(key.kind())))
 }
 
 /// Stands in for the key while the body is written; the signature over the final bytes is made after.
@@ -178,7 +181,7 @@ impl rcgen::SigningKey for Unsigned {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use lifecycle::names::TrustDomain;
 
@@ -190,32 +193,30 @@ mod tests {
         fn shared<T: Send + Sync>() {}
         shared::<Issuer>();
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::found(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
+        let made =
+            hierarchy::found(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
         let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
         let new = |cert: &[u8], key: &[u8]| Issuer::new(cert, key).map(|issuer| issuer.id());
         assert_eq!(new(&made.root_der, root_key.secret_der()), Ok(issuer_id(&made.root_der)));
         assert_eq!(new(&made.intermediate_der, root_key.secret_der()), Err(IssuerError::KeyMismatch));
         assert_eq!(new(&made.root_der[1..], root_key.secret_der()), Err(IssuerError::Malformed));
-        assert_eq!(
-            new(&made.root_der, b"key"),
-            Err(IssuerError::PrivateKey(SigningKeyError::Unreadable))
-        );
+        assert_eq!(new(&made.root_der, b"key"), Err(IssuerError::PrivateKey(SigningKeyError::Unreadable)));
     }
 
     #[test]
     fn a_leaf_is_no_issuer() {
         let key = HostKey::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
-        let pair = SigningKey::read(&key.pkcs8()).unwrap();
+        let pair = SigningKey::read(key.pkcs8()).unwrap();
         let leaf = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(leaf.der(), &key.pkcs8()).unwrap_err(), IssuerError::NotCa);
+        assert_eq!(Issuer::new(leaf.der(), key.pkcs8()).unwrap_err(), IssuerError::NotCa);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
         let idle = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(idle.der(), &key.pkcs8()).unwrap_err(), IssuerError::MayNotSign);
+        assert_eq!(Issuer::new(idle.der(), key.pkcs8()).unwrap_err(), IssuerError::MayNotSign);
         params.key_usages.clear();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let nameless = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(nameless.der(), &key.pkcs8()).unwrap_err(), IssuerError::NameUnsupported);
+        assert_eq!(Issuer::new(nameless.der(), key.pkcs8()).unwrap_err(), IssuerError::NameUnsupported);
     }
 }

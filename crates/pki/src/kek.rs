@@ -40,7 +40,9 @@ impl KekSource {
     pub fn parse(text: &str) -> Result<Self, KekError> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
-            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => Ok(Self::Env(name.to_owned())),
+            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
+                Ok(Self::Env(name.to_owned()))
+            }
             _ => Err(KekError::Source(text.to_owned())),
         }
     }
@@ -58,7 +60,9 @@ impl KekSource {
     /// Loads the key; a file that is not there yet is made. Two who try at once end up with the same key.
     pub fn load_or_create(&self) -> Result<Kek, KekError> {
         match (self, self.load()) {
-            (Self::File(path), Err(KekError::File { error, .. })) if error.kind() == io::ErrorKind::NotFound => {
+            (Self::File(path), Err(KekError::File { error, .. }))
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
                 create(path)?;
                 self.load()
             }
@@ -177,7 +181,8 @@ mod tests {
         let source = KekSource::File(directory.path().join("kek"));
         assert!(matches!(source.load(), Err(KekError::File { .. })));
         let ids: Vec<String> = std::thread::scope(|scope| {
-            let racers: Vec<_> = (0..4).map(|_| scope.spawn(|| source.load_or_create().unwrap().id())).collect();
+            let racers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| source.load_or_create().unwrap().id())).collect();
             racers.into_iter().map(|racer| racer.join().unwrap()).collect()
         });
         assert!(ids.iter().all(|id| *id == source.load().unwrap().id()), "{ids:?}");

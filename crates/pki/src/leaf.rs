@@ -32,7 +32,7 @@ pub fn sign_leaf(issuer: &Issuer, spki: &[u8], issuance: &Issuance) -> Result<Si
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    sign(issuer, &key, &params, validity)
+    sign(issuer, &key, params, validity)
 }
 
 /// From a minute before signing until the lifetime or the issuer ends.
@@ -76,7 +76,8 @@ mod tests {
     #[test]
     fn what_is_reported_is_what_the_certificate_says() {
         let spki = HostKey::generate().unwrap().spki();
-        let signed = sign_leaf(&issuer(), &spki, &issuance(Some("worker:n-1"), AT, Span::from_hours(24))).unwrap();
+        let signed =
+            sign_leaf(&issuer(), &spki, &issuance(Some("worker:n-1"), AT, Span::from_hours(24))).unwrap();
         let facts = describe::facts(&signed.der).unwrap();
         assert_eq!(facts.serial, signed.serial);
         assert_eq!(facts.serial.as_str().len(), 32);
@@ -100,7 +101,10 @@ mod tests {
         let end = issuer.not_after();
         assert_eq!(sign(end, Span::from_days(1)).unwrap_err(), SignError::IssuerExpired(end));
         let early = issuer.not_before().minus(Span::from_secs(1));
-        assert_eq!(sign(early, Span::from_days(1)).unwrap_err(), SignError::IssuerNotYetValid(issuer.not_before()));
+        assert_eq!(
+            sign(early, Span::from_days(1)).unwrap_err(),
+            SignError::IssuerNotYetValid(issuer.not_before())
+        );
         assert_eq!(sign(AT, Span::from_millis(1)).unwrap_err(), SignError::NoLifetime);
     }
 

@@ -5,7 +5,7 @@
 //!
 //! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`].
 //! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`sign`] (audit).
-//! - Keeping keys: [`seal`] and [`kek`] at rest, [`agent_key`] on a host.
+//! - Keeping keys: [`seal`] at rest, [`agent_key`] on a host.
 
 pub mod agent_key;
 mod certificate;
@@ -15,7 +15,7 @@ pub mod describe;
 pub mod digest;
 pub mod hierarchy;
 pub mod issuer;
-pub mod kek;
+mod kek;
 pub mod leaf;
 mod moment;
 pub mod pem;
@@ -24,5 +24,5 @@ pub mod seal;
 pub mod server_cert;
 pub mod sign;
 mod signing_key;
-pub mod spki;
+mod spki;
 pub mod verify;

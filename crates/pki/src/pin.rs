@@ -69,7 +69,12 @@ mod tests {
     fn a_pin_is_read_in_every_spelling_people_paste() {
         let pin = Pin::of(b"certificate");
         let hex = hex::encode(pin.0);
-        let colons = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap()).collect::<Vec<_>>().join(":");
+        let colons = hex
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| std::str::from_utf8(pair).unwrap())
+            .collect::<Vec<_>>()
+            .join(":");
         for text in [
             hex.clone(),
             hex.to_uppercase(),
@@ -87,7 +92,16 @@ mod tests {
     #[test]
     fn what_is_no_digest_is_no_pin() {
         let hex = "ab".repeat(32);
-        for bad in ["", "sha256:", "sha1:abcd", &hex[1..], &format!("{hex}a"), &"zz".repeat(32), &format!("a:{}", &hex[1..]), &"é".repeat(32)] {
+        for bad in [
+            "",
+            "sha256:",
+            "sha1:abcd",
+            &hex[1..],
+            &format!("{hex}a"),
+            &"zz".repeat(32),
+            &format!("a:{}", &hex[1..]),
+            &"é".repeat(32),
+        ] {
             assert_eq!(Pin::parse(bad), Err(PinError), "{bad}");
         }
     }

@@ -4,6 +4,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
+pub use crate::kek::{KekError, KekSource};
+
 /// Written first, so that another cipher can follow one day.
 const VERSION: u8 = 1;
 const NONCE: usize = 12;
@@ -74,7 +76,7 @@ fn aad(context: &str) -> Aad<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

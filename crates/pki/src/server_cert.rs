@@ -38,7 +38,7 @@ pub fn issue_server(
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let signed = sign(issuer, &key, &params, validity)?;
+    let signed = sign(issuer, &key, params, validity)?;
     Ok(ServerIdentity { key_pkcs8, signed })
 }
 

@@ -49,7 +49,7 @@ impl AuditKey {
 pub fn verify_audit(certificate_der: &[u8], message: &[u8], signature: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate_der) else { return false };
     match PublicKey::read(certificate.public_key().raw) {
-        Ok(key) if key.kind == KeyKind::EcP256 => key.verify(Some(Hash::Sha256), message, signature),
+        Ok(key) if key.kind == KeyKind::P256 => key.verify(Some(Hash::Sha256), message, signature),
         _ => false,
     }
 }
@@ -65,7 +65,7 @@ pub fn verify_audit_chain(
     at: Timestamp,
 ) -> Result<(), AuditError> {
     let (_, parsed) = X509Certificate::from_der(audit_certificate).map_err(|_| AuditError::Malformed)?;
-    if parsed.tbs_certificate.find_extension(&OID_X509_EXT_EXTENDED_KEY_USAGE).is_none() {
+    if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
         return Err(AuditError::NotAudit);
     }
     let chain = |error: webpki::Error| AuditError::Chain(error.to_string());
@@ -110,7 +110,9 @@ mod tests {
         assert_eq!(verify_audit_chain(&certificate, &intermediates, &roots, AT), Ok(()));
         assert_eq!(verify_audit_chain(&certificate, &[], &intermediates, AT), Ok(()));
         let late = issuer.not_after().plus(Span::from_secs(1));
-        for (intermediates, roots, at) in [(&[][..], &roots[..], AT), (&intermediates, &[], AT), (&intermediates, &roots, late)] {
+        for (intermediates, roots, at) in
+            [(&[][..], &roots[..], AT), (&intermediates, &[], AT), (&intermediates, &roots, late)]
+        {
             let refused = verify_audit_chain(&certificate, intermediates, roots, at);
             assert!(matches!(refused, Err(AuditError::Chain(_))), "{refused:?}");
         }

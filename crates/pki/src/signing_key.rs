@@ -2,14 +2,14 @@
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
-    RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use rcgen::PublicKeyData as _;
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
-use crate::spki::KeyKind;
+use crate::spki::{KeyKind, rcgen_algorithm};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
@@ -48,7 +48,7 @@ impl SigningKey {
     fn with_pkcs8(pair: EcdsaKeyPair) -> Result<(Self, Zeroizing<Vec<u8>>), SigningKeyError> {
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| SigningKeyError::Generation)?;
         let pkcs8 = Zeroizing::new(pkcs8.as_ref().to_vec());
-        Ok((Self { kind: KeyKind::EcP256, pair: Pair::Ecdsa(pair) }, pkcs8))
+        Ok((Self { kind: KeyKind::P256, pair: Pair::Ecdsa(pair) }, pkcs8))
     }
 
     /// PKCS#8, SEC1 or PKCS#1; which of them, the bytes tell.
@@ -56,10 +56,10 @@ impl SigningKey {
         let unreadable = SigningKeyError::Unreadable;
         let form = PrivateKeyDer::try_from(der).map_err(|_| unreadable)?;
         if let Ok(pair) = EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, der) {
-            return Ok(Self { kind: KeyKind::EcP256, pair: Pair::Ecdsa(pair) });
+            return Ok(Self { kind: KeyKind::P256, pair: Pair::Ecdsa(pair) });
         }
         if let Ok(pair) = EcdsaKeyPair::from_private_key_der(&ECDSA_P384_SHA384_ASN1_SIGNING, der) {
-            return Ok(Self { kind: KeyKind::EcP384, pair: Pair::Ecdsa(pair) });
+            return Ok(Self { kind: KeyKind::P384, pair: Pair::Ecdsa(pair) });
         }
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             return Ok(Self { kind: KeyKind::Ed25519, pair: Pair::Ed25519(pair) });
@@ -107,7 +107,7 @@ impl rcgen::PublicKeyData for SigningKey {
     }
 
     fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
-        self.kind.rcgen()
+        rcgen_algorithm(self.kind)
     }
 }
 

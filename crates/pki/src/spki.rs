@@ -4,44 +4,20 @@
 //! other program could not load must be refused here, not discovered on a host.
 
 use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+pub use lifecycle::names::KeyKind;
 use rustls_pki_types::alg_id;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::RSAPublicKey;
 
 use crate::der;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyKind {
-    EcP256,
-    EcP384,
-    Ed25519,
-    Rsa,
-}
-
-impl KeyKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::EcP256 => "p256",
-            Self::EcP384 => "p384",
-            Self::Ed25519 => "ed25519",
-            Self::Rsa => "rsa",
-        }
-    }
-
-    /// How rcgen names the kind. Of the algorithm, only the key's half is used for a subject.
-    pub(crate) fn rcgen(self) -> &'static rcgen::SignatureAlgorithm {
-        match self {
-            Self::EcP256 => &rcgen::PKCS_ECDSA_P256_SHA256,
-            Self::EcP384 => &rcgen::PKCS_ECDSA_P384_SHA384,
-            Self::Ed25519 => &rcgen::PKCS_ED25519,
-            Self::Rsa => &rcgen::PKCS_RSA_SHA256,
-        }
-    }
-}
-
-impl std::fmt::Display for KeyKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+/// How rcgen names a kind. Of the algorithm, only the key's half is used for a subject.
+pub(crate) fn rcgen_algorithm(kind: KeyKind) -> &'static rcgen::SignatureAlgorithm {
+    match kind {
+        KeyKind::P256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+        KeyKind::P384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+        KeyKind::Ed25519 => &rcgen::PKCS_ED25519,
+        KeyKind::Rsa => &rcgen::PKCS_RSA_SHA256,
     }
 }
 
@@ -84,8 +60,8 @@ impl<'a> PublicKey<'a> {
         let kind = kind_of(der::content(algorithm).ok_or(KeyError::Malformed)?)?;
         let uncompressed = |length| bits.len() == length && bits.first() == Some(&4);
         let shape = match kind {
-            KeyKind::EcP256 => uncompressed(65),
-            KeyKind::EcP384 => uncompressed(97),
+            KeyKind::P256 => uncompressed(65),
+            KeyKind::P384 => uncompressed(97),
             KeyKind::Ed25519 => bits.len() == 32,
             KeyKind::Rsa => rsa(bits).map(|()| true)?,
         };
@@ -102,12 +78,12 @@ impl<'a> PublicKey<'a> {
     pub fn verify(&self, hash: Option<Hash>, message: &[u8], signature: &[u8]) -> bool {
         use Hash::{Sha256, Sha384, Sha512};
         let algorithm: &'static dyn VerificationAlgorithm = match (self.kind, hash) {
-            (KeyKind::EcP256, Some(Sha256)) => &signature::ECDSA_P256_SHA256_ASN1,
-            (KeyKind::EcP256, Some(Sha384)) => &signature::ECDSA_P256_SHA384_ASN1,
-            (KeyKind::EcP256, Some(Sha512)) => &signature::ECDSA_P256_SHA512_ASN1,
-            (KeyKind::EcP384, Some(Sha256)) => &signature::ECDSA_P384_SHA256_ASN1,
-            (KeyKind::EcP384, Some(Sha384)) => &signature::ECDSA_P384_SHA384_ASN1,
-            (KeyKind::EcP384, Some(Sha512)) => &signature::ECDSA_P384_SHA512_ASN1,
+            (KeyKind::P256, Some(Sha256)) => &signature::ECDSA_P256_SHA256_ASN1,
+            (KeyKind::P256, Some(Sha384)) => &signature::ECDSA_P256_SHA384_ASN1,
+            (KeyKind::P256, Some(Sha512)) => &signature::ECDSA_P256_SHA512_ASN1,
+            (KeyKind::P384, Some(Sha256)) => &signature::ECDSA_P384_SHA256_ASN1,
+            (KeyKind::P384, Some(Sha384)) => &signature::ECDSA_P384_SHA384_ASN1,
+            (KeyKind::P384, Some(Sha512)) => &signature::ECDSA_P384_SHA512_ASN1,
             (KeyKind::Rsa, Some(Sha256)) => &signature::RSA_PKCS1_2048_8192_SHA256,
             (KeyKind::Rsa, Some(Sha384)) => &signature::RSA_PKCS1_2048_8192_SHA384,
             (KeyKind::Rsa, Some(Sha512)) => &signature::RSA_PKCS1_2048_8192_SHA512,
@@ -129,14 +105,14 @@ impl rcgen::PublicKeyData for PublicKey<'_> {
     }
 
     fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
-        self.kind.rcgen()
+        rcgen_algorithm(self.kind)
     }
 }
 
 fn kind_of(algorithm: &[u8]) -> Result<KeyKind, KeyError> {
     let known = [
-        (alg_id::ECDSA_P256, KeyKind::EcP256),
-        (alg_id::ECDSA_P384, KeyKind::EcP384),
+        (alg_id::ECDSA_P256, KeyKind::P256),
+        (alg_id::ECDSA_P384, KeyKind::P384),
         (alg_id::ED25519, KeyKind::Ed25519),
         (alg_id::RSA_ENCRYPTION, KeyKind::Rsa),
     ];
@@ -162,7 +138,7 @@ fn rsa(bits: &[u8]) -> Result<(), KeyError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
     use crate::agent_key::HostKey;
@@ -170,7 +146,7 @@ mod tests {
     #[test]
     fn one_byte_too_many_or_too_few_is_refused() {
         let spki = HostKey::generate().unwrap().spki();
-        assert_eq!(PublicKey::read(&spki).unwrap().kind, KeyKind::EcP256);
+        assert_eq!(PublicKey::read(&spki).unwrap().kind, KeyKind::P256);
         for end in 0..spki.len() {
             assert!(PublicKey::read(&spki[..end]).is_err(), "{end}");
         }

@@ -19,6 +19,14 @@ pub struct PeerCertificate {
     pub common_name: Option<String>,
 }
 
+impl PeerCertificate {
+    /// Reads a certificate that has been verified already, without verifying it again.
+    pub fn read(leaf: &CertificateDer<'_>) -> Result<Self, PeerError> {
+        let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
+        peer(leaf, identity(&certificate)?)
+    }
+}
+
 /// Each has its own TLS alert: an agent must be able to tell a wrong clock from a wrong control plane.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
@@ -61,7 +69,8 @@ impl NodeIssuers {
         for (domain, der) in cas {
             let facts = describe::facts(der).map_err(|error| AnchorError(error.to_string()))?;
             let certificate = CertificateDer::from(der);
-            let anchor = anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
+            let anchor =
+                anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
             trust.push(anchor.to_owned());
             anchors.push(Anchor {
                 domain: domain.clone(),
@@ -130,13 +139,15 @@ fn identity(certificate: &EndEntityCert<'_>) -> Result<SpiffeId, PeerError> {
 /// Reads the rest, without going into extensions that webpki has read already.
 fn peer(leaf: &CertificateDer<'_>, spiffe: SpiffeId) -> Result<PeerCertificate, PeerError> {
     let parsed = X509CertificateParser::new().with_deep_parse_extensions(false).parse(leaf);
-    let (_, parsed): (_, X509Certificate<'_>) = parsed.map_err(|error| PeerError::Malformed(error.to_string()))?;
+    let (_, parsed): (_, X509Certificate<'_>) =
+        parsed.map_err(|error| PeerError::Malformed(error.to_string()))?;
     // webpki lets a certificate without any stated use pass for every use.
-    if parsed.tbs_certificate.find_extension(&OID_X509_EXT_EXTENDED_KEY_USAGE).is_none() {
+    if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
         return Err(PeerError::NotClientAuth);
     }
     Ok(PeerCertificate {
-        serial: Serial::from_bytes(parsed.raw_serial()).map_err(|error| PeerError::Malformed(error.to_string()))?,
+        serial: Serial::from_bytes(parsed.raw_serial())
+            .map_err(|error| PeerError::Malformed(error.to_string()))?,
         fingerprint: crate::digest::fingerprint(leaf),
         spiffe,
         not_after: moment::timestamp(parsed.validity().not_after),

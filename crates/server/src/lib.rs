@@ -1,1 +1,26 @@
-//! The edge: TLS listener, authentication, doors, operator API, issuing, reconcilers.
+//! The edge of the control plane: it listens, authenticates, translates, prepares and answers.
+//!
+//! Follow one enrollment: [`edge`] accepts the connection, [`doors::native`] turns the call into a request,
+//! [`enroll`] asks the rules, signs and proposes, and the journal commits. No rule of the registry lives here.
+
+pub mod chance;
+pub mod clock;
+pub mod config;
+pub mod datadir;
+pub mod init;
+pub mod run;
+
+mod app;
+mod auth;
+mod doors;
+mod edge;
+mod enroll;
+mod failure;
+mod issuing;
+mod metrics;
+mod operator;
+mod reconcile;
+mod refusals;
+mod server_cert;
+
+pub use app::App;

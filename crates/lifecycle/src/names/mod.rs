@@ -1,6 +1,7 @@
 //! The vocabulary: each word a type that can only be made by checking.
 
 mod digest;
+mod key_kind;
 mod label;
 mod name;
 mod serial;
@@ -11,6 +12,7 @@ mod ulid;
 mod wireguard;
 
 pub use digest::{Fingerprint, IdempotencyHash, KeyHash, SecretHash};
+pub use key_kind::KeyKind;
 pub use label::{Label, Source};
 pub use name::{IssuerId, NodeId, OperatorName, ProfileName, TenantId, VclusterId};
 pub use serial::Serial;

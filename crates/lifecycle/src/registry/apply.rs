@@ -38,11 +38,8 @@ impl From<Rejection> for Decision {
 /// Applies a command at a moment. Time never runs backwards: the later of `at` and the last one counts.
 pub fn apply(state: &mut State, envelope: &Envelope, at: Timestamp) -> Applied {
     state.at = state.at.max(at);
-    if let Some(recorded) = state.recent.get(&envelope.id) {
-        return Applied { answer: recorded.answer.clone(), events: Vec::new() };
-    }
-    if envelope.id.0.at() < state.at.minus(REMEMBERED) {
-        return Applied { answer: Err(Rejection::RequestTooOld), events: Vec::new() };
+    if let Some(answer) = answered(state, envelope.id) {
+        return Applied { answer, events: Vec::new() };
     }
     let Decision { events, answer } = decide(state, envelope);
     for event in &events {
@@ -59,8 +56,20 @@ pub fn apply(state: &mut State, envelope: &Envelope, at: Timestamp) -> Applied {
 pub fn would_apply(state: &State, envelope: &Envelope, at: Timestamp) -> (Answer, bool) {
     let mut now = state.clone();
     now.at = now.at.max(at);
+    if let Some(answer) = answered(&now, envelope.id) {
+        return (answer, false);
+    }
     let decision = decide(&now, envelope);
     (decision.answer, !decision.events.is_empty())
+}
+
+/// The answer to an id that needs no decision: it was applied before, or may have been.
+fn answered(state: &State, id: RequestId) -> Option<Answer> {
+    match state.recent.get(&id) {
+        Some(recorded) => Some(recorded.answer.clone()),
+        None if id.0.at() < state.at.minus(REMEMBERED) => Some(Err(Rejection::RequestTooOld)),
+        None => None,
+    }
 }
 
 fn decide(state: &State, envelope: &Envelope) -> Decision {

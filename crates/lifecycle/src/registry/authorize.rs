@@ -187,12 +187,14 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
         Who::TheNode => the_node(state, actor, command),
         Who::Within(role) => {
             let standing = operator(state, actor)?;
-            let tenant = command.tenant(state);
-            match tenant {
+            // The role comes first: who may not do the act at all learns nothing of what exists.
+            if standing.role < role {
+                return Err(refused());
+            }
+            match command.tenant(state) {
                 // What lies in another tenant does not exist for this operator: the act itself says so.
                 Some(tenant) if !standing.tenants.include(tenant) => Err(outside(command)),
-                _ if standing.role >= role => Ok(()),
-                _ => Err(refused()),
+                _ => Ok(()),
             }
         }
         Who::Everywhere(role) => {

@@ -1,7 +1,12 @@
 //! Certificates on record.
 
-use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, SpiffeId, Timestamp};
+use super::State;
+use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, Timestamp};
 use serde::{Deserialize, Serialize};
+
+/// How far a prepared certificate may be ahead of or behind the moment it is applied.
+const AHEAD: Span = Span::from_secs(60);
+const BEHIND: Span = Span::from_minutes(5);
 
 /// A certificate as signed: public data, recorded whole before it is released.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +23,20 @@ pub struct Issued {
     pub renew_at: Timestamp,
     #[serde(with = "serde_bytes")]
     pub der: Vec<u8>,
+}
+
+impl Issued {
+    /// What every prepared certificate must be when it goes on record, whoever it is for: signed about now by
+    /// the issuer that signs now, not yet over, not outliving its issuer, and under a serial of its own.
+    pub(super) fn may_be_recorded(&self, state: &State) -> bool {
+        self.signed_at <= state.at.plus(AHEAD)
+            && self.signed_at.plus(BEHIND) >= state.at
+            && self.not_after > state.at
+            && !state.serial_is_taken(&self.serial)
+            && state
+                .active_issuer()
+                .is_some_and(|issuer| issuer.id == self.issuer && self.not_after <= issuer.not_after)
+    }
 }
 
 /// Whom a certificate speaks for.

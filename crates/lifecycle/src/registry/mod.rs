@@ -21,7 +21,8 @@ mod rejection;
 mod state;
 mod token;
 
-pub use acts::enroll::{Admission, NodeChoice, Refusal, admit};
+pub use crate::names::KeyKind;
+pub use acts::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
 pub use address::Addresses;
 pub use apply::{Applied, apply, would_apply};
 pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
@@ -36,7 +37,7 @@ pub use invariant::{Violation, check as check_invariants};
 pub use node::{Alert, Node, NodeState};
 pub use operator::{Operator, OperatorKey};
 pub use policy::{Policy, PolicyError};
-pub use profile::{Fraction, KeyKind, Profile};
+pub use profile::{Fraction, Profile};
 pub use rejection::Rejection;
 pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};
 pub use token::{Token, TokenState};

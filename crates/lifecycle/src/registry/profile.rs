@@ -1,7 +1,7 @@
 //! Profiles: how long a leaf lives, when it is renewed, what its cosmetic name is, which keys it may hold.
 
 use super::PolicyError;
-use crate::names::{NodeId, ProfileName, Span, TenantId, Timestamp, TrustDomain};
+use crate::names::{KeyKind, NodeId, ProfileName, Span, TenantId, Timestamp, TrustDomain};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -46,29 +46,6 @@ impl Fraction {
 impl std::fmt::Display for Fraction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.numerator, self.denominator)
-    }
-}
-
-/// What kind of key a request brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyKind {
-    P256,
-    P384,
-    Ed25519,
-    Rsa,
-}
-
-impl KeyKind {
-    pub const ALL: [KeyKind; 4] = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            KeyKind::P256 => "p256",
-            KeyKind::P384 => "p384",
-            KeyKind::Ed25519 => "ed25519",
-            KeyKind::Rsa => "rsa",
-        }
     }
 }
 

@@ -156,6 +156,12 @@ impl State {
         self.issuers.values().find(|issuer| issuer.state == IssuerState::Active)
     }
 
+    /// Whether a serial is on record, the control plane's own included.
+    pub(super) fn serial_is_taken(&self, serial: &Serial) -> bool {
+        let own = self.server_certificate.as_ref().is_some_and(|certificate| certificate.serial == *serial);
+        own || self.certificates.contains_key(serial)
+    }
+
     /// Whether a serial must be refused at the handshake. One that is unknown is no matter for a handshake.
     pub fn is_denied(&self, serial: &Serial) -> bool {
         self.certificates.get(serial).is_some_and(|certificate| {

@@ -20,17 +20,16 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
         }
         (ConfirmStatus::Ok, _) => Decision::granted(Vec::new()),
         (ConfirmStatus::Failed { reason }, NodeState::Enrolled) => {
-            let open = state.alerts.values().any(|alert| {
-                alert.kind == NOT_PERSISTED
-                    && alert.node.as_ref() == Some(&node.id)
-                    && alert.detail == *reason
-            });
+            let open = state
+                .alerts
+                .values()
+                .find(|alert| alert.kind == NOT_PERSISTED && alert.node.as_ref() == Some(&node.id));
             // Said before: a host that repeats itself does not grow the trail.
-            if open {
+            if open.is_some_and(|alert| alert.detail == *reason) {
                 return Decision::granted(Vec::new());
             }
             Decision::granted(vec![Event::AlertRaised {
-                alert: AlertId(envelope.id.0),
+                alert: open.map_or(AlertId(envelope.id.0), |alert| alert.id),
                 kind: NOT_PERSISTED,
                 node: Some(node.id.clone()),
                 detail: reason.clone(),

@@ -4,17 +4,13 @@
 //! request asks it first, draws ids and signs accordingly. [`decide`] asks it again when the command is
 //! applied, and then holds what was prepared against it: the registry has the last word.
 
-use crate::names::{NodeId, ProfileName, Serial, Span, SpiffeId, TenantId, TokenId};
+use crate::names::{NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::{
     CertificateStatus, Door, Enroll, Event, NodeEnrolled, NodeState, Outcome, Prepared, Rejection, State,
     Token, TokenState,
 };
 use std::net::Ipv6Addr;
-
-/// How far a prepared certificate may be ahead of or behind the moment it is applied.
-const AHEAD: Span = Span::from_secs(60);
-const BEHIND: Span = Span::from_minutes(5);
 
 /// Which node an enrollment is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,17 +51,29 @@ impl From<Rejection> for Refusal {
     }
 }
 
+/// Is the token good, as far as can be told without the request that comes with it? A used one may be, if
+/// the caller says that it asks again.
+pub fn check_token<'a>(
+    state: &'a State,
+    token: &SecretHash,
+    asks_again: bool,
+) -> Result<&'a Token, Rejection> {
+    let token = state.token_with_hash(token).ok_or(Rejection::TokenInvalid)?;
+    match &token.state {
+        TokenState::Used { .. } if asks_again => Ok(token),
+        TokenState::Used { .. } => Err(Rejection::TokenUsed),
+        TokenState::Revoked { .. } => Err(Rejection::TokenRevoked),
+        TokenState::Expired => Err(Rejection::TokenExpired),
+        TokenState::Unused if token.is_expired(state.at) => Err(Rejection::TokenExpired),
+        TokenState::Unused => Ok(token),
+    }
+}
+
 /// Is the credential good, and for what?
 pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
-    let token = state.token_with_hash(&enroll.token).ok_or(Rejection::TokenInvalid)?;
-    match &token.state {
-        TokenState::Used { node, .. } => {
-            return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
-        }
-        TokenState::Revoked { .. } => return Err(Rejection::TokenRevoked.into()),
-        TokenState::Expired => return Err(Rejection::TokenExpired.into()),
-        TokenState::Unused if token.is_expired(state.at) => return Err(Rejection::TokenExpired.into()),
-        TokenState::Unused => {}
+    let token = check_token(state, &enroll.token, enroll.idempotency.is_some())?;
+    if let TokenState::Used { node, .. } = &token.state {
+        return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
     }
     if !state.policy.attestors.iter().any(|attestor| attestor == "join-token") {
         return Err(Rejection::AttestorNotAllowed.into());
@@ -192,19 +200,13 @@ fn fits(
     let certificate = &prepared.certificate;
     let subject = state.domain.as_ref().map(|domain| SpiffeId::agent(&domain.name, tenant, &prepared.node));
     let rules = state.policy.profiles.get(profile);
-    let issuer = state.active_issuer();
     named
         && prepared.tenant == *tenant
         && prepared.profile == *profile
         && certificate.key == enroll.key
         && Some(&certificate.subject) == subject.as_ref()
-        && !state.certificates.contains_key(&certificate.serial)
-        && certificate.signed_at <= state.at.plus(AHEAD)
-        && certificate.signed_at.plus(BEHIND) >= state.at
+        && certificate.may_be_recorded(state)
         && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
-        && issuer.is_some_and(|issuer| {
-            issuer.id == certificate.issuer && certificate.not_after <= issuer.not_after
-        })
 }
 
 fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {

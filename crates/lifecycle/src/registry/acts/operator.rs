@@ -18,13 +18,7 @@ pub(in crate::registry) fn add(state: &State, actor: &Actor, add: &AddOperator) 
     }
     if let Some(certificate) = &add.certificate {
         let subject = state.domain.as_ref().map(|domain| SpiffeId::operator(&domain.name, &add.name));
-        let issuer = state.active_issuer();
-        let fits = Some(&certificate.subject) == subject.as_ref()
-            && !state.certificates.contains_key(&certificate.serial)
-            && issuer.is_some_and(|issuer| {
-                issuer.id == certificate.issuer && certificate.not_after <= issuer.not_after
-            });
-        if !fits {
+        if Some(&certificate.subject) != subject.as_ref() || !certificate.may_be_recorded(state) {
             return Rejection::PreparedStale.into();
         }
     }

@@ -9,7 +9,7 @@ pub(in crate::registry) fn decide(state: &State, certificate: &ServerCertificate
     }
     let issuer = state.issuers.get(&certificate.issuer);
     let fits = issuer.is_some_and(|issuer| certificate.not_after <= issuer.not_after)
-        && !state.certificates.contains_key(&certificate.serial);
+        && !state.serial_is_taken(&certificate.serial);
     if !fits {
         return Rejection::PreparedStale.into();
     }

@@ -1,0 +1,113 @@
+//! The command line. Help, completions and the man page all come from these definitions.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use lifecycle::names::Span;
+use toml::Value;
+
+use crate::config::{Environment, Values, keys};
+use crate::store::dir;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "enlist-agent",
+    version,
+    about = "Gives this host an identity and keeps it",
+    after_help = "Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.\n\
+                  ENLIST_LOG sets the level of the log on standard error."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// One JSON document on standard output; errors as JSON on standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Redeem a token for an identity
+    Enroll(Box<EnrollArgs>),
+    /// Show this host's identity; exits 1 if it has none that is usable
+    Status(StatusArgs),
+    /// Write a completion script for a shell
+    Completions { shell: Shell },
+    /// Write the manual page
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub struct Place {
+    /// The agent's directory [env: ENLIST_AGENT_DIR] [default: /var/lib/enlist-agent]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// Absolute, so that what is written about it holds from anywhere.
+    pub fn path(&self, environment: &Environment) -> PathBuf {
+        let named = self.dir.clone().or_else(|| environment.dir().map(PathBuf::from));
+        let path = named.unwrap_or_else(|| PathBuf::from(dir::DEFAULT));
+        std::path::absolute(&path).unwrap_or(path)
+    }
+}
+
+/// What is not said here is taken from the variable ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is not given as a flag is taken from ENLIST_AGENT_SERVER, ENLIST_AGENT_CA_FILE, ENLIST_AGENT_CA_PIN,\n\
+ENLIST_AGENT_SYSTEM_ROOTS, ENLIST_AGENT_TOKEN or ENLIST_AGENT_TOKEN_FILE, then from DIR/agent.toml.")]
+pub struct EnrollArgs {
+    /// The control plane, https://HOST[:PORT]; repeat for several, tried in order
+    #[arg(long, value_name = "URL")]
+    pub server: Vec<String>,
+    /// The enrollment token; `-` reads it from standard input, which keeps it out of the process list
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
+    pub token: Option<String>,
+    /// A file that holds the enrollment token
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
+    /// Trust the control plane by this CA, a PEM file
+    #[arg(long, value_name = "FILE", group = "trust")]
+    pub ca_file: Option<String>,
+    /// Trust the control plane by the SHA-256 of a certificate of its chain
+    #[arg(long, value_name = "PIN", group = "trust", value_parser = pki::pin::Pin::parse)]
+    pub ca_pin: Option<pki::pin::Pin>,
+    /// Trust the control plane by the operating system's CAs
+    #[arg(long, group = "trust")]
+    pub system_roots: bool,
+    #[command(flatten)]
+    pub place: Place,
+    /// Enroll even if there is a valid identity, which becomes the previous one
+    #[arg(long)]
+    pub replace: bool,
+    /// The name to show to operators [default: this host's]
+    #[arg(long, value_name = "NAME")]
+    pub hostname: Option<String>,
+    /// How long to try: 90s, 15m, 1h
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Span::parse)]
+    pub timeout: Span,
+}
+
+impl EnrollArgs {
+    /// What the flags say, under the names of agent.toml's keys.
+    pub fn values(&self) -> Values {
+        let text = |text: &str| Value::String(text.to_owned());
+        let mut values = Values::new();
+        if !self.server.is_empty() {
+            values.insert(keys::SERVER, Value::Array(self.server.iter().map(|url| text(url)).collect()));
+        }
+        values.extend(self.ca_file.as_deref().map(|path| (keys::CA_FILE, text(path))));
+        values.extend(self.ca_pin.map(|pin| (keys::CA_PIN, text(&pin.to_string()))));
+        values.extend(self.system_roots.then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
+        values
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub place: Place,
+}

@@ -1,0 +1,66 @@
+//! The table of agent.toml's keys. Each is also the variable `ENLIST_AGENT_<KEY>`.
+
+use super::kind::Kind;
+
+pub struct Key {
+    /// As written in agent.toml; a dot is a table.
+    pub name: &'static str,
+    pub kind: Kind,
+}
+
+impl Key {
+    pub fn of(name: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The variable that says the same.
+    pub fn variable(&self) -> String {
+        format!("ENLIST_AGENT_{}", self.name.replace('.', "_").to_ascii_uppercase())
+    }
+}
+
+const fn key(name: &'static str, kind: Kind) -> Key {
+    Key { name, kind }
+}
+
+pub const SERVER: &str = "server";
+pub const CA_FILE: &str = "ca_file";
+pub const CA_PIN: &str = "ca_pin";
+pub const SYSTEM_ROOTS: &str = "system_roots";
+pub const TOKEN_FILE: &str = "token_file";
+pub const STORAGE: &str = "storage";
+
+/// Every key there is, those of the daemon included: one file serves all commands, and a misspelt key must
+/// not wait for the daemon to be noticed.
+pub const KEYS: &[Key] = &[
+    key(SERVER, Kind::List),
+    key(CA_FILE, Kind::Text),
+    key(CA_PIN, Kind::Pin),
+    key(SYSTEM_ROOTS, Kind::Flag),
+    key(TOKEN_FILE, Kind::Text),
+    key(STORAGE, Kind::Choice(&["disk", "memory"])),
+    key("layout", Kind::Choice(&["plfm", "probectl", "taskrun", "gpuaas"])),
+    key("files.cert", Kind::Text),
+    key("files.key", Kind::Text),
+    key("files.ca", Kind::Text),
+    key("sysfs_root", Kind::Text),
+    key("recovery_url", Kind::Text),
+    key("recovery_ca_file", Kind::Text),
+    key("recovery_same_as_runtime", Kind::Flag),
+    key("ballast_bytes", Kind::Bytes),
+    key("diagnostic_path", Kind::Text),
+    key("diagnostic_bytes", Kind::Bytes),
+    key("paths.task_retry", Kind::Text),
+    key("paths.runtime", Kind::Text),
+    key("overlay.backend", Kind::Choice(&["auto", "userspace", "kernel", "off"])),
+    key("overlay.interface", Kind::Text),
+    key("proxy", Kind::Text),
+    key("check_interval", Kind::Duration),
+    key("exit_on_revoked", Kind::Flag),
+    key("metrics_listen", Kind::Text),
+    key("metrics_textfile", Kind::Text),
+    key("metrics_prefix", Kind::Text),
+    key("on_renew", Kind::List),
+    key("hosts_file", Kind::Text),
+    key("hosts", Kind::Map),
+];

@@ -1,0 +1,108 @@
+//! What a setting's value may be, whether it comes as TOML or as text from the environment.
+
+use lifecycle::names::Span;
+use toml::Value;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Pin,
+    Flag,
+    Bytes,
+    Duration,
+    Choice(&'static [&'static str]),
+    /// One or more texts; a single one may stand without brackets. In a variable: separated by commas.
+    List,
+    /// A table of texts under names of the operator's choice. In a variable: `name=value`, with commas.
+    Map,
+}
+
+impl Kind {
+    /// What is wrong with this value, if anything.
+    pub fn complaint(self, value: &Value) -> Option<String> {
+        let right = match (self, value) {
+            (Kind::Text, Value::String(text)) => !text.is_empty(),
+            (Kind::Pin, Value::String(text)) => pki::pin::Pin::parse(text).is_ok(),
+            (Kind::Flag, Value::Boolean(_)) => true,
+            (Kind::Bytes, Value::Integer(bytes)) => *bytes >= 0,
+            (Kind::Duration, Value::String(text)) => Span::parse(text).is_ok(),
+            (Kind::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Kind::List, Value::String(text)) => !text.is_empty(),
+            (Kind::List, Value::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+            (Kind::Map, Value::Table(table)) => table.values().all(is_text),
+            _ => false,
+        };
+        (!right).then(|| format!("{}, expected {}", shown(value), self.expected()))
+    }
+
+    /// A variable's text as the value it stands for; what cannot be one stays text, for `complaint` to name.
+    pub fn value_of(self, text: &str) -> Value {
+        let pieces = || text.split(',').map(str::trim).filter(|piece| !piece.is_empty());
+        let plain = || Value::String(text.to_owned());
+        match self {
+            Kind::Text | Kind::Pin | Kind::Duration | Kind::Choice(_) => plain(),
+            Kind::Flag => match text {
+                "true" | "1" | "yes" => Value::Boolean(true),
+                "false" | "0" | "no" => Value::Boolean(false),
+                _ => plain(),
+            },
+            Kind::Bytes => text.parse().map_or_else(|_| plain(), Value::Integer),
+            Kind::List => Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect()),
+            Kind::Map => {
+                let pair = |(name, value): (&str, &str)| (name.to_owned(), Value::String(value.to_owned()));
+                let table: Option<toml::Table> =
+                    pieces().map(|piece| piece.split_once('=').map(pair)).collect();
+                table.map_or_else(plain, Value::Table)
+            }
+        }
+    }
+
+    fn expected(self) -> String {
+        match self {
+            Kind::Text => "a text that is not empty".to_owned(),
+            Kind::Pin => "64 hex digits after an optional \"sha256:\"".to_owned(),
+            Kind::Flag => "true or false".to_owned(),
+            Kind::Bytes => "a number of bytes".to_owned(),
+            Kind::Duration => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::List => "a list of texts, at least one".to_owned(),
+            Kind::Map => "a table of texts".to_owned(),
+        }
+    }
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// Short, so that a file pasted into a value does not fill the screen.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.chars().count() <= 60 => format!("is {text:?}"),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => format!("is {value}"),
+        other => format!("is a {}", other.type_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_means_what_the_same_key_means() {
+        let text = |text: &str| Value::String(text.to_owned());
+        assert_eq!(Kind::List.value_of("a, b,"), Value::Array(vec![text("a"), text("b")]));
+        assert_eq!(Kind::Flag.value_of("true"), Value::Boolean(true));
+        assert_eq!(Kind::Bytes.value_of("12"), Value::Integer(12));
+        assert_eq!(Kind::Map.value_of("cp=10.0.0.1").get("cp"), Some(&text("10.0.0.1")));
+        for (kind, bad) in [(Kind::Flag, "maybe"), (Kind::Bytes, "-1"), (Kind::List, ","), (Kind::Map, "x")] {
+            assert!(kind.complaint(&kind.value_of(bad)).is_some(), "{kind:?} {bad}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_names_the_value_and_what_was_expected() {
+        let complaint = Kind::Choice(&["disk", "memory"]).complaint(&Value::String("tape".to_owned()));
+        assert_eq!(complaint.as_deref(), Some("is \"tape\", expected one of disk, memory"));
+    }
+}

@@ -1,0 +1,141 @@
+//! Settings: flags before environment before agent.toml, all read and checked before anything is done.
+
+pub mod edit;
+mod environment;
+pub mod file;
+pub mod keys;
+mod kind;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+pub use environment::Environment;
+pub use trust::TrustChoice;
+
+use crate::fault::{Fault, Mistake};
+
+/// Checked values by key.
+pub type Values = BTreeMap<&'static str, Value>;
+
+/// What enrolling needs to know, as far as it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub servers: Vec<String>,
+    pub trust: Option<TrustChoice>,
+    pub token_file: Option<PathBuf>,
+    /// The operator wants no key on this host's disk.
+    pub memory_only: bool,
+}
+
+/// Reads all three layers; `flags` holds what the command line said, under the names of the keys.
+pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Config, Fault> {
+    let mut mistakes = Vec::new();
+    let here = std::env::current_dir().unwrap_or_default();
+    let layers = [
+        Layer { values: flags, base: &here, name: "the command line" },
+        Layer { values: environment.values(&mut mistakes), base: &here, name: "the environment" },
+        Layer { values: file::read(dir, &mut mistakes)?, base: dir, name: file::NAME },
+    ];
+    let trust = trust::choose(&layers, &mut mistakes);
+    if !mistakes.is_empty() {
+        return Err(Fault::config(mistakes));
+    }
+    let token_file = layers.iter().find_map(|layer| layer.path(keys::TOKEN_FILE));
+    let storage = layers.iter().find_map(|layer| layer.text(keys::STORAGE));
+    Ok(Config {
+        servers: layers.iter().find_map(|layer| layer.list(keys::SERVER)).unwrap_or_default(),
+        trust,
+        token_file,
+        memory_only: storage == Some("memory"),
+    })
+}
+
+/// The settings of one origin.
+struct Layer<'a> {
+    values: Values,
+    /// What relative paths in it are relative to.
+    base: &'a Path,
+    name: &'static str,
+}
+
+impl Layer<'_> {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.values.get(key).and_then(Value::as_str)
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        self.text(key).map(|path| self.base.join(path))
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.values.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn list(&self, key: &str) -> Option<Vec<String>> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        match self.values.get(key)? {
+            Value::Array(items) => Some(items.iter().filter_map(text).collect()),
+            other => text(other).map(|one| vec![one]),
+        }
+    }
+
+    fn mistake(&self, message: impl Into<String>) -> Mistake {
+        Mistake::new(self.name, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        file: &str,
+        variables: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> Result<Config, Fault> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(file::NAME), file).unwrap();
+        let flags = flags.iter().map(|(key, value)| (*key, Value::String((*value).to_owned()))).collect();
+        let mut config = load(dir.path(), flags, &Environment::of(variables.iter().copied()))?;
+        if let Some(TrustChoice::CaFile(path)) = &mut config.trust {
+            *path = path.strip_prefix(dir.path()).unwrap_or(path).to_owned();
+        }
+        Ok(config)
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+        let file = "server = 'https://file'\nca_file = 'file.pem'\n";
+        let variables = [("ENLIST_AGENT_SERVER", "https://env"), ("ENLIST_AGENT_CA_FILE", "/env.pem")];
+        let flags = [(keys::SERVER, "https://flag"), (keys::CA_FILE, "/flag.pem")];
+        for (config, server, ca_file) in [
+            (check(file, &variables, &flags).unwrap(), "https://flag", "/flag.pem"),
+            (check(file, &variables, &[]).unwrap(), "https://env", "/env.pem"),
+            (check(file, &[], &[]).unwrap(), "https://file", "file.pem"),
+        ] {
+            assert_eq!(config.servers, [server]);
+            assert_eq!(config.trust, Some(TrustChoice::CaFile(ca_file.into())));
+        }
+    }
+
+    #[test]
+    fn trust_of_one_layer_replaces_that_of_the_next_whatever_its_kind() {
+        let pin = "ab".repeat(32);
+        let config = check("ca_file = '/file.pem'\n", &[("ENLIST_AGENT_CA_PIN", &pin)], &[]).unwrap();
+        assert_eq!(config.trust, Some(TrustChoice::Pin(pki::pin::Pin::parse(&pin).unwrap())));
+        let both = [("ENLIST_AGENT_CA_PIN", pin.as_str()), ("ENLIST_AGENT_SYSTEM_ROOTS", "true")];
+        assert_eq!(check("", &both, &[]).unwrap_err().code, "config_invalid");
+        assert_eq!(check("", &[("ENLIST_AGENT_SYSTEM_ROOTS", "false")], &[]).unwrap().trust, None);
+    }
+
+    #[test]
+    fn mistakes_of_file_and_environment_are_told_together() {
+        let fault = check("colour = 'red'\n", &[("ENLIST_AGENT_BALLAST_BYTES", "many")], &[]).unwrap_err();
+        let at: Vec<&str> = fault.mistakes.iter().map(|mistake| mistake.at.as_str()).collect();
+        assert_eq!(at, ["ENLIST_AGENT_BALLAST_BYTES", "agent.toml colour"]);
+        assert!(fault.to_string().contains("agent.toml colour: unknown key"), "{fault}");
+    }
+}

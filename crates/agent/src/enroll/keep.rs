@@ -1,0 +1,58 @@
+//! Keeps a new identity, in an order in which a crash at any point can be recovered from by a second run.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use client::ServerUrl;
+use toml::Value;
+
+use crate::config::{TrustChoice, edit, file, keys};
+use crate::store::generation::Generations;
+use crate::store::identity::Identity;
+use crate::store::{disk, pending, unconfirmed};
+
+/// The switch comes last: whoever finds an identity in use also finds where it belongs, and whether the
+/// control plane has heard of it.
+pub fn keep(dir: &Path, identity: &Identity, servers: &[ServerUrl], trust: &TrustChoice) -> io::Result<()> {
+    let generations = Generations::under(dir);
+    let number = identity.write(&generations)?;
+    unconfirmed::set(dir, &identity.facts.serial)?;
+    settings(dir, servers, trust)?;
+    generations.switch(number)?;
+    // It is kept; the request that led to it is only in the way, and the next run removes it.
+    if let Err(error) = pending::remove(dir) {
+        tracing::warn!(%error, "the finished request could not be removed");
+    }
+    Ok(())
+}
+
+/// Writes servers and trust to agent.toml, and nothing else in it.
+fn settings(dir: &Path, servers: &[ServerUrl], trust: &TrustChoice) -> io::Result<()> {
+    let path = dir.join(file::NAME);
+    let (text, mode) = match fs::read_to_string(&path) {
+        Ok(text) => (text, fs::metadata(&path)?.mode() & 0o777),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), disk::SECRET),
+        Err(error) => return Err(error),
+    };
+    let list = servers.iter().map(|server| Value::String(server.to_string())).collect();
+    let mut changes = vec![(keys::SERVER, Some(Value::Array(list)))];
+    changes.extend(trust.changes());
+    let edited = edit::apply(&text, &changes)
+        .ok_or_else(|| io::Error::other("agent.toml cannot be changed without touching its other keys"))?;
+    if edited == text { Ok(()) } else { disk::replace(&path, edited.as_bytes(), mode) }
+}
+
+/// Where the control plane can be reached: what the operator named first, then what it said of itself.
+pub fn merged(named: &[ServerUrl], told: &[String]) -> Vec<ServerUrl> {
+    let mut servers = named.to_vec();
+    for text in told {
+        match ServerUrl::parse(text) {
+            Ok(url) if servers.contains(&url) => {}
+            Ok(url) => servers.push(url),
+            Err(error) => tracing::warn!(%error, "the control plane named an address that cannot be used"),
+        }
+    }
+    servers
+}

@@ -1,0 +1,85 @@
+//! Everything that must be settled before a token leaves this host: where to, and by what it is recognised.
+
+use std::io;
+
+use client::url::UrlError;
+use client::{ServerUrl, Trust};
+
+use crate::config::{Config, TrustChoice};
+use crate::fault::{Fault, Mistake};
+use crate::token::Token;
+
+#[derive(Debug)]
+pub struct Plan {
+    pub servers: Vec<ServerUrl>,
+    pub trust: Trust,
+    /// As agent.toml will say it.
+    pub choice: TrustChoice,
+    pub token: Token,
+}
+
+impl Plan {
+    /// `token` is read last: standard input should not be waited for if the rest is wrong.
+    pub fn check(
+        config: &Config,
+        servers: Vec<ServerUrl>,
+        token: impl FnOnce() -> Result<Token, Fault>,
+    ) -> Result<Self, Fault> {
+        if servers.is_empty() {
+            return Err(Fault::usage(
+                "server_missing",
+                "no control plane was named",
+                "name it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
+            ));
+        }
+        let choice = config.trust.clone().ok_or_else(trust_missing)?;
+        let trust = trust(&choice)?;
+        Ok(Self { servers, trust, choice, token: token()? })
+    }
+}
+
+/// The servers that were named; plain http is refused even if nothing would be sent there.
+pub fn servers(config: &Config) -> Result<Vec<ServerUrl>, Fault> {
+    let (mut servers, mut mistakes) = (Vec::new(), Vec::new());
+    for text in &config.servers {
+        match ServerUrl::parse(text) {
+            Ok(url) => servers.push(url),
+            Err(UrlError::PlainHttp(_)) => return Err(plain_http(text)),
+            Err(error) => mistakes.push(Mistake::new("server", error.to_string())),
+        }
+    }
+    if mistakes.is_empty() { Ok(servers) } else { Err(Fault::config(mistakes)) }
+}
+
+fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
+    let path = match choice {
+        TrustChoice::Pin(pin) => return Ok(Trust::Pin(*pin)),
+        TrustChoice::SystemRoots => return Ok(Trust::SystemRoots),
+        TrustChoice::CaFile(path) => path,
+    };
+    let unusable = |reason: String| {
+        Fault::usage(
+            "ca_file_unusable",
+            format!("{}: {reason}", path.display()),
+            "name a PEM file with the control plane's CA: `enlist ca export --server` writes it",
+        )
+    };
+    let pem = std::fs::read(path).map_err(|error: io::Error| unusable(error.to_string()))?;
+    Trust::from_ca_pem(&pem).map_err(|error| unusable(error.to_string()))
+}
+
+fn trust_missing() -> Fault {
+    Fault::usage(
+        "trust_missing",
+        "nothing was given by which to recognise the control plane; the token was not sent",
+        "give --ca-file F or --ca-pin PIN (an operator has both), or --system-roots if its certificate is publicly trusted",
+    )
+}
+
+fn plain_http(url: &str) -> Fault {
+    Fault::usage(
+        "plain_http_refused",
+        format!("{url} would send the token in the clear; nothing was sent"),
+        "use the https:// address of the control plane",
+    )
+}

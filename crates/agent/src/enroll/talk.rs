@@ -1,0 +1,81 @@
+//! The two calls of an enrollment: Enroll as a stranger, Confirm as the node.
+
+use std::time::Duration;
+
+use api::agent::{ConfirmRequest, ConfirmStatus, EnrollRequest, EnrollResponse};
+use client::{Agent, Error, ServerUrl, Trust};
+use tokio::time::Instant;
+
+use super::plan::Plan;
+use crate::fault::{Exit, Fault};
+use crate::store::identity::Identity;
+use crate::store::pending::Pending;
+
+/// Who asks, and how patiently.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub hostname: String,
+    /// Ties the calls of one enrollment together in the control plane's records.
+    pub correlation_id: String,
+    /// For all tries of one call together.
+    pub patience: Duration,
+}
+
+impl Caller {
+    fn deadline(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.patience)
+    }
+}
+
+/// Redeems the token for this key.
+pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<EnrollResponse, Fault> {
+    let csr = pending.key.csr_pem().map_err(|error| {
+        Fault::host("key_unusable", error.to_string(), "remove the directory `pending`, then run it again")
+    })?;
+    let request = EnrollRequest {
+        token: plan.token.expose().to_owned(),
+        csr,
+        hostname: caller.hostname.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let agent = Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?;
+    let key = &pending.idempotency_key;
+    let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
+    Ok(reply.message)
+}
+
+/// Tells the control plane what became of the identity: kept, or why not. Answers with the node's state.
+pub async fn confirm(
+    identity: &Identity,
+    servers: &[ServerUrl],
+    failure: Option<&str>,
+    caller: &Caller,
+) -> Result<String, Fault> {
+    let certificates = std::iter::once(&identity.leaf).chain(&identity.chain).cloned().collect();
+    let us = client::Identity::new(certificates, identity.key.private_key_der());
+    let trust = Trust::CaFile(identity.bundle.clone());
+    let status = if failure.is_some() { ConfirmStatus::Failed } else { ConfirmStatus::Ok };
+    let request = ConfirmRequest { status: status.into(), reason: failure.unwrap_or_default().to_owned() };
+    let agent = Agent::new(servers.to_vec(), &trust, Some(&us)).map_err(fault)?;
+    let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
+    Ok(reply.message.state)
+}
+
+fn fault(error: Error) -> Fault {
+    let exit = match error.exit_code() {
+        2 => Exit::Usage,
+        3 => Exit::Refused,
+        4 => Exit::Unreachable,
+        _ => Exit::Fault,
+    };
+    let detail = error.detail();
+    let hint = match detail.hint.as_str() {
+        "" => "run it again with ENLIST_LOG=debug to see more".to_owned(),
+        hint => hint.to_owned(),
+    };
+    Fault {
+        request_id: Some(detail.request_id).filter(|id| !id.is_empty()),
+        retryable: detail.retryable,
+        ..Fault::new(exit, detail.code, detail.message, hint)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a command failed with: a stable code, what happened, one line of remedy, and an exit code.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+/// Why the program ends, as scripts see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Something on this host is wrong.
+    Fault = 1,
+    /// The command line, the environment or agent.toml is wrong.
+    Usage = 2,
+    /// The control plane understood and said no.
+    Refused = 3,
+    /// No control plane could be reached, or not one that may be trusted.
+    Unreachable = 4,
+}
+
+/// One wrong setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    /// The key, variable or line.
+    pub at: String,
+    pub message: String,
+}
+
+impl Mistake {
+    pub fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { at: at.into(), message: message.into() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    #[serde(skip)]
+    pub exit: Exit,
+    pub code: Cow<'static, str>,
+    pub message: String,
+    pub hint: Cow<'static, str>,
+    /// Finds the request in the control plane's log, if it came that far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Whether the same command may succeed later.
+    pub retryable: bool,
+    /// Every wrong setting, so that they can all be corrected in one go.
+    #[serde(skip_serializing_if = "<[Mistake]>::is_empty")]
+    pub mistakes: Box<[Mistake]>,
+}
+
+impl Fault {
+    pub fn new(
+        exit: Exit,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+        hint: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            exit,
+            code: code.into(),
+            message: message.into(),
+            hint: hint.into(),
+            request_id: None,
+            retryable: false,
+            mistakes: Box::default(),
+        }
+    }
+
+    pub fn usage(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self::new(Exit::Usage, code, message, hint)
+    }
+
+    pub fn host(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self::new(Exit::Fault, code, message, hint)
+    }
+
+    /// Wrong settings, all of them.
+    pub fn config(mistakes: Vec<Mistake>) -> Self {
+        let message = match mistakes.as_slice() {
+            [one] => format!("{}: {}", one.at, one.message),
+            many => format!("{} settings are wrong", many.len()),
+        };
+        let hint = "correct what is named; `enlist-agent help enroll` lists flags, variables and keys";
+        Self { mistakes: mistakes.into(), ..Self::usage("config_invalid", message, hint) }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "error: {}: {}", self.code, self.message)?;
+        if self.mistakes.len() > 1 {
+            for mistake in &self.mistakes {
+                writeln!(f, "  {}: {}", mistake.at, mistake.message)?;
+            }
+        }
+        if let Some(request_id) = &self.request_id {
+            writeln!(f, "  request: {request_id}")?;
+        }
+        write!(f, "  remedy: {}", self.hint)
+    }
+}

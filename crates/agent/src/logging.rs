@@ -1,0 +1,16 @@
+//! The log, on standard error. Its level is set by ENLIST_LOG.
+
+use std::io;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::Environment;
+
+/// With `--json` nothing but the error document belongs on standard error, unless a log is asked for.
+pub fn start(environment: &Environment, json: bool) {
+    let asked = environment.get("ENLIST_LOG").and_then(|level| level.to_str());
+    let level = asked.unwrap_or(if json { "off" } else { "warn" });
+    let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("warn"));
+    // A second start, when another program runs this one inside itself, leaves that program's log as it is.
+    _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).try_init();
+}

@@ -1,0 +1,136 @@
+//! An identity on disk: key, leaf, chain and bundle of one generation, and what the control plane said of it.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use lifecycle::names::{SpiffeId, SpiffePath, Timestamp};
+use pki::agent_key::HostKey;
+use pki::describe::{self, Facts};
+use pki::pem;
+use rustls_pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+
+use super::disk::{self, PUBLIC, SECRET};
+use super::generation::{Generations, Number, Part};
+
+const KEY: &str = "key.pem";
+const CERT: &str = "cert.pem";
+const CHAIN: &str = "chain.pem";
+const BUNDLE: &str = "bundle.pem";
+const META: &str = "meta.json";
+
+/// What the certificate itself does not tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// RFC 3339; jitter not counted.
+    pub renew_at: String,
+    pub profile: String,
+}
+
+/// A whole identity, checked to belong together.
+#[derive(Debug)]
+pub struct Identity {
+    pub key: HostKey,
+    pub leaf: CertificateDer<'static>,
+    /// Between leaf and root; may be empty.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// What to trust when reaching the control plane.
+    pub bundle: Vec<CertificateDer<'static>>,
+    pub facts: Facts,
+    pub spiffe: SpiffeId,
+    /// Nothing if the file is lost: the identity is good without it.
+    pub meta: Option<Meta>,
+}
+
+impl Identity {
+    pub fn node_id(&self) -> Option<&str> {
+        match &self.spiffe.path {
+            SpiffePath::Agent { node, .. } => Some(node.as_str()),
+            SpiffePath::Operator { .. } => None,
+        }
+    }
+
+    pub fn tenant(&self) -> Option<&str> {
+        match &self.spiffe.path {
+            SpiffePath::Agent { tenant, .. } => Some(tenant.as_str()),
+            SpiffePath::Operator { .. } => None,
+        }
+    }
+
+    pub fn is_expired(&self, at: Timestamp) -> bool {
+        at > self.facts.not_after
+    }
+
+    pub fn renew_at(&self) -> Option<&str> {
+        self.meta.as_ref().map(|meta| meta.renew_at.as_str())
+    }
+
+    /// Writes it as a new generation that is not in use yet.
+    pub fn write(&self, generations: &Generations) -> io::Result<Number> {
+        let key = self.key.to_pem();
+        let meta = serde_json::to_vec(&self.meta)?;
+        let certificates = |all: &[CertificateDer<'_>]| pem::chain_pem(all.iter().map(AsRef::as_ref));
+        let (leaf, chain) = (pem::certificate_pem(&self.leaf), certificates(&self.chain));
+        let bundle = certificates(&self.bundle);
+        generations.write(&[
+            Part { name: KEY, bytes: key.as_bytes(), mode: SECRET },
+            Part { name: CERT, bytes: leaf.as_bytes(), mode: PUBLIC },
+            Part { name: CHAIN, bytes: chain.as_bytes(), mode: PUBLIC },
+            Part { name: BUNDLE, bytes: bundle.as_bytes(), mode: PUBLIC },
+            Part { name: META, bytes: &meta, mode: PUBLIC },
+        ])
+    }
+}
+
+/// What a directory holds.
+#[derive(Debug)]
+pub enum Standing {
+    /// No identity, or none that was finished.
+    Absent,
+    Present(Box<Identity>),
+    /// Others than this user could read the key.
+    Exposed(PathBuf),
+    /// Something is there that is not an identity.
+    Damaged(String),
+}
+
+/// Reads the generation in use.
+pub fn load(dir: &Path) -> io::Result<Standing> {
+    let generations = Generations::under(dir);
+    let Some(number) = generations.current()? else { return Ok(Standing::Absent) };
+    let path = generations.path(number);
+    if !path.is_dir() {
+        return Ok(Standing::Damaged(format!("{} is missing", path.display())));
+    }
+    let key = path.join(KEY);
+    match disk::open(&key).and_then(|file| file.metadata()) {
+        Ok(found) if found.mode() & 0o077 != 0 => return Ok(Standing::Exposed(key)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+        _ => {}
+    }
+    Ok(match read(&path) {
+        Ok(identity) => Standing::Present(Box::new(identity)),
+        Err(reason) => Standing::Damaged(reason),
+    })
+}
+
+fn read(path: &Path) -> Result<Identity, String> {
+    let bytes = |name: &str| disk::read(&path.join(name)).map_err(|error| format!("{name}: {error}"));
+    let key = zeroize::Zeroizing::new(bytes(KEY)?);
+    let key = HostKey::from_pem(&key).map_err(|error| format!("{KEY}: {error}"))?;
+    let certificates =
+        |name: &str| pem::certificates(&bytes(name)?).map_err(|error| format!("{name}: {error}"));
+    let leaf = certificates(CERT)?.into_iter().next().ok_or("cert.pem: empty")?;
+    let chain = match bytes(CHAIN)? {
+        empty if empty.is_empty() => Vec::new(),
+        _ => certificates(CHAIN)?,
+    };
+    let facts = describe::facts(&leaf).map_err(|error| format!("{CERT}: {error}"))?;
+    if facts.spki != key.spki() {
+        return Err(format!("{KEY} is not the key of {CERT}"));
+    }
+    let spiffe = facts.spiffe.clone().ok_or_else(|| format!("{CERT} names no identity"))?;
+    let meta = bytes(META).ok().and_then(|meta| serde_json::from_slice(&meta).ok());
+    Ok(Identity { key, leaf, chain, bundle: certificates(BUNDLE)?, facts, spiffe, meta })
+}

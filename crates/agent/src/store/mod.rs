@@ -1,0 +1,8 @@
+//! What the agent keeps on disk.
+
+pub mod dir;
+pub mod disk;
+pub mod generation;
+pub mod identity;
+pub mod pending;
+pub mod unconfirmed;

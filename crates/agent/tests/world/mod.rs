@@ -1,0 +1,5 @@
+//! A small control plane on loopback, and the program as a host would run it.
+
+pub mod host;
+pub mod plane;
+mod tls;

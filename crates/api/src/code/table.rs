@@ -1,0 +1,130 @@
+//! The table of error codes.
+
+use super::{Code, Grpc};
+
+/// `NAME word status grpc retry|final hint` makes a constant and a row of [`CODES`].
+macro_rules! codes {
+    ($($name:ident $word:literal $status:literal $grpc:ident $again:ident $hint:literal;)*) => {
+        $(
+            #[doc = concat!("`", $word, "`: ", $hint)]
+            pub const $name: &Code = &Code {
+                word: $word,
+                status: $status,
+                grpc: Grpc::$grpc,
+                retryable: codes!(@ $again),
+                hint: $hint,
+            };
+        )*
+
+        /// Every error code there is.
+        pub const CODES: &[&Code] = &[$($name),*];
+    };
+    (@ retry) => { true };
+    (@ final) => { false };
+}
+
+codes! {
+    // What the caller sent cannot be read.
+    BAD_REQUEST "bad_request" 400 InvalidArgument final
+        "correct the request: the message names the field and what was expected";
+    TOKEN_MALFORMED "token_malformed" 400 InvalidArgument final
+        "pass the token exactly as it was printed, without quotes or line breaks";
+    CSR_INVALID "csr_invalid" 400 InvalidArgument final
+        "send a PEM PKCS#10 request with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
+    WIREGUARD_KEY_INVALID "wireguard_key_invalid" 400 InvalidArgument final
+        "send the base64 of a 32-byte public key as `wg pubkey` prints it";
+    IDEMPOTENCY_KEY_INVALID "idempotency_key_invalid" 400 InvalidArgument final
+        "use 1 to 128 visible ASCII characters for Idempotency-Key";
+    TOKEN_TTL_TOO_LONG "token_ttl_too_long" 400 InvalidArgument final
+        "ask for a shorter life, at most the policy's token.max_ttl";
+    TOKEN_TTL_TOO_SHORT "token_ttl_too_short" 400 InvalidArgument final
+        "ask for a life of at least 10s";
+    POLICY_VALUE_INVALID "policy_value_invalid" 400 InvalidArgument final
+        "set a value of the kind that the message names; `enlist policy show` lists what is set";
+    KEY_KIND_NOT_ALLOWED "key_kind_not_allowed" 400 InvalidArgument final
+        "use a kind of key that the profile lists, or add this kind with `enlist policy set profile.NAME.keys`";
+    OPERATOR_KEY_TTL_INVALID "operator_key_ttl_invalid" 400 InvalidArgument final
+        "ask for a life within the limits that the message names";
+    TOO_LARGE "too_large" 413 OutOfRange final
+        "send at most 64 KiB";
+    UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
+        "send the body as application/json";
+    METHOD_NOT_ALLOWED "method_not_allowed" 405 Unimplemented final
+        "use a method that this path has; /openapi.json lists them";
+    TIMEOUT "timeout" 408 DeadlineExceeded retry
+        "send the whole request within 30 seconds";
+
+    // Who the caller is, and what it may do.
+    UNAUTHENTICATED "unauthenticated" 401 Unauthenticated final
+        "present a client certificate of this domain or an API key that is still good";
+    TOKEN_INVALID "token_invalid" 401 Unauthenticated final
+        "ask an operator for a token of this domain: `enlist token create`";
+    TOKEN_EXPIRED "token_expired" 401 Unauthenticated final
+        "ask an operator for a new token: `enlist token create`";
+    TOKEN_REVOKED "token_revoked" 401 Unauthenticated final
+        "ask the operator who revoked it, then for a new token: `enlist token create`";
+    FORBIDDEN "forbidden" 403 PermissionDenied final
+        "ask for a role, or for tenants, that include this; `enlist operator list` shows yours";
+    NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
+        "use the certificate of the node that the request is about";
+    NODE_REVOKED "node_revoked" 403 PermissionDenied final
+        "find out why it was revoked; a platform-admin may let it back in with `enlist node reinstate`";
+    NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
+        "choose another node id, or pin the token to this one: `enlist token create --node ID`";
+    ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
+        "enroll in a way that policy accepts, or change it: `enlist policy set attestors`";
+
+    // What the request is about does not exist, or not like that.
+    NOT_FOUND "not_found" 404 NotFound final
+        "check the path; /openapi.json lists every one";
+    NODE_NOT_FOUND "node_not_found" 404 NotFound final
+        "check the id with `enlist node list`; nodes of other tenants are not visible";
+    TOKEN_NOT_FOUND "token_not_found" 404 NotFound final
+        "check the id with `enlist token list --all`; it is the token_id, not the token";
+    TENANT_NOT_FOUND "tenant_not_found" 404 NotFound final
+        "check the name with `enlist tenant list`, or make it: `enlist tenant create`";
+    PROFILE_NOT_FOUND "profile_not_found" 404 NotFound final
+        "check the name with `enlist policy show`, or make it: `enlist policy set profile.NAME.lifetime`";
+    OPERATOR_NOT_FOUND "operator_not_found" 404 NotFound final
+        "check the name with `enlist operator list`";
+    OPERATOR_KEY_NOT_FOUND "operator_key_not_found" 404 NotFound final
+        "check the id with `enlist operator key list`; it is the key_id, not the key";
+    POLICY_KEY_UNKNOWN "policy_key_unknown" 404 NotFound final
+        "check the key with `enlist policy show`";
+    TOKEN_USED "token_used" 409 FailedPrecondition final
+        "a token works once: ask an operator for a new one, `enlist token create`";
+    WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
+        "make a new WireGuard key on this host and enroll with a new token";
+    ALREADY_CONFIRMED "already_confirmed" 409 FailedPrecondition final
+        "the node is in use already; if this host did not confirm it, revoke it: `enlist node revoke`";
+    TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
+        "use the tenant as it is, or choose another name";
+    OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final
+        "choose another name, or remove the old one first: `enlist operator remove`";
+    ALREADY_FOUNDED "already_founded" 409 AlreadyExists final
+        "use the domain as it is, or found a new one in an empty directory";
+
+    // Too much at once.
+    RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
+        "wait for the time in Retry-After, then send it again";
+    OVERLOADED "overloaded" 429 ResourceExhausted retry
+        "wait for the time in Retry-After and a little chance on top, then send it again";
+
+    // The control plane cannot do it now.
+    TRY_AGAIN "try_again" 503 Aborted retry
+        "send the same request again: another change came first";
+    OUTCOME_UNKNOWN "outcome_unknown" 503 Unavailable retry
+        "send the same request again, with the same Idempotency-Key if it had one";
+    UNAVAILABLE "unavailable" 503 Unavailable retry
+        "send it again shortly, or to another replica; /readyz tells what is missing";
+    ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
+        "send it again shortly; if it lasts, look at the issuer with `enlist ca show`";
+    REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final
+        "look whether it was done, then send it as a new request";
+    ADDRESSES_EXHAUSTED "addresses_exhausted" 503 ResourceExhausted final
+        "free addresses by decommissioning nodes, or shorten overlay.cooldown";
+    NOT_FOUNDED "not_founded" 503 FailedPrecondition final
+        "found the domain first: `enlist server init`";
+    INTERNAL "internal" 500 Internal final
+        "give the request id to whoever runs the control plane: its log has the cause";
+}

@@ -1,0 +1,85 @@
+//! Nodes: the item of lists, and the query that chooses which.
+
+use lifecycle::names::SpiffeId;
+use lifecycle::registry::{Node, State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+mod detail;
+mod health;
+
+pub use detail::{AlertItem, CertificateItem, HardwareFacts, NodeDetail, Overlay};
+pub use health::NodeHealth;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeItem {
+    pub node_id: String,
+    pub tenant: String,
+    /// `registered`, `enrolled`, `active`, `inactive`, `revoked` or `decommissioned`.
+    pub state: String,
+    pub draining: bool,
+    pub quarantined: bool,
+    #[schema(required)]
+    pub vcluster: Option<String>,
+    pub profile: String,
+    #[schema(required)]
+    pub spiffe_id: Option<String>,
+    /// Lower-case hex without leading zeros.
+    #[schema(required)]
+    pub cert_serial: Option<String>,
+    #[schema(required)]
+    pub cert_not_after: Option<String>,
+    #[schema(required)]
+    pub last_seen: Option<String>,
+    #[schema(required)]
+    pub enrolled_at: Option<String>,
+    /// Counts the node's lives: raised by every reinstatement.
+    pub generation: u32,
+    pub health: NodeHealth,
+}
+
+impl NodeItem {
+    pub fn of(state: &State, node: &Node) -> Self {
+        let domain = state.domain.as_ref();
+        let certificate = state.current_certificate(node);
+        Self {
+            node_id: node.id.to_string(),
+            tenant: node.tenant.to_string(),
+            state: node.state.to_string(),
+            draining: node.draining,
+            quarantined: node.quarantined,
+            vcluster: node.vcluster.as_ref().map(ToString::to_string),
+            profile: node.profile.to_string(),
+            spiffe_id: domain.map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id).to_string()),
+            // The serial outlives the certificate's own record, which goes when it expires.
+            cert_serial: node.current_serial().map(ToString::to_string),
+            cert_not_after: certificate.map(|(_, certificate)| certificate.not_after.to_string()),
+            last_seen: node.last_seen.map(|at| at.to_string()),
+            enrolled_at: node.enrolled_at.map(|at| at.to_string()),
+            generation: node.generation,
+            health: NodeHealth::of(state, node),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct NodeQuery {
+    /// Only nodes in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcluster: Option<String>,
+    /// Only nodes of no vCluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unassigned: Option<bool>,
+    /// 1 to 1000; 100 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// `next_cursor` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}

@@ -1,0 +1,27 @@
+//! Whether a node is well, in one word.
+
+use lifecycle::registry::{Node, State};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeHealth {
+    /// The kind of the oldest open alert about it; null when healthy.
+    #[schema(required)]
+    pub reason: Option<String>,
+    #[schema(required)]
+    pub since: Option<String>,
+    #[schema(required)]
+    pub evidence: Option<String>,
+}
+
+impl NodeHealth {
+    pub(super) fn of(state: &State, node: &Node) -> Self {
+        let about = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
+        about.min_by_key(|alert| (alert.since, alert.id)).map_or_else(Self::default, |alert| Self {
+            reason: Some(alert.kind.clone()),
+            since: Some(alert.since.to_string()),
+            evidence: Some(alert.detail.clone()),
+        })
+    }
+}

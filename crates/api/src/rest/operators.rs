@@ -1,0 +1,74 @@
+//! Operators: those who run the fleet.
+
+use super::scope::Scope;
+use lifecycle::registry::{Operator, State};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+mod keys;
+
+pub use keys::{CreateOperatorKey, CreatedKey, KeyItem};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddOperator {
+    pub name: String,
+    /// `viewer`, `operator` or `platform-admin`.
+    pub role: String,
+    /// All tenants when absent.
+    pub tenant: Option<Scope>,
+    /// A PKCS#10 request, PEM: with it the operator gets a client certificate. The key stays with the caller.
+    pub csr: Option<String>,
+}
+
+/// A new operator; the certificate fields are null without a request for one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddedOperator {
+    pub name: String,
+    pub role: String,
+    #[schema(required)]
+    pub tenant: Option<Scope>,
+    /// The leaf, PEM.
+    #[schema(required)]
+    pub certificate: Option<String>,
+    /// The intermediates between leaf and root, PEM.
+    #[schema(required)]
+    pub chain: Option<String>,
+    /// What to trust to reach the control plane, PEM.
+    #[schema(required)]
+    pub ca: Option<String>,
+    #[schema(required)]
+    pub cert_serial: Option<String>,
+    #[schema(required)]
+    pub not_after: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperatorItem {
+    pub name: String,
+    pub role: String,
+    /// Null for all tenants.
+    #[schema(required)]
+    pub tenant: Option<Scope>,
+    pub added_by: String,
+    pub added_at: String,
+    #[schema(required)]
+    pub cert_serial: Option<String>,
+    #[schema(required)]
+    pub cert_not_after: Option<String>,
+}
+
+impl OperatorItem {
+    pub fn of(state: &State, operator: &Operator) -> Self {
+        let certificate = operator.serial.as_ref().and_then(|serial| state.certificates.get(serial));
+        Self {
+            name: operator.name.to_string(),
+            role: operator.role.as_str().to_owned(),
+            tenant: Scope::of(&operator.tenants),
+            added_by: operator.added_by.clone(),
+            added_at: operator.added_at.to_string(),
+            cert_serial: operator.serial.as_ref().map(ToString::to_string),
+            cert_not_after: certificate.map(|certificate| certificate.not_after.to_string()),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! API keys: an operator's automation.
+
+use crate::rest::scope::Scope;
+use crate::rest::secret::Secret;
+use lifecycle::names::Timestamp;
+use lifecycle::registry::OperatorKey;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateOperatorKey {
+    /// Who or what will use it.
+    pub name: String,
+    /// `viewer`, `operator` or `platform-admin`.
+    pub role: String,
+    /// All tenants when absent.
+    pub tenant: Option<Scope>,
+    #[schema(example = "90d")]
+    pub expires: Option<String>,
+}
+
+/// A new API key: the only time that its value is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedKey {
+    pub key_id: String,
+    /// Goes into `Authorization: Bearer`.
+    pub key: Secret,
+    pub name: String,
+    pub role: String,
+    /// Null for all tenants.
+    #[schema(required)]
+    pub tenant: Option<Scope>,
+    pub expires_at: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeyItem {
+    pub key_id: String,
+    pub name: String,
+    pub role: String,
+    /// Null for all tenants.
+    #[schema(required)]
+    pub tenant: Option<Scope>,
+    /// `good`, `expired` or `revoked`.
+    pub state: String,
+    pub created_by: String,
+    pub created_at: String,
+    pub expires_at: String,
+    #[schema(required)]
+    pub revoked_at: Option<String>,
+}
+
+impl KeyItem {
+    pub fn of(key: &OperatorKey, at: Timestamp) -> Self {
+        let state = match key.revoked_at {
+            Some(_) => "revoked",
+            None if key.is_good(at) => "good",
+            None => "expired",
+        };
+        Self {
+            key_id: key.id.to_string(),
+            name: key.name.to_string(),
+            role: key.role.as_str().to_owned(),
+            tenant: Scope::of(&key.tenants),
+            state: state.to_owned(),
+            created_by: key.created_by.clone(),
+            created_at: key.created_at.to_string(),
+            expires_at: key.expires_at.to_string(),
+            revoked_at: key.revoked_at.map(|at| at.to_string()),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! For which tenants an operator or an API key is good.
+
+use lifecycle::names::{Malformed, TenantId};
+use lifecycle::registry::Tenants;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One tenant or several, as most callers have one. All tenants is the absence of this value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Scope {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Scope {
+    pub fn of(tenants: &Tenants) -> Option<Self> {
+        let Tenants::Only(names) = tenants else {
+            return None;
+        };
+        let mut names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Some(match names.pop() {
+            Some(only) if names.is_empty() => Scope::One(only),
+            Some(last) => {
+                names.push(last);
+                Scope::Several(names)
+            }
+            None => Scope::Several(names),
+        })
+    }
+
+    /// An empty list is no tenant at all, never all of them.
+    pub fn tenants(scope: Option<&Self>) -> Result<Tenants, Malformed> {
+        let names = match scope {
+            None => return Ok(Tenants::All),
+            Some(Scope::One(name)) => std::slice::from_ref(name),
+            Some(Scope::Several(names)) => names.as_slice(),
+        };
+        names.iter().map(|name| TenantId::parse(name)).collect::<Result<_, _>>().map(Tenants::Only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_reads_back_as_written() {
+        let one = Scope::One("acme".to_owned());
+        let two = Scope::Several(vec!["acme".to_owned(), "globex".to_owned()]);
+        for scope in [None, Some(one), Some(two), Some(Scope::Several(Vec::new()))] {
+            let tenants = Scope::tenants(scope.as_ref());
+            assert_eq!(tenants.map(|tenants| Scope::of(&tenants)), Ok(scope));
+        }
+        assert!(Scope::tenants(Some(&Scope::One("no such/name".to_owned()))).is_err());
+    }
+}

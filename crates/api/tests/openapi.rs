@@ -1,0 +1,41 @@
+//! The description of the operator API is a reviewed file. `UPDATE_GOLDEN=1` rewrites it.
+
+use api::openapi::{Access, ROUTES};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn the_committed_document_is_the_one_that_is_served() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let served = api::openapi::json().expect("the document can be written");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &served).expect("docs is writable");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == served, "docs/openapi.json differs: look at the change, then set UPDATE_GOLDEN=1");
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    let document = serde_json::to_value(api::openapi::document()).expect("the document can be written");
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().unwrap_or_default();
+        assert!(document.pointer(pointer).is_some(), "{pointer}");
+    }
+}
+
+#[test]
+fn routes_have_names_of_their_own() {
+    let ids: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
+    assert_eq!(ids.len(), ROUTES.len());
+    let places: BTreeSet<_> = ROUTES.iter().map(|route| (route.path, route.method)).collect();
+    assert_eq!(places.len(), ROUTES.len());
+}
+
+#[test]
+fn health_and_this_document_need_no_credential() {
+    let open: Vec<&str> =
+        ROUTES.iter().filter(|route| route.access == Access::Anyone).map(|route| route.path).collect();
+    assert_eq!(open, ["/healthz", "/readyz", "/openapi.json"]);
+}

@@ -1,0 +1,125 @@
+//! The fields that scripts rely on: all there, null where there is nothing, nothing unknown accepted.
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
+
+use api::rest::ca::Ca;
+use api::rest::nodes::{NodeDetail, NodeItem};
+use api::rest::operators::{AddOperator, CreateOperatorKey};
+use api::rest::policy::{PolicyItem, PolicyList};
+use api::rest::tenants::CreateTenant;
+use api::rest::tokens::{CreateToken, TokenItem};
+use lifecycle::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId, Ulid};
+use lifecycle::registry::{Node, NodeState, State, Token, TokenState};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+fn fields(item: &impl Serialize) -> Vec<String> {
+    let value = serde_json::to_value(item).expect("writes as JSON");
+    let mut names: Vec<String> = value.as_object().expect("is an object").keys().cloned().collect();
+    names.sort();
+    names
+}
+
+fn sorted(words: &str) -> Vec<String> {
+    let mut names: Vec<String> = words.split(", ").map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+fn node() -> Node {
+    Node {
+        id: NodeId::parse("n1").expect("a name"),
+        tenant: TenantId::default_tenant(),
+        state: NodeState::Registered,
+        state_since: Timestamp::from_secs(0),
+        draining: false,
+        quarantined: false,
+        vcluster: None,
+        profile: ProfileName::default_profile(),
+        generation: 1,
+        enrolled_at: None,
+        last_seen: None,
+        ever_active: false,
+        token: None,
+        idempotency: None,
+        wireguard: None,
+        address: None,
+        underlay: None,
+        hardware: None,
+        hostname: None,
+        agent_version: None,
+        serials: Vec::new(),
+    }
+}
+
+fn token(state: TokenState) -> Token {
+    Token {
+        id: TokenId(Ulid::new(Timestamp::from_secs(1), [0; 10])),
+        hash: SecretHash::new([9; 32]),
+        tenant: TenantId::default_tenant(),
+        node: None,
+        profile: None,
+        created_by: "local:root".to_owned(),
+        created_at: Timestamp::from_secs(1),
+        expires_at: Timestamp::from_secs(100),
+        state,
+    }
+}
+
+const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, spiffe_id, cert_serial, \
+                    cert_not_after, last_seen, enrolled_at, generation, health";
+
+#[test]
+fn a_node_has_every_field_even_when_nothing_is_known() {
+    let state = State::default();
+    assert_eq!(fields(&NodeItem::of(&state, &node())), sorted(NODE));
+    let more = format!("{NODE}, hostname, agent_version, hardware, overlay, certificates, alerts");
+    let detail = NodeDetail::of(&state, &node());
+    assert_eq!(fields(&detail), sorted(&more));
+    let value = serde_json::to_value(&detail).expect("writes as JSON");
+    assert_eq!(value.get("health"), Some(&json!({"reason": null, "since": null, "evidence": null})));
+    assert_eq!(serde_json::from_value::<NodeDetail>(value).expect("reads back"), detail);
+}
+
+#[test]
+fn a_token_item_never_holds_its_value_or_hash() {
+    let item = TokenItem::of(&token(TokenState::Unused), Timestamp::from_secs(2));
+    let expected =
+        "token_id, tenant, node, profile, state, created_by, created_at, expires_at, used_at, used_by";
+    assert_eq!(fields(&item), sorted(expected));
+    assert_eq!(item.state, "unused");
+    assert_eq!(TokenItem::of(&token(TokenState::Unused), Timestamp::from_secs(100)).state, "expired");
+}
+
+#[test]
+fn a_burned_token_was_used_by_nobody() {
+    let used = TokenState::Used { at: Timestamp::from_secs(3), node: None };
+    let item = TokenItem::of(&token(used), Timestamp::from_secs(4));
+    assert_eq!((item.used_at.as_deref(), item.used_by), (Some("1970-01-01T00:00:03Z"), None));
+}
+
+#[test]
+fn policy_lists_every_key() {
+    let list = PolicyList::of(&State::default().policy);
+    assert!(list.items.contains(&PolicyItem { key: "token.max_ttl".to_owned(), value: "1d".to_owned() }));
+}
+
+#[test]
+fn there_is_no_ca_before_the_domain_is_founded() {
+    assert_eq!(Ca::of(&State::default()), None);
+}
+
+#[test]
+fn unknown_fields_in_requests_are_refused() {
+    fn refuses<T: serde::de::DeserializeOwned>(mut request: Value) {
+        assert!(serde_json::from_value::<T>(request.clone()).is_ok(), "{request}");
+        if let Some(object) = request.as_object_mut() {
+            object.insert("expire".to_owned(), json!("1h"));
+        }
+        assert!(serde_json::from_value::<T>(request.clone()).is_err(), "{request}");
+    }
+    refuses::<CreateToken>(json!({}));
+    refuses::<CreateTenant>(json!({"name": "acme"}));
+    refuses::<PolicyItem>(json!({"key": "a", "value": "b"}));
+    refuses::<AddOperator>(json!({"name": "alice", "role": "viewer", "tenant": "acme"}));
+    refuses::<CreateOperatorKey>(json!({"name": "ci", "role": "viewer", "tenant": ["a", "b"]}));
+}

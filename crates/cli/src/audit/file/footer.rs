@@ -1,0 +1,78 @@
+//! The signed end of an export: who vouches for it, and where the trail must end.
+
+use api::rest::audit::AuditFault;
+use journal::audit::{Footer, footer_message};
+use lifecycle::names::{ClusterId, Fingerprint, Timestamp};
+use pki::pin::Pin;
+use pki::{pem, sign};
+
+/// Certificates as they come out of a PEM file.
+type Certificates = Vec<rustls_pki_types::CertificateDer<'static>>;
+
+/// What the signature must lead to.
+#[derive(Debug, Clone)]
+pub enum Anchor {
+    Roots(Certificates),
+    Pin(Pin),
+}
+
+/// A footer whose signature is good and leads to the anchor.
+#[derive(Debug)]
+pub struct Checked {
+    pub cluster: ClusterId,
+    /// The audit key's certificate, DER.
+    pub certificate: Vec<u8>,
+    last_seq: u64,
+    head: Fingerprint,
+}
+
+impl Checked {
+    /// The error says what is wrong, for the report.
+    pub fn of(line: &str, anchor: &Anchor) -> Result<Self, String> {
+        let footer = Footer::read(line).ok_or("truncated: the signed footer is missing")?;
+        let unreadable = |what: &str| format!("the footer's {what} cannot be read");
+        let head = fingerprint(&footer.head).ok_or_else(|| unreadable("head"))?;
+        let at = Timestamp::parse(&footer.exported_at).map_err(|_| unreadable("time"))?;
+        let signature = hex::decode(&footer.signature).map_err(|_| unreadable("signature"))?;
+        let own = pem::certificates(footer.certificate.as_bytes()).map_err(|_| unreadable("certificate"))?;
+        let own = own.first().ok_or_else(|| unreadable("certificate"))?;
+        let chain = pem::certificates(footer.chain.as_bytes()).map_err(|_| unreadable("chain"))?;
+        let roots = match anchor {
+            Anchor::Roots(roots) => roots.clone(),
+            Anchor::Pin(pin) => {
+                chain.iter().filter(|certificate| pin.matches(certificate)).cloned().collect()
+            }
+        };
+        if roots.is_empty() {
+            return Err("no certificate in the footer's chain matches the pin".to_owned());
+        }
+        sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| format!("the footer: {error}"))?;
+        let message = footer_message(&footer.cluster_id, footer.last_seq, &head, at);
+        if !sign::verify_audit(own, &message, &signature) {
+            return Err("the footer's signature is not good".to_owned());
+        }
+        Ok(Self { cluster: footer.cluster_id, certificate: own.to_vec(), last_seq: footer.last_seq, head })
+    }
+
+    /// Whether the lines end where the footer says.
+    pub fn end(&self, last: u64, hash: &Fingerprint) -> Result<(), AuditFault> {
+        let fault = |seq, what| Err(AuditFault { seq: Some(seq), what });
+        if last < self.last_seq {
+            let what = format!("lines {} to {} are missing before the footer", last + 1, self.last_seq);
+            return fault(last + 1, what);
+        }
+        if last > self.last_seq {
+            return fault(self.last_seq + 1, format!("the footer ends the trail at line {}", self.last_seq));
+        }
+        if *hash != self.head {
+            return fault(last, format!("line {last} is not the one that the footer was signed for"));
+        }
+        Ok(())
+    }
+}
+
+pub fn fingerprint(digits: &str) -> Option<Fingerprint> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(digits, &mut bytes).ok()?;
+    Some(Fingerprint::new(bytes))
+}

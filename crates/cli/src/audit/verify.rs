@@ -1,0 +1,63 @@
+//! `enlist audit verify`: online by the control plane itself, or of a file with nothing but the CA at hand.
+
+use super::file;
+use crate::failure::{Exit, Failure};
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::reach::{self, Reach};
+use api::rest::audit::AuditVerify;
+use client::Operator;
+use client::rest::Path;
+use std::path::Path as FilePath;
+
+pub async fn online(operator: &Operator, output: Output) -> Result<(), Failure> {
+    let result: AuditVerify = operator.get(&Path::new("/v1/audit/verify")).await?;
+    told(&result, output)
+}
+
+pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Output) -> Result<(), Failure> {
+    let anchor = match (ca, &flags.ca_pin) {
+        (Some(ca), None) => {
+            let roots = pki::pem::certificates(&reach::read(ca)?);
+            file::Anchor::Roots(roots.map_err(|error| {
+                Failure::usage(
+                    format!("{}: {error}", ca.display()),
+                    "name a file with the CA's certificate, PEM",
+                )
+            })?)
+        }
+        (None, Some(pin)) => file::Anchor::Pin(reach::parse_pin(pin)?),
+        (None, None) => {
+            let message = "nothing to check the file's signature against";
+            return Err(Failure::usage(message, "give --ca-file FILE or --ca-pin PIN"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage("--ca-file and --ca-pin are both given", "give one of them"));
+        }
+    };
+    let result = file::verify(path, &anchor).map_err(|error| Failure::file(path, &error))?;
+    told(&result, output)
+}
+
+/// The report to standard output whatever it says; a fault is an error as well.
+fn told(result: &AuditVerify, output: Output) -> Result<(), Failure> {
+    output.document(result, text)?;
+    if result.ok {
+        return Ok(());
+    }
+    let what = result.fault.as_ref().map_or("the trail does not hold", |fault| fault.what.as_str());
+    let hint = "compare with an earlier export or a checkpoint kept elsewhere; what follows the fault proves nothing";
+    Err(Failure::new(Exit::Refused, "audit_fault", what, hint))
+}
+
+fn text(result: &AuditVerify) -> String {
+    let number = |seq: Option<u64>| seq.map(|seq| seq.to_string());
+    Fields::new()
+        .with("ok", if result.ok { "yes" } else { "no" })
+        .with_some("first line", number(result.first_seq).as_deref())
+        .with_some("last line", number(result.last_seq).as_deref())
+        .with_some("head", result.head.as_deref())
+        .with_some("checkpoint", result.checkpoint.map(|seq| format!("line {seq}")).as_deref())
+        .with_some("fault", result.fault.as_ref().map(|fault| fault.what.as_str()))
+        .text()
+}

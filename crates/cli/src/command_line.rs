@@ -1,0 +1,59 @@
+//! The command line: one definition feeds parser, help, completions, man pages and docs/cli.md.
+
+use crate::reach::Reach;
+use crate::{audit, ca, completions, dev, manual, node, operator, policy, server, tenant, token};
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Lets machines into a fleet, gives them an identity, and takes it away
+///
+/// Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
+#[derive(Debug, Parser)]
+#[command(name = "enlist", version, propagate_version = false, max_term_width = 100)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) family: Family,
+    /// One JSON document, or one line per item; errors as JSON too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Family {
+    /// Try it: a control plane and a first node on this machine, in seconds
+    Dev(dev::Arguments),
+    /// Found, run and check a control plane
+    #[command(subcommand)]
+    Server(server::Command),
+    /// Enrollment tokens: each lets one node in, once
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Nodes: the machines of the fleet
+    #[command(subcommand, visible_aliases = ["nodes", "host", "hosts"])]
+    Node(node::Command),
+    /// Tenants: every node belongs to one
+    #[command(subcommand)]
+    Tenant(tenant::Command),
+    /// Policy: the replicated rules of the domain
+    #[command(subcommand)]
+    Policy(policy::Command),
+    /// The domain's certificate authority
+    #[command(subcommand)]
+    Ca(ca::Command),
+    /// The audit trail: every change, hash-chained
+    #[command(subcommand)]
+    Audit(audit::Command),
+    /// Operators: who may run the fleet, and with what role
+    #[command(subcommand)]
+    Operator(operator::Command),
+    /// Print a completion script
+    Completions(completions::Arguments),
+    /// Print the manual page, or write all of them
+    Man(manual::Arguments),
+}
+
+/// The definition, for whatever is made from it.
+pub fn definition() -> clap::Command {
+    CommandLine::command()
+}

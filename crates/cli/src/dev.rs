@@ -1,0 +1,97 @@
+//! `enlist dev`: the first thing a stranger sees. A control plane and a node of it, on this machine, in seconds.
+
+mod agent;
+mod place;
+mod told;
+
+use crate::failure::Failure;
+use crate::logs;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::server::serving::{self, Signals};
+use crate::server::trouble;
+use ::server::run::{Overrides, RunError, Server, start};
+use api::rest::nodes::NodeItem;
+use api::rest::tokens::{CreateToken, MintedToken};
+use client::Operator;
+use client::rest::Path;
+use place::Place;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// Where it listens unless told otherwise, and if that is free.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Listen here [default: 127.0.0.1:8443, or any free port]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Without the demo node
+    #[arg(long)]
+    no_agent: bool,
+    /// Show that it works, then stop and exit
+    #[arg(long)]
+    once: bool,
+}
+
+pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(), Failure> {
+    reach.only_dir()?;
+    // What a stranger sees is what is printed here; the log is for when something is wrong.
+    logs::start("warn")?;
+    let mut signals = Signals::listen()?;
+    let place = Place::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
+    let done = serve(&arguments, &place, output, &mut signals).await;
+    if arguments.once || done.is_err() {
+        place.remove_if_temporary();
+    }
+    done
+}
+
+async fn serve(
+    arguments: &Arguments,
+    place: &Place,
+    output: Output,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let server = listen(arguments.listen, place).await?;
+    let shown = tokio::select! {
+        shown = show(arguments, place, &server, output) => shown,
+        () = signals.next() => return serving::stop(server, signals).await,
+    };
+    if shown.is_ok() && !arguments.once {
+        signals.next().await;
+    }
+    let stopped = serving::stop(server, signals).await;
+    shown.and(stopped)
+}
+
+/// A port that is taken is no reason to fail, unless it was asked for.
+async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Failure> {
+    let at = |listen| start(place.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
+    let started = match at(asked.unwrap_or(LISTEN)).await {
+        Err(RunError::Listen { error, .. }) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
+            at(SocketAddr::new(LISTEN.ip(), 0)).await
+        }
+        started => started,
+    };
+    started.map_err(trouble::starting)
+}
+
+async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
+    let operator = Operator::over_socket(place.dir.operator_socket());
+    let node = if arguments.no_agent { None } else { Some(demo_node(place, server, &operator).await?) };
+    let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateToken::default()).await?;
+    told::tell(place, server, &token, node.as_ref(), arguments.once, output)
+}
+
+/// The node of an earlier run is shown as it is.
+async fn demo_node(place: &Place, server: &Server, operator: &Operator) -> Result<NodeItem, Failure> {
+    if let Some(node) = agent::find(operator).await? {
+        return Ok(node);
+    }
+    let request = CreateToken { node: Some(agent::NODE.to_owned()), ..CreateToken::default() };
+    let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
+    agent::enroll(&server.url(), &token, &place.demo_agent()).await?;
+    agent::until_active(operator).await
+}

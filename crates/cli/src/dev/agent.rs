@@ -1,0 +1,70 @@
+//! The demo node: a real agent, in a process of its own, through the front door.
+
+use crate::failure::{Exit, Failure};
+use api::rest::nodes::NodeItem;
+use api::rest::tokens::MintedToken;
+use client::Operator;
+use client::rest::Path;
+use std::path::Path as FilePath;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+/// What the demo node is called.
+pub const NODE: &str = "demo";
+const ENROLL_LIMIT: Duration = Duration::from_secs(60);
+const ACTIVE_LIMIT: Duration = Duration::from_secs(15);
+const GLANCE: Duration = Duration::from_millis(50);
+
+pub async fn find(operator: &Operator) -> Result<Option<NodeItem>, Failure> {
+    let nodes: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes")).await?;
+    Ok(nodes.into_iter().find(|node| node.node_id == NODE))
+}
+
+/// Enrolls it. The token goes through standard input, so that it does not show among the processes.
+pub async fn enroll(server: &str, token: &MintedToken, dir: &FilePath) -> Result<(), Failure> {
+    let failed = |what: String| {
+        let hint = "run with --no-agent to look at the control plane alone, or ENLIST_LOG=debug to see more";
+        Failure::new(Exit::Fault, "demo_agent", what, hint)
+    };
+    let program =
+        std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["agent", "enroll", "--server", server, "--ca-pin", &token.ca_pin, "--token", "-", "--dir"]);
+    command.arg(dir);
+    // Nothing that is meant for another agent may reach this one.
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child =
+        command.spawn().map_err(|error| failed(format!("the demo agent did not start: {error}")))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // An agent that ends without reading it says why itself.
+        let _ = stdin.write_all(token.token.reveal().as_bytes()).await;
+    }
+    match timeout(ENROLL_LIMIT, child.wait_with_output()).await {
+        Err(_) => Err(failed("the demo agent did not enroll in time".to_owned())),
+        Ok(Err(error)) => Err(failed(format!("the demo agent was lost: {error}"))),
+        Ok(Ok(ended)) if ended.status.success() => Ok(()),
+        Ok(Ok(ended)) => {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            Err(failed(format!("the demo agent did not enroll ({}):\n{}", ended.status, said.trim_end())))
+        }
+    }
+}
+
+pub async fn until_active(operator: &Operator) -> Result<NodeItem, Failure> {
+    let wait = async {
+        loop {
+            match find(operator).await? {
+                Some(node) if node.state == "active" => return Ok(node),
+                _ => sleep(GLANCE).await,
+            }
+        }
+    };
+    timeout(ACTIVE_LIMIT, wait).await.unwrap_or_else(|_| {
+        let hint = "ENLIST_LOG=debug shows what the control plane saw";
+        Err(Failure::new(Exit::Fault, "demo_agent", "the demo node did not become active in time", hint))
+    })
+}

@@ -1,0 +1,94 @@
+//! Where `enlist dev` keeps what it makes.
+
+use crate::failure::{Exit, Failure};
+use crate::reach;
+use crate::server::trouble;
+use ::server::config::Raw;
+use ::server::datadir::DataDir;
+use ::server::init::{IssuerChoice, Request, init};
+use lifecycle::names::{ProfileName, TrustDomain};
+use pki::seal::KekSource;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+const DOMAIN: &str = "dev.enlist";
+/// A directory with this file was made here: it holds nothing of value, and may be used again.
+const MARK: &str = "NOT-FOR-PRODUCTION";
+
+pub struct Place {
+    pub dir: DataDir,
+    /// Made here, in the system's temporary directory.
+    temporary: bool,
+}
+
+impl Place {
+    pub async fn prepare(asked: Option<&Path>, listen: SocketAddr) -> Result<Self, Failure> {
+        let place = match asked {
+            Some(path) => Self { dir: DataDir::new(reach::absolute(path)?), temporary: false },
+            None => Self { dir: DataDir::new(temporary()?), temporary: true },
+        };
+        let made = place.found(listen).await;
+        if made.is_err() {
+            place.remove_if_temporary();
+        }
+        made.map(|()| place)
+    }
+
+    /// Uses what an earlier run has made; never what someone else has.
+    async fn found(&self, listen: SocketAddr) -> Result<(), Failure> {
+        let mark = self.dir.path().join(MARK);
+        if mark.exists() {
+            return Ok(());
+        }
+        if self.dir.check_version().is_ok() {
+            let message =
+                format!("{} belongs to a control plane that `enlist dev` did not make", self.path());
+            let hint = "choose another --dir, or run that one with `enlist server run`";
+            return Err(Failure::new(Exit::Fault, "directory_exists", message, hint));
+        }
+        let kek = KekSource::File(self.dir.keys("kek"));
+        let request = Request {
+            dir: self.dir.clone(),
+            domain: TrustDomain::parse(DOMAIN)
+                .map_err(|error| Failure::fault("domain", error.to_string()))?,
+            profile: ProfileName::default_profile(),
+            config: Raw { listen: vec![listen.to_string()], kek: Some(kek.to_string()), ..Raw::default() },
+            issuer: IssuerChoice::Sealed,
+            user: crate::server::user(),
+        };
+        // The root key is dropped: a domain for a day has no use for it.
+        init(request).await.map_err(trouble::founding)?;
+        let text = "Made by `enlist dev`. The key that seals the CA lies beside it.\n";
+        std::fs::write(&mark, text).map_err(|error| Failure::file(&mark, &error))
+    }
+
+    pub fn path(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
+    pub fn demo_agent(&self) -> PathBuf {
+        self.dir.path().join("demo-agent")
+    }
+
+    pub fn remove_if_temporary(&self) {
+        if self.temporary {
+            let _ = std::fs::remove_dir_all(self.dir.path());
+        }
+    }
+}
+
+/// A directory that was not there before: nobody else can have prepared it.
+fn temporary() -> Result<PathBuf, Failure> {
+    let base = std::env::temp_dir();
+    for number in 0..1000 {
+        let path = base.join(format!("enlist-dev-{}-{number}", std::process::id()));
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return reach::absolute(&path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::file(&path, &error)),
+        }
+    }
+    Err(Failure::fault("directory", format!("no free name for a directory in {}", base.display())))
+}

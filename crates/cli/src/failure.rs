@@ -1,0 +1,195 @@
+//! What went wrong, as people and scripts read it: a stable code, what happened, one line of remedy, and the
+//! exit code.
+
+use api::error::ErrorDetail;
+use serde::Serialize;
+use server::config::Mistake;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why the program ends, as scripts see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Something here is wrong.
+    Fault = 1,
+    /// The command line, the environment or the configuration is wrong.
+    Usage = 2,
+    /// The control plane understood and said no.
+    Refused = 3,
+    /// No control plane could be reached, or not one that may be trusted.
+    Unreachable = 4,
+}
+
+#[derive(Debug)]
+pub enum Failure {
+    /// Whoever read our output has seen enough (`| head`): no reason to complain.
+    OutputClosed,
+    Failed(Box<Failed>),
+}
+
+/// The same fields as in an error of the operator API.
+#[derive(Debug, Serialize)]
+pub struct Failed {
+    #[serde(skip)]
+    exit: u8,
+    code: String,
+    message: String,
+    hint: String,
+    /// Null for what never reached a control plane.
+    request_id: Option<String>,
+    retryable: bool,
+    /// Every mistake of a configuration, so that all can be corrected in one go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mistakes: Vec<Mistake>,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Failure::Failed(Box::new(Failed {
+            exit: exit as u8,
+            code: code.to_owned(),
+            message: message.into(),
+            hint: hint.into(),
+            request_id: None,
+            retryable: false,
+            mistakes: Vec::new(),
+        }))
+    }
+
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "usage", message, hint)
+    }
+
+    /// For what should not happen; the message says it all.
+    pub fn fault(code: &str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Fault, code, message, "")
+    }
+
+    pub fn file(path: &Path, error: &std::io::Error) -> Self {
+        let message = format!("{}: {error}", path.display());
+        Self::new(Exit::Fault, "file", message, "check that the path exists and that this user may use it")
+    }
+
+    pub fn config(mistakes: Vec<Mistake>) -> Self {
+        let message = match mistakes.as_slice() {
+            [only] => only.to_string(),
+            many => format!("{} mistakes in the configuration", many.len()),
+        };
+        let hint = "correct what is named; `enlist server check` reports every mistake";
+        let Failure::Failed(mut failed) = Self::new(Exit::Usage, "config_invalid", message, hint) else {
+            return Failure::OutputClosed;
+        };
+        failed.mistakes = mistakes;
+        Failure::Failed(failed)
+    }
+
+    /// Clap's words in the shape that all errors have.
+    pub fn command_line(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let (message, rest) = text.split_once("\n\nUsage:").unwrap_or((text, ""));
+        let usage = rest.split("\n\n").next().unwrap_or_default().trim();
+        let hint = match usage {
+            "" => "try --help".to_owned(),
+            usage => format!("{usage}, or try --help"),
+        };
+        Self::usage(message.trim_end(), hint)
+    }
+
+    /// Tells standard error, and gives the exit code.
+    pub fn report(&self, json: bool) -> ExitCode {
+        let Failure::Failed(failed) = self else { return ExitCode::SUCCESS };
+        let mut stderr = anstream::stderr().lock();
+        // Where standard error is closed as well, the exit code still speaks.
+        let _ = if json { failed.json(&mut stderr) } else { failed.human(&mut stderr) };
+        ExitCode::from(failed.exit)
+    }
+}
+
+impl Failed {
+    fn json(&self, to: &mut impl Write) -> std::io::Result<()> {
+        let body = serde_json::json!({ "error": self });
+        writeln!(to, "{body}")
+    }
+
+    fn human(&self, to: &mut impl Write) -> std::io::Result<()> {
+        let red = anstyle::AnsiColor::Red.on_default().bold();
+        writeln!(to, "{red}error{red:#}: {}: {}", self.code, crate::table::harmless_lines(&self.message))?;
+        if self.mistakes.len() > 1 {
+            for mistake in &self.mistakes {
+                writeln!(to, "  {mistake}")?;
+            }
+        }
+        if let Some(request_id) = &self.request_id {
+            writeln!(to, "  request: {}", crate::table::harmless(request_id))?;
+        }
+        if self.hint.is_empty() {
+            Ok(())
+        } else {
+            writeln!(to, "  remedy: {}", crate::table::harmless_lines(&self.hint))
+        }
+    }
+}
+
+impl From<client::Error> for Failure {
+    fn from(error: client::Error) -> Self {
+        let ErrorDetail { code, message, hint, request_id, retryable } = error.detail();
+        Failure::Failed(Box::new(Failed {
+            exit: error.exit_code(),
+            code,
+            message,
+            hint,
+            request_id: Some(request_id).filter(|id| !id.is_empty()),
+            retryable,
+            mistakes: Vec::new(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(failure: Failure) -> Failed {
+        match failure {
+            Failure::Failed(failed) => *failed,
+            Failure::OutputClosed => panic!("nothing failed"),
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_code_what_happened_and_a_remedy() {
+        let failed = failed(Failure::new(Exit::Refused, "token_used", "it was used", "make another"));
+        let mut text = Vec::new();
+        failed.human(&mut anstream::StripStream::new(&mut text)).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text, "error: token_used: it was used\n  remedy: make another\n");
+        let mut json = Vec::new();
+        failed.json(&mut json).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let expected = serde_json::json!({"error": {
+            "code": "token_used", "message": "it was used", "hint": "make another",
+            "request_id": null, "retryable": false,
+        }});
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_wrong_command_line_has_the_shape_of_every_error() {
+        let error = crate::command_line::definition().try_get_matches_from(["enlist", "token", "make"]);
+        let failed = failed(Failure::command_line(&error.unwrap_err()));
+        assert_eq!((failed.exit, failed.code.as_str()), (2, "usage"));
+        assert!(failed.message.starts_with("unrecognized subcommand 'make'"), "{}", failed.message);
+        assert!(failed.hint.contains("enlist token"), "{}", failed.hint);
+    }
+
+    #[test]
+    fn what_the_other_side_says_cannot_move_the_cursor() {
+        let failed = failed(Failure::new(Exit::Refused, "x", "a\u{1b}[2Jb\nc", ""));
+        let mut text = Vec::new();
+        failed.human(&mut anstream::StripStream::new(&mut text)).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "error: x: a\u{fffd}[2Jb\nc\n");
+    }
+}

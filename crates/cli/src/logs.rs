@@ -1,0 +1,29 @@
+//! Logs of a control plane: to standard error, level by ENLIST_LOG, as JSON lines if ENLIST_LOG_FORMAT says so.
+
+use crate::failure::Failure;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// `level` holds unless ENLIST_LOG says otherwise.
+pub fn start(level: &str) -> Result<(), Failure> {
+    let asked = std::env::var("ENLIST_LOG").ok().filter(|asked| !asked.is_empty());
+    // The replication engine tells every tick; whoever wants that asks for it by name.
+    let filter = format!("openraft=warn,{}", asked.as_deref().unwrap_or(level));
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
+        let hint = "use error, warn, info, debug or trace, or a directive such as server=debug";
+        Failure::usage(format!("ENLIST_LOG: {error}"), hint)
+    })?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match std::env::var("ENLIST_LOG_FORMAT").as_deref() {
+        Ok("json") => logs.json().try_init(),
+        Ok("text" | "") | Err(_) => logs.with_ansi(colourful()).try_init(),
+        Ok(_) => {
+            return Err(Failure::usage("ENLIST_LOG_FORMAT is neither text nor json", "use text or json"));
+        }
+    };
+    started.map_err(|error| Failure::fault("logs", error.to_string()))
+}
+
+fn colourful() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

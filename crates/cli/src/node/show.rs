@@ -1,0 +1,68 @@
+//! `enlist node show`: everything that is known of one node, for people.
+
+use super::state;
+use crate::fields::Fields;
+use crate::table::{Table, Tone};
+use api::rest::nodes::{HardwareFacts, NodeDetail};
+
+pub fn text(node: &NodeDetail) -> String {
+    let item = &node.item;
+    let mut text = Fields::new()
+        .with("node", &item.node_id)
+        .with("state", &state(item))
+        .with("tenant", &item.tenant)
+        .with("profile", &item.profile)
+        .with_some("vCluster", item.vcluster.as_deref())
+        .with_some("SPIFFE id", item.spiffe_id.as_deref())
+        .with_some("enrolled", item.enrolled_at.as_deref())
+        .with_some("last seen", item.last_seen.as_deref())
+        .with("generation", &item.generation.to_string())
+        .with("health", item.health.reason.as_deref().unwrap_or("good"))
+        .with_some("hostname", node.hostname.as_deref())
+        .with_some("agent", node.agent_version.as_deref())
+        .with_some("hardware", node.hardware.as_ref().map(hardware).as_deref())
+        .with_some("overlay", node.overlay.address.as_deref())
+        .with_some("underlay", node.overlay.underlay_endpoint.as_deref())
+        .text();
+    if !node.certificates.is_empty() {
+        text.push_str(&format!("\n{}", certificates(node).text()));
+    }
+    if !node.alerts.is_empty() {
+        text.push_str(&format!("\n{}", alerts(node).text()));
+    }
+    text
+}
+
+fn hardware(facts: &HardwareFacts) -> String {
+    let mut parts = Vec::new();
+    parts.extend(facts.arch.clone());
+    parts.extend(facts.cpu_cores.map(|cores| format!("{cores} cores")));
+    parts.extend(facts.memory_bytes.map(|bytes| format!("{} memory", size(bytes))));
+    parts.extend(facts.disk_bytes.map(|bytes| format!("{} disk", size(bytes))));
+    parts.join(", ")
+}
+
+/// Whole MiB or GiB: enough to tell machines apart.
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    if bytes >= 10 * GIB { format!("{} GiB", bytes / GIB) } else { format!("{} MiB", bytes / MIB) }
+}
+
+fn certificates(node: &NodeDetail) -> Table {
+    let mut table = Table::new(["CERTIFICATE", "STATUS", "ISSUED", "UNTIL", "ISSUER"], "");
+    for item in &node.certificates {
+        let tone = if item.status == "live" { Tone::Plain } else { Tone::Gone };
+        table.row(tone, [&item.serial, &item.status, &item.issued_at, &item.not_after, &item.issuer]);
+    }
+    table
+}
+
+fn alerts(node: &NodeDetail) -> Table {
+    let mut table = Table::new(["ALERT", "SINCE", "COUNT", "DETAIL"], "");
+    for item in &node.alerts {
+        let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };
+        table.row(tone, [&item.kind, &item.since, &item.count.to_string(), &item.detail]);
+    }
+    table
+}

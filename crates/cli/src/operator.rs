@@ -1,0 +1,113 @@
+//! `enlist operator`: who may run the fleet.
+
+mod identity;
+mod key;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::{Table, Tone, harmless, or_dash};
+use api::rest::operators::{AddOperator, AddedOperator, OperatorItem};
+use api::rest::scope::Scope;
+use client::rest::Path;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Add an operator; with --out also a certificate, whose key is made here and stays here
+    Add {
+        name: String,
+        #[command(flatten)]
+        rights: Rights,
+        /// Where to write cert.pem, key.pem and ca.pem
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// List operators
+    List,
+    /// Remove an operator; its certificate is refused from then on
+    Remove { name: String },
+    /// API keys, for automation
+    #[command(subcommand)]
+    Key(key::Command),
+}
+
+/// What an operator or a key may do, and where.
+#[derive(Debug, clap::Args)]
+pub struct Rights {
+    /// viewer, operator or platform-admin
+    #[arg(long)]
+    role: String,
+    /// Only for this tenant; repeatable [default: all tenants]
+    #[arg(long)]
+    tenant: Vec<String>,
+}
+
+impl Rights {
+    fn scope(&self) -> Option<Scope> {
+        match self.tenant.as_slice() {
+            [] => None,
+            [only] => Some(Scope::One(only.clone())),
+            several => Some(Scope::Several(several.to_vec())),
+        }
+    }
+}
+
+/// Tenants as people read them.
+fn tenants(scope: Option<&Scope>) -> String {
+    match scope {
+        None => "all".to_owned(),
+        Some(Scope::One(name)) => name.clone(),
+        Some(Scope::Several(names)) => names.join(", "),
+    }
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let operator = reach.operator()?;
+    let path = Path::new("/v1/operators");
+    match command {
+        Command::Add { name, rights, out: None } => {
+            let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr: None };
+            let added: AddedOperator = operator.post(&path, &request).await?;
+            output.document(&added, |added| {
+                let name = harmless(&added.name);
+                format!("operator {name} is added, without a certificate: --out DIR makes one\n")
+            })
+        }
+        Command::Add { name, rights, out: Some(dir) } => {
+            let mut files = identity::Files::prepare(&dir)?;
+            let csr = Some(files.request()?);
+            let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr };
+            let added: AddedOperator = match operator.post(&path, &request).await {
+                Ok(added) => added,
+                Err(error) => {
+                    files.discard();
+                    return Err(error.into());
+                }
+            };
+            files.finish(&added)?;
+            output.document(&added, |added| identity::text(added, &dir))
+        }
+        Command::List => {
+            let items: Vec<OperatorItem> = operator.list(&path).await?;
+            output.list(&items, table)
+        }
+        Command::Remove { name } => {
+            operator.delete(&path.segment(&name)).await?;
+            let done = serde_json::json!({ "name": name, "removed": true });
+            output.document(&done, |_| format!("operator {} is removed\n", harmless(&name)))
+        }
+        Command::Key(command) => key::run(command, &operator, output).await,
+    }
+}
+
+fn table(items: &[OperatorItem]) -> Table {
+    let head = ["OPERATOR", "ROLE", "TENANTS", "CERT UNTIL", "ADDED", "ADDED BY"];
+    let mut table = Table::new(head, "no operators; the socket in the data directory needs none");
+    for item in items {
+        let tenants = tenants(item.tenant.as_ref());
+        let until = or_dash(item.cert_not_after.as_deref());
+        table.row(Tone::Plain, [&item.name, &item.role, &tenants, until, &item.added_at, &item.added_by]);
+    }
+    table
+}

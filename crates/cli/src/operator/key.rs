@@ -1,0 +1,75 @@
+//! `enlist operator key`: an operator's automation.
+
+use super::{Rights, tenants};
+use crate::failure::Failure;
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::table::{Table, Tone, harmless};
+use api::rest::operators::{CreateOperatorKey, CreatedKey, KeyItem};
+use client::Operator;
+use client::rest::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make an API key; its value is shown this once
+    Create {
+        /// Who or what will use it
+        name: String,
+        #[command(flatten)]
+        rights: Rights,
+        /// How long it is good, such as 90d
+        #[arg(long, value_name = "DURATION")]
+        expires: Option<String>,
+    },
+    /// List API keys
+    List,
+    /// Make an API key useless
+    Revoke {
+        /// Its key_id, not its value
+        id: String,
+    },
+}
+
+pub async fn run(command: Command, operator: &Operator, output: Output) -> Result<(), Failure> {
+    let path = Path::new("/v1/operator-keys");
+    match command {
+        Command::Create { name, rights, expires } => {
+            let request =
+                CreateOperatorKey { name, role: rights.role.clone(), tenant: rights.scope(), expires };
+            let created: CreatedKey = operator.post(&path, &request).await?;
+            output.document(&created, text)
+        }
+        Command::List => {
+            let items: Vec<KeyItem> = operator.list(&path).await?;
+            output.list(&items, table)
+        }
+        Command::Revoke { id } => {
+            operator.delete(&path.segment(&id)).await?;
+            let done = serde_json::json!({ "key_id": id, "state": "revoked" });
+            output.document(&done, |_| format!("API key {} is revoked\n", harmless(&id)))
+        }
+    }
+}
+
+fn text(created: &CreatedKey) -> String {
+    let fields = Fields::new()
+        .with("key", created.key.reveal())
+        .with("id", &created.key_id)
+        .with("name", &created.name)
+        .with("role", &created.role)
+        .with("tenants", &tenants(created.tenant.as_ref()))
+        .with("expires", &created.expires_at);
+    format!("{}\nPut it into a file that only its user can read, for --api-key-file.\n", fields.text())
+}
+
+fn table(items: &[KeyItem]) -> Table {
+    let head = ["KEY ID", "NAME", "STATE", "ROLE", "TENANTS", "EXPIRES", "CREATED BY"];
+    let mut table = Table::new(head, "no API keys");
+    for item in items {
+        let tone = if item.state == "good" { Tone::Plain } else { Tone::Gone };
+        let tenants = tenants(item.tenant.as_ref());
+        let (id, by) = (&item.key_id, &item.created_by);
+        table.row(tone, [id, &item.name, &item.state, &item.role, &tenants, &item.expires_at, by]);
+    }
+    table
+}

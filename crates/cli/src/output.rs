@@ -1,0 +1,63 @@
+//! Standard output: for people, or as JSON with `--json`.
+
+use crate::failure::Failure;
+use crate::table::Table;
+use serde::Serialize;
+use std::io::{ErrorKind, Write};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// One thing.
+    pub fn document<T: Serialize>(self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        if self.json { self.json_line(value) } else { write(&human(value)) }
+    }
+
+    /// Several of a kind: a table, or a line of JSON each.
+    pub fn list<T: Serialize>(self, items: &[T], table: impl FnOnce(&[T]) -> Table) -> Result<(), Failure> {
+        if !self.json {
+            return write(&table(items).text());
+        }
+        let mut text = String::new();
+        for item in items {
+            text.push_str(&encode(item)?);
+            text.push('\n');
+        }
+        write(&text)
+    }
+
+    /// What is the same for people and programs, such as PEM.
+    pub fn verbatim(self, text: &str) -> Result<(), Failure> {
+        write(text)
+    }
+
+    fn json_line<T: Serialize>(self, value: &T) -> Result<(), Failure> {
+        write(&format!("{}\n", encode(value)?))
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value)
+        .map_err(|error| Failure::fault("json", format!("no JSON could be made: {error}")))
+}
+
+/// Colour only where there is a terminal and NO_COLOR does not forbid it.
+fn write(text: &str) -> Result<(), Failure> {
+    let mut stdout = anstream::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
+        Err(error) => Err(Failure::fault("output", format!("standard output: {error}"))),
+    }
+}

@@ -1,0 +1,59 @@
+//! `enlist policy`: replicated values that can change an outcome.
+
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::{Table, Tone, harmless};
+use api::code;
+use api::rest::policy::{PolicyItem, PolicyList};
+use client::rest::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show every value, or one
+    Show {
+        /// Such as token.max_ttl
+        key: Option<String>,
+    },
+    /// Change a value; it holds at once, everywhere
+    Set {
+        /// Such as token.max_ttl
+        key: String,
+        /// Such as 12h
+        value: String,
+    },
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let operator = reach.operator()?;
+    let path = Path::new("/v1/policy");
+    match command {
+        Command::Show { key: None } => {
+            let list: PolicyList = operator.get(&path).await?;
+            output.list(&list.items, table)
+        }
+        Command::Show { key: Some(key) } => {
+            let list: PolicyList = operator.get(&path).await?;
+            let item = list.items.into_iter().find(|item| item.key == key).ok_or_else(|| unknown(&key))?;
+            output.document(&item, |item| format!("{}\n", harmless(&item.value)))
+        }
+        Command::Set { key, value } => {
+            let set: PolicyItem = operator.put(&path, &PolicyItem { key, value }).await?;
+            output.document(&set, |set| format!("{} is {}\n", harmless(&set.key), harmless(&set.value)))
+        }
+    }
+}
+
+/// As `set` would be refused.
+fn unknown(key: &str) -> Failure {
+    let code = code::POLICY_KEY_UNKNOWN;
+    Failure::new(Exit::Refused, code.word, format!("there is no policy key {key}"), code.hint)
+}
+
+fn table(items: &[PolicyItem]) -> Table {
+    let mut table = Table::new(["KEY", "VALUE"], "no policy");
+    for item in items {
+        table.row(Tone::Plain, [&item.key, &item.value]);
+    }
+    table
+}

@@ -1,0 +1,154 @@
+//! Where the control plane is and as whom we come: flags, then the environment, then the usual place.
+
+use crate::failure::{Exit, Failure};
+use api::rest::secret::Secret;
+use client::rest::Credential;
+use client::{Identity, Operator, ServerUrl, Trust};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+mod way;
+
+use way::{Proof, Recognition, Way};
+
+/// Where a control plane keeps its data unless told otherwise.
+const DEFAULT_DIR: &str = "/var/lib/enlist";
+/// Far more than any key or certificate file; a wrong file must not be read whole.
+const MAX_BYTES: u64 = 64 * 1024;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Reaching the control plane")]
+pub struct Reach {
+    /// Data directory of a control plane on this machine (or ENLIST_DIR; default /var/lib/enlist)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Its operator socket, if not in the data directory (or ENLIST_SOCKET)
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// A control plane elsewhere, https://HOST[:PORT] (or ENLIST_SERVER)
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// Your certificate, for --server (or ENLIST_CERT)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// Its key (or ENLIST_KEY)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// A file with an API key instead of a certificate (or ENLIST_API_KEY_FILE)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// What the control plane is recognised by: its CA (or ENLIST_CA)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// What the control plane is recognised by: the CA's digest, sha256:...
+    #[arg(long, global = true, value_name = "PIN")]
+    pub ca_pin: Option<String>,
+}
+
+impl Reach {
+    /// The operator API.
+    pub fn operator(&self) -> Result<Operator, Failure> {
+        match way::choose(self, &variable)? {
+            Way::Socket(path) => {
+                present(&path)?;
+                Ok(Operator::over_socket(path))
+            }
+            Way::Server { url, recognition, proof } => {
+                let url = ServerUrl::parse(&url).map_err(client::Error::from)?;
+                let trust = match recognition {
+                    Recognition::Ca(path) => {
+                        Trust::from_ca_pem(&read(&path)?).map_err(client::Error::from)?
+                    }
+                    Recognition::Pin(pin) => Trust::Pin(parse_pin(&pin)?),
+                };
+                let credential = match proof {
+                    Proof::ApiKey(path) => Credential::ApiKey(api_key(&path)?),
+                    Proof::Certificate { cert, key } => {
+                        let key = zeroize::Zeroizing::new(read(&key)?);
+                        let identity = Identity::from_pem(&read(&cert)?, &key);
+                        Credential::Certificate(identity.map_err(client::Error::from)?)
+                    }
+                };
+                Ok(Operator::over_tls(url, &trust, Some(&credential))?)
+            }
+        }
+    }
+
+    /// The data directory, for commands that work on one. Absolute: it ends up in files and in messages.
+    pub fn data_dir(&self) -> Result<PathBuf, Failure> {
+        self.only_dir()?;
+        let dir = self.dir.clone().or_else(|| variable("ENLIST_DIR").map(PathBuf::from));
+        absolute(&dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DIR)))
+    }
+
+    /// Refuses flags that would be ignored.
+    pub fn only_dir(&self) -> Result<(), Failure> {
+        let Reach { dir: _, socket, server, cert, key, api_key_file, ca, ca_pin } = self;
+        let text = |flag: &Option<String>| flag.is_some();
+        let path = |flag: &Option<PathBuf>| flag.is_some();
+        let given = [
+            ("--socket", path(socket)),
+            ("--server", text(server)),
+            ("--cert", path(cert)),
+            ("--key", path(key)),
+            ("--api-key-file", path(api_key_file)),
+            ("--ca", path(ca)),
+            ("--ca-pin", text(ca_pin)),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("{flag} means nothing to this command"), "leave it out"))
+            }
+        }
+    }
+}
+
+/// An empty variable counts as none.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::file(path, &error))
+}
+
+pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, Failure> {
+    pki::pin::Pin::parse(text)
+        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints it"))
+}
+
+/// The most common mistake deserves its own words.
+fn present(socket: &Path) -> Result<(), Failure> {
+    match socket.symlink_metadata() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let message = format!("no operator socket at {}: {error}", socket.display());
+            let hint = "start the control plane (enlist server run), or say where it is: --dir, --socket or --server";
+            Err(Failure::new(Exit::Unreachable, "endpoint_unreachable", message, hint))
+        }
+    }
+}
+
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    use std::io::Read;
+    let unreadable = |error: &std::io::Error| {
+        let message = format!("{}: {error}", path.display());
+        Failure::usage(message, "name a file that exists and that this user may read")
+    };
+    let file = std::fs::File::open(path).map_err(|error| unreadable(&error))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    Ok(bytes)
+}
+
+fn api_key(path: &Path) -> Result<Secret, Failure> {
+    let bytes = zeroize::Zeroizing::new(read(path)?);
+    match std::str::from_utf8(&bytes).map(str::trim) {
+        Ok(key) if !key.is_empty() => Ok(Secret::new(key)),
+        _ => {
+            let message = format!("{} holds no API key", path.display());
+            Err(Failure::usage(message, "make one with `enlist operator key create`"))
+        }
+    }
+}

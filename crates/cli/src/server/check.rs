@@ -1,0 +1,56 @@
+//! `enlist server check`.
+
+use super::trouble;
+use crate::failure::Failure;
+use crate::fields::Fields;
+use crate::output::Output;
+use ::server::config::{Config, Mistake};
+use ::server::datadir::DataDir;
+use ::server::run::{RunError, check};
+use serde::Serialize;
+
+/// What `--json` prints, good or not.
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    dir: String,
+    listen: Vec<String>,
+    server_url: Option<String>,
+    kek: Option<String>,
+    mistakes: Vec<Mistake>,
+}
+
+pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
+    let checked = check(dir);
+    if output.is_json() || checked.is_ok() {
+        output.document(&report(dir, checked.as_ref()), text)?;
+    }
+    checked.map(drop).map_err(trouble::starting)
+}
+
+fn report(dir: &DataDir, checked: Result<&Config, &RunError>) -> Report {
+    let config = checked.ok();
+    let mistakes = match checked {
+        Err(RunError::Config(mistakes)) => mistakes.0.clone(),
+        _ => Vec::new(),
+    };
+    Report {
+        ok: config.is_some(),
+        dir: dir.path().display().to_string(),
+        listen: config
+            .map(|config| config.listen.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        server_url: config.and_then(Config::server_url),
+        kek: config.map(|config| config.kek.to_string()),
+        mistakes,
+    }
+}
+
+fn text(report: &Report) -> String {
+    let fields = Fields::new()
+        .with("data", &report.dir)
+        .with("listens on", &report.listen.join(", "))
+        .with_some("address", report.server_url.as_deref())
+        .with_some("sealed by", report.kek.as_deref());
+    format!("no mistakes found\n{}", fields.text())
+}

@@ -1,0 +1,78 @@
+//! What the founder of a domain is told.
+
+use crate::failure::Failure;
+use crate::fields::Fields;
+use crate::output::Output;
+use ::server::init::Founded;
+use lifecycle::names::TrustDomain;
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    domain: &'a str,
+    dir: String,
+    trust_domain: &'a str,
+    ca_pin: String,
+    root_fingerprint: String,
+    /// The only copy, unless it went to a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_key_pem: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_key_file: Option<String>,
+    /// Null while the port is still to be chosen.
+    server_url: Option<&'a str>,
+    warnings: &'a [String],
+}
+
+pub fn tell(
+    domain: &TrustDomain,
+    dir: &Path,
+    founded: &Founded,
+    key_file: Option<&Path>,
+    output: Output,
+) -> Result<(), Failure> {
+    let pin = founded.root_fingerprint.pin();
+    let report = Report {
+        domain: domain.as_str(),
+        dir: dir.display().to_string(),
+        trust_domain: domain.as_str(),
+        ca_pin: pin.clone(),
+        root_fingerprint: pin,
+        root_key_pem: founded.root_key_pem.as_ref().map(|key| key.as_str()).filter(|_| key_file.is_none()),
+        root_key_file: key_file.map(|path| path.display().to_string()),
+        server_url: founded.server_url.as_deref(),
+        warnings: &founded.warnings,
+    };
+    let mut stderr = anstream::stderr().lock();
+    for warning in &founded.warnings {
+        let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+        // A warning that nobody can read is still in the document.
+        let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");
+    }
+    output.document(&report, text)
+}
+
+fn text(report: &Report<'_>) -> String {
+    let dir = &report.dir;
+    let fields = Fields::new()
+        .with("data", dir)
+        .with("configuration", &format!("{dir}/enlist.toml"))
+        .with("CA certificate", &format!("{dir}/ca/bundle.pem"))
+        .with("CA pin", &report.ca_pin)
+        .with("address", report.server_url.unwrap_or("told when it runs: the port is not chosen yet"))
+        .with_some("root key", report.root_key_file.as_deref());
+    let mut text = format!("domain {} is founded\n{}", report.domain, fields.text());
+    if let Some(key) = report.root_key_pem {
+        text.push_str(&format!(
+            "\n##### ROOT KEY of {}: shown this once, stored nowhere. Keep it offline. #####\n\
+             {key}\
+             ##### end of the root key #####\n",
+            report.domain
+        ));
+    } else if let Some(file) = &report.root_key_file {
+        text.push_str(&format!("\nThe root key is in {file} and nowhere else: move it offline.\n"));
+    }
+    text + &format!("\nNext: enlist server run --dir {dir}\n")
+}

@@ -1,0 +1,47 @@
+//! `enlist server run`.
+
+use super::serving::{self, Signals};
+use super::{notify, trouble};
+use crate::failure::Failure;
+use crate::logs;
+use ::server::datadir::DataDir;
+use ::server::run::{Overrides, start};
+use std::io::Write;
+use std::net::SocketAddr;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Serve metrics in the clear on this address
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Listen here instead of where enlist.toml says; repeatable, port 0 picks one
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Start although the clock differs from the last entry: it is the clock that is right
+    #[arg(long)]
+    accept_clock: bool,
+}
+
+pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
+    logs::start("info")?;
+    let mut signals = Signals::listen()?;
+    let Arguments { metrics, listen, accept_clock } = arguments;
+    let server = tokio::select! {
+        started = start(dir, Overrides { listen, metrics, accept_clock }) => started.map_err(trouble::starting)?,
+        // Nothing was promised to anyone yet.
+        () = signals.next() => return Ok(()),
+    };
+    announce(&server.url());
+    signals.next().await;
+    serving::stop(server, &mut signals).await
+}
+
+/// A closed standard output is no reason not to serve.
+fn announce(url: &str) {
+    let mut stdout = std::io::stdout();
+    if let Err(error) = writeln!(stdout, "ready {url}").and_then(|()| stdout.flush()) {
+        tracing::warn!(%error, "the ready line could not be written");
+    }
+    notify::tell(notify::READY);
+    tracing::info!(url, "ready");
+}

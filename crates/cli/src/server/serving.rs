@@ -1,0 +1,49 @@
+//! Signals, and ending in good order.
+
+use super::notify;
+use crate::failure::Failure;
+use ::server::run::Server;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Service managers are promised an end within 10 seconds.
+const STOP_LIMIT: Duration = Duration::from_millis(9_700);
+
+/// SIGTERM and SIGINT, caught from the beginning: one that comes while starting is not lost.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> Result<Self, Failure> {
+        let failed =
+            |error: std::io::Error| Failure::fault("signals", format!("signals cannot be caught: {error}"));
+        let terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,
+/// but what was only counted is.
+pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> {
+    notify::tell(notify::STOPPING);
+    tracing::info!("stopping");
+    tokio::select! {
+        stopped = tokio::time::timeout(STOP_LIMIT, server.stop()) => {
+            if stopped.is_err() {
+                tracing::warn!("stopping took too long; ending anyway");
+            }
+            Ok(())
+        }
+        () = signals.next() => Err(Failure::fault("interrupted", "a second signal ended it before it was done")),
+    }
+}

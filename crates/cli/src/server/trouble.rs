@@ -1,0 +1,58 @@
+//! What a control plane of this machine can complain about, as failures of a command.
+
+use crate::failure::{Exit, Failure};
+use ::server::datadir::DirError;
+use ::server::init::InitError;
+use ::server::run::RunError;
+
+pub fn starting(error: RunError) -> Failure {
+    let (message, remedy) = (error.to_string(), error.remedy());
+    let code = match error {
+        RunError::Config(mistakes) => return Failure::config(mistakes.0),
+        RunError::Dir(error) => return directory(&error),
+        RunError::Kek(_) => "kek_unavailable",
+        RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
+        RunError::Open(_) => "store_unusable",
+        RunError::Clock { .. } => "clock_wrong",
+        RunError::Listen { .. } => "cannot_listen",
+        RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
+    };
+    Failure::new(Exit::Fault, code, message, remedy)
+}
+
+pub fn founding(error: InitError) -> Failure {
+    let message = error.to_string();
+    let (exit, code, remedy) = match error {
+        InitError::Config(mistakes) => return Failure::config(mistakes.0),
+        InitError::Dir(error) => return directory(&error),
+        InitError::Kek(_) => (
+            Exit::Fault,
+            "kek_unavailable",
+            "give --kek file:PATH (made if missing) or --kek env:NAME (64 hex digits)",
+        ),
+        InitError::Imported(_) => (
+            Exit::Usage,
+            "ca_unusable",
+            "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM",
+        ),
+        InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => (Exit::Fault, "founding", ""),
+        InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => {
+            (Exit::Fault, "founding", "remove what was left in the directory, then try again")
+        }
+    };
+    Failure::new(exit, code, message, remedy)
+}
+
+/// A directory that is not there is a mistake in the command; one that is taken or damaged is a fault.
+fn directory(error: &DirError) -> Failure {
+    let (exit, code) = match error {
+        DirError::Missing(_) => (Exit::Usage, "directory_missing"),
+        DirError::Exists(_) => (Exit::Fault, "directory_exists"),
+        DirError::NotEmpty(_) => (Exit::Fault, "directory_not_empty"),
+        DirError::Newer { .. } => (Exit::Fault, "store_too_new"),
+        DirError::Unversioned(_) => (Exit::Fault, "store_unversioned"),
+        DirError::InUse(_) => (Exit::Fault, "directory_in_use"),
+        DirError::Io { .. } => (Exit::Fault, "file"),
+    };
+    Failure::new(exit, code, error.to_string(), error.remedy())
+}

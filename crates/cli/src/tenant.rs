@@ -1,0 +1,39 @@
+//! `enlist tenant`: sub-scopes of the domain.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::{Table, Tone, harmless};
+use api::rest::tenants::{CreateTenant, TenantItem};
+use client::rest::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a tenant
+    Create { name: String },
+    /// List tenants
+    List,
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let operator = reach.operator()?;
+    let path = Path::new("/v1/tenants");
+    match command {
+        Command::Create { name } => {
+            let made: TenantItem = operator.post(&path, &CreateTenant { name }).await?;
+            output.document(&made, |made| format!("tenant {} is made\n", harmless(&made.name)))
+        }
+        Command::List => {
+            let items: Vec<TenantItem> = operator.list(&path).await?;
+            output.list(&items, table)
+        }
+    }
+}
+
+fn table(items: &[TenantItem]) -> Table {
+    let mut table = Table::new(["TENANT", "CREATED", "CREATED BY"], "no tenants");
+    for item in items {
+        table.row(Tone::Plain, [&item.name, &item.created_at, &item.created_by]);
+    }
+    table
+}

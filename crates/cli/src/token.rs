@@ -1,0 +1,88 @@
+//! `enlist token`: secrets that let one node in, once.
+
+use crate::failure::Failure;
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::{Table, Tone, harmless, or_dash};
+use api::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
+use client::rest::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a token; its value is shown this once
+    Create {
+        /// How long it is good: 90s, 15m, 1h, 7d [default: the policy's token.default_ttl]
+        #[arg(long, value_name = "DURATION")]
+        expires: Option<String>,
+        /// The tenant that the node will belong to
+        #[arg(long)]
+        tenant: Option<String>,
+        /// Only this node may be enrolled with it
+        #[arg(long, value_name = "ID")]
+        node: Option<String>,
+        /// The profile of the node's certificates
+        #[arg(long)]
+        profile: Option<String>,
+    },
+    /// List tokens that can still be used
+    List {
+        /// Also those that are used, revoked or expired
+        #[arg(long)]
+        all: bool,
+        /// Only those of this tenant
+        #[arg(long)]
+        tenant: Option<String>,
+    },
+    /// Make a token useless
+    Revoke {
+        /// Its token_id, not its value
+        id: String,
+    },
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let operator = reach.operator()?;
+    match command {
+        Command::Create { expires, tenant, node, profile } => {
+            let request = CreateToken { expires, tenant, node, profile };
+            let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
+            output.document(&minted, created)
+        }
+        Command::List { all, tenant } => {
+            let query = TokenQuery { all: all.then_some(true), tenant, ..TokenQuery::default() };
+            let items: Vec<TokenItem> = operator.list(&Path::new("/v1/tokens").queries(&query)?).await?;
+            output.list(&items, table)
+        }
+        Command::Revoke { id } => {
+            operator.delete(&Path::new("/v1/tokens").segment(&id)).await?;
+            let done = serde_json::json!({ "token_id": id, "state": "revoked" });
+            output.document(&done, |_| format!("token {} is revoked\n", harmless(&id)))
+        }
+    }
+}
+
+fn created(minted: &MintedToken) -> String {
+    let fields = Fields::new()
+        .with("token", minted.token.reveal())
+        .with("id", &minted.token_id)
+        .with("tenant", &minted.tenant)
+        .with_some("node", minted.node.as_deref())
+        .with_some("profile", minted.profile.as_deref())
+        .with("expires", &minted.expires_at)
+        .with("CA pin", &minted.ca_pin);
+    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(&minted.join_command))
+}
+
+fn table(items: &[TokenItem]) -> Table {
+    let head = ["TOKEN ID", "STATE", "TENANT", "NODE", "PROFILE", "EXPIRES", "CREATED BY", "USED BY"];
+    let mut table = Table::new(head, "no tokens that can still be used; --all shows the others");
+    for item in items {
+        let tone = if item.state == "unused" { Tone::Plain } else { Tone::Gone };
+        let (node, profile) = (or_dash(item.node.as_deref()), or_dash(item.profile.as_deref()));
+        let used_by = or_dash(item.used_by.as_deref());
+        let (id, by) = (&item.token_id, &item.created_by);
+        table.row(tone, [id, &item.state, &item.tenant, node, profile, &item.expires_at, by, used_by]);
+    }
+    table
+}

@@ -1,0 +1,134 @@
+//! One connection to one server, for one call.
+
+use super::Reply;
+use crate::connect::{Connection, connect};
+use crate::error::{Error, Refusal, retry_after};
+use crate::unreachable::Unreachable;
+use crate::url::ServerUrl;
+use crate::watched::Cause;
+use api::agent::AgentClient;
+use api::error::ErrorDetail;
+use api::header;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status};
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// An answer holds a dozen certificates at most.
+const ANSWER_BYTES: usize = 256 * 1024;
+/// What a server takes.
+const REQUEST_BYTES: usize = 64 * 1024;
+const HEADER_BYTES: u32 = 16 * 1024;
+
+/// What goes with a call beside its message.
+pub(super) struct Labels {
+    idempotency: Option<MetadataValue<Ascii>>,
+    correlation: MetadataValue<Ascii>,
+}
+
+impl Labels {
+    pub(super) fn new(idempotency: Option<&str>, correlation: &str) -> Result<Self, Error> {
+        let value = |text: &str, what: &str| {
+            MetadataValue::try_from(text).map_err(|_| Error::Usage(format!("{text:?} is not {what}")))
+        };
+        let idempotency = idempotency.map(|key| value(key, "an idempotency key")).transpose()?;
+        Ok(Self { idempotency, correlation: value(correlation, "a correlation id")? })
+    }
+
+    pub(super) fn attach<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert(header::CORRELATION_ID, self.correlation.clone());
+        if let Some(key) = &self.idempotency {
+            request.metadata_mut().insert(header::IDEMPOTENCY_KEY, key.clone());
+        }
+        request
+    }
+}
+
+pub(super) struct Line {
+    client: AgentClient<Channel>,
+    server: ServerUrl,
+    cause: Cause,
+}
+
+impl Line {
+    pub(super) async fn open(
+        server: ServerUrl,
+        tls: Arc<ClientConfig>,
+        until: Instant,
+    ) -> Result<Self, Error> {
+        let connected = connect(&server, tls, until).await;
+        let (stream, cause) = connected.map_err(|cause| Error::unreachable(server.to_string(), cause))?;
+        let time_left = until.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
+        let channel = channel(&server, stream, time_left).await?;
+        let client = AgentClient::new(channel)
+            .max_decoding_message_size(ANSWER_BYTES)
+            .max_encoding_message_size(REQUEST_BYTES);
+        Ok(Self { client, server, cause })
+    }
+
+    pub(super) fn client(&mut self) -> &mut AgentClient<Channel> {
+        &mut self.client
+    }
+
+    pub(super) fn read<T>(self, answer: Result<Response<T>, Status>) -> Result<Reply<T>, Error> {
+        match answer {
+            Ok(answer) => {
+                let time = answer.metadata().get(header::SERVER_TIME);
+                let server_time = time.and_then(|value| value.to_str().ok()?.parse().ok());
+                Ok(Reply { server_time, server: self.server, message: answer.into_inner() })
+            }
+            Err(status) => match ErrorDetail::from_status(&status) {
+                Some(detail) => {
+                    let asked = status.metadata().get(header::RETRY_AFTER);
+                    let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
+                    Err(Error::Refused(Refusal { detail, retry_after }))
+                }
+                None => {
+                    let cause = self.cause.get().unwrap_or_else(|| accident(&status));
+                    Err(Error::unreachable(self.server.to_string(), cause))
+                }
+            },
+        }
+    }
+}
+
+/// A status that no control plane made: the library's own, or a proxy's.
+fn accident(status: &Status) -> Unreachable {
+    let what = || format!("{:?}: {}", status.code(), status.message());
+    match status.code() {
+        Code::DeadlineExceeded => Unreachable::TimedOut("answer"),
+        // This side gives up on a call only when its time is over.
+        Code::Cancelled => Unreachable::TimedOut("answer"),
+        Code::Unavailable => Unreachable::Network(what()),
+        _ => Unreachable::Garbage(what()),
+    }
+}
+
+/// A channel over this connection and no other: once it is gone, the call has failed.
+async fn channel(server: &ServerUrl, stream: Connection, time_left: Duration) -> Result<Channel, Error> {
+    let unusable = |error: &dyn std::fmt::Display| Error::Fault(format!("{server}: {error}"));
+    let authority = server.authority();
+    let origin = Uri::try_from(format!("https://{authority}")).map_err(|error| unusable(&error))?;
+    let mut stream = Some(stream);
+    let connector = tower::service_fn(move |_: Uri| {
+        let stream = stream.take().map(TokioIo::new);
+        async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+    });
+    // The connection is encrypted already: for the library it looks plain, for the server it does not.
+    let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| unusable(&error))?;
+    endpoint
+        .origin(origin)
+        .timeout(time_left)
+        .http2_max_header_list_size(HEADER_BYTES)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|error| Error::unreachable(server.to_string(), Unreachable::Garbage(error.to_string())))
+}

@@ -1,0 +1,119 @@
+//! What a caller of this crate learns when something was not done, and the exit code that goes with it.
+
+use crate::trust::TrustError;
+use crate::unreachable::{Alert, Unreachable};
+use crate::url::UrlError;
+use api::error::ErrorDetail;
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The control plane said no.
+    #[error("{}", .0.detail.message)]
+    Refused(Refusal),
+    /// No answer, or not from a control plane that we may talk to.
+    #[error("{server}: {cause}")]
+    Unreachable { server: String, cause: Unreachable },
+    /// What was asked for cannot be asked.
+    #[error("{0}")]
+    Usage(String),
+    /// This machine or this program failed.
+    #[error("{0}")]
+    Fault(String),
+}
+
+/// A refusal as the control plane worded it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub detail: ErrorDetail,
+    /// How long it asks us to stay away.
+    pub retry_after: Option<Duration>,
+}
+
+/// Whoever asks us to stay away for longer gets a day.
+const RETRY_AFTER_MOST: u64 = 86_400;
+
+/// `Retry-After` in its form of whole seconds; a date is not worth a clock.
+pub(crate) fn retry_after(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().map(|seconds: u64| Duration::from_secs(seconds.min(RETRY_AFTER_MOST)))
+}
+
+impl Error {
+    pub(crate) fn unreachable(server: impl Into<String>, cause: Unreachable) -> Self {
+        Error::Unreachable { server: server.into(), cause }
+    }
+
+    /// 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Fault(_) => 1,
+            Error::Usage(_) => 2,
+            Error::Refused(_) => 3,
+            // The control plane was there, and turned our certificate away.
+            Error::Unreachable {
+                cause:
+                    Unreachable::Alert(
+                        Alert::Revoked | Alert::Expired | Alert::UnknownIssuer | Alert::Unacceptable,
+                    ),
+                ..
+            } => 3,
+            Error::Unreachable { .. } => 4,
+        }
+    }
+
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Refused(refusal) => refusal.detail.retryable,
+            Error::Unreachable { cause, .. } => cause.is_passing(),
+            Error::Usage(_) | Error::Fault(_) => false,
+        }
+    }
+
+    /// A stable word: the control plane's code, or the class of our own failure.
+    pub fn code(&self) -> &str {
+        match self {
+            Error::Refused(refusal) => &refusal.detail.code,
+            Error::Unreachable { cause, .. } => cause.class(),
+            Error::Usage(_) => "usage",
+            Error::Fault(_) => "fault",
+        }
+    }
+
+    /// One line of remedy; empty where the message says it all.
+    pub fn hint(&self) -> &str {
+        match self {
+            Error::Refused(refusal) => &refusal.detail.hint,
+            Error::Unreachable { cause, .. } => cause.hint(),
+            Error::Usage(_) | Error::Fault(_) => "",
+        }
+    }
+
+    /// In the form in which errors travel, for `--json`.
+    pub fn detail(&self) -> ErrorDetail {
+        match self {
+            Error::Refused(refusal) => refusal.detail.clone(),
+            _ => ErrorDetail {
+                code: self.code().to_owned(),
+                message: self.to_string(),
+                hint: self.hint().to_owned(),
+                request_id: String::new(),
+                retryable: self.is_retryable(),
+            },
+        }
+    }
+}
+
+impl From<UrlError> for Error {
+    fn from(error: UrlError) -> Self {
+        Error::Usage(error.to_string())
+    }
+}
+
+impl From<TrustError> for Error {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::Setup(_) => Error::Fault(error.to_string()),
+            _ => Error::Usage(error.to_string()),
+        }
+    }
+}

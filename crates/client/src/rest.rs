@@ -1,0 +1,156 @@
+//! The operator API as the CLI uses it: over the operator socket, or over TLS with a certificate or an API key.
+//!
+//! One request, one connection: a command asks once or twice, and nothing is left open between.
+
+mod answer;
+mod events;
+mod exchange;
+mod lines;
+mod path;
+
+pub use events::{Event, Events};
+pub use lines::Lines;
+pub use path::Path;
+
+use crate::error::Error;
+use crate::trust::{Identity, Trust, client_config};
+use crate::url::ServerUrl;
+use api::rest::health::Health;
+use api::rest::page::Page;
+use api::rest::secret::Secret;
+use exchange::{Answer, Place};
+use http::{HeaderValue, Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// As whom an operator comes.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    Certificate(Identity),
+    ApiKey(Secret),
+}
+
+#[derive(Debug, Clone)]
+pub struct Operator {
+    place: Place,
+    authorization: Option<HeaderValue>,
+    correlation: Option<HeaderValue>,
+}
+
+impl Operator {
+    /// On the control plane's own machine: the socket knows its peer.
+    pub fn over_socket(path: impl Into<PathBuf>) -> Self {
+        Self { place: Place::Socket(path.into()), authorization: None, correlation: None }
+    }
+
+    /// Without a credential only health and the API's description can be read.
+    pub fn over_tls(
+        server: ServerUrl,
+        trust: &Trust,
+        credential: Option<&Credential>,
+    ) -> Result<Self, Error> {
+        let (identity, authorization) = match credential {
+            None => (None, None),
+            Some(Credential::Certificate(identity)) => (Some(identity), None),
+            Some(Credential::ApiKey(key)) => (None, Some(bearer(key)?)),
+        };
+        let tls = client_config(trust, identity, b"http/1.1")?;
+        Ok(Self { place: Place::Server { server, tls }, authorization, correlation: None })
+    }
+
+    /// Ties the requests of one undertaking together in the audit trail.
+    pub fn correlated(mut self, id: &str) -> Result<Self, Error> {
+        let id = HeaderValue::from_str(id).map_err(|_| Error::Usage("not a correlation id".to_owned()))?;
+        self.correlation = Some(id);
+        Ok(self)
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &Path) -> Result<T, Error> {
+        self.send(Method::GET, path, None).await?.json().await
+    }
+
+    pub async fn post<T: DeserializeOwned>(&self, path: &Path, body: &impl Serialize) -> Result<T, Error> {
+        self.send(Method::POST, path, Some(encode(body)?)).await?.json().await
+    }
+
+    pub async fn put<T: DeserializeOwned>(&self, path: &Path, body: &impl Serialize) -> Result<T, Error> {
+        self.send(Method::PUT, path, Some(encode(body)?)).await?.json().await
+    }
+
+    pub async fn delete(&self, path: &Path) -> Result<(), Error> {
+        self.send(Method::DELETE, path, None).await?.whole().await.map(drop)
+    }
+
+    /// An answer that is not JSON, such as PEM.
+    pub async fn text(&self, path: &Path) -> Result<String, Error> {
+        self.send(Method::GET, path, None).await?.text().await
+    }
+
+    /// Every item of a list, page after page.
+    pub async fn list<T: DeserializeOwned>(&self, path: &Path) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let here =
+                cursor.as_ref().map_or_else(|| path.clone(), |cursor| path.clone().query("cursor", cursor));
+            let page: Page<T> = self.get(&here).await?;
+            let was_empty = page.items.is_empty();
+            items.extend(page.items);
+            // A page that brings nothing new would lead nowhere for ever.
+            if page.next_cursor.is_none() || page.next_cursor == cursor || was_empty {
+                return Ok(items);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
+    /// A long answer, line by line. `idle` is the longest silence allowed.
+    pub async fn lines(&self, path: &Path, idle: Option<Duration>) -> Result<Lines, Error> {
+        Ok(Lines::new(self.send(Method::GET, path, None).await?, idle))
+    }
+
+    /// Server-sent events, for as long as the server sends them.
+    pub async fn events(&self, path: &Path) -> Result<Events, Error> {
+        Ok(Events::new(self.lines(path, None).await?))
+    }
+
+    /// `/readyz`: whether the server serves, and why not.
+    pub async fn readiness(&self) -> Result<Health, Error> {
+        let answer = self.exchange(Method::GET, &Path::new("/readyz"), None).await?;
+        if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+            return answer.json().await;
+        }
+        answer.granted().await?.json().await
+    }
+
+    /// An answer that is not an error.
+    async fn send(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<Answer, Error> {
+        self.exchange(method, path, body).await?.granted().await
+    }
+
+    async fn exchange(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<Answer, Error> {
+        let mut request = http::Request::builder().method(method).uri(path.as_str());
+        if let Some(value) = &self.authorization {
+            request = request.header(http::header::AUTHORIZATION, value);
+        }
+        if let Some(value) = &self.correlation {
+            request = request.header(api::header::CORRELATION_ID, value);
+        }
+        exchange::exchange(&self.place, request, body).await
+    }
+}
+
+/// Marked so that no library prints it.
+fn bearer(key: &Secret) -> Result<HeaderValue, Error> {
+    let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal().trim()));
+    let mut value =
+        value.map_err(|_| Error::Usage("the API key holds characters that no key has".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(body).map_err(|error| Error::Fault(format!("the request cannot be written: {error}")))
+}

@@ -1,0 +1,61 @@
+//! Reading an answer whole, within its bounds, and telling a refusal from an accident.
+
+use super::exchange::{Answer, Origin};
+use crate::error::{Error, Refusal, retry_after};
+use crate::unreachable::Unreachable;
+use api::error::ErrorBody;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout_at;
+
+/// A page of a thousand nodes fits several times over.
+const BODY_BYTES: usize = 8 * 1024 * 1024;
+
+impl Answer {
+    /// This answer if it is not an error, else what the error says.
+    pub(super) async fn granted(self) -> Result<Self, Error> {
+        let status = self.status();
+        if status.is_success() {
+            return Ok(self);
+        }
+        let asked = self.response.headers().get(api::header::RETRY_AFTER);
+        let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
+        let (origin, body) = self.parts().await?;
+        match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(ErrorBody { error: detail }) => Err(Error::Refused(Refusal { detail, retry_after })),
+            Err(_) => Err(origin.garbage(format!("HTTP {status} without an error of ours"))),
+        }
+    }
+
+    pub(super) async fn whole(self) -> Result<Bytes, Error> {
+        self.parts().await.map(|(_, body)| body)
+    }
+
+    async fn parts(self) -> Result<(Origin, Bytes), Error> {
+        let Answer { response, origin, deadline, driver: _driver } = self;
+        let body = Limited::new(response.into_body(), BODY_BYTES).collect();
+        match timeout_at(deadline, body).await {
+            Err(_) => Err(origin.lost(Unreachable::TimedOut("end of the answer"))),
+            Ok(Ok(body)) => Ok((origin, body.to_bytes())),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                Err(origin.garbage(format!("an answer of more than {BODY_BYTES} bytes")))
+            }
+            Ok(Err(error)) => Err(match error.downcast_ref::<hyper::Error>() {
+                Some(error) => origin.failed(error),
+                None => origin.lost(Unreachable::Closed),
+            }),
+        }
+    }
+
+    pub(super) async fn text(self) -> Result<String, Error> {
+        let (origin, body) = self.parts().await?;
+        String::from_utf8(body.into()).map_err(|_| origin.garbage("an answer that is not text"))
+    }
+
+    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
+        let (origin, body) = self.parts().await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| origin.garbage(format!("an answer that cannot be read: {error}")))
+    }
+}

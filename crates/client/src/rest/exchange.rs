@@ -1,0 +1,142 @@
+//! One request and the head of its answer, over a connection of its own.
+
+use crate::connect::connect;
+use crate::error::Error;
+use crate::unreachable::Unreachable;
+use crate::url::ServerUrl;
+use crate::watched::{Cause, Watched};
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+/// From sending the request to the end of its answer, streams excepted.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the head of an answer.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEADERS: usize = 64;
+
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    Socket(PathBuf),
+    Server { server: ServerUrl, tls: Arc<ClientConfig> },
+}
+
+/// An answer whose head has come. Dropping it ends the connection.
+pub(super) struct Answer {
+    pub(super) response: Response<Incoming>,
+    pub(super) origin: Origin,
+    pub(super) deadline: Instant,
+    pub(super) driver: Driver,
+}
+
+/// Where an answer comes from, to say so when it breaks off.
+pub(super) struct Origin {
+    server: String,
+    cause: Cause,
+}
+
+impl Origin {
+    pub(super) fn lost(&self, cause: Unreachable) -> Error {
+        Error::unreachable(self.server.clone(), self.cause.get().unwrap_or(cause))
+    }
+
+    pub(super) fn garbage(&self, what: impl Into<String>) -> Error {
+        Error::unreachable(self.server.clone(), Unreachable::Garbage(what.into()))
+    }
+
+    pub(super) fn failed(&self, error: &hyper::Error) -> Error {
+        if error.is_parse() { self.garbage(error.to_string()) } else { self.lost(Unreachable::Closed) }
+    }
+}
+
+/// Moves the connection along, for as long as the answer is wanted.
+pub(super) struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Answer {
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+}
+
+pub(super) async fn exchange(
+    place: &Place,
+    request: http::request::Builder,
+    body: Option<Vec<u8>>,
+) -> Result<Answer, Error> {
+    let deadline = Instant::now() + CALL_TIMEOUT;
+    match place {
+        Place::Socket(path) => {
+            let server = path.display().to_string();
+            let stream = UnixStream::connect(path).await.map_err(|error| socket_error(&server, &error))?;
+            let (stream, cause) = Watched::new(stream);
+            let origin = Origin { server, cause };
+            over(stream, origin, request.header(header::HOST, "localhost"), body, deadline).await
+        }
+        Place::Server { server, tls } => {
+            let connected = connect(server, tls.clone(), deadline).await;
+            let (stream, cause) = connected.map_err(|cause| Error::unreachable(server.to_string(), cause))?;
+            let origin = Origin { server: server.to_string(), cause };
+            over(stream, origin, request.header(header::HOST, server.authority()), body, deadline).await
+        }
+    }
+}
+
+/// A socket that is missing, dead or not for us; each is somebody else's mistake.
+fn socket_error(server: &str, error: &std::io::Error) -> Error {
+    let cause = match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => Unreachable::ConnectionRefused,
+        _ => Unreachable::Network(error.to_string()),
+    };
+    Error::unreachable(server, cause)
+}
+
+async fn over<S>(
+    stream: S,
+    origin: Origin,
+    mut request: http::request::Builder,
+    body: Option<Vec<u8>>,
+    deadline: Instant,
+) -> Result<Answer, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    if body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    let request = request
+        .header(header::CONNECTION, "close")
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))
+        .map_err(|error| Error::Usage(format!("the request cannot be written: {error}")))?;
+    let handshake = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEADERS)
+        .handshake(TokioIo::new(stream))
+        .await;
+    let (mut sender, connection) = handshake.map_err(|error| origin.failed(&error))?;
+    let driver = Driver(tokio::spawn(async move {
+        // Its error reaches the one who waits for the answer.
+        let _ = connection.await;
+    }));
+    match timeout_at(deadline, sender.send_request(request)).await {
+        Err(_) => Err(origin.lost(Unreachable::TimedOut("answer"))),
+        Ok(Err(error)) => Err(origin.failed(&error)),
+        Ok(Ok(response)) => Ok(Answer { response, origin, deadline, driver }),
+    }
+}

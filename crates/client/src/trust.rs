@@ -1,0 +1,137 @@
+//! By what a control plane is recognised, and as whom we come.
+//!
+//! There is no trust on first use: without one of the three kinds of trust nothing is sent at all.
+
+use crate::pinned::PinnedVerifier;
+use pki::pem::{self, PemError};
+use pki::pin::Pin;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::sync::Arc;
+
+/// How a server proves that it is the control plane.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// Its certificate chains to one of these.
+    CaFile(Vec<CertificateDer<'static>>),
+    /// Its chain holds the certificate with this digest.
+    Pin(Pin),
+    /// Its certificate chains to one that the operating system trusts.
+    SystemRoots,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    #[error("{what}: {cause}")]
+    Pem { what: &'static str, cause: PemError },
+    #[error("the CA file holds a certificate that cannot be trusted: {0}")]
+    Anchor(String),
+    #[error("the operating system has no trusted certificates: {0}")]
+    NoSystemRoots(String),
+    #[error("client certificate and key cannot be used: {0}")]
+    Identity(String),
+    #[error("TLS cannot be set up: {0}")]
+    Setup(String),
+}
+
+impl Trust {
+    pub fn from_ca_pem(pem: &[u8]) -> Result<Self, TrustError> {
+        pem::certificates(pem)
+            .map(Trust::CaFile)
+            .map_err(|cause| TrustError::Pem { what: "the CA file", cause })
+    }
+
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
+        let roots = match self {
+            Trust::Pin(pin) => {
+                let algorithms = provider.signature_verification_algorithms;
+                return Ok(Arc::new(PinnedVerifier::new(*pin, algorithms)));
+            }
+            Trust::CaFile(certificates) => anchors(certificates)?,
+            Trust::SystemRoots => system_roots()?,
+        };
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        verifier.map(|verifier| verifier as _).map_err(|error| TrustError::Setup(error.to_string()))
+    }
+}
+
+/// A certificate and its key, presented where the server asks for one.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// The leaf first, then intermediates.
+    pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
+        Self { chain, key }
+    }
+
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TrustError> {
+        let chain = pem::certificates(certificates)
+            .map_err(|cause| TrustError::Pem { what: "the client certificate", cause })?;
+        let key = pem::private_key(key).map_err(|cause| TrustError::Pem { what: "the client key", cause })?;
+        Ok(Self::new(chain, key))
+    }
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self { chain: self.chain.clone(), key: self.key.clone_key() }
+    }
+}
+
+/// Without the key.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
+    }
+}
+
+/// TLS 1.3 only, the hybrid post-quantum key exchange first, and every connection a whole handshake: a resumed
+/// session would skip the check of the server's certificate.
+pub fn client_config(
+    trust: &Trust,
+    identity: Option<&Identity>,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>, TrustError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = trust.verifier(&provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| TrustError::Setup(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+            .map_err(|error| TrustError::Identity(error.to_string()))?,
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn anchors(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate.clone()).map_err(|error| TrustError::Anchor(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// Some roots of an operating system may be unreadable; none readable is a fault.
+fn system_roots() -> Result<RootCertStore, TrustError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(TrustError::NoSystemRoots(reasons.join("; ")));
+    }
+    Ok(roots)
+}

@@ -1,0 +1,176 @@
+//! Why no answer came: each cause apart, because each has another remedy.
+
+use crate::pinned::PinNotFound;
+use rustls::{AlertDescription, CertificateError};
+use std::io;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreachable {
+    #[error("the name {host} does not resolve: {reason}")]
+    NoSuchName { host: String, reason: String },
+    #[error("the connection was refused")]
+    ConnectionRefused,
+    #[error("no answer in time: {0}")]
+    TimedOut(&'static str),
+    #[error("the network failed: {0}")]
+    Network(String),
+    #[error("the connection ended before the answer")]
+    Closed,
+    #[error("the server cannot be trusted: {0}")]
+    Untrusted(Distrust),
+    #[error("the server ended the handshake: {0}")]
+    Alert(Alert),
+    #[error("what answered is not a control plane: {0}")]
+    Garbage(String),
+}
+
+/// What is wrong with a server's certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Distrust {
+    #[error("its certificate has expired, or this host's clock is wrong")]
+    Expired,
+    #[error("its certificate is not valid yet, or this host's clock is wrong")]
+    NotYetValid,
+    #[error("its certificate comes from no CA that is trusted here")]
+    UnknownIssuer,
+    #[error("its certificate is for another name")]
+    WrongName,
+    #[error("no certificate of its chain matches the pin")]
+    PinNotFound,
+    #[error("{0}")]
+    Other(String),
+}
+
+/// A TLS alert: as a rule about our certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Alert {
+    #[error("our certificate was revoked")]
+    Revoked,
+    #[error("our certificate has expired")]
+    Expired,
+    /// Never to be taken for revoked: another replica may know the issuer.
+    #[error("our certificate's issuer is unknown there")]
+    UnknownIssuer,
+    #[error("our certificate is not acceptable")]
+    Unacceptable,
+    #[error("TLS alert {0}")]
+    Other(u8),
+}
+
+impl Unreachable {
+    /// Whether asking again later may help without anyone changing anything.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Unreachable::NoSuchName { .. }
+            | Unreachable::ConnectionRefused
+            | Unreachable::TimedOut(_)
+            | Unreachable::Network(_)
+            | Unreachable::Closed
+            | Unreachable::Alert(Alert::UnknownIssuer) => true,
+            Unreachable::Untrusted(_) | Unreachable::Alert(_) | Unreachable::Garbage(_) => false,
+        }
+    }
+
+    /// The word for it, as in logs and reports: the failure classes of hosts.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => "endpoint_profile_drift",
+            Unreachable::Untrusted(_) => "server_tls_untrusted",
+            Unreachable::Alert(Alert::Revoked) => "identity_revoked_or_fenced",
+            Unreachable::Alert(Alert::Expired) => "cert_expired",
+            _ => "endpoint_unreachable",
+        }
+    }
+
+    /// One line of remedy.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Unreachable::NoSuchName { .. } => "check the server's name and this host's DNS",
+            Unreachable::ConnectionRefused => {
+                "check address and port, and that `enlist server run` is running"
+            }
+            Unreachable::TimedOut(_) | Unreachable::Network(_) | Unreachable::Closed => {
+                "check the network between here and the server, firewalls and proxies included"
+            }
+            Unreachable::Untrusted(Distrust::Expired | Distrust::NotYetValid) => {
+                "compare this host's clock with the server's, then look at the server's certificate"
+            }
+            Unreachable::Untrusted(Distrust::WrongName) => {
+                "use a name that the certificate has, or add this one with `server init --name`"
+            }
+            Unreachable::Untrusted(_) => {
+                "check CA file or pin: `enlist ca show` on the server prints the right one"
+            }
+            Unreachable::Alert(Alert::Revoked) => {
+                "ask an operator why; a revoked certificate never comes back"
+            }
+            Unreachable::Alert(Alert::Expired) => {
+                "renew or recover the identity, and check this host's clock"
+            }
+            Unreachable::Alert(_) => "check that certificate and server belong to the same domain",
+            Unreachable::Garbage(_) => {
+                "check that the address is the control plane's own port, not a proxy's"
+            }
+        }
+    }
+
+    /// Sorts out an error that came up through the TLS library, or from below it.
+    pub(crate) fn from_io(error: &io::Error) -> Self {
+        if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return Self::from_tls(tls);
+        }
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Unreachable::ConnectionRefused,
+            io::ErrorKind::TimedOut => Unreachable::TimedOut("network"),
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Unreachable::Closed,
+            _ => Unreachable::Network(error.to_string()),
+        }
+    }
+
+    fn from_tls(error: &rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(error) => Unreachable::Untrusted(Distrust::of(error)),
+            rustls::Error::AlertReceived(alert) => Alert::of(*alert),
+            other => Unreachable::Garbage(other.to_string()),
+        }
+    }
+}
+
+impl Distrust {
+    fn of(error: &CertificateError) -> Self {
+        match error {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Distrust::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                Distrust::NotYetValid
+            }
+            CertificateError::UnknownIssuer => Distrust::UnknownIssuer,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Distrust::WrongName
+            }
+            CertificateError::Other(other) if other.0.is::<PinNotFound>() => Distrust::PinNotFound,
+            other => Distrust::Other(other.to_string()),
+        }
+    }
+}
+
+impl Alert {
+    /// Alerts that are not about a certificate come from something that does not speak our TLS.
+    fn of(alert: AlertDescription) -> Unreachable {
+        Unreachable::Alert(match alert {
+            AlertDescription::CertificateRevoked => Alert::Revoked,
+            AlertDescription::CertificateExpired => Alert::Expired,
+            AlertDescription::UnknownCA => Alert::UnknownIssuer,
+            AlertDescription::BadCertificate => Alert::Unacceptable,
+            AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
+                return Unreachable::Garbage("it does not speak TLS 1.3".to_owned());
+            }
+            AlertDescription::NoApplicationProtocol => {
+                return Unreachable::Garbage("it does not speak the protocol asked for".to_owned());
+            }
+            other => Alert::Other(u8::from(other)),
+        })
+    }
+}

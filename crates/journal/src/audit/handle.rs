@@ -1,0 +1,55 @@
+//! What others may do with the trail.
+
+use super::verify::{self, Verification};
+use crate::view::Board;
+use lifecycle::names::Fingerprint;
+use rusqlite::{Connection, OpenFlags, params};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why the trail cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .file.display())]
+pub struct AuditError {
+    pub file: PathBuf,
+    pub source: rusqlite::Error,
+}
+
+/// Reads the store by its path, each time anew: a file that was deleted or replaced is noticed, and what is
+/// told is what an operator with `sqlite3` would see. Its functions block; call them off the async threads.
+#[derive(Clone)]
+pub struct Audit {
+    file: PathBuf,
+    board: Arc<Board>,
+}
+
+impl Audit {
+    pub(crate) fn new(file: PathBuf, board: Arc<Board>) -> Self {
+        Self { file, board }
+    }
+
+    /// Up to `limit` lines after `after_seq`, in order.
+    pub fn list(&self, after_seq: u64, limit: usize) -> Result<Vec<String>, AuditError> {
+        let read = || -> Result<Vec<String>, rusqlite::Error> {
+            let connection = open(&self.file)?;
+            let sql = "SELECT line FROM lines WHERE seq > ? ORDER BY seq LIMIT ?";
+            let after = i64::try_from(after_seq).unwrap_or(i64::MAX);
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let mut select = connection.prepare(sql)?;
+            select.query_map(params![after, limit], |row| row.get(0))?.collect()
+        };
+        read().map_err(|source| AuditError { file: self.file.clone(), source })
+    }
+
+    /// Walks the whole chain, in bounded memory. `check_signature` is asked whether a checkpoint's signature
+    /// over its sequence and head is good.
+    pub fn verify(&self, check_signature: &dyn Fn(u64, &Fingerprint, &[u8]) -> bool) -> Verification {
+        // Lines are written before the view is published: all up to this head must be there.
+        let head = self.board.view().audit;
+        verify::verify(&self.file, head, check_signature)
+    }
+}
+
+pub(super) fn open(file: &Path) -> Result<Connection, rusqlite::Error> {
+    Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+}

@@ -1,0 +1,142 @@
+//! Commands that arrive together travel as one entry.
+//!
+//! openraft 0.9 waits for the fsync of each entry before it takes the next, so only grouping gets past the
+//! speed of the disk. While two entries are under way, what arrives gathers for the third.
+
+use crate::batch::{Batch, Item};
+use crate::options::Clock;
+use crate::raft::Raft;
+use crate::view::Board;
+use lifecycle::names::Timestamp;
+use lifecycle::registry::Answer;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+/// The most commands in an entry, and the most bytes of them.
+const COMMANDS: usize = 512;
+const BYTES: usize = 1024 * 1024;
+/// Entries under way at a time.
+const IN_FLIGHT: u32 = 2;
+
+/// Why a proposal has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// It may have been applied, or may yet be: the same envelope can safely be proposed again.
+    #[error("whether it was applied is not known")]
+    OutcomeUnknown,
+    /// It was not applied.
+    #[error("there is no leader to take it")]
+    Unavailable,
+    /// It was not applied.
+    #[error("the journal is shutting down")]
+    ShuttingDown,
+}
+
+/// A proposal on its way to an entry.
+pub struct Waiting {
+    pub item: Arc<Item>,
+    pub answer: oneshot::Sender<Result<Answer, ProposeError>>,
+}
+
+pub struct Batcher {
+    pub raft: Raft,
+    pub clock: Clock,
+    pub board: Arc<Board>,
+    pub queue: mpsc::Receiver<Waiting>,
+    /// Ends the batcher, by its value or by being dropped.
+    pub closing: watch::Receiver<bool>,
+}
+
+impl Batcher {
+    /// Runs until closing, and then until what was queued before is answered.
+    pub async fn run(mut self) {
+        let permits = Arc::new(Semaphore::new(IN_FLIGHT as usize));
+        let mut gathered = VecDeque::new();
+        let mut last = Timestamp::from_millis(0);
+        loop {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            if !self.gather(&mut gathered).await {
+                drop(permit);
+                break;
+            }
+            let group = cut(&mut gathered);
+            last = last.max((self.clock)()).max(self.board.view().state.at);
+            self.submit(last, group, permit).await;
+        }
+        drop(permits.acquire_many(IN_FLIGHT).await);
+    }
+
+    /// Waits for proposals and takes all that are there; false when none will come any more.
+    async fn gather(&mut self, gathered: &mut VecDeque<Waiting>) -> bool {
+        let mut arrived = Vec::new();
+        while gathered.len() < COMMANDS {
+            let room = COMMANDS - gathered.len();
+            if gathered.is_empty() {
+                tokio::select! {
+                    biased;
+                    count = self.queue.recv_many(&mut arrived, room) => if count == 0 { return false },
+                    _ = self.closing.wait_for(|closing| *closing), if !self.queue.is_closed() => {
+                        self.queue.close();
+                    }
+                }
+            } else {
+                while let Some(next) = (arrived.len() < room).then(|| self.queue.try_recv().ok()).flatten() {
+                    arrived.push(next);
+                }
+                if arrived.is_empty() {
+                    break;
+                }
+            }
+            // Whoever gave up waiting has proposed it again, or never will.
+            gathered.extend(arrived.drain(..).filter(|waiting| !waiting.answer.is_closed()));
+        }
+        true
+    }
+
+    async fn submit(&self, at: Timestamp, group: Vec<Waiting>, permit: OwnedSemaphorePermit) {
+        let (items, waiters): (Vec<_>, Vec<_>) =
+            group.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
+        let written = self.raft.client_write_ff(Batch::new(at, items)).await;
+        let Ok(written) = written else {
+            return waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(ProposeError::Unavailable))));
+        };
+        tokio::spawn(async move {
+            let result = match written.await {
+                Ok(Ok(response)) => Ok(response.data),
+                // Only a leader appends: this was turned away before it reached the log.
+                Ok(Err(_)) => Err(ProposeError::Unavailable),
+                // Replication stopped on the way.
+                Err(_) => Err(ProposeError::OutcomeUnknown),
+            };
+            drop(permit);
+            hand_out(result, waiters);
+        });
+    }
+}
+
+/// The next entry's commands: in order, within the bounds, at least one.
+fn cut(gathered: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    let mut bytes = 0;
+    let fitting = gathered.iter().take(COMMANDS).take_while(|waiting| {
+        bytes += waiting.item.encoded.len();
+        bytes <= BYTES
+    });
+    let count = fitting.count().max(1).min(gathered.len());
+    gathered.drain(..count).collect()
+}
+
+fn hand_out(
+    result: Result<Vec<Answer>, ProposeError>,
+    waiters: Vec<oneshot::Sender<Result<Answer, ProposeError>>>,
+) {
+    match result {
+        Ok(answers) => {
+            for (waiter, answer) in waiters.into_iter().zip(answers) {
+                // Whoever gave up waiting asks again, and gets the same answer.
+                let _ = waiter.send(Ok(answer));
+            }
+        }
+        Err(error) => waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(error)))),
+    }
+}

@@ -1,0 +1,18 @@
+//! The stored forms and the stores behind openraft's traits: for openraft's suite and the golden samples.
+
+pub use crate::log::{LogStore, StoredEntry};
+pub use crate::machine::Machine;
+pub use crate::raft::TypeConfig;
+pub use crate::snapshot::{FormatError, Image, Meta, decode as decode_snapshot, encode as encode_snapshot};
+pub use crate::stored::{RowFault, open, seal};
+
+use crate::open_error::OpenError;
+use crate::options::Options;
+
+/// The stores of an empty directory, without replication around them.
+pub fn stores(options: &Options) -> Result<(LogStore, Machine), OpenError> {
+    let signals = crate::machine::Signals::default();
+    let (machine, _) = crate::machine::start(options, None, 0, &signals)?;
+    let log = crate::log::start(options, signals.audit_seq, None)?;
+    Ok((log, machine))
+}

@@ -1,0 +1,288 @@
+//! The door to replication: create or open, read, propose, shut down.
+
+use crate::audit::{self, Audit};
+use crate::batch::Item;
+use crate::batcher::{Batcher, ProposeError, Waiting};
+use crate::keeper::Keeper;
+use crate::lock::Lock;
+use crate::log::{self, LogStore};
+use crate::machine::{self, Machine, Signals};
+use crate::open_error::OpenError;
+use crate::options::Options;
+use crate::probe::{self, Inspected};
+use crate::raft::{self, FIRST_REPLICA, Raft};
+use crate::replicas::Replicas;
+use crate::snapshot::Shelf;
+use crate::view::{Board, View};
+use lifecycle::registry::{Answer, AuditGap, Envelope};
+use openraft::BasicNode;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// How long one try of a proposal may take, and how many there are (D37).
+const TRY: Duration = Duration::from_secs(5);
+const TRIES: usize = 3;
+/// Proposals that may wait for an entry; more wait outside.
+const QUEUE: usize = 4096;
+/// How long a replica may take to lead its own cluster of one.
+const LEAD: Duration = Duration::from_secs(60);
+
+/// Why a journal was not shut down cleanly. Everything acknowledged is in the log all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("the journal was not shut down cleanly: {0}")]
+pub struct ShutdownError(String);
+
+pub struct Journal {
+    raft: Raft,
+    log: LogStore,
+    machine: Machine,
+    board: Arc<Board>,
+    audit: Audit,
+    gap: Option<AuditGap>,
+    queue: mpsc::Sender<Waiting>,
+    closing: watch::Sender<bool>,
+    /// What runs beside, until shut down.
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    batcher: JoinHandle<()>,
+    keeper: JoinHandle<()>,
+    /// Given back last.
+    lock: Arc<Lock>,
+}
+
+impl Journal {
+    /// Makes a new log in a directory that holds none, with this replica as the only one.
+    pub async fn create(options: Options) -> Result<Journal, OpenError> {
+        let dir = &options.dir;
+        std::fs::create_dir_all(dir).map_err(OpenError::io(dir))?;
+        let lock = Lock::take(dir)?;
+        if is_taken(dir)? {
+            return Err(OpenError::Exists { dir: dir.clone() });
+        }
+        let (raft, parts) = start(&options, None, 0, lock).await?;
+        let members = BTreeMap::from([(FIRST_REPLICA, BasicNode::default())]);
+        raft.initialize(members).await.map_err(|error| OpenError::Start(error.to_string()))?;
+        Self::lead(options, raft, parts).await
+    }
+
+    /// Opens a log: checks it without changing anything, applies it, and returns once this replica leads and
+    /// everything committed is applied.
+    pub async fn open(options: Options) -> Result<Journal, OpenError> {
+        let dir = options.dir.clone();
+        let held = Lock::take_existing(&dir)?;
+        let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir)).await;
+        let Inspected { probe, image, damaged } =
+            inspected.map_err(|error| OpenError::Start(error.to_string()))??;
+        let lock = held.map_or_else(|| Lock::take(&options.dir), Ok)?;
+        let shelf = Shelf::of(&options.dir);
+        for path in damaged {
+            tracing::warn!(file = %path.display(), "a damaged snapshot was set aside; the log made up for it");
+            shelf.set_aside(&path).map_err(OpenError::io(&path))?;
+        }
+        let (raft, parts) = start(&options, image, probe.audit_seq, lock).await?;
+        Self::lead(options, raft, parts).await
+    }
+
+    /// Waits until this replica leads and has applied its whole log; then begins to take proposals.
+    async fn lead(options: Options, raft: Raft, parts: Parts) -> Result<Journal, OpenError> {
+        let Parts { log, machine, board, signals, lock } = parts;
+        let led = catch_up(&raft, &log).await;
+        let file = options.dir.join(audit::FILE);
+        let beyond = machine.thread.call(|core| (core.audit_beyond(), core.gap())).await;
+        let (beyond, gap) = beyond.map_err(|gone| OpenError::Start(gone.to_string()))?;
+        if let Some(seq) = machine.differing_line().or(beyond.filter(|_| led.is_ok())) {
+            stop(&raft, &machine, &log).await;
+            return Err(OpenError::AuditDiffers { file, seq });
+        }
+        if let Err(error) = led {
+            stop(&raft, &machine, &log).await;
+            return Err(error);
+        }
+        let limit = options.snapshot_limit();
+        let (closing, closed) = watch::channel(false);
+        let (queue, inbox) = mpsc::channel(QUEUE);
+        let batcher = Batcher {
+            raft: raft.clone(),
+            clock: options.clock,
+            board: Arc::clone(&board),
+            queue: inbox,
+            closing: closed.clone(),
+        };
+        let keeper = Keeper {
+            raft: raft.clone(),
+            shelf: Shelf::of(&options.dir),
+            due: signals.snapshot_due,
+            gathered: signals.since_snapshot,
+            limit,
+            closing: closed,
+        };
+        let running =
+            Running { batcher: tokio::spawn(batcher.run()), keeper: tokio::spawn(keeper.run()), lock };
+        let audit = Audit::new(file, Arc::clone(&board));
+        let running = Mutex::new(Some(running));
+        Ok(Journal { raft, log, machine, board, audit, gap, queue, closing, running })
+    }
+
+    /// What is known now: consistent, and for the price of a pointer.
+    pub fn view(&self) -> Arc<View> {
+        self.board.view()
+    }
+
+    /// Wakes whoever waits for a change; the value is the applied index.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.board.changes()
+    }
+
+    pub fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Audit lines that were missing when the journal was opened, to be recorded in the trail.
+    pub fn audit_gap(&self) -> Option<AuditGap> {
+        self.gap.clone()
+    }
+
+    /// A view that holds everything acknowledged before the call, by any replica.
+    pub async fn barrier(&self, deadline: Duration) -> Result<Arc<View>, ProposeError> {
+        if *self.closing.borrow() {
+            return Err(ProposeError::ShuttingDown);
+        }
+        match tokio::time::timeout(deadline, self.raft.ensure_linearizable()).await {
+            Ok(Ok(_)) => Ok(self.view()),
+            Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
+        }
+    }
+
+    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Tried again with
+    /// the same id when no answer comes; what was applied once is not applied again.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Answer, ProposeError> {
+        let item = Item::encode(envelope).map_err(|error| {
+            tracing::error!(%error, "a command cannot be encoded");
+            ProposeError::Unavailable
+        })?;
+        let item = Arc::new(item);
+        let mut queued = false;
+        for _ in 0..TRIES {
+            match tokio::time::timeout(TRY, self.attempt(&item, &mut queued)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) if !queued => return Err(error),
+                Ok(Err(_)) => return Err(ProposeError::OutcomeUnknown),
+                Err(_) => {}
+            }
+        }
+        Err(if queued { ProposeError::OutcomeUnknown } else { ProposeError::Unavailable })
+    }
+
+    /// `queued` becomes true once the command may have been taken, and false when it surely was not.
+    async fn attempt(&self, item: &Arc<Item>, queued: &mut bool) -> Result<Answer, ProposeError> {
+        if *self.closing.borrow() {
+            return Err(ProposeError::ShuttingDown);
+        }
+        let before = *queued;
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { item: Arc::clone(item), answer };
+        self.queue.send(waiting).await.map_err(|_| ProposeError::ShuttingDown)?;
+        *queued = true;
+        let result = answered.await.unwrap_or(Err(ProposeError::OutcomeUnknown));
+        if matches!(result, Err(ProposeError::Unavailable | ProposeError::ShuttingDown)) {
+            *queued = before;
+        }
+        result
+    }
+
+    /// Answers what is under way, takes nothing more, and closes all files. Again is no harm.
+    pub async fn shutdown(&self) -> Result<(), ShutdownError> {
+        let mut running = self.running.lock().await;
+        let Some(Running { batcher, keeper, lock }) = running.take() else { return Ok(()) };
+        self.closing.send_replace(true);
+        let drained = tokio::time::timeout(TRY, batcher).await;
+        let kept = keeper.await;
+        let stopped = self.raft.shutdown().await;
+        let synced = self.machine.thread.call(|core| core.sync()).await;
+        self.machine.thread.stop().await;
+        let closed = self.log.close().await;
+        drop(lock);
+        drained
+            .map_err(|_| ShutdownError("a proposal is still without an answer".to_owned()))?
+            .map_err(told)?;
+        kept.map_err(told)?;
+        stopped.map_err(told)?;
+        synced.map_err(told)?.map_err(told)?;
+        closed.map_err(ShutdownError)
+    }
+}
+
+fn told(error: impl std::fmt::Display) -> ShutdownError {
+    ShutdownError(error.to_string())
+}
+
+/// What a replica is made of.
+struct Parts {
+    log: LogStore,
+    machine: Machine,
+    board: Arc<Board>,
+    signals: Signals,
+    lock: Arc<Lock>,
+}
+
+async fn start(
+    options: &Options,
+    image: Option<crate::snapshot::Image>,
+    held: u64,
+    lock: Lock,
+) -> Result<(Raft, Parts), OpenError> {
+    let lock = Arc::new(lock);
+    let signals = Signals::default();
+    let (machine, board) = machine::start(options, image, held, &signals)?;
+    let log = log::start(options, Arc::clone(&signals.audit_seq), Some(Arc::clone(&lock)))?;
+    let config = raft::config()?;
+    match Raft::new(FIRST_REPLICA, config, Replicas, log.clone(), machine.clone()).await {
+        Ok(raft) => Ok((raft, Parts { log, machine, board, signals, lock })),
+        Err(error) => {
+            let differs = machine.differing_line();
+            machine.thread.stop().await;
+            // The error above is the one to tell.
+            let _ = log.close().await;
+            Err(differs.map_or_else(
+                || OpenError::Start(error.to_string()),
+                |seq| OpenError::AuditDiffers { file: options.dir.join(audit::FILE), seq },
+            ))
+        }
+    }
+}
+
+async fn catch_up(raft: &Raft, log: &LogStore) -> Result<(), OpenError> {
+    let told = |error: String| OpenError::Start(error);
+    if raft.current_leader().await.is_none() {
+        // A cluster of one need not wait for an election time-out.
+        raft.trigger().elect().await.map_err(|error| told(error.to_string()))?;
+    }
+    raft.wait(Some(LEAD))
+        .current_leader(FIRST_REPLICA, "lead")
+        .await
+        .map_err(|error| told(error.to_string()))?;
+    raft.ensure_linearizable().await.map_err(|error| told(error.to_string()))?;
+    let last = log.last_index();
+    let applied = raft.wait(None).applied_index_at_least(last, "apply the log").await;
+    applied.map(drop).map_err(|error| told(error.to_string()))
+}
+
+async fn stop(raft: &Raft, machine: &Machine, log: &LogStore) {
+    // Opening has failed; that is the error to tell, not one on the way out.
+    let _ = raft.shutdown().await;
+    machine.thread.stop().await;
+    let _ = log.close().await;
+}
+
+/// Whether a directory holds anything of a journal.
+fn is_taken(dir: &Path) -> Result<bool, OpenError> {
+    let shelf = Shelf::of(dir);
+    let snapshots = shelf.indexes().map_err(OpenError::io(shelf.dir()))?;
+    Ok(dir.join(log::FILE).exists() || dir.join(audit::FILE).exists() || !snapshots.is_empty())
+}

@@ -1,0 +1,61 @@
+//! Keeps the log short: when enough bytes have gathered since the last snapshot, makes the next one and purges.
+//!
+//! The order matters: the audit store is synced before the snapshot is made, and what the older of the kept
+//! snapshots does not hold stays in the log.
+
+use crate::raft::Raft;
+use crate::snapshot::Shelf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+
+/// A snapshot that takes longer than this is not waited for; the next one purges.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub struct Keeper {
+    pub raft: Raft,
+    pub shelf: Shelf,
+    pub due: Arc<Notify>,
+    /// Bytes of log since the last snapshot, and how many are too many.
+    pub gathered: Arc<AtomicU64>,
+    pub limit: u64,
+    /// Ends the keeper, by its value or by being dropped.
+    pub closing: watch::Receiver<bool>,
+}
+
+impl Keeper {
+    pub async fn run(mut self) {
+        let mut closing = self.closing.clone();
+        loop {
+            tokio::select! {
+                _ = closing.wait_for(|closing| *closing) => return,
+                () = self.due.notified() => {}
+            }
+            if let Err(reason) = self.keep().await {
+                tracing::warn!(%reason, "no snapshot was made");
+                return;
+            }
+        }
+    }
+
+    async fn keep(&mut self) -> Result<(), String> {
+        // Told while the last snapshot was still beginning.
+        if self.gathered.load(Ordering::Acquire) < self.limit {
+            return Ok(());
+        }
+        let before = self.raft.metrics().borrow().snapshot;
+        self.raft.trigger().snapshot().await.map_err(|error| error.to_string())?;
+        let wait = self.raft.wait(Some(PATIENCE));
+        let made = wait.metrics(|metrics| metrics.snapshot > before, "snapshot");
+        tokio::select! {
+            _ = self.closing.wait_for(|closing| *closing) => return Ok(()),
+            made = made => drop(made.map_err(|error| error.to_string())?),
+        }
+        let indexes = self.shelf.indexes().map_err(|error| error.to_string())?;
+        if let Some(older) = indexes.get(1) {
+            self.raft.trigger().purge_log(*older).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! The thread that writes the log.
+//!
+//! Jobs that wait together share one transaction and one fsync. After the first failure nothing is written
+//! any more: what an fsync that failed left on disk is not known.
+
+use super::tables::{TableError, Tables};
+use super::tail::Tail;
+use crate::lock::Lock;
+use crate::raft::{Entry, LogId, TypeConfig, Vote};
+use openraft::storage::LogFlushed;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How many jobs may share a transaction.
+const GROUP: usize = 64;
+
+pub type Done<T> = oneshot::Sender<Result<T, Arc<TableError>>>;
+
+pub enum Job {
+    Append {
+        entries: Vec<Entry>,
+        /// Rides along: a restart applies at once what is known to be committed.
+        committed: Option<LogId>,
+        flushed: LogFlushed<TypeConfig>,
+    },
+    Vote(Vote, Done<()>),
+    Truncate {
+        from: u64,
+        done: Done<Option<LogId>>,
+    },
+    Purge {
+        upto: LogId,
+        done: Done<()>,
+    },
+    Read {
+        start: u64,
+        end: u64,
+        limit: usize,
+        done: Done<Vec<Entry>>,
+    },
+    /// Writes what rides along and ends the thread; the file is closed when this is answered.
+    Close {
+        committed: Option<LogId>,
+        done: Done<()>,
+    },
+}
+
+pub struct Writer {
+    pub tables: Tables,
+    pub slow_fsync: Option<Duration>,
+    /// The last audit line that is in its store; told by the state machine.
+    pub audit_seq: Arc<AtomicU64>,
+    /// What rode along last.
+    pub written: (Option<LogId>, u64),
+    pub broken: Option<Arc<TableError>>,
+    /// Whether a transaction is open.
+    pub begun: bool,
+    pub tail: Arc<Mutex<Tail>>,
+    /// The directory stays ours for as long as something may be written.
+    #[expect(dead_code, reason = "held for its lock")]
+    pub lock: Option<Arc<Lock>>,
+}
+
+/// What is told once the transaction is on disk, or is not.
+type Report = Box<dyn FnOnce(Result<(), Arc<TableError>>) + Send>;
+
+impl Writer {
+    pub fn start(self, jobs: mpsc::Receiver<Job>) -> std::io::Result<()> {
+        std::thread::Builder::new().name("journal-log".to_owned()).spawn(move || self.run(&jobs)).map(drop)
+    }
+
+    fn run(mut self, jobs: &mpsc::Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let mut group = vec![first];
+            group.extend(jobs.try_iter().take(GROUP - 1));
+            let mut closing = None;
+            let mut reports = Vec::with_capacity(group.len());
+            for job in group {
+                match job {
+                    Job::Read { start, end, limit, done } => {
+                        drop(done.send(self.tables.read(start, end, limit).map_err(Arc::new)));
+                    }
+                    Job::Close { committed, done } => {
+                        self.write(|writer| writer.ride(committed));
+                        closing = Some(done);
+                    }
+                    job => self.perform(job, &mut reports),
+                }
+            }
+            let result = self.finish();
+            for report in reports {
+                report(result.clone());
+            }
+            if let Some(done) = closing {
+                drop(self);
+                drop(done.send(result));
+                return;
+            }
+        }
+    }
+
+    fn perform(&mut self, job: Job, reports: &mut Vec<Report>) {
+        match job {
+            Job::Append { entries, committed, flushed } => {
+                self.write(|writer| {
+                    entries.iter().try_for_each(|entry| writer.tables.insert(entry))?;
+                    writer.ride(committed)
+                });
+                let tail = Arc::clone(&self.tail);
+                let last = entries.last().map(|entry| entry.log_id.index);
+                reports.push(Box::new(move |result| {
+                    if let Some(index) = last.filter(|_| result.is_ok()) {
+                        tail.lock().unwrap_or_else(PoisonError::into_inner).flushed(index);
+                    }
+                    flushed.log_io_completed(result.map_err(std::io::Error::other));
+                }));
+            }
+            Job::Vote(vote, done) => {
+                self.write(|writer| writer.tables.put_vote(&vote));
+                reports.push(Box::new(move |result| drop(done.send(result))));
+            }
+            Job::Truncate { from, done } => {
+                let mut last = None;
+                self.write(|writer| {
+                    writer.tables.delete_from(from)?;
+                    last = writer.tables.last()?;
+                    Ok(())
+                });
+                reports.push(Box::new(move |result| drop(done.send(result.map(|()| last)))));
+            }
+            Job::Purge { upto, done } => {
+                self.write(|writer| {
+                    writer.tables.delete_to(upto.index)?;
+                    writer.tables.put_last_purged(&upto)
+                });
+                reports.push(Box::new(move |result| drop(done.send(result))));
+            }
+            Job::Read { .. } | Job::Close { .. } => {}
+        }
+    }
+
+    /// Runs one write inside the group's transaction, which the first one begins.
+    fn write(&mut self, act: impl FnOnce(&mut Self) -> Result<(), TableError>) {
+        if self.broken.is_some() {
+            return;
+        }
+        let begun = if self.begun { Ok(()) } else { self.tables.begin() };
+        self.begun = true;
+        if let Err(error) = begun.and_then(|()| act(self)) {
+            self.broken = Some(Arc::new(error));
+        }
+    }
+
+    /// Writes what rides along, where it changed.
+    fn ride(&mut self, committed: Option<LogId>) -> Result<(), TableError> {
+        let audit_seq = self.audit_seq.load(Ordering::Acquire);
+        if let Some(id) = committed.filter(|_| committed > self.written.0) {
+            self.tables.put_committed(&id)?;
+        }
+        if audit_seq > self.written.1 {
+            self.tables.put_audit_seq(audit_seq)?;
+        }
+        self.written = (self.written.0.max(committed), self.written.1.max(audit_seq));
+        Ok(())
+    }
+
+    /// Commits the group's transaction, if one was begun.
+    fn finish(&mut self) -> Result<(), Arc<TableError>> {
+        if self.broken.is_none() && std::mem::take(&mut self.begun) {
+            match self.tables.commit() {
+                Ok(()) => self.slow_fsync.into_iter().for_each(std::thread::sleep),
+                Err(error) => self.broken = Some(Arc::new(error)),
+            }
+        }
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,26 @@
+//! Making a snapshot from a copy of the registry, which costs a pointer, while writes go on.
+
+use crate::raft::{StorageError, TypeConfig};
+use crate::snapshot::{Carrier, Image, Shelf};
+use openraft::{AnyError, RaftSnapshotBuilder, Snapshot, StorageIOError};
+
+pub struct Builder {
+    /// The copy, or why there is none; taken by the first build.
+    pub(super) image: Option<Result<Image, AnyError>>,
+    pub(super) shelf: Shelf,
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
+        let failed = |error: AnyError| StorageIOError::write_snapshot(None, error);
+        let used = || Err(AnyError::error("this builder has built its snapshot"));
+        let image = self.image.take().unwrap_or_else(used).map_err(failed)?;
+        let meta = image.meta.to_raft();
+        let shelf = self.shelf.clone();
+        let written = tokio::task::spawn_blocking(move || shelf.write(&image)).await;
+        let path = written
+            .map_err(|error| failed(AnyError::new(&error)))?
+            .map_err(|error| failed(AnyError::new(&error)))?;
+        Ok(Snapshot { meta, snapshot: Box::new(Carrier { path }) })
+    }
+}

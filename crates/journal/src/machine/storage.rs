@@ -1,0 +1,104 @@
+//! The state machine as openraft sees it.
+
+use super::builder::Builder;
+use super::core::{ApplyError, Core};
+use crate::audit::PutError;
+use crate::raft::{Entry, LogId, StorageError, StoredMembership, TypeConfig};
+use crate::snapshot::{Carrier, Shelf};
+use crate::thread::Thread;
+use lifecycle::registry::Answer;
+use openraft::storage::RaftStateMachine;
+use openraft::{AnyError, BasicNode, OptionalSend, Snapshot, SnapshotMeta, StorageIOError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Clone)]
+pub struct Machine {
+    pub(crate) thread: Thread<Core>,
+    pub(crate) shelf: Shelf,
+    /// The audit line that stopped a replay, for whoever opens the journal to name it.
+    pub(crate) differs: Arc<Mutex<Option<u64>>>,
+}
+
+impl Machine {
+    /// The audit line, if any, that is not what the log produces.
+    pub fn differing_line(&self) -> Option<u64> {
+        *self.differs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, error: &ApplyError) {
+        if let ApplyError::Audit(PutError::Differs { seq }) = error {
+            *self.differs.lock().unwrap_or_else(PoisonError::into_inner) = Some(*seq);
+        }
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for Machine {
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), StorageError> {
+        let state = self.thread.call(|core| core.applied()).await;
+        Ok(state.map_err(|gone| StorageIOError::read_state_machine(AnyError::new(&gone)))?)
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Vec<Answer>>, StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let applied = self.thread.call(move |core| core.apply(entries)).await;
+        match applied {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(error)) => {
+                self.remember(&error);
+                Err(StorageIOError::write_state_machine(AnyError::new(&error)).into())
+            }
+            Err(gone) => Err(StorageIOError::write_state_machine(AnyError::new(&gone)).into()),
+        }
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let image = self.thread.call(|core| core.image()).await;
+        let image = match image {
+            Ok(Ok(image)) => Ok(image),
+            Ok(Err(error)) => Err(AnyError::new(&error)),
+            Err(gone) => Err(AnyError::new(&gone)),
+        };
+        Builder { image: Some(image), shelf: self.shelf.clone() }
+    }
+
+    /// The file that the transport between replicas writes into.
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Carrier>, StorageError> {
+        Ok(Box::new(Carrier { path: self.shelf.dir().join("incoming") }))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<u64, BasicNode>,
+        snapshot: Box<Carrier>,
+    ) -> Result<(), StorageError> {
+        let failed = |error: AnyError| StorageIOError::write_snapshot(Some(meta.signature()), error);
+        let shelf = self.shelf.clone();
+        let kept = tokio::task::spawn_blocking(move || {
+            let image = shelf.read(&snapshot.path)?;
+            shelf.write(&image)?;
+            Ok::<_, crate::snapshot::SnapshotError>(image)
+        })
+        .await;
+        let image = kept
+            .map_err(|error| failed(AnyError::new(&error)))?
+            .map_err(|error| failed(AnyError::new(&error)))?;
+        self.thread
+            .call(move |core| core.install(image))
+            .await
+            .map_err(|gone| failed(AnyError::new(&gone)).into())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<TypeConfig>>, StorageError> {
+        let newest = self
+            .shelf
+            .newest()
+            .map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+        Ok(newest.map(|(meta, path)| Snapshot { meta: meta.to_raft(), snapshot: Box::new(Carrier { path }) }))
+    }
+}

@@ -1,0 +1,141 @@
+//! The first look at a directory: everything is read and checked, nothing is changed.
+
+use crate::lock::Lock;
+use crate::log::{self, Meta, TableError, Tables};
+use crate::open_error::OpenError;
+use crate::readonly;
+use crate::snapshot::{FormatError, Found, Image, Shelf, SnapshotError};
+use crate::stored::RowFault;
+use lifecycle::names::Timestamp;
+use std::path::{Path, PathBuf};
+
+/// What a directory holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The moment of the last entry that holds commands; of the snapshot, if none does.
+    pub last_at: Option<Timestamp>,
+    /// The last index of the log.
+    pub last_index: u64,
+    /// The last index that is known to be committed; a restart applies all up to `last_index`.
+    pub committed: Option<u64>,
+    /// The index of the snapshot from which it would start.
+    pub snapshot: Option<u64>,
+    /// The last audit line that the log or the snapshot knows of.
+    pub audit_seq: u64,
+}
+
+/// Looks at a data directory without changing it.
+pub fn probe(dir: &Path) -> Result<Probe, OpenError> {
+    let _lock = Lock::take_existing(dir)?;
+    inspect(dir).map(|inspected| inspected.probe)
+}
+
+/// A probe, with what is needed to go on from it.
+pub struct Inspected {
+    pub probe: Probe,
+    pub image: Option<Image>,
+    /// Damaged snapshots that a good one or the log makes up for.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// The caller holds the directory's lock.
+pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
+    let file = dir.join(log::FILE);
+    if !file.exists() {
+        return Err(OpenError::Missing { dir: dir.to_owned() });
+    }
+    let connection = readonly::open(&file).map_err(OpenError::database(&file))?;
+    let tables = Tables::read_only(connection);
+    let meta = tables.meta().map_err(|error| table_error(dir, &file, error))?;
+    let walked = walk(dir, &file, &tables, &meta)?;
+    let found = Shelf::of(dir).find().map_err(|error| snapshot_error(&error))?;
+    let (image, damaged) = choose(&meta, found)?;
+    let snapshot = image.as_ref().map(|image| image.meta.index());
+    let committed = meta.committed.map(|id| id.index);
+    let last_index = walked.last.or(meta.last_purged.map(|id| id.index)).max(snapshot);
+    let Some(last_index) = last_index else { return Err(OpenError::Unfinished { dir: dir.to_owned() }) };
+    if let Some(index) = committed.filter(|index| *index > last_index) {
+        let what = format!("the log ends at index {last_index}, but index {index} was committed");
+        return Err(OpenError::damaged(&file, Some(last_index), what));
+    }
+    let at = image.as_ref().map(|image| image.meta.at);
+    let audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq).max(meta.audit_seq);
+    let probe = Probe { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
+    Ok(Inspected { probe, image, damaged })
+}
+
+struct Walked {
+    last: Option<u64>,
+    at: Option<Timestamp>,
+}
+
+/// Reads every entry: checksums, decodes, and misses none.
+fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &Meta) -> Result<Walked, OpenError> {
+    let mut walked = Walked { last: None, at: None };
+    let mut expected = meta.last_purged.map_or(0, |id| id.index + 1);
+    let mut hole = None;
+    let result = tables.walk(0, u64::MAX, |entry, _| {
+        if entry.index != expected {
+            hole = Some((expected, entry.index));
+            return false;
+        }
+        expected += 1;
+        walked.last = Some(entry.index);
+        if let log::StoredPayload::Commands(batch) = &entry.payload {
+            walked.at = Some(batch.at());
+        }
+        true
+    });
+    result.map_err(|error| table_error(dir, file, error))?;
+    match hole {
+        Some((expected, found)) => {
+            let what = format!("index {expected} should follow, but the next entry has index {found}");
+            Err(OpenError::damaged(file, Some(expected), what))
+        }
+        None => Ok(walked),
+    }
+}
+
+/// The newest good snapshot, if what it does not hold is still in the log.
+fn choose(meta: &Meta, found: Found) -> Result<(Option<Image>, Vec<PathBuf>), OpenError> {
+    let purged = meta.last_purged.map(|id| id.index);
+    let covered = match (&found.image, purged) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(image), Some(purged)) => image.meta.index() >= purged,
+    };
+    let newer = found.damaged.iter().find(|error| matches!(error.cause, FormatError::Newer { .. }));
+    match newer.or(found.damaged.first()) {
+        Some(error) if newer.is_some() || !covered => Err(snapshot_error(error)),
+        None if !covered => {
+            let what =
+                format!("the log begins after index {}, and there is no snapshot", purged.unwrap_or(0));
+            Err(OpenError::damaged(Path::new("snapshots"), purged, what))
+        }
+        _ => Ok((found.image, found.damaged.into_iter().map(|error| error.path).collect())),
+    }
+}
+
+fn snapshot_error(error: &SnapshotError) -> OpenError {
+    match &error.cause {
+        FormatError::Newer { version } => {
+            OpenError::Newer { file: error.path.clone(), index: None, version: *version }
+        }
+        cause => OpenError::damaged(&error.path, None, cause.to_string()),
+    }
+}
+
+fn table_error(dir: &Path, file: &Path, error: TableError) -> OpenError {
+    match error {
+        TableError::Database(error) if is_unfinished(&error) => OpenError::Unfinished { dir: dir.to_owned() },
+        TableError::Database(error) => OpenError::database(file)(error),
+        TableError::Entry { index, fault } => OpenError::row(file, Some(index), &fault),
+        TableError::Meta { fault: fault @ RowFault::Newer { .. }, .. } => OpenError::row(file, None, &fault),
+        other => OpenError::damaged(file, None, other.to_string()),
+    }
+}
+
+/// A file without tables: initialising stopped before they were made.
+fn is_unfinished(error: &rusqlite::Error) -> bool {
+    error.to_string().contains("no such table")
+}

@@ -1,0 +1,124 @@
+//! The directory of snapshots: `DIR/snapshots/<index>.snap`, the newest two.
+
+use super::format::{self, FormatError, Image, Meta};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const KEPT: usize = 2;
+
+/// Why a snapshot cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {cause}", .path.display())]
+pub struct SnapshotError {
+    pub path: PathBuf,
+    pub cause: FormatError,
+}
+
+/// What is on the shelf.
+#[derive(Debug)]
+pub struct Found {
+    /// The newest snapshot that can be read.
+    pub image: Option<Image>,
+    /// Newer ones that cannot.
+    pub damaged: Vec<SnapshotError>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Shelf {
+    dir: PathBuf,
+}
+
+impl Shelf {
+    pub fn of(data: &Path) -> Self {
+        Self { dir: data.join("snapshots") }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes the directory.
+    pub fn prepare(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.dir)
+    }
+
+    pub fn path(&self, index: u64) -> PathBuf {
+        self.dir.join(format!("{index:020}.snap"))
+    }
+
+    /// The indexes of all snapshots, the newest first. A directory that is not there holds none.
+    pub fn indexes(&self) -> std::io::Result<Vec<u64>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut indexes = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let index: Option<u64> = name.to_str().and_then(|name| name.strip_suffix(".snap")?.parse().ok());
+            indexes.extend(index);
+        }
+        indexes.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(indexes)
+    }
+
+    /// Reads the newest good snapshot and names the damaged ones it passed on the way. Changes nothing.
+    pub fn find(&self) -> Result<Found, SnapshotError> {
+        let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
+        let mut damaged = Vec::new();
+        for index in indexes {
+            match self.read(&self.path(index)) {
+                Ok(image) => return Ok(Found { image: Some(image), damaged }),
+                Err(error) => damaged.push(error),
+            }
+        }
+        Ok(Found { image: None, damaged })
+    }
+
+    pub fn read(&self, path: &Path) -> Result<Image, SnapshotError> {
+        let file = File::open(path).map_err(|error| self.fault(path, error.into()))?;
+        format::decode(file).map_err(|cause| self.fault(path, cause))
+    }
+
+    /// What the newest snapshot says about itself.
+    pub fn newest(&self) -> Result<Option<(Meta, PathBuf)>, SnapshotError> {
+        let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
+        let Some(path) = indexes.first().map(|index| self.path(*index)) else { return Ok(None) };
+        let file = File::open(&path).map_err(|error| self.fault(&path, error.into()))?;
+        let meta = format::peek(file).map_err(|cause| self.fault(&path, cause))?;
+        Ok(Some((meta, path)))
+    }
+
+    /// Writes a snapshot: whole and on disk when this returns, or not there at all.
+    pub fn write(&self, image: &Image) -> Result<PathBuf, SnapshotError> {
+        let path = self.path(image.meta.index());
+        let unfinished = path.with_extension("tmp");
+        let put = || -> Result<(), FormatError> {
+            let mut file = File::create(&unfinished)?;
+            format::encode(image, &mut file)?;
+            file.sync_all()?;
+            std::fs::rename(&unfinished, &path)?;
+            File::open(&self.dir)?.sync_all()?;
+            Ok(())
+        };
+        put().map_err(|cause| self.fault(&path, cause))?;
+        self.tidy().map_err(|error| self.fault(&self.dir, error.into()))?;
+        Ok(path)
+    }
+
+    /// Takes a damaged snapshot out of the row and keeps it for whoever wants to look at it.
+    pub fn set_aside(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::rename(path, path.with_extension("damaged"))
+    }
+
+    fn tidy(&self) -> std::io::Result<()> {
+        for old in self.indexes()?.into_iter().skip(KEPT) {
+            std::fs::remove_file(self.path(old))?;
+        }
+        Ok(())
+    }
+
+    fn fault(&self, path: &Path, cause: FormatError) -> SnapshotError {
+        SnapshotError { path: path.to_owned(), cause }
+    }
+}

@@ -1,0 +1,250 @@
+//! What the audit lines say, by name, as people outside read them. Fields are in the order of the line;
+//! time, actor, source and ids are added where the line is written.
+
+use crate::support::{
+    Domain, START, check, confirm_failed, create_tenant, enroll, granted, issuer, local, only, operator,
+    refused_with, set_policy, span,
+};
+use lifecycle::names::{Fingerprint, Source};
+use lifecycle::registry::{
+    Actor, AuditGap, Checkpoint, Command, Event, Refusals, Role, ServerCertificate, Tenants, Underlay,
+};
+use serde_json::{Value, json};
+
+/// The line of an event, as an object.
+fn line(event: &Event) -> Value {
+    let fields = event.fields();
+    let count = fields.len();
+    let line: serde_json::Map<String, Value> = fields
+        .into_iter()
+        .map(|(name, field)| (name.to_owned(), serde_json::to_value(field).unwrap()))
+        .collect();
+    assert_eq!(line.len(), count, "a name stands twice in {line:?}");
+    Value::Object(line)
+}
+
+#[track_caller]
+fn says(domain: &mut Domain, when: (Actor, Command), name: &'static str, expected: Value) {
+    let applied = domain.give(when.0, when.1);
+    let event = applied.events.iter().find(|event| event.name() == name).unwrap();
+    assert_eq!(line(event), expected);
+}
+
+#[test]
+fn a_founded_domain_names_its_root_and_its_issuer() {
+    let mut domain = Domain::unfounded();
+    let command = domain.found();
+    let Command::Found(found) = &command else { unreachable!() };
+    let expected = json!({
+        "domain": "fleet.example",
+        "cluster_id": found.cluster.to_string(),
+        "root_fingerprint": format!("SHA256:{}", found.root_fingerprint.hex()),
+        "issuer": "i1",
+        "issuer_fingerprint": format!("SHA256:{}", found.issuer.fingerprint.hex()),
+    });
+    says(&mut domain, (local(), command), "domain.founded", expected);
+}
+
+#[test]
+fn a_created_token_names_its_id_its_maker_and_its_end() {
+    let mut domain = Domain::founded();
+    let alice = domain.operator("alice", Role::Operator, Tenants::All);
+    let create = domain.token_request();
+    let expected = json!({
+        "token_id": create.token.to_string(),
+        "created_by": "user:alice",
+        "expires_at": "2027-01-15T09:00:00Z",
+        "tenant": "default",
+        "pinned_node": null,
+        "profile": null,
+    });
+    says(&mut domain, (alice, Command::CreateToken(create)), "enrollment_token.created", expected);
+    assert_eq!(START.to_string(), "2027-01-15T08:00:00Z");
+}
+
+#[test]
+fn a_revoked_or_expired_token_names_its_id() {
+    let mut domain = Domain::founded();
+    let (revoked, expired) = (domain.mint(), domain.mint());
+    let revoke = (local(), Command::RevokeToken { token: revoked.id });
+    let expected = json!({ "token_id": revoked.id.to_string() });
+    says(&mut domain, revoke, "enrollment_token.revoked", expected);
+    domain.pass(span("1h"));
+    let expected = json!({ "token_id": expired.id.to_string() });
+    says(&mut domain, (Actor::Reconciler, Command::Tidy), "enrollment_token.expired", expected);
+}
+
+#[test]
+fn an_enrolled_host_names_token_endpoint_and_fingerprints() {
+    let mut domain = Domain::founded();
+    let (token, wireguard) = (domain.mint_pinned(&crate::support::node("rack-7")), domain.wireguard());
+    let mut request = domain.request(token);
+    request.wireguard = Some(wireguard);
+    request.underlay =
+        Some(Underlay { ipv6: "2001:db8::7".parse().ok(), ipv4: "192.0.2.7".parse().ok(), port: 51820 });
+    let request = domain.prepare(request);
+    let certificate = request.prepared.clone().unwrap().certificate;
+    let expected = json!({
+        "host_id": "rack-7",
+        "node_id": "rack-7",
+        "token_id": token.id.to_string(),
+        "enrolled_by": "system:enrollment-service",
+        "tenant": "default",
+        "profile": "default",
+        "underlay_endpoint": "[2001:db8::7]:51820",
+        "wireguard_pubkey_fingerprint": format!("SHA256:{}", wireguard.fingerprint.hex()),
+        "mtls_cert_fingerprint": format!("SHA256:{}", certificate.fingerprint.hex()),
+        "cert_serial": certificate.serial.as_str(),
+        "spiffe_id": "spiffe://fleet.example/tenant/default/agent/rack-7",
+        "not_after": "2027-01-16T08:00:00Z",
+        "denied_serials": [],
+    });
+    says(&mut domain, enroll(request), "host.enrolled", expected);
+}
+
+#[test]
+fn what_an_enrollment_lacks_is_null_and_what_it_denies_is_listed() {
+    let mut domain = Domain::founded();
+    let first = domain.enroll();
+    let token = domain.mint_pinned(&first.node);
+    let request = domain.request(token);
+    let request = domain.prepare(request);
+    let events = check(&mut domain, enroll(request), granted(&["host.enrolled"]));
+    let line = line(&events[0]);
+    assert_eq!(line["underlay_endpoint"], Value::Null);
+    assert_eq!(line["wireguard_pubkey_fingerprint"], Value::Null);
+    assert_eq!(line["denied_serials"], json!([first.serial.as_str()]));
+}
+
+#[test]
+fn an_endpoint_without_ipv6_is_written_with_ipv4() {
+    let mut domain = Domain::founded();
+    let token = domain.mint();
+    let mut request = domain.request(token);
+    request.underlay = Some(Underlay { ipv6: None, ipv4: "192.0.2.7".parse().ok(), port: 51820 });
+    let request = domain.prepare(request);
+    let events = check(&mut domain, enroll(request), granted(&["host.enrolled"]));
+    assert_eq!(line(&events[0])["underlay_endpoint"], "192.0.2.7:51820");
+}
+
+#[test]
+fn a_burned_token_and_a_counted_refusal_read_alike() {
+    let mut domain = Domain::founded();
+    let wireguard = domain.wireguard();
+    let (first, second) = (domain.mint(), domain.mint());
+    domain.enroll_with(first, |request| request.wireguard = Some(wireguard));
+    let mut request = domain.request(second);
+    request.wireguard = Some(wireguard);
+    let burned =
+        check(&mut domain, enroll(request), refused_with("wireguard_key_in_use", &["enrollment.refused"]));
+    let refusals = Refusals {
+        reason: "token_invalid".to_owned(),
+        network: Some(Source::Address([192, 0, 2, 0].into())),
+        count: 7,
+        samples: vec!["rack-7".to_owned()],
+    };
+    let expected = json!({
+        "reason": "token_invalid",
+        "network": "192.0.2.0",
+        "count": 7,
+        "samples": ["rack-7"],
+    });
+    let when = (Actor::Reconciler, Command::RecordRefusals(refusals));
+    says(&mut domain, when, "enrollment.refused", expected);
+    for name in ["reason", "count", "samples"] {
+        assert!(line(&burned[0]).get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn every_line_about_a_host_has_both_of_its_names() {
+    let mut domain = Domain::founded();
+    let enrolled = domain.enroll();
+    let (id, serial) = (enrolled.node.as_str(), enrolled.serial.as_str());
+    let confirm = || (enrolled.actor(), crate::support::confirm_ok(&enrolled.node));
+    let both = json!({ "host_id": id, "node_id": id });
+    let with_serial = json!({ "host_id": id, "node_id": id, "cert_serial": serial });
+    says(&mut domain.clone(), confirm(), "host.confirmed", with_serial);
+    says(&mut domain, confirm(), "host.active", both);
+}
+
+#[test]
+fn an_alert_names_its_kind_its_node_and_the_reason() {
+    let mut domain = Domain::founded();
+    let enrolled = domain.enroll();
+    let when = (enrolled.actor(), confirm_failed(&enrolled.node, "disk full"));
+    let events = check(&mut domain, when, granted(&["alert.raised"]));
+    let alert = domain.state.alerts.values().next().unwrap();
+    let expected = json!({
+        "alert_id": alert.id.to_string(),
+        "kind": "enrollment_not_persisted",
+        "node_id": enrolled.node.as_str(),
+        "detail": "disk full",
+    });
+    assert_eq!(line(&events[0]), expected);
+}
+
+#[test]
+fn operators_and_keys_are_told_with_role_and_tenants() {
+    let mut domain = Domain::founded();
+    says(&mut domain, (local(), create_tenant("acme")), "tenant.created", json!({ "tenant": "acme" }));
+    let add = domain.add_operator("alice", Role::PlatformAdmin, Tenants::All);
+    let Command::AddOperator(certificate) = &add else { unreachable!() };
+    let serial = certificate.certificate.clone().unwrap().serial;
+    let expected = json!({ "operator": "alice", "role": "platform-admin", "tenants": "*", "cert_serial": serial.as_str() });
+    says(&mut domain, (local(), add), "operator.added", expected);
+    let create = domain.key_request(Role::Viewer, only(&["acme", "default"]));
+    let key = create.key;
+    let expected = json!({
+        "key_id": key.to_string(),
+        "operator": "robot",
+        "role": "viewer",
+        "tenants": ["acme", "default"],
+        "expires_at": "2027-01-16T08:00:00Z",
+    });
+    says(&mut domain, (local(), Command::CreateOperatorKey(create)), "operator_key.created", expected);
+    let expected = json!({ "key_id": key.to_string(), "operator": "robot" });
+    says(&mut domain, (local(), Command::RevokeOperatorKey { key }), "operator_key.revoked", expected);
+    let remove = (local(), Command::RemoveOperator { name: operator("alice") });
+    says(&mut domain, remove, "operator.removed", json!({ "operator": "alice" }));
+}
+
+#[test]
+fn policy_tells_the_key_and_both_values() {
+    let mut domain = Domain::founded();
+    let expected = json!({ "key": "token.max_ttl", "old": "1d", "new": "2h" });
+    says(&mut domain, (local(), set_policy("token.max_ttl", "2h")), "policy.changed", expected);
+    let expected = json!({ "key": "profile.gpu.lifetime", "old": null, "new": "2h" });
+    says(&mut domain, (local(), set_policy("profile.gpu.lifetime", "2h")), "policy.changed", expected);
+}
+
+#[test]
+fn housekeeping_has_lines_of_its_own() {
+    let mut domain = Domain::founded();
+    let (fingerprint, head) = (Fingerprint::new(domain.digest()), Fingerprint::new(domain.digest()));
+    let (serial, not_after) = (domain.serial(), START.plus(span("90d")));
+    let expected = json!({
+        "cert_serial": serial.as_str(),
+        "cert_fingerprint": format!("SHA256:{}", fingerprint.hex()),
+        "issuer": "i1",
+        "not_after": "2027-04-15T08:00:00Z",
+    });
+    let certificate = ServerCertificate { serial, fingerprint, issuer: issuer("i1"), not_after };
+    let when = (Actor::Reconciler, Command::RecordServerCertificate(certificate));
+    says(&mut domain, when, "server_certificate.issued", expected);
+    let checkpoint = Checkpoint { seq: 9, head, signature: vec![0x01, 0xfe] };
+    let expected = json!({ "checkpoint_seq": 9, "checkpoint_head": head.hex(), "signature": "01fe" });
+    says(
+        &mut domain,
+        (Actor::Reconciler, Command::RecordCheckpoint(checkpoint)),
+        "audit.checkpoint",
+        expected,
+    );
+    let gap = AuditGap { from: 3, to: 5, refilled: true };
+    let expected = json!({ "from": 3, "to": 5, "refilled": true });
+    says(&mut domain, (Actor::Reconciler, Command::RecordAuditGap(gap)), "audit.gap", expected);
+    domain.key(Role::Viewer, Tenants::All);
+    domain.pass(span("31d"));
+    let expected = json!({ "tokens": 0, "certificates": 0, "keys": 1 });
+    says(&mut domain, (Actor::Reconciler, Command::Tidy), "registry.tidied", expected);
+}

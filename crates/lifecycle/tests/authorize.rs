@@ -1,0 +1,197 @@
+//! Who may do what, written out a second time: every act, every kind of actor.
+
+use crate::support::{
+    Domain, Enrolled, check, confirm_ok, create_tenant, granted, local, only, operator, set_policy, span,
+};
+use lifecycle::names::{Fingerprint, Serial};
+use lifecycle::registry::{
+    Act, Actor, AuditGap, Checkpoint, Command, Refusals, Role, ServerCertificate, TABLE, Tenants, authorize,
+    may_read,
+};
+use std::collections::BTreeSet;
+
+/// One row per act. `+` allowed, `-` forbidden, `?` not authenticated, `0` does not exist for this actor.
+/// What the acts are about lies in the tenant `default`. Columns, a certificate and an API key alike:
+///
+/// local | platform-admin, operator, viewer of all tenants | the same of `default` only | the same of another
+/// tenant only | operators and keys that have lapsed | the node, another node | stranger | reconciler
+const EXPECTED: &[(Act, &str)] = &[
+    (Act::Found, "+ --- --- --- - -- - -"),
+    (Act::ReadTokens, "+ +++ +++ +++ ? -- ? -"),
+    (Act::CreateToken, "+ ++- ++- 00- ? -- ? -"),
+    (Act::RevokeToken, "+ ++- ++- 00- ? -- ? -"),
+    (Act::Enroll, "+ +++ +++ +++ + ++ + +"),
+    (Act::Confirm, "? ??? ??? ??? ? +- ? ?"),
+    (Act::ReadNodes, "+ +++ +++ +++ ? -- ? -"),
+    (Act::ReadTenants, "+ +++ +++ +++ ? -- ? -"),
+    (Act::CreateTenant, "+ +-- --- --- ? -- ? -"),
+    (Act::ReadOperators, "+ +-- --- --- ? -- ? -"),
+    (Act::AddOperator, "+ +-- --- --- ? -- ? -"),
+    (Act::RemoveOperator, "+ +-- --- --- ? -- ? -"),
+    (Act::CreateOperatorKey, "+ +-- --- --- ? -- ? -"),
+    (Act::RevokeOperatorKey, "+ +-- --- --- ? -- ? -"),
+    (Act::ReadPolicy, "+ +++ +++ +++ ? -- ? -"),
+    (Act::SetPolicy, "+ +-- --- --- ? -- ? -"),
+    (Act::ReadCa, "+ +++ +++ +++ ? -- ? -"),
+    (Act::ReadAudit, "+ +++ --- --- ? -- ? -"),
+    (Act::ReadMetrics, "+ +++ --- --- ? -- ? -"),
+    (Act::KeepHouse, "- --- --- --- - -- - +"),
+];
+
+struct Cast {
+    domain: Domain,
+    /// In the order of the columns; actors of one column are treated alike.
+    columns: Vec<Vec<Actor>>,
+    node: Enrolled,
+}
+
+fn cast() -> Cast {
+    let mut domain = Domain::founded();
+    domain.tenant("acme");
+    let lapsed = lapsed(&mut domain);
+    let node = domain.enroll();
+    let mut columns = vec![vec![local()]];
+    for (scope, tenants) in
+        [("all", Tenants::All), ("default", only(&["default"])), ("acme", only(&["acme"]))]
+    {
+        for role in [Role::PlatformAdmin, Role::Operator, Role::Viewer] {
+            let name = format!("{}-{scope}", role.as_str());
+            columns
+                .push(vec![domain.operator(&name, role, tenants.clone()), domain.key(role, tenants.clone())]);
+        }
+    }
+    columns.push(lapsed);
+    columns.push(vec![node.actor()]);
+    columns.push(vec![domain.enroll().actor()]);
+    columns.push(vec![Actor::Stranger]);
+    columns.push(vec![Actor::Reconciler]);
+    Cast { domain, columns, node }
+}
+
+/// Platform admins, all of them once: removed, expired, revoked, never on record, with another's serial.
+fn lapsed(domain: &mut Domain) -> Vec<Actor> {
+    let mut admin = |name: &str| domain.operator(name, Role::PlatformAdmin, Tenants::All);
+    let (removed, expired) = (admin("removed"), admin("expired"));
+    let (expired_key, revoked_key) =
+        (domain.key(Role::PlatformAdmin, Tenants::All), domain.key(Role::PlatformAdmin, Tenants::All));
+    let (Actor::Key { id }, Actor::Operator { serial: old, .. }) = (&revoked_key, &removed) else {
+        unreachable!()
+    };
+    check(domain, (local(), Command::RevokeOperatorKey { key: *id }), granted(&["operator_key.revoked"]));
+    let remove = Command::RemoveOperator { name: operator("removed") };
+    check(domain, (local(), remove), granted(&["operator.removed"]));
+    let stale = Actor::Operator { name: operator("expired"), serial: old.clone() };
+    domain.pass(span("31d"));
+    let Actor::Operator { serial, .. } = domain.operator("victim", Role::PlatformAdmin, Tenants::All) else {
+        unreachable!()
+    };
+    let disguised = Actor::Operator { name: operator("expired"), serial };
+    let unknown = Actor::Operator { name: operator("nobody"), serial: Serial::parse("1").unwrap() };
+    let never = Actor::Key { id: domain.key_request(Role::PlatformAdmin, Tenants::All).key };
+    vec![removed, expired, expired_key, revoked_key, stale, disguised, unknown, never]
+}
+
+/// Commands of every act, about the tenant `default` where they are about one.
+fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
+    let token = domain.mint();
+    let request = domain.request(token);
+    let certificate = ServerCertificate {
+        serial: domain.serial(),
+        fingerprint: Fingerprint::new(domain.digest()),
+        issuer: crate::support::issuer("i1"),
+        not_after: domain.now,
+    };
+    let refusals =
+        Refusals { reason: "token_invalid".to_owned(), network: None, count: 1, samples: Vec::new() };
+    let head = Fingerprint::new(domain.digest());
+    let key = domain.key_request(Role::Viewer, Tenants::All);
+    vec![
+        domain.found(),
+        Command::CreateToken(domain.token_request()),
+        Command::RevokeToken { token: token.id },
+        Command::Enroll(Box::new(request)),
+        confirm_ok(&node.node),
+        create_tenant("apex"),
+        domain.add_operator("bob", Role::Viewer, Tenants::All),
+        Command::RemoveOperator { name: operator("victim") },
+        Command::RevokeOperatorKey { key: key.key },
+        Command::CreateOperatorKey(key),
+        set_policy("enroll.max_per_minute", "1"),
+        Command::RecordServerCertificate(certificate),
+        Command::RecordRefusals(refusals),
+        Command::RecordCheckpoint(Checkpoint { seq: 1, head, signature: Vec::new() }),
+        Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }),
+        Command::Tidy,
+    ]
+}
+
+fn mark(result: Result<(), lifecycle::registry::Rejection>) -> char {
+    match result.map_err(|rejection| rejection.code()) {
+        Ok(()) => '+',
+        Err("forbidden") => '-',
+        Err("unauthenticated") => '?',
+        Err(code) if code.ends_with("_not_found") => '0',
+        Err(code) => panic!("{code}"),
+    }
+}
+
+fn expected(act: Act) -> Vec<char> {
+    let (_, row) = EXPECTED.iter().find(|(other, _)| *other == act).unwrap();
+    row.chars().filter(|mark| *mark != ' ').collect()
+}
+
+#[test]
+fn the_table_says_who_may_give_each_command() {
+    let Cast { mut domain, columns, node } = cast();
+    let mut seen = BTreeSet::new();
+    for command in commands(&mut domain, &node) {
+        let expected = expected(command.act());
+        assert_eq!(expected.len(), columns.len());
+        for (actors, expected) in columns.iter().zip(expected) {
+            for actor in actors {
+                let found = mark(authorize(&domain.state, actor, &command));
+                assert_eq!(found, expected, "{:?} by {actor:?}", command.act());
+            }
+        }
+        seen.insert(command.act());
+    }
+    let reads = |act: &Act| format!("{act:?}").starts_with("Read");
+    let acts: BTreeSet<Act> = TABLE.iter().map(|(act, _)| *act).filter(|act| !reads(act)).collect();
+    assert_eq!(seen, acts, "every act that is no reading was tried");
+}
+
+#[test]
+fn the_table_says_who_may_read_what() {
+    let Cast { domain, columns, .. } = cast();
+    for (act, _) in EXPECTED.iter().filter(|(act, _)| format!("{act:?}").starts_with("Read")) {
+        for (actors, expected) in columns.iter().zip(expected(*act)) {
+            for actor in actors {
+                let found = mark(may_read(&domain.state, actor, *act).map(drop));
+                assert_eq!(found, expected, "{act:?} by {actor:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_act_is_written_out_here() {
+    let here: Vec<Act> = EXPECTED.iter().map(|(act, _)| *act).collect();
+    assert_eq!(here, TABLE.iter().map(|(act, _)| *act).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_may_be_read_is_limited_to_the_tenants_of_the_reader() {
+    let mut domain = Domain::founded();
+    domain.tenant("acme");
+    let (all, some) = (domain.key(Role::Viewer, Tenants::All), domain.key(Role::Viewer, only(&["acme"])));
+    assert_eq!(may_read(&domain.state, &all, Act::ReadNodes), Ok(Tenants::All));
+    assert_eq!(may_read(&domain.state, &some, Act::ReadNodes), Ok(only(&["acme"])));
+}
+
+#[test]
+fn what_is_no_reading_cannot_be_read() {
+    let domain = Domain::founded();
+    for act in [Act::Found, Act::Enroll, Act::Confirm, Act::KeepHouse] {
+        assert!(may_read(&domain.state, &local(), act).is_err(), "{act:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Thousands of random histories: whatever is asked, by whomever, at whatever time, the promises hold.
+//!
+//! A history is a list of [`step::Step`]s in small worlds of names, so that collisions are common. Each step is
+//! held against what is promised of every step (`support::promises`), and against a [`model::Model`] that
+//! knows the rules in another, plainer form. `PROPTEST_RNG_SEED` replays a run, `PROPTEST_CASES` changes its
+//! length.
+
+mod model;
+mod step;
+mod world;
+
+use lifecycle::registry::{Envelope, State};
+use proptest::collection::vec;
+use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use world::World;
+
+const CASES: u32 = 2000;
+const STEPS: usize = 60;
+
+/// What the histories of one run must have seen, so that no promise holds only because nothing happened.
+const SEEN: &[&str] = &[
+    "enrollment_token.created",
+    "enrollment_token.revoked",
+    "enrollment_token.expired",
+    "enrollment.refused",
+    "host.enrolled",
+    "host.confirmed",
+    "host.active",
+    "alert.raised",
+    "tenant.created",
+    "operator.added",
+    "operator.removed",
+    "operator_key.created",
+    "operator_key.revoked",
+    "policy.changed",
+    "server_certificate.issued",
+    "audit.checkpoint",
+    "audit.gap",
+    "registry.tidied",
+    "refused: already_confirmed",
+    "refused: already_founded",
+    "refused: attestor_not_allowed",
+    "refused: forbidden",
+    "refused: key_kind_not_allowed",
+    "refused: node_id_in_use",
+    "refused: node_not_found",
+    "refused: node_revoked",
+    "refused: rate_limited",
+    "refused: request_too_old",
+    "refused: tenant_not_found",
+    "refused: token_expired",
+    "refused: token_invalid",
+    "refused: token_not_found",
+    "refused: token_revoked",
+    "refused: token_ttl_too_long",
+    "refused: token_ttl_too_short",
+    "refused: token_used",
+    "refused: try_again",
+    "refused: unauthenticated",
+    "refused: wireguard_key_in_use",
+    "enrolled again by a pinned token",
+    "the same certificate after a lost reply",
+    "the same envelope twice",
+];
+
+#[test]
+fn the_promises_hold_in_every_history() {
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+    }
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => RandomState::new().hash_one(0),
+    };
+    config.rng_seed = RngSeed::Fixed(seed);
+    let cases = config.cases;
+    let seen = RefCell::new(BTreeMap::<String, u64>::new());
+    let result = TestRunner::new(config).run(&vec(step::step(), 1..=STEPS), |steps| {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        the_same_history_gives_the_same_state(&world);
+        for (what, count) in world.seen {
+            *seen.borrow_mut().entry(what).or_default() += count;
+        }
+        Ok(())
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(why, steps)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{steps:#?}"),
+        Err(TestError::Abort(why)) => panic!("PROPTEST_RNG_SEED={seed}: {why}"),
+    }
+    if cases >= CASES {
+        let seen = seen.into_inner();
+        let missing: Vec<_> = SEEN.iter().filter(|what| !seen.contains_key(**what)).collect();
+        assert!(missing.is_empty(), "PROPTEST_RNG_SEED={seed}: never seen: {missing:?} in {seen:#?}");
+    }
+}
+
+/// Applied again from the start, with a snapshot written and read half-way and every entry in its stored form,
+/// a history ends in the same state and has had the same events.
+fn the_same_history_gives_the_same_state(world: &World) {
+    let mut state = State::default();
+    for (position, past) in world.past.iter().enumerate() {
+        if position == world.past.len() / 2 {
+            state = stored(&state);
+        }
+        past.replay(&mut state);
+    }
+    assert_eq!(state, world.domain.state, "replayed otherwise");
+    assert_eq!(stored(&state), state);
+}
+
+/// Written as snapshots and entries are, and read back.
+fn stored<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+    let bytes = rmp_serde::to_vec_named(value).expect("can be written");
+    rmp_serde::from_slice(&bytes).expect("can be read back")
+}
+
+fn stored_envelope(envelope: &Envelope) -> Envelope {
+    let read = stored(envelope);
+    assert_eq!(read, *envelope);
+    read
+}

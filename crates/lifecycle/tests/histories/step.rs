@@ -1,0 +1,245 @@
+//! What can happen in a history: numbers that a world turns into names it knows.
+
+use crate::support::Flaw;
+use lifecycle::names::KeyKind;
+use lifecycle::registry::{Door, Role};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// The number of what nobody knows.
+pub const UNKNOWN: usize = usize::MAX;
+
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Milliseconds pass.
+    Pass(u64),
+    /// The leader's clock is set back by milliseconds.
+    SetBack(u64),
+    /// An earlier envelope arrives once more.
+    Repeat(usize),
+    /// A command, from the actor it is meant for or from someone else, its id drawn some milliseconds ago.
+    Give { ask: Ask, by: Option<Who>, age: u64 },
+    /// What later acts will do to a node.
+    Meddle { node: usize, change: Change },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Who {
+    Local,
+    Operator { name: usize, own_serial: bool },
+    Key(usize),
+    Node { node: usize, serial: usize },
+    Stranger,
+    Reconciler,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Change {
+    Revoke,
+    Decommission,
+    Silence,
+}
+
+#[derive(Debug, Clone)]
+pub enum Ask {
+    Found,
+    Mint {
+        tenant: usize,
+        node: Option<usize>,
+        profile: Option<usize>,
+        ttl: Option<u64>,
+        reuse: bool,
+    },
+    Revoke {
+        token: usize,
+    },
+    Enroll(Request),
+    /// An earlier request again, as after a lost reply, by the same host or by someone who overheard it.
+    EnrollAgain {
+        request: usize,
+        other_key: bool,
+        idempotency: Option<Option<u8>>,
+    },
+    Confirm {
+        node: usize,
+        failed: Option<usize>,
+    },
+    Tenant(usize),
+    AddOperator {
+        name: usize,
+        role: Role,
+        tenants: Scope,
+        with_certificate: bool,
+    },
+    RemoveOperator(usize),
+    CreateKey {
+        role: Role,
+        tenants: Scope,
+        ttl: u64,
+        reuse: bool,
+    },
+    RevokeKey(usize),
+    Policy(&'static str, &'static str),
+    ServerCertificate {
+        used_serial: bool,
+    },
+    Refusals,
+    Checkpoint,
+    Gap,
+    Tidy,
+}
+
+/// All tenants, or these.
+pub type Scope = Option<Vec<usize>>;
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub token: usize,
+    pub key: u8,
+    pub kind: KeyKind,
+    pub idempotency: Option<u8>,
+    pub door: Door,
+    pub requested: Option<usize>,
+    pub wireguard: Option<u8>,
+    pub flaw: Option<Flaw>,
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => pass(),
+        1 => (0..7_200_000u64).prop_map(Step::SetBack),
+        4 => (0..20usize).prop_map(Step::Repeat),
+        60 => (ask(), mostly_none(who()), age()).prop_map(|(ask, by, age)| Step::Give { ask, by, age }),
+        2 => (0..4usize, select(vec![Change::Revoke, Change::Decommission, Change::Silence]))
+            .prop_map(|(node, change)| Step::Meddle { node, change }),
+    ]
+}
+
+fn pass() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        32 => 0..120_000u64,
+        8 => 0..7_200_000u64,
+        2 => 0..172_800_000u64,
+        2 => 0..3_456_000_000u64,
+        // To about the end of the issuer.
+        1 => 31_400_000_000..31_536_000_000u64,
+    ]
+    .prop_map(Step::Pass)
+}
+
+fn age() -> impl Strategy<Value = u64> {
+    prop_oneof![20 => Just(0), 2 => 0..120_000u64, 1 => 120_001..10_000_000u64]
+}
+
+/// One of so many, seldom one that nobody knows.
+fn one(of: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![15 => 0..of, 1 => Just(UNKNOWN)]
+}
+
+fn mostly_none<T: std::fmt::Debug>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    option::weighted(0.2, some)
+}
+
+fn who() -> impl Strategy<Value = Who> {
+    prop_oneof![
+        1 => Just(Who::Local),
+        4 => (0..3usize, any::<bool>()).prop_map(|(name, own_serial)| Who::Operator { name, own_serial }),
+        4 => one(4).prop_map(Who::Key),
+        3 => (one(6), 0..3usize).prop_map(|(node, serial)| Who::Node { node, serial }),
+        1 => Just(Who::Stranger),
+        1 => Just(Who::Reconciler),
+    ]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    prop_oneof![
+        1 => Just(Ask::Found),
+        16 => mint(),
+        2 => one(6).prop_map(|token| Ask::Revoke { token }),
+        22 => request().prop_map(Ask::Enroll),
+        5 => (0..5usize, (0..5u8).prop_map(|n| n == 0), mostly_none(option::of(0..2u8))).prop_map(
+            |(request, other_key, idempotency)| Ask::EnrollAgain { request, other_key, idempotency }
+        ),
+        9 => (one(6), option::weighted(0.3, 0..2usize))
+            .prop_map(|(node, failed)| Ask::Confirm { node, failed }),
+        2 => (0..4usize).prop_map(Ask::Tenant),
+        3 => (0..3usize, role(), scope(), any::<bool>()).prop_map(|(name, role, tenants, with_certificate)| {
+            Ask::AddOperator { name, role, tenants, with_certificate }
+        }),
+        1 => (0..3usize).prop_map(Ask::RemoveOperator),
+        3 => (role(), scope(), ttl(), any::<bool>())
+            .prop_map(|(role, tenants, ttl, reuse)| Ask::CreateKey { role, tenants, ttl, reuse }),
+        1 => one(4).prop_map(Ask::RevokeKey),
+        4 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
+        1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
+        1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap]),
+        5 => Just(Ask::Tidy),
+    ]
+}
+
+const POLICY: &[(&str, &str)] = &[
+    ("attestors", "hardware"),
+    ("attestors", "join-token"),
+    ("attestors", "join-token,recovery-token"),
+    ("enroll.max_per_minute", "0"),
+    ("enroll.max_per_minute", "1"),
+    ("enroll.max_per_minute", "2"),
+    ("overlay.cooldown", "1s"),
+    ("overlay.cooldown", "1h"),
+    ("profile.default.keys", "p256"),
+    ("profile.plfm.keys", "p384"),
+    ("profile.taskrun.keys", "ed25519,rsa"),
+    ("profile.default.keys", "p256,ed25519"),
+    ("profile.default.lifetime", "60s"),
+    ("profile.default.lifetime", "1h"),
+    ("profile.gpu.lifetime", "2d"),
+    ("profile.gpu.lifetime", "91d"),
+    ("token.default_ttl", "10m"),
+    ("token.max_ttl", "12h"),
+    ("token.max_ttl", "25h"),
+    ("no.such.key", "1"),
+];
+
+fn mint() -> impl Strategy<Value = Ask> {
+    let pin = option::weighted(0.5, 0..4usize);
+    let profile = option::weighted(0.1, 0..4usize);
+    (0..4usize, pin, profile, mostly_none(ttl()), 0..20u8).prop_map(|(tenant, node, profile, ttl, reuse)| {
+        // Most tokens are of the default tenant, or pins and requests would seldom meet.
+        let tenant = if tenant == 3 { 1 } else { 0 };
+        Ask::Mint { tenant, node, profile, ttl, reuse: reuse == 0 }
+    })
+}
+
+fn ttl() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => 0..10_000u64, 8 => 10_000..=86_400_000u64, 1 => 86_400_001..=172_800_000u64]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let kind = prop_oneof![4 => Just(KeyKind::P256), 1 => select(&KeyKind::ALL[..])];
+    let doors = vec![Door::Native, Door::Native, Door::Plfm, Door::Pact, Door::Probectl, Door::Taskrun];
+    (
+        (one(6), 0..3u8, kind, option::of(0..2u8), select(doors)),
+        option::weighted(0.3, 0..4usize),
+        option::weighted(0.5, 0..6u8),
+        mostly_none(select(&Flaw::ALL[..])),
+    )
+        .prop_map(|((token, key, kind, idempotency, door), requested, wireguard, flaw)| Request {
+            token,
+            key,
+            kind,
+            idempotency,
+            door,
+            requested,
+            wireguard,
+            flaw,
+        })
+}
+
+fn role() -> impl Strategy<Value = Role> {
+    select(&Role::ALL[..])
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    option::of(proptest::collection::vec(0..4usize, 1..3))
+}

@@ -1,0 +1,369 @@
+//! A domain in which a history takes place, and what is remembered of it.
+
+use super::model::Model;
+use super::step::{Ask, Change, Request, Scope, Step, UNKNOWN, Who};
+use super::stored_envelope;
+use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, local, node};
+use crate::support::{digest, operator, profile, set_policy, tenant};
+use lifecycle::names::{
+    Fingerprint, IdempotencyHash, KeyHash, KeyId, NodeId, Serial, Span, Timestamp, WireguardKey,
+};
+use lifecycle::registry::{
+    Actor, Applied, AuditGap, CertificateStatus, Checkpoint, Command, CreateOperatorKey, Enroll, Envelope,
+    Event, NodeState, Refusals, ServerCertificate, State, Tenants, Wireguard, apply, check_invariants,
+};
+use std::collections::BTreeMap;
+
+const NODES: [&str; 4] = ["a", "b", "c", "d"];
+const TENANTS: [&str; 4] = ["default", "acme", "apex", "nowhere"];
+const OPERATORS: [&str; 3] = ["alice", "bob", "carol"];
+const PROFILES: [&str; 4] = ["plfm", "taskrun", "gpu", "nothing"];
+
+pub struct World {
+    pub domain: Domain,
+    pub past: Vec<Past>,
+    /// What happened how often.
+    pub seen: BTreeMap<String, u64>,
+    model: Model,
+    tokens: Vec<Minted>,
+    keys: Vec<KeyId>,
+    requests: Vec<Enroll>,
+}
+
+/// Something that changed the state, to be done again.
+pub enum Past {
+    Applied(Box<Envelope>, Timestamp, Applied),
+    Meddled(NodeId, Change),
+}
+
+impl Past {
+    pub fn replay(&self, state: &mut State) {
+        match self {
+            Past::Applied(envelope, at, applied) => {
+                assert_eq!(apply(state, &stored_envelope(envelope), *at), *applied);
+            }
+            Past::Meddled(node, change) => meddle(state, node, *change),
+        }
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        let mut world = Self {
+            domain: Domain::unfounded(),
+            past: Vec::new(),
+            seen: BTreeMap::new(),
+            model: Model::default(),
+            tokens: Vec::new(),
+            keys: Vec::new(),
+            requests: Vec::new(),
+        };
+        for command in [world.domain.found(), create_tenant("acme")] {
+            let envelope = world.domain.envelope(local(), command);
+            world.apply(envelope);
+        }
+        // Some tokens to begin with: two for one node, two for any.
+        for pin in [Some("a"), Some("a"), None, None] {
+            let mut create = world.domain.token_request();
+            create.node = pin.map(node);
+            let envelope = world.domain.envelope(local(), Command::CreateToken(create));
+            world.apply(envelope);
+        }
+        world
+    }
+
+    pub fn take(&mut self, step: &Step) {
+        match step {
+            Step::Pass(millis) => self.domain.pass(Span::from_millis(*millis)),
+            Step::SetBack(millis) => self.domain.now = self.domain.now.minus(Span::from_millis(*millis)),
+            Step::Repeat(back) => self.repeat(*back),
+            Step::Give { ask, by, age } => self.give(ask, *by, *age),
+            Step::Meddle { node, change } => self.meddle(*node, *change),
+        }
+    }
+
+    fn give(&mut self, ask: &Ask, by: Option<Who>, age: u64) {
+        let (meant_for, command, spoiled) = self.command(ask);
+        let actor = by.map_or(meant_for, |who| self.actor(who));
+        // A replica whose clock was set back still draws ids after the last applied moment.
+        let drawn = self.domain.now.max(self.domain.state.at).minus(Span::from_millis(age));
+        let envelope = self.domain.envelope_drawn_at(drawn, actor, command);
+        let applied = self.apply(envelope);
+        if spoiled {
+            assert!(applied.answer.is_err(), "granted what was prepared wrongly");
+            let burned = applied.events.iter().all(|event| event.name() == "enrollment.refused");
+            assert!(burned, "what was prepared wrongly had consequences: {:?}", applied.events);
+        }
+    }
+
+    fn apply(&mut self, envelope: Envelope) -> Applied {
+        let before = self.domain.state.clone();
+        let applied = self.domain.step(&envelope);
+        for event in &applied.events {
+            self.saw(event.name().to_owned());
+            match event {
+                Event::TokenCreated(token) => self.tokens.push(Minted { id: token.id, hash: token.hash }),
+                Event::OperatorKeyCreated(key) => self.keys.push(key.id),
+                _ => {}
+            }
+        }
+        if let Err(rejection) = &applied.answer {
+            self.saw(format!("refused: {}", rejection.code()));
+        }
+        for what in self.model.check(&before, &self.domain.state, &envelope, &applied) {
+            self.saw(what.to_owned());
+        }
+        let at = self.domain.now;
+        self.past.push(Past::Applied(Box::new(envelope), at, applied.clone()));
+        applied
+    }
+
+    fn saw(&mut self, what: String) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn repeat(&mut self, back: usize) {
+        let earlier: Vec<&Envelope> = self
+            .past
+            .iter()
+            .filter_map(|past| match past {
+                Past::Applied(envelope, ..) => Some(&**envelope),
+                Past::Meddled(..) => None,
+            })
+            .collect();
+        if let Some(envelope) = earlier.iter().rev().nth(back) {
+            let envelope = (*envelope).clone();
+            let applied = self.apply(envelope);
+            assert!(applied.events.is_empty(), "applied twice");
+        }
+    }
+
+    fn meddle(&mut self, number: usize, change: Change) {
+        let before = self.domain.state.clone();
+        if let Some(id) = self.any_node(number) {
+            meddle(&mut self.domain.state, &id, change);
+            assert_eq!(check_invariants(&before, &self.domain.state), Ok(()));
+            self.past.push(Past::Meddled(id, change));
+        }
+    }
+
+    fn any_node(&self, number: usize) -> Option<NodeId> {
+        nth_back(self.domain.state.nodes.keys(), number).cloned()
+    }
+
+    fn actor(&mut self, who: Who) -> Actor {
+        match who {
+            Who::Local => local(),
+            Who::Stranger => Actor::Stranger,
+            Who::Reconciler => Actor::Reconciler,
+            Who::Key(back) => Actor::Key { id: self.key(back) },
+            Who::Operator { name, own_serial } => {
+                let name = operator(OPERATORS[name]);
+                let own = self.domain.state.operators.get(&name).and_then(|operator| operator.serial.clone());
+                let other = self.domain.state.certificates.keys().next().cloned();
+                let serial = if own_serial { own } else { other };
+                Actor::Operator { name, serial: serial.unwrap_or_else(|| self.domain.serial()) }
+            }
+            Who::Node { node, serial } => self.node(node, serial),
+        }
+    }
+
+    /// A node with its current serial, an older one, or someone else's.
+    fn node(&mut self, number: usize, serial: usize) -> Actor {
+        let id = self.any_node(number).unwrap_or_else(|| node("nobody"));
+        let state = &self.domain.state;
+        let own = |back| state.nodes.get(&id).and_then(|node| node.serials.iter().rev().nth(back)).cloned();
+        let serial = match serial {
+            0 | 1 => own(serial),
+            _ => state.certificates.keys().next_back().cloned(),
+        };
+        Actor::Node { id, serial: serial.unwrap_or_else(|| self.domain.serial()) }
+    }
+
+    fn key(&mut self, back: usize) -> KeyId {
+        let known = nth_back(self.keys.iter(), back).copied();
+        known.unwrap_or_else(|| KeyId(self.domain.ulid()))
+    }
+
+    /// A token minted a while ago, or one that never was.
+    fn token(&mut self, back: usize) -> Minted {
+        match nth_back(self.tokens.iter(), back).copied() {
+            Some(token) => token,
+            None => {
+                let request = self.domain.token_request();
+                Minted { id: request.token, hash: request.hash }
+            }
+        }
+    }
+
+    /// The command, whom it is meant for, and whether what it brings was spoiled.
+    fn command(&mut self, ask: &Ask) -> (Actor, Command, bool) {
+        let good = |actor, command| (actor, command, false);
+        match ask {
+            Ask::Enroll(request) => {
+                let (request, spoiled) = self.request(request);
+                self.requests.push(request.clone());
+                (Actor::Stranger, Command::Enroll(Box::new(request)), spoiled)
+            }
+            Ask::EnrollAgain { request, other_key, idempotency } => {
+                let again = self.again(*request, *other_key, *idempotency);
+                good(Actor::Stranger, Command::Enroll(Box::new(again)))
+            }
+            Ask::Confirm { node, failed } => {
+                let actor = self.node(*node, 0);
+                let Actor::Node { id, .. } = &actor else { unreachable!() };
+                let command = match failed {
+                    Some(reason) => confirm_failed(id, ["disk full", "read-only"][*reason]),
+                    None => confirm_ok(id),
+                };
+                good(actor, command)
+            }
+            Ask::ServerCertificate { used_serial } => {
+                let used = self.used_serial().filter(|_| *used_serial);
+                let spoiled = used.is_some();
+                let certificate = ServerCertificate {
+                    serial: used.unwrap_or_else(|| self.domain.serial()),
+                    fingerprint: Fingerprint::new(self.domain.digest()),
+                    issuer: issuer("i1"),
+                    not_after: self.domain.state.active_issuer().unwrap().not_after,
+                };
+                (Actor::Reconciler, Command::RecordServerCertificate(certificate), spoiled)
+            }
+            Ask::Refusals => {
+                let refusals = Refusals {
+                    reason: "token_invalid".to_owned(),
+                    network: None,
+                    count: 3,
+                    samples: Vec::new(),
+                };
+                good(Actor::Reconciler, Command::RecordRefusals(refusals))
+            }
+            Ask::Checkpoint => {
+                let head = Fingerprint::new(self.domain.digest());
+                let checkpoint = Checkpoint { seq: 1, head, signature: vec![1] };
+                good(Actor::Reconciler, Command::RecordCheckpoint(checkpoint))
+            }
+            Ask::Gap => {
+                good(Actor::Reconciler, Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }))
+            }
+            Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
+            _ => good(local(), self.operators_command(ask)),
+        }
+    }
+
+    /// What operators ask for.
+    fn operators_command(&mut self, ask: &Ask) -> Command {
+        match ask {
+            Ask::Found => self.domain.found(),
+            Ask::Mint { tenant: t, node: n, profile: p, ttl, reuse } => {
+                let mut create = self.domain.token_request();
+                create.tenant = tenant(TENANTS[*t]);
+                create.node = n.map(|number| node(NODES[number]));
+                create.profile = p.map(|number| profile(PROFILES[number]));
+                create.ttl = ttl.map(Span::from_millis);
+                if let Some(known) = self.tokens.last().filter(|_| *reuse) {
+                    create.hash = known.hash;
+                }
+                Command::CreateToken(create)
+            }
+            Ask::Revoke { token } => Command::RevokeToken { token: self.token(*token).id },
+            Ask::Tenant(number) => create_tenant(TENANTS[*number]),
+            Ask::AddOperator { name, role, tenants, with_certificate } => {
+                let add = self.domain.add_operator(OPERATORS[*name], *role, scope(tenants));
+                match add {
+                    Command::AddOperator(mut add) if !*with_certificate => {
+                        add.certificate = None;
+                        Command::AddOperator(add)
+                    }
+                    add => add,
+                }
+            }
+            Ask::RemoveOperator(name) => Command::RemoveOperator { name: operator(OPERATORS[*name]) },
+            Ask::CreateKey { role, tenants, ttl, reuse } => {
+                let mut create = self.domain.key_request(*role, scope(tenants));
+                create.ttl = Span::from_millis(*ttl);
+                let last = self.keys.last().and_then(|id| self.domain.state.operator_keys.get(id));
+                if let Some(known) = last.filter(|_| *reuse && *ttl % 8 == 0) {
+                    create = CreateOperatorKey { hash: known.hash, ..create };
+                }
+                Command::CreateOperatorKey(create)
+            }
+            Ask::RevokeKey(back) => Command::RevokeOperatorKey { key: self.key(*back) },
+            Ask::Policy(key, value) => set_policy(key, value),
+            other => panic!("{other:?} is not for operators"),
+        }
+    }
+
+    fn request(&mut self, wanted: &Request) -> (Enroll, bool) {
+        let token = self.token(wanted.token);
+        let mut request = self.domain.request(token);
+        request.key = KeyHash::new([wanted.key; 32]);
+        request.key_kind = wanted.kind;
+        request.idempotency = wanted.idempotency.map(|number| IdempotencyHash::new([number; 32]));
+        request.door = wanted.door;
+        request.requested_node = wanted.requested.map(|number| node(NODES[number]));
+        request.wireguard = wanted.wireguard.map(|number| {
+            let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
+            Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
+        });
+        let mut request = self.domain.prepare(request);
+        let spoiled = wanted.flaw.is_some_and(|flaw| flaw.spoil(&self.domain, &mut request));
+        (request, spoiled)
+    }
+
+    fn again(&mut self, back: usize, other_key: bool, idempotency: Option<Option<u8>>) -> Enroll {
+        let Some(mut request) = nth_back(self.requests.iter(), back).cloned() else {
+            let token = self.token(UNKNOWN);
+            return self.domain.request(token);
+        };
+        if other_key {
+            request.key = KeyHash::new([0xaa; 32]);
+        }
+        if let Some(other) = idempotency {
+            request.idempotency = other.map(|number| IdempotencyHash::new([number; 32]));
+        }
+        request.prepared = None;
+        self.domain.prepare(request)
+    }
+
+    fn used_serial(&self) -> Option<Serial> {
+        self.domain.state.certificates.keys().next().cloned()
+    }
+}
+
+/// The latest but so many, beginning anew where there are not so many; none if it is meant to be unknown.
+fn nth_back<T>(all: impl DoubleEndedIterator<Item = T> + ExactSizeIterator, number: usize) -> Option<T> {
+    let count = all.len();
+    if number == UNKNOWN || count == 0 { None } else { all.rev().nth(number % count) }
+}
+
+fn scope(numbers: &Scope) -> Tenants {
+    match numbers {
+        None => Tenants::All,
+        Some(numbers) => Tenants::Only(numbers.iter().map(|number| tenant(TENANTS[*number])).collect()),
+    }
+}
+
+/// What revoking, decommissioning and falling silent will do, as far as the rules of today can meet it.
+fn meddle(state: &mut State, id: &NodeId, change: Change) {
+    let at = state.at;
+    let Some(node) = state.nodes.get_mut(id) else { return };
+    match change {
+        Change::Silence if node.state == NodeState::Active => node.state = NodeState::Inactive,
+        Change::Silence => {}
+        Change::Decommission if !node.state.is_gone() => node.state = NodeState::Decommissioned,
+        Change::Revoke if !node.state.is_gone() => {
+            node.state = NodeState::Revoked;
+            for serial in &node.serials {
+                if let Some(certificate) = state.certificates.get_mut(serial) {
+                    certificate.status = CertificateStatus::Denied;
+                    certificate.der = None;
+                }
+            }
+            if let Some(address) = node.address.take() {
+                state.addresses.release(address, at);
+            }
+        }
+        Change::Decommission | Change::Revoke => {}
+    }
+}

@@ -1,0 +1,35 @@
+//! The rules of the registry, one file per act, through one door: `support::check`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on stops"
+)]
+
+mod apply;
+mod audit_fields;
+mod authorize;
+mod confirm;
+mod enroll;
+mod histories;
+mod operator;
+mod policy;
+mod server_certificate;
+mod support;
+mod tenant;
+mod tidy;
+mod token;
+
+#[test]
+fn every_file_of_this_folder_is_part_of_the_suite() {
+    let suite = include_str!("registry.rs");
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if path.extension().is_some_and(|extension| extension == "rs") && name != "registry" {
+            assert!(suite.contains(&format!("mod {name};")), "{name}.rs is not named in registry.rs");
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! A founded domain, and the one door by which every test changes it.
+
+mod promises;
+
+use lifecycle::names::{
+    ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, NodeId, OperatorName, ProfileName, RequestId,
+    SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
+    WireguardKey,
+};
+use lifecycle::registry::{
+    Actor, AddOperator, Admission, Applied, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant,
+    CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued, IssuerKind, NodeChoice,
+    NodeState, Outcome, Prepared, Role, SetPolicy, State, Tenants, Wireguard, admit, apply, would_apply,
+};
+
+/// What a command should come to: its answer, and the audit names of its events.
+#[derive(Debug)]
+pub struct Expect {
+    refused: Option<&'static str>,
+    events: &'static [&'static str],
+}
+
+pub fn granted(events: &'static [&'static str]) -> Expect {
+    Expect { refused: None, events }
+}
+
+/// Refused, and nothing happened.
+pub fn refused(code: &'static str) -> Expect {
+    Expect { refused: Some(code), events: &[] }
+}
+
+/// Refused, and that had a consequence.
+pub fn refused_with(code: &'static str, events: &'static [&'static str]) -> Expect {
+    Expect { refused: Some(code), events }
+}
+
+/// The door: given a domain, when an actor gives a command, then expect. Answers with the events.
+#[track_caller]
+pub fn check(given: &mut Domain, (actor, command): (Actor, Command), expect: Expect) -> Vec<Event> {
+    let applied = given.give(actor, command);
+    let code = applied.answer.as_ref().err().map(|rejection| rejection.code());
+    assert_eq!(code, expect.refused, "{:?}", applied.answer);
+    assert_eq!(names(&applied.events), expect.events);
+    applied.events
+}
+
+pub fn names(events: &[Event]) -> Vec<&'static str> {
+    events.iter().map(Event::name).collect()
+}
+
+pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+pub const ISSUER_LIFE: Span = Span::from_days(365);
+
+/// A registry with a clock and a source of ever new ids beside it.
+#[derive(Debug, Clone)]
+pub struct Domain {
+    pub state: State,
+    /// What the leader's clock says.
+    pub now: Timestamp,
+    drawn: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Minted {
+    pub id: TokenId,
+    pub hash: SecretHash,
+}
+
+#[derive(Debug, Clone)]
+pub struct Enrolled {
+    pub node: NodeId,
+    pub serial: Serial,
+    /// What was asked, to ask it again.
+    pub request: Enroll,
+}
+
+impl Enrolled {
+    /// The node with the certificate of this enrollment.
+    pub fn actor(&self) -> Actor {
+        Actor::Node { id: self.node.clone(), serial: self.serial.clone() }
+    }
+}
+
+/// Making a domain and passing time.
+impl Domain {
+    pub fn unfounded() -> Self {
+        Self { state: State::default(), now: START, drawn: 0 }
+    }
+
+    pub fn founded() -> Self {
+        let mut domain = Self::unfounded();
+        let found = domain.found();
+        check(&mut domain, (local(), found), granted(&["domain.founded"]));
+        domain
+    }
+
+    pub fn found(&mut self) -> Command {
+        Command::Found(Box::new(Found {
+            domain: TrustDomain::parse("fleet.example").unwrap(),
+            cluster: ClusterId(self.ulid()),
+            overlay_prefix: "fd12:3456:789a::".parse().unwrap(),
+            default_profile: ProfileName::default_profile(),
+            root: b"root".to_vec(),
+            root_fingerprint: Fingerprint::new(self.digest()),
+            root_not_after: START.plus(Span::from_days(3650)),
+            issuer: FoundIssuer {
+                id: issuer("i1"),
+                kind: IssuerKind::Sealed,
+                subject: "CN=Fleet issuer".to_owned(),
+                certificate: b"issuer".to_vec(),
+                fingerprint: Fingerprint::new(self.digest()),
+                not_after: START.plus(ISSUER_LIFE),
+                sealed_key: b"sealed".to_vec(),
+            },
+            audit_certificate: b"audit".to_vec(),
+            audit_sealed_key: b"sealed".to_vec(),
+        }))
+    }
+
+    pub fn pass(&mut self, span: Span) {
+        self.now = self.now.plus(span);
+    }
+
+    /// An ever new number: what the real system draws by chance.
+    pub fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+
+    pub fn digest(&mut self) -> [u8; 32] {
+        digest(self.draw())
+    }
+
+    pub fn ulid(&mut self) -> Ulid {
+        let now = self.now;
+        self.ulid_at(now)
+    }
+
+    fn ulid_at(&mut self, at: Timestamp) -> Ulid {
+        let mut chance = [0; 10];
+        chance[2..].copy_from_slice(&self.draw().to_be_bytes());
+        Ulid::new(at, chance)
+    }
+
+    pub fn serial(&mut self) -> Serial {
+        Serial::parse(&format!("5e{:014x}", self.draw())).unwrap()
+    }
+}
+
+/// Giving commands.
+impl Domain {
+    pub fn envelope(&mut self, actor: Actor, command: Command) -> Envelope {
+        let now = self.now;
+        self.envelope_drawn_at(now, actor, command)
+    }
+
+    pub fn envelope_drawn_at(&mut self, at: Timestamp, actor: Actor, command: Command) -> Envelope {
+        Envelope {
+            id: RequestId(self.ulid_at(at)),
+            actor,
+            source: Source::Address([192, 0, 2, 1].into()),
+            request_id: None,
+            correlation_id: None,
+            command,
+        }
+    }
+
+    #[track_caller]
+    pub fn give(&mut self, actor: Actor, command: Command) -> Applied {
+        let envelope = self.envelope(actor, command);
+        self.step(&envelope)
+    }
+
+    /// Applies a command now, and holds the step against what is promised of every step.
+    #[track_caller]
+    pub fn step(&mut self, envelope: &Envelope) -> Applied {
+        let before = self.state.clone();
+        let foretold = would_apply(&before, envelope, self.now);
+        let applied = apply(&mut self.state, envelope, self.now);
+        assert_eq!(foretold, (applied.answer.clone(), !applied.events.is_empty()), "foretold otherwise");
+        promises::check(&before, &self.state, self.now, envelope, &applied);
+        applied
+    }
+
+    pub fn policy(&mut self, key: &str, value: &str) {
+        check(self, (local(), set_policy(key, value)), granted(&["policy.changed"]));
+    }
+
+    pub fn tenant(&mut self, name: &str) -> TenantId {
+        check(self, (local(), create_tenant(name)), granted(&["tenant.created"]));
+        tenant(name)
+    }
+}
+
+/// Tokens, enrollment, confirmation.
+impl Domain {
+    /// A request for a token of the default tenant, nothing else said.
+    pub fn token_request(&mut self) -> CreateToken {
+        CreateToken {
+            token: TokenId(self.ulid()),
+            hash: SecretHash::new(self.digest()),
+            tenant: TenantId::default_tenant(),
+            node: None,
+            profile: None,
+            ttl: None,
+        }
+    }
+
+    pub fn mint(&mut self) -> Minted {
+        self.mint_with(|_| ())
+    }
+
+    pub fn mint_pinned(&mut self, to: &NodeId) -> Minted {
+        self.mint_with(|create| create.node = Some(to.clone()))
+    }
+
+    #[track_caller]
+    pub fn mint_with(&mut self, change: impl FnOnce(&mut CreateToken)) -> Minted {
+        let mut create = self.token_request();
+        change(&mut create);
+        let minted = Minted { id: create.token, hash: create.hash };
+        check(self, (local(), Command::CreateToken(create)), granted(&["enrollment_token.created"]));
+        minted
+    }
+
+    /// What a host sends: a new key, nothing else said, nothing prepared yet.
+    pub fn request(&mut self, token: Minted) -> Enroll {
+        Enroll {
+            token: token.hash,
+            key: KeyHash::new(self.digest()),
+            key_kind: KeyKind::P256,
+            idempotency: None,
+            door: Door::Native,
+            requested_node: None,
+            wireguard: None,
+            underlay: None,
+            hardware: None,
+            hostname: None,
+            agent_version: None,
+            prepared: None,
+        }
+    }
+
+    /// What the replica adds: a certificate that fits, if the registry would admit the request.
+    pub fn prepare(&mut self, mut request: Enroll) -> Enroll {
+        if let Ok(Admission::Fresh { tenant, profile, node }) = admit(&self.state, &request) {
+            let node = match node {
+                NodeChoice::Pinned(id) | NodeChoice::Requested(id) => id,
+                NodeChoice::Free => self::node(&format!("n{}", self.draw())),
+            };
+            let domain = self.state.domain.as_ref().unwrap().name.clone();
+            let lifetime = self.state.policy.profiles[&profile].lifetime;
+            let subject = SpiffeId::agent(&domain, &tenant, &node);
+            let certificate = self.issue(subject, request.key, lifetime);
+            request.prepared = Some(Prepared { node, tenant, profile, certificate });
+        }
+        request
+    }
+
+    /// A certificate, signed at the later of the replica's clock and the last applied moment.
+    pub fn issue(&mut self, subject: SpiffeId, key: KeyHash, lifetime: Span) -> Issued {
+        let issuer = self.state.active_issuer().unwrap().clone();
+        let signed_at = self.now.max(self.state.at);
+        let not_after = signed_at.plus(lifetime).min(issuer.not_after);
+        let serial = self.serial();
+        Issued {
+            fingerprint: Fingerprint::new(self.digest()),
+            subject,
+            key,
+            issuer: issuer.id,
+            signed_at,
+            not_after,
+            renew_at: signed_at.plus(Span::from_millis(not_after.since(signed_at).millis() / 2)),
+            der: format!("certificate {serial}").into_bytes(),
+            serial,
+        }
+    }
+
+    /// A fresh token redeemed for a node.
+    #[track_caller]
+    pub fn enroll(&mut self) -> Enrolled {
+        let token = self.mint();
+        self.enroll_with(token, |_| ())
+    }
+
+    #[track_caller]
+    pub fn enroll_with(&mut self, token: Minted, change: impl FnOnce(&mut Enroll)) -> Enrolled {
+        let mut request = self.request(token);
+        change(&mut request);
+        let request = self.prepare(request);
+        let command = Command::Enroll(Box::new(request.clone()));
+        match self.give(Actor::Stranger, command).answer {
+            Ok(Outcome::Enrolled { node, serial, replayed: false }) => Enrolled { node, serial, request },
+            other => panic!("not enrolled: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn confirm(&mut self, enrolled: &Enrolled) {
+        let events = &["host.confirmed", "host.active"];
+        check(self, (enrolled.actor(), confirm_ok(&enrolled.node)), granted(events));
+    }
+
+    pub fn wireguard(&mut self) -> Wireguard {
+        let key = WireguardKey::new(self.digest()).unwrap();
+        Wireguard { key, fingerprint: Fingerprint::new(self.digest()) }
+    }
+
+    /// Puts a node into a state that no command leads to yet.
+    pub fn put(&mut self, node: &NodeId, state: NodeState) {
+        self.state.nodes.get_mut(node).unwrap().state = state;
+    }
+}
+
+/// Operators and their keys.
+impl Domain {
+    pub fn add_operator(&mut self, name: &str, role: Role, tenants: Tenants) -> Command {
+        let domain = self.state.domain.as_ref().unwrap().name.clone();
+        let key = KeyHash::new(self.digest());
+        let certificate = self.issue(SpiffeId::operator(&domain, &operator(name)), key, Span::from_days(30));
+        let certificate = Some(certificate);
+        Command::AddOperator(AddOperator { name: operator(name), role, tenants, certificate })
+    }
+
+    /// An operator with a certificate.
+    #[track_caller]
+    pub fn operator(&mut self, name: &str, role: Role, tenants: Tenants) -> Actor {
+        let command = self.add_operator(name, role, tenants);
+        check(self, (local(), command), granted(&["operator.added"]));
+        let serial = self.state.operators[&operator(name)].serial.clone().unwrap();
+        Actor::Operator { name: operator(name), serial }
+    }
+
+    pub fn key_request(&mut self, role: Role, tenants: Tenants) -> CreateOperatorKey {
+        CreateOperatorKey {
+            key: KeyId(self.ulid()),
+            hash: SecretHash::new(self.digest()),
+            name: operator("robot"),
+            role,
+            tenants,
+            ttl: Span::from_days(1),
+        }
+    }
+
+    /// An operator's automation with an API key.
+    #[track_caller]
+    pub fn key(&mut self, role: Role, tenants: Tenants) -> Actor {
+        let create = self.key_request(role, tenants);
+        let id = create.key;
+        check(self, (local(), Command::CreateOperatorKey(create)), granted(&["operator_key.created"]));
+        Actor::Key { id }
+    }
+}
+
+/// What can be wrong with a certificate that was prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    Missing,
+    OtherNode,
+    OtherTenant,
+    OtherProfile,
+    OtherKey,
+    OtherSubject,
+    OtherIssuer,
+    UsedSerial,
+    ServersSerial,
+    TooFarAhead,
+    TooFarBehind,
+    TooLongLived,
+    OutlivesIssuer,
+    AlreadyOver,
+}
+
+impl Flaw {
+    pub const ALL: [Flaw; 14] = [
+        Flaw::Missing,
+        Flaw::OtherNode,
+        Flaw::OtherTenant,
+        Flaw::OtherProfile,
+        Flaw::OtherKey,
+        Flaw::OtherSubject,
+        Flaw::OtherIssuer,
+        Flaw::UsedSerial,
+        Flaw::ServersSerial,
+        Flaw::TooFarAhead,
+        Flaw::TooFarBehind,
+        Flaw::TooLongLived,
+        Flaw::OutlivesIssuer,
+        Flaw::AlreadyOver,
+    ];
+
+    /// Spoils what was prepared; false where it cannot be spoiled in this way.
+    pub fn spoil(self, domain: &Domain, request: &mut Enroll) -> bool {
+        let at = domain.now.max(domain.state.at);
+        let Some(prepared) = &mut request.prepared else { return false };
+        let certificate = &mut prepared.certificate;
+        match self {
+            Flaw::Missing => request.prepared = None,
+            Flaw::OtherNode => {
+                let other = node("someone-else");
+                let name = certificate.subject.domain.clone();
+                certificate.subject = SpiffeId::agent(&name, &prepared.tenant, &other);
+                // Only a name that was not left to the replica can be wrong.
+                let pinned = domain.state.token_with_hash(&request.token).is_some_and(|t| t.node.is_some());
+                if !pinned && request.requested_node.is_none() {
+                    return false;
+                }
+                prepared.node = other;
+            }
+            Flaw::OtherTenant => prepared.tenant = tenant("elsewhere"),
+            Flaw::OtherProfile => prepared.profile = profile("elsewhere"),
+            Flaw::OtherKey => certificate.key = KeyHash::new([0xee; 32]),
+            Flaw::OtherSubject => {
+                let name = TrustDomain::parse("other.example").unwrap();
+                certificate.subject = SpiffeId::agent(&name, &prepared.tenant, &prepared.node);
+            }
+            Flaw::OtherIssuer => certificate.issuer = issuer("i2"),
+            Flaw::UsedSerial => match domain.state.certificates.keys().next() {
+                Some(used) => certificate.serial = used.clone(),
+                None => return false,
+            },
+            Flaw::ServersSerial => match &domain.state.server_certificate {
+                Some(server) => certificate.serial = server.serial.clone(),
+                None => return false,
+            },
+            Flaw::TooFarAhead => certificate.signed_at = at.plus(Span::from_millis(60_001)),
+            Flaw::TooFarBehind => {
+                let life = certificate.not_after.since(certificate.signed_at);
+                certificate.signed_at = at.minus(Span::from_millis(300_001));
+                certificate.not_after = certificate.signed_at.plus(life);
+            }
+            Flaw::TooLongLived => {
+                let lifetime = domain.state.policy.profiles[&prepared.profile].lifetime;
+                certificate.not_after = certificate.signed_at.plus(lifetime).plus(Span::from_millis(1));
+            }
+            Flaw::OutlivesIssuer => {
+                // Only near the issuer's end is this a fault of its own.
+                let lifetime = domain.state.policy.profiles[&prepared.profile].lifetime;
+                let past_end = domain.state.active_issuer().unwrap().not_after.plus(Span::from_millis(1));
+                if certificate.signed_at.plus(lifetime) < past_end {
+                    return false;
+                }
+                certificate.not_after = past_end;
+            }
+            Flaw::AlreadyOver => certificate.not_after = at,
+        }
+        true
+    }
+}
+
+pub fn digest(number: u64) -> [u8; 32] {
+    let mut bytes = [0xd1; 32];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+pub fn local() -> Actor {
+    Actor::Local { user: "root".to_owned() }
+}
+
+pub fn node(name: &str) -> NodeId {
+    NodeId::parse(name).unwrap()
+}
+
+pub fn tenant(name: &str) -> TenantId {
+    TenantId::parse(name).unwrap()
+}
+
+pub fn operator(name: &str) -> OperatorName {
+    OperatorName::parse(name).unwrap()
+}
+
+pub fn profile(name: &str) -> ProfileName {
+    ProfileName::parse(name).unwrap()
+}
+
+pub fn issuer(name: &str) -> IssuerId {
+    IssuerId::parse(name).unwrap()
+}
+
+pub fn only(names: &[&str]) -> Tenants {
+    Tenants::Only(names.iter().map(|name| tenant(name)).collect())
+}
+
+pub fn span(text: &str) -> Span {
+    Span::parse(text).unwrap()
+}
+
+pub fn create_tenant(name: &str) -> Command {
+    Command::CreateTenant(CreateTenant { tenant: tenant(name) })
+}
+
+pub fn set_policy(key: &str, value: &str) -> Command {
+    Command::SetPolicy(SetPolicy { key: key.to_owned(), value: value.to_owned() })
+}
+
+pub fn enroll(request: Enroll) -> (Actor, Command) {
+    (Actor::Stranger, Command::Enroll(Box::new(request)))
+}
+
+pub fn confirm_ok(node: &NodeId) -> Command {
+    Command::Confirm(Confirm { node: node.clone(), status: ConfirmStatus::Ok })
+}
+
+pub fn confirm_failed(node: &NodeId, reason: &str) -> Command {
+    let status = ConfirmStatus::Failed { reason: reason.to_owned() };
+    Command::Confirm(Confirm { node: node.clone(), status })
+}

@@ -1,0 +1,72 @@
+//! What holds of every step, whatever was asked.
+
+use lifecycle::names::Timestamp;
+use lifecycle::registry::{Applied, Command, Envelope, State, TokenState, check_invariants};
+use std::collections::BTreeSet;
+
+#[track_caller]
+pub fn check(before: &State, after: &State, at: Timestamp, envelope: &Envelope, applied: &Applied) {
+    assert_eq!(check_invariants(before, after), Ok(()));
+    assert_eq!(after.at, before.at.max(at), "time is the later of the last and this");
+    there_is_no_change_without_an_event(before, after, applied);
+    a_token_has_one_end(before, after);
+    indexes_agree_with_what_they_index(after);
+    no_event_tells_a_secret(after, envelope, applied);
+}
+
+#[track_caller]
+fn there_is_no_change_without_an_event(before: &State, after: &State, applied: &Applied) {
+    let changed = u64::from(!applied.events.is_empty());
+    assert_eq!(after.revision, before.revision + changed, "the revision counts changes");
+    if changed == 0 {
+        let untouched = State { at: after.at, recent: after.recent.clone(), ..before.clone() };
+        assert_eq!(*after, untouched, "changed without an event");
+    }
+}
+
+#[track_caller]
+fn a_token_has_one_end(before: &State, after: &State) {
+    for (id, token) in &before.tokens {
+        match after.tokens.get(id) {
+            Some(now) if token.state != TokenState::Unused => assert_eq!(now, token, "changed after its end"),
+            Some(_) => {}
+            None => assert_ne!(token.state, TokenState::Unused, "{id} was forgotten before its end"),
+        }
+    }
+}
+
+#[track_caller]
+fn indexes_agree_with_what_they_index(state: &State) {
+    assert_eq!(state.tokens.len(), state.token_by_hash.len());
+    assert!(state.tokens.values().all(|token| state.token_with_hash(&token.hash) == Some(token)));
+    assert_eq!(state.operator_keys.len(), state.operator_key_by_hash.len());
+    assert!(state.operator_keys.values().all(|key| state.operator_key_with_hash(&key.hash) == Some(key)));
+    for (key, holder) in &state.wireguard_keys {
+        assert_eq!(state.nodes[holder].wireguard.map(|wireguard| wireguard.key), Some(*key));
+    }
+    for (address, holder) in &state.addresses.held {
+        assert_eq!(state.nodes[holder].address, Some(*address));
+    }
+    let kinds: BTreeSet<_> = state.alerts.values().map(|alert| (&alert.kind, &alert.node)).collect();
+    assert_eq!(kinds.len(), state.alerts.len(), "one open alert per kind and node");
+    for (id, alert) in &state.alerts {
+        assert_eq!(*id, alert.id);
+    }
+}
+
+#[track_caller]
+fn no_event_tells_a_secret(state: &State, envelope: &Envelope, applied: &Applied) {
+    if applied.events.is_empty() {
+        return;
+    }
+    let lines = serde_json::to_string(&applied.events.iter().map(|event| event.fields()).collect::<Vec<_>>());
+    let lines = lines.expect("an audit line is JSON");
+    let brought = match &envelope.command {
+        Command::Enroll(enroll) => Some(enroll.token),
+        _ => None,
+    };
+    let known = state.token_by_hash.keys().chain(state.operator_key_by_hash.keys()).copied();
+    for hash in known.chain(brought) {
+        assert!(!lines.contains(&hash.hex()), "the hash of a secret is in {lines}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What every request can reach: the journal, the keys, the limits, the counters.
+
+use crate::config::Config;
+use crate::edge::limits::FailureLimits;
+use crate::failure::Failure;
+use crate::issuing::Keys;
+use crate::metrics::Metrics;
+use crate::refusals::Refusals;
+use crate::{chance, clock};
+use api::code;
+use journal::{Journal, View};
+use lifecycle::names::{Label, RequestId, Source, Timestamp};
+use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+/// Work in progress at once; the rest queues.
+const IN_PROGRESS: usize = 512;
+/// How long a request may queue before it is told to come back.
+const QUEUE_LIMIT: Duration = Duration::from_secs(10);
+
+pub struct App {
+    pub config: Config,
+    pub journal: Journal,
+    pub keys: Keys,
+    pub failures: FailureLimits,
+    pub refusals: Refusals,
+    pub metrics: Metrics,
+    /// Set by the first listener that is bound.
+    pub advertised: std::sync::OnceLock<Vec<String>>,
+    /// True once the process should end.
+    pub stopping: watch::Receiver<bool>,
+    pub(crate) capacity: Semaphore,
+}
+
+/// Where a request comes from and how it is to be recorded.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub source: Source,
+    pub request_id: Option<Label>,
+    pub correlation_id: Option<Label>,
+}
+
+impl Origin {
+    pub fn internal() -> Self {
+        Self { source: Source::Internal, request_id: None, correlation_id: None }
+    }
+}
+
+impl App {
+    pub fn new(config: Config, journal: Journal, keys: Keys, stopping: watch::Receiver<bool>) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            journal,
+            keys,
+            failures: FailureLimits::default(),
+            refusals: Refusals::default(),
+            metrics: Metrics::default(),
+            advertised: std::sync::OnceLock::new(),
+            stopping,
+            capacity: Semaphore::new(IN_PROGRESS),
+        })
+    }
+
+    /// The registry as this replica knows it now.
+    pub fn view(&self) -> Arc<View> {
+        self.journal.view()
+    }
+
+    /// Now, but never earlier than what has been applied: ids and certificates are dated by it.
+    pub fn now(&self) -> Timestamp {
+        clock::now().max(self.view().state.at)
+    }
+
+    /// The URLs nodes are sent to.
+    pub fn servers(&self) -> Vec<String> {
+        self.advertised.get().cloned().unwrap_or_default()
+    }
+
+    /// A place among the requests in progress.
+    pub async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        match tokio::time::timeout(QUEUE_LIMIT, self.capacity.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2)),
+        }
+    }
+
+    pub fn envelope(&self, actor: Actor, origin: &Origin, command: Command) -> Result<Envelope, Failure> {
+        Ok(Envelope {
+            id: RequestId(chance::ulid(self.now())?),
+            actor,
+            source: origin.source,
+            request_id: origin.request_id.clone(),
+            correlation_id: origin.correlation_id.clone(),
+            command,
+        })
+    }
+
+    /// Commits a command. One that would be refused or would change nothing is answered from the local
+    /// state and is no entry.
+    pub async fn commit(&self, actor: Actor, origin: &Origin, command: Command) -> Result<Outcome, Failure> {
+        let envelope = self.envelope(actor, origin, command)?;
+        let (answer, changes) = would_apply(&self.view().state, &envelope, clock::now());
+        if !changes {
+            return Ok(answer?);
+        }
+        self.propose(envelope).await
+    }
+
+    /// Commits without asking first.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Outcome, Failure> {
+        let timer = self.metrics.commit_timer();
+        let answer = self.journal.propose(envelope).await?;
+        timer.observe(&self.metrics);
+        Ok(answer?)
+    }
+}

@@ -1,0 +1,109 @@
+//! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
+
+use crate::app::App;
+use crate::failure::Failure;
+use api::code;
+use http::{HeaderMap, header};
+use journal::View;
+use lifecycle::names::{NodeId, Serial, Source, SpiffePath};
+use lifecycle::registry::{Act, Actor, Owner, Rejection, Tenants, may_read};
+use pki::verify::PeerCertificate;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a serial that is not on record yet may take to arrive from the leader.
+const BARRIER: Duration = Duration::from_secs(2);
+
+/// What is known of a connection once it is made.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub source: Source,
+    /// Chain, time and deny list were checked at the handshake.
+    pub certificate: Option<Arc<PeerCertificate>>,
+    /// On the operator socket: the user at the other end.
+    pub local_user: Option<Arc<str>>,
+}
+
+/// An actor with a credential, against the registry as it is now.
+pub async fn authenticate(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Actor, Failure> {
+    if let Some(user) = &peer.local_user {
+        return Ok(Actor::Local { user: user.to_string() });
+    }
+    if let Some(key) = bearer(headers)? {
+        let hash = pki::digest::secret_hash(key.as_bytes());
+        let view = app.view();
+        let known = view.state.operator_key_with_hash(&hash).filter(|key| key.is_good(app.now()));
+        return match known {
+            Some(key) => Ok(Actor::Key { id: key.id }),
+            None => Err(Failure::new(code::UNAUTHENTICATED, "the API key is unknown, expired or revoked")),
+        };
+    }
+    match &peer.certificate {
+        Some(certificate) => by_certificate(app, certificate).await,
+        None => Err(Failure::new(code::UNAUTHENTICATED, "no client certificate and no API key")),
+    }
+}
+
+/// The node at the other end, for calls that only a node may make.
+pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
+    let Some(certificate) = &peer.certificate else {
+        return Err(Failure::new(code::UNAUTHENTICATED, "this call needs a node's client certificate"));
+    };
+    match by_certificate(app, certificate).await? {
+        Actor::Node { id, serial } => Ok((id, serial)),
+        _ => Err(Failure::new(code::FORBIDDEN, "this call is for nodes")),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    let malformed = || Failure::new(code::UNAUTHENTICATED, "the Authorization header is not `Bearer KEY`");
+    let text = value.to_str().map_err(|_| malformed())?;
+    let (scheme, key) = text.split_once(' ').ok_or_else(malformed)?;
+    if scheme.eq_ignore_ascii_case("bearer") && (1..=256).contains(&key.len()) {
+        Ok(Some(key))
+    } else {
+        Err(malformed())
+    }
+}
+
+async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Actor, Failure> {
+    if app.now() >= certificate.not_after {
+        return Err(Failure::new(code::UNAUTHENTICATED, "the client certificate has expired"));
+    }
+    let view = app.view();
+    if view.state.certificates.contains_key(&certificate.serial) {
+        return on_record(&view, certificate);
+    }
+    // Signed by us but not on record here: perhaps it has only not arrived yet. Never taken for revoked.
+    let unknown = || Failure::new(code::UNAVAILABLE, "the certificate is not on record here yet").retry_after(1);
+    let view = app.journal.barrier(BARRIER).await.map_err(|_| unknown())?;
+    if !view.state.certificates.contains_key(&certificate.serial) {
+        return Err(unknown());
+    }
+    on_record(&view, certificate)
+}
+
+fn on_record(view: &View, certificate: &PeerCertificate) -> Result<Actor, Failure> {
+    let refused = || Failure::new(code::UNAUTHENTICATED, "the client certificate is no longer good");
+    let serial = &certificate.serial;
+    let record = view.state.certificates.get(serial).ok_or_else(refused)?;
+    if record.fingerprint != certificate.fingerprint || view.state.is_denied(serial) {
+        return Err(refused());
+    }
+    let serial = serial.clone();
+    match (&record.owner, &certificate.spiffe.path) {
+        (Owner::Node(id), SpiffePath::Agent { node, .. }) if id == node => Ok(Actor::Node { id: id.clone(), serial }),
+        (Owner::Operator(known), SpiffePath::Operator { name }) if known == name => {
+            Ok(Actor::Operator { name: name.clone(), serial })
+        }
+        _ => Err(refused()),
+    }
+}
+
+/// May this actor read this, and of which tenants?
+pub fn reader(app: &App, actor: &Actor, act: Act) -> Result<(Arc<View>, Tenants), Failure> {
+    let view = app.view();
+    let tenants = may_read(&view.state, actor, act).map_err(|rejection: Rejection| Failure::from(rejection))?;
+    Ok((view, tenants))
+}

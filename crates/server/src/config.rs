@@ -1,0 +1,258 @@
+//! Local configuration: addresses, paths and keys. Read in two steps: raw, with unknown keys refused, then
+//! checked, with every complaint at once; only then is a socket opened. What can change an outcome is not
+//! here but in the replicated policy.
+
+use pki::seal::KekSource;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::Path;
+
+pub const DEFAULT_LISTEN: &str = "[::]:8443";
+pub const DEFAULT_SERVER_CN: &str = "enlist-control-plane";
+
+/// `enlist.toml` as written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raw {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kek: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cn: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
+}
+
+/// Checked configuration: everything here can be used as it is.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: Vec<SocketAddr>,
+    pub names: Vec<String>,
+    pub advertise: Vec<String>,
+    pub kek: KekSource,
+    pub server_cn: String,
+    pub metrics: Option<SocketAddr>,
+}
+
+/// One mistake: where, what stands there, what was expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mistake {
+    pub key: String,
+    pub value: String,
+    pub expected: String,
+}
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {:?}: expected {}", self.key, self.value, self.expected)
+    }
+}
+
+/// Every mistake of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct Mistakes(pub Vec<Mistake>);
+
+/// Reads and checks a configuration file.
+pub fn load(path: &Path) -> Result<Config, Mistakes> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Mistakes(vec![mistake(&path.display().to_string(), "", &format!("a readable file ({error})"))])
+    })?;
+    let (raw, mut mistakes) = parse(&text)?;
+    let config = check(&raw, &mut mistakes);
+    match config {
+        Some(config) if mistakes.is_empty() => Ok(config),
+        _ => Err(Mistakes(mistakes)),
+    }
+}
+
+/// The file's keys one by one, so that one wrong key does not hide the next.
+fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or_else(|| "enlist.toml".to_owned(), |span| line_of(text, span.start));
+        Mistakes(vec![mistake(&place, "", &format!("valid TOML ({})", error.message()))])
+    })?;
+    let mut raw = Raw::default();
+    let mut mistakes = Vec::new();
+    for (key, value) in table {
+        let shown = value.to_string();
+        let taken = match key.as_str() {
+            "listen" => take(value, &mut raw.listen),
+            "names" => take(value, &mut raw.names),
+            "advertise" => take(value, &mut raw.advertise),
+            "kek" => take(value, &mut raw.kek),
+            "server_cn" => take(value, &mut raw.server_cn),
+            "metrics" => take(value, &mut raw.metrics),
+            _ => Err("one of listen, names, advertise, kek, server_cn, metrics"),
+        };
+        if let Err(expected) = taken {
+            mistakes.push(mistake(&key, &shown, expected));
+        }
+    }
+    Ok((raw, mistakes))
+}
+
+fn take<T: serde::de::DeserializeOwned + Expected>(value: toml::Value, into: &mut T) -> Result<(), &'static str> {
+    *into = value.try_into().map_err(|_| T::EXPECTED)?;
+    Ok(())
+}
+
+trait Expected {
+    const EXPECTED: &'static str;
+}
+
+impl Expected for Vec<String> {
+    const EXPECTED: &'static str = "a list of strings";
+}
+
+impl Expected for Option<String> {
+    const EXPECTED: &'static str = "a string";
+}
+
+fn line_of(text: &str, offset: usize) -> String {
+    let line = text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1;
+    format!("enlist.toml line {line}")
+}
+
+fn mistake(key: &str, value: &str, expected: &str) -> Mistake {
+    Mistake { key: key.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+}
+
+/// Turns raw values into usable ones, noting every mistake.
+pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
+    let default = [DEFAULT_LISTEN.to_owned()];
+    let listen_texts: &[String] = if raw.listen.is_empty() { &default } else { &raw.listen };
+    let mut listen = Vec::new();
+    for text in listen_texts {
+        match text.parse() {
+            Ok(address) => listen.push(address),
+            Err(_) => mistakes.push(mistake("listen", text, "ADDRESS:PORT, such as [::]:8443 or 127.0.0.1:0")),
+        }
+    }
+    for name in raw.names.iter().filter(|name| !is_host_name(name)) {
+        mistakes.push(mistake("names", name, "a host name or an IP address"));
+    }
+    for url in raw.advertise.iter().filter(|url| client::url::ServerUrl::parse(url).is_err()) {
+        mistakes.push(mistake("advertise", url, "an https:// URL with host and optional port"));
+    }
+    let metrics = raw.metrics.as_ref().and_then(|text| match text.parse() {
+        Ok(address) => Some(address),
+        Err(_) => {
+            mistakes.push(mistake("metrics", text, "ADDRESS:PORT, such as 127.0.0.1:9464"));
+            None
+        }
+    });
+    let server_cn = raw.server_cn.clone().unwrap_or_else(|| DEFAULT_SERVER_CN.to_owned());
+    if !(1..=64).contains(&server_cn.len()) || server_cn.chars().any(char::is_control) {
+        mistakes.push(mistake("server_cn", &server_cn, "1 to 64 printable characters"));
+    }
+    let kek = match raw.kek.as_deref().map(KekSource::parse) {
+        Some(Ok(source)) => Some(source),
+        Some(Err(error)) => {
+            mistakes.push(mistake("kek", raw.kek.as_deref().unwrap_or_default(), &error.to_string()));
+            None
+        }
+        None => {
+            mistakes.push(mistake("kek", "", "file:PATH or env:NAME: the CA key is never stored unsealed"));
+            None
+        }
+    };
+    Some(Config {
+        listen,
+        names: raw.names.clone(),
+        advertise: raw.advertise.clone(),
+        kek: kek?,
+        server_cn,
+        metrics,
+    })
+}
+
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.parse::<std::net::IpAddr>().is_ok() || (name.len() <= 253 && name.split('.').all(label))
+}
+
+impl Config {
+    /// The names a host may call the control plane by.
+    pub fn certificate_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+        let addresses = self.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+        names.extend(addresses.map(|ip| ip.to_string()));
+        names.extend(self.names.iter().cloned());
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        names
+    }
+
+    /// Where nodes are told to go: as configured, else the first name, else the listen address.
+    pub fn advertised(&self, bound: SocketAddr) -> Vec<String> {
+        if !self.advertise.is_empty() {
+            return self.advertise.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        }
+        let host = match self.names.first() {
+            Some(name) if name.contains(':') => format!("[{name}]"),
+            Some(name) => name.clone(),
+            None if bound.ip().is_unspecified() => "localhost".to_owned(),
+            None if bound.is_ipv6() => format!("[{}]", bound.ip()),
+            None => bound.ip().to_string(),
+        };
+        vec![format!("https://{host}:{}", bound.port())]
+    }
+
+    /// The URL before anything listens; none while the port is still to be chosen.
+    pub fn server_url(&self) -> Option<String> {
+        let first = self.listen.first()?;
+        let known = !self.advertise.is_empty() || first.port() != 0;
+        known.then(|| self.advertised(*first).into_iter().next()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes_of(text: &str) -> Vec<String> {
+        let Ok((raw, mut mistakes)) = parse(text) else { return vec!["toml".to_owned()] };
+        check(&raw, &mut mistakes);
+        mistakes.into_iter().map(|mistake| mistake.key).collect()
+    }
+
+    #[test]
+    fn every_mistake_is_reported_at_once() {
+        let text = "listen = [\"nowhere\"]\nkek = \"floppy:A\"\nadvertise = [\"http://plain\"]\ncolour = 1\n";
+        let mut keys = mistakes_of(text);
+        keys.sort();
+        assert_eq!(keys, ["advertise", "colour", "kek", "listen"]);
+    }
+
+    #[test]
+    fn a_wrong_type_is_a_mistake_of_its_key() {
+        assert_eq!(mistakes_of("listen = 8443\nkek = \"env:KEK\"\n"), ["listen"]);
+    }
+
+    #[test]
+    fn a_good_configuration_has_no_mistakes() {
+        assert!(mistakes_of("listen = [\"127.0.0.1:0\"]\nkek = \"env:KEK\"\nnames = [\"a.example\", \"::1\"]\n").is_empty());
+    }
+
+    #[test]
+    fn nodes_are_sent_to_a_name_before_an_address() {
+        let raw = Raw { kek: Some("env:K".to_owned()), listen: vec!["[::]:8443".to_owned()], ..Raw::default() };
+        let Some(mut config) = check(&raw, &mut Vec::new()) else { panic!("good configuration") };
+        assert_eq!(config.server_url().as_deref(), Some("https://localhost:8443"));
+        config.names = vec!["cp.example".to_owned()];
+        assert_eq!(config.server_url().as_deref(), Some("https://cp.example:8443"));
+        config.advertise = vec!["https://lb.example/".to_owned()];
+        assert_eq!(config.server_url().as_deref(), Some("https://lb.example"));
+    }
+}

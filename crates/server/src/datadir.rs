@@ -1,0 +1,164 @@
+//! The data directory: layout, version, lock, and files that are replaced whole.
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The version of the store that this program writes.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    #[error("{} is not a data directory", .0.display())]
+    Missing(PathBuf),
+    #[error("{} is already a data directory", .0.display())]
+    Exists(PathBuf),
+    #[error("{} is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    #[error("{} was written by a newer version (store version {found}, this program knows {VERSION})", dir.display())]
+    Newer { dir: PathBuf, found: u32 },
+    #[error("{} holds no version number", .0.display())]
+    Unversioned(PathBuf),
+    #[error("{} is in use by another process", .0.display())]
+    InUse(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+}
+
+impl DirError {
+    /// One line on what to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            DirError::Missing(_) => "make one with: enlist server init --dir DIR --domain NAME --kek file:PATH",
+            DirError::Exists(_) => "choose another --dir, or run the control plane that is there: enlist server run",
+            DirError::NotEmpty(_) => "choose an empty directory, or remove what an interrupted init left behind",
+            DirError::Newer { .. } => "run the program version that wrote it, or a later one",
+            DirError::Unversioned(_) => "restore the file VERSION from a backup; it holds one integer",
+            DirError::InUse(_) => "stop the other process first; one process at a time may use it",
+            DirError::Io { .. } => "check that the path exists and that this user may use it",
+        }
+    }
+}
+
+/// Paths inside a data directory.
+#[derive(Debug, Clone)]
+pub struct DataDir(PathBuf);
+
+impl DataDir {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.0.join("enlist.toml")
+    }
+
+    pub fn operator_socket(&self) -> PathBuf {
+        self.0.join("operator.sock")
+    }
+
+    pub fn ca(&self, file: &str) -> PathBuf {
+        self.0.join("ca").join(file)
+    }
+
+    pub fn keys(&self, file: &str) -> PathBuf {
+        self.0.join("keys").join(file)
+    }
+
+    fn version(&self) -> PathBuf {
+        self.0.join("VERSION")
+    }
+
+    /// Refuses what is not an initialised directory of a version that is known. Reads only.
+    pub fn check_version(&self) -> Result<(), DirError> {
+        let path = self.version();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(if self.0.join("log.db").exists() && self.config().exists() {
+                    DirError::Unversioned(self.0.clone())
+                } else {
+                    DirError::Missing(self.0.clone())
+                });
+            }
+            Err(error) => return Err(DirError::Io { path, error }),
+        };
+        match text.trim().parse::<u32>() {
+            Ok(VERSION) => Ok(()),
+            Ok(found) if found > VERSION => Err(DirError::Newer { dir: self.0.clone(), found }),
+            _ => Err(DirError::Unversioned(self.0.clone())),
+        }
+    }
+
+    /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already).
+    pub fn create(&self) -> Result<(), DirError> {
+        if self.version().exists() {
+            return Err(DirError::Exists(self.0.clone()));
+        }
+        if let Ok(entries) = std::fs::read_dir(&self.0) {
+            let foreign = entries.flatten().any(|entry| entry.file_name() != "keys");
+            if foreign {
+                return Err(DirError::NotEmpty(self.0.clone()));
+            }
+        }
+        make_dir(&self.0, 0o750)?;
+        make_dir(&self.0.join("keys"), 0o700)?;
+        make_dir(&self.0.join("ca"), 0o755)
+    }
+
+    /// The last step of making one: only now is it a data directory.
+    pub fn write_version(&self) -> Result<(), DirError> {
+        replace(&self.version(), format!("{VERSION}\n").as_bytes(), 0o644)
+    }
+
+    /// Takes the directory for this process; the lock ends with it.
+    pub fn lock(&self) -> Result<Lock, DirError> {
+        let path = self.0.join("lock");
+        let io = |error: rustix::io::Errno| DirError::Io { path: path.clone(), error: error.into() };
+        let file = rustix::fs::open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600))
+            .map_err(io)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(DirError::InUse(self.0.clone())),
+            Err(error) => Err(io(error)),
+        }
+    }
+}
+
+/// Held while a process uses the directory.
+#[derive(Debug)]
+pub struct Lock {
+    _file: std::os::fd::OwnedFd,
+}
+
+fn make_dir(path: &Path, mode: u32) -> Result<(), DirError> {
+    let io = |error| DirError::Io { path: path.to_owned(), error };
+    if !path.exists() {
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(io)?;
+    }
+    rustix::fs::chmod(path, Mode::from(mode)).map_err(|error| io(error.into()))
+}
+
+/// Replaces a file so that a reader, or a crash, sees the old or the new one, never a part.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DirError> {
+    let io = |error| DirError::Io { path: path.to_owned(), error };
+    let part = path.with_extension("new");
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part).map_err(io)?;
+    file.write_all(bytes).map_err(io)?;
+    file.sync_all().map_err(io)?;
+    std::fs::rename(&part, path).map_err(io)?;
+    if let Some(parent) = path.parent() {
+        std::fs::File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
+
+use crate::app::{App, Origin};
+use crate::auth::{self, Peer};
+use crate::enroll::{self, Enrolled};
+use crate::failure::{Failed, Failure};
+use api::agent::{
+    Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest, EnrollResponse,
+};
+use api::{code, header};
+use axum::body::Body;
+use http::Response;
+use lifecycle::names::{IdempotencyHash, Label};
+use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door};
+use pki::pem;
+use std::sync::Arc;
+use tonic::{Request, Status};
+
+const REASON_LENGTH: usize = 200;
+
+pub fn service(app: &Arc<App>) -> AgentServer<Native> {
+    let limit = usize::try_from(crate::edge::body::BODY_LIMIT).unwrap_or(usize::MAX);
+    AgentServer::new(Native { app: app.clone() }).max_decoding_message_size(limit)
+}
+
+pub struct Native {
+    app: Arc<App>,
+}
+
+#[tonic::async_trait]
+impl Agent for Native {
+    async fn enroll(&self, request: Request<EnrollRequest>) -> Result<tonic::Response<EnrollResponse>, Status> {
+        let origin = origin(&request)?;
+        let request = match shape(request) {
+            Ok(request) => request,
+            Err(failure) => {
+                self.app.refusals.record(&self.app, origin.source, failure.code.word, None).await;
+                return Err(status(&failure));
+            }
+        };
+        let enrolled = enroll::enroll(&self.app, &origin, request).await.map_err(|failure| status(&failure))?;
+        Ok(tonic::Response::new(answer(&self.app, &enrolled)))
+    }
+
+    async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<tonic::Response<ConfirmResponse>, Status> {
+        let origin = origin(&request)?;
+        self.confirmed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
+    }
+}
+
+impl Native {
+    async fn confirmed(&self, origin: &Origin, request: Request<ConfirmRequest>) -> Result<ConfirmResponse, Failure> {
+        let peer = request.extensions().get::<Peer>().cloned();
+        let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
+        let (id, serial) = auth::node(&self.app, &peer).await?;
+        let request = request.into_inner();
+        let status = match request.status() {
+            WireStatus::Failed => ConfirmStatus::Failed { reason: plain(&request.reason) },
+            WireStatus::Ok => ConfirmStatus::Ok,
+            WireStatus::Unspecified => {
+                return Err(Failure::new(code::BAD_REQUEST, "status must be OK or FAILED"));
+            }
+        };
+        let command = Command::Confirm(Confirm { node: id.clone(), status });
+        self.app.commit(Actor::Node { id: id.clone(), serial }, origin, command).await?;
+        let view = self.app.view();
+        let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
+        Ok(ConfirmResponse { node_id: id.to_string(), state })
+    }
+}
+
+/// A host's own words, made fit for a line.
+fn plain(reason: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = reason.chars().take(REASON_LENGTH).map(printable).collect();
+    if text.trim().is_empty() { "unspecified".to_owned() } else { text }
+}
+
+fn shape(request: Request<EnrollRequest>) -> Result<enroll::Request, Failure> {
+    let idempotency = idempotency(&request)?;
+    let body = request.into_inner();
+    Ok(enroll::Request {
+        door: Door::Native,
+        token: body.token,
+        csr: body.csr.into_bytes(),
+        idempotency,
+        requested_node: None,
+        wireguard: None,
+        underlay: None,
+        hardware: None,
+        hostname: label("hostname", &body.hostname)?,
+        agent_version: label("agent_version", &body.agent_version)?,
+    })
+}
+
+fn idempotency<T>(request: &Request<T>) -> Result<Option<IdempotencyHash>, Failure> {
+    let Some(value) = request.metadata().get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = value.to_str().ok().and_then(|text| Label::parse(text).ok());
+    match key {
+        Some(key) => Ok(Some(pki::digest::idempotency_hash(key.as_str().as_bytes()))),
+        None => {
+            Err(Failure::new(code::IDEMPOTENCY_KEY_INVALID, "the idempotency key is not 1 to 128 visible characters"))
+        }
+    }
+}
+
+fn label(name: &str, text: &str) -> Result<Option<Label>, Failure> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
+}
+
+fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
+    let state = &enrolled.view.state;
+    let issuer = state.issuers.get(&enrolled.certificate.issuer);
+    let chain = issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default();
+    EnrollResponse {
+        node_id: enrolled.node.id.to_string(),
+        tenant: enrolled.node.tenant.to_string(),
+        spiffe_id: enrolled.subject.to_string(),
+        certificate: pem::certificate_pem(&enrolled.der),
+        chain,
+        bundle: pem::chain_pem(state.roots.iter().map(|root| root.certificate.as_slice())),
+        cert_serial: enrolled.serial.to_string(),
+        not_after: enrolled.certificate.not_after.to_string(),
+        renew_at: enrolled.certificate.renew_at.to_string(),
+        domain: state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
+        profile: enrolled.node.profile.to_string(),
+        servers: app.servers(),
+    }
+}
+
+fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {
+    request.extensions().get::<Origin>().cloned().ok_or_else(|| Status::internal("a request without its origin"))
+}
+
+/// The request id is filled in by the edge, which knows it.
+fn status(failure: &Failure) -> Status {
+    let mut status = Status::from(failure.detail(""));
+    if let Some(seconds) = failure.retry_after {
+        status.metadata_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    status
+}
+
+/// A refusal as a whole gRPC answer, for the edge.
+pub fn refusal(failure: &Failure) -> Response<Body> {
+    let mut response = status(failure).into_http::<Body>();
+    response.extensions_mut().insert(Failed(failure.code));
+    response
+}
+
+/// Marks an answer that carries one of our codes, so that the edge can limit and count it.
+pub fn marked(mut response: Response<Body>) -> Response<Body> {
+    let word = response.headers().get(header::CODE).and_then(|value| value.to_str().ok());
+    if let Some(code) = word.and_then(code::Code::of) {
+        response.extensions_mut().insert(Failed(code));
+    }
+    response
+}

@@ -1,0 +1,139 @@
+//! Accepting: TLS within ten seconds, then HTTP, then a clean end.
+
+use crate::app::App;
+use crate::auth::Peer;
+use crate::edge::service;
+use crate::edge::stall::Stall;
+use crate::edge::tls;
+use axum::Router;
+use lifecycle::names::Source;
+use rustls::ServerConfig;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::task::TaskTracker;
+
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a refused client is given to read the alert.
+const ALERT_LIMIT: Duration = Duration::from_secs(1);
+const ALERT_BYTES: usize = 64 * 1024;
+const METRICS_CONNECTIONS: usize = 16;
+
+/// Accepts until the process stops. Beyond `connections` at once, newcomers wait in the kernel's queue.
+pub async fn accept(
+    app: Arc<App>,
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    router: Router,
+    connections: Arc<Semaphore>,
+    tasks: TaskTracker,
+) {
+    let acceptor = TlsAcceptor::from(config);
+    let mut stopping = app.stopping.clone();
+    loop {
+        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let (app, acceptor, router) = (app.clone(), acceptor.clone(), router.clone());
+                tasks.spawn(async move {
+                    let _permit = permit;
+                    connection(app, acceptor, router, stream, address).await;
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: give others the time to finish.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    app: Arc<App>,
+    acceptor: TlsAcceptor,
+    router: Router,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let _ = stream.set_nodelay(true);
+    let handshake = acceptor.accept(stream).into_fallible();
+    let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err((error, stream))) => {
+            tracing::debug!(%address, %error, "handshake refused");
+            return let_alert_be_read(stream).await;
+        }
+        Err(_) => return tracing::debug!(%address, "handshake took too long"),
+    };
+    let peer = peer(&stream, address);
+    if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
+        return tracing::warn!(%address, "a verified client certificate could not be read");
+    }
+    app.metrics.connected();
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    service::serve(app.clone(), router, Stall::new(stream), peer, http2).await;
+    app.metrics.disconnected();
+}
+
+fn peer(stream: &TlsStream<TcpStream>, address: SocketAddr) -> Peer {
+    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    Peer {
+        source: Source::Address(address.ip().to_canonical()),
+        certificate: leaf.and_then(tls::peer_certificate).map(Arc::new),
+        local_user: None,
+    }
+}
+
+/// Half-closes and drains, so that the client finds the alert and not a reset.
+async fn let_alert_be_read(mut stream: TcpStream) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut buffer = [0; 4096];
+        let mut total = 0;
+        while total < ALERT_BYTES {
+            match stream.read(&mut buffer).await? {
+                0 => break,
+                read => total += read,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(ALERT_LIMIT, drain).await;
+}
+
+/// The plain listener for scrapers: one path, nothing secret, only where the operator asked for it.
+pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
+    let mut stopping = app.stopping.clone();
+    let router = Router::new().route(
+        "/metrics",
+        axum::routing::get({
+            let app = app.clone();
+            move || async move { crate::operator::metrics_text(app.metrics.text(&app.view())) }
+        }),
+    );
+    let places = Arc::new(Semaphore::new(METRICS_CONNECTIONS));
+    loop {
+        let Ok(permit) = places.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        };
+        let Ok((stream, address)) = accepted else { continue };
+        let (app, router) = (app.clone(), router.clone());
+        let peer = Peer { source: Source::Address(address.ip()), certificate: None, local_user: None };
+        tokio::spawn(async move {
+            let _permit = permit;
+            service::serve(app, router, Stall::new(stream), peer, false).await;
+        });
+    }
+}

@@ -1,0 +1,9 @@
+//! The edge: connections in, answers out, everything in between bounded in size, time and number.
+
+pub mod body;
+pub mod limits;
+pub mod listener;
+pub mod service;
+pub mod socket;
+pub mod stall;
+pub mod tls;

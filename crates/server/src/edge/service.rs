@@ -1,0 +1,238 @@
+//! One connection's requests: ids in and out, limits, the router.
+
+use crate::app::{App, Origin};
+use crate::auth::Peer;
+use crate::edge::body::Bounded;
+use crate::failure::{Failed, Failure};
+use crate::{chance, clock};
+use api::{code, header};
+use axum::Router;
+use axum::body::Body;
+use axum::response::IntoResponse;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use lifecycle::names::Label;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::ServiceExt;
+
+const HEADER_LIMIT: Duration = Duration::from_secs(10);
+const HEADER_BYTES: u32 = 16 * 1024;
+/// How long a connection may be open with nothing asked.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How long requests in progress may take once the process stops.
+const DRAIN_LIMIT: Duration = Duration::from_secs(8);
+const STREAMS: u32 = 64;
+
+/// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
+#[derive(Debug, Default)]
+struct Watch {
+    open: AtomicUsize,
+    served: AtomicU64,
+}
+
+/// Counts a request as open until its answer is complete.
+struct Open(Arc<Watch>);
+
+impl Open {
+    fn new(watch: &Arc<Watch>) -> Self {
+        watch.open.fetch_add(1, Ordering::Relaxed);
+        watch.served.fetch_add(1, Ordering::Relaxed);
+        Self(watch.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one connection to its end.
+pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, http2: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut stopping = app.stopping.clone();
+    let watch = Arc::new(Watch::default());
+    let service = service_fn({
+        let watch = watch.clone();
+        move |request: Request<Incoming>| {
+            let open = Open::new(&watch);
+            let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
+            async move {
+                let response = answer(&app, peer, router, request).await;
+                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, _open: open })))
+            }
+        }
+    });
+    let io = TokioIo::new(stream);
+    if http2 {
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADER_BYTES)
+            .max_pending_accept_reset_streams(32)
+            .initial_stream_window_size(128 * 1024)
+            .initial_connection_window_size(256 * 1024)
+            .max_send_buf_size(256 * 1024)
+            .keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(20));
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = idle(&watch) => {}
+            _ = stopping.wait_for(|stop| *stop) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(DRAIN_LIMIT, connection).await;
+    } else {
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT).max_buf_size(HEADER_BYTES as usize);
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = idle(&watch) => {}
+            _ = stopping.wait_for(|stop| *stop) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(DRAIN_LIMIT, connection).await;
+    }
+}
+
+/// Ends when the first request does not come in time, or when nothing has been asked for a while.
+async fn idle(watch: &Watch) {
+    let mut limit = HEADER_LIMIT;
+    loop {
+        let before = watch.served.load(Ordering::Relaxed);
+        tokio::time::sleep(limit).await;
+        let quiet = watch.served.load(Ordering::Relaxed) == before && watch.open.load(Ordering::Relaxed) == 0;
+        if quiet {
+            return;
+        }
+        limit = IDLE_LIMIT;
+    }
+}
+
+/// A body that keeps its request open until it is sent.
+struct Held {
+    body: Body,
+    _open: Open,
+}
+
+impl http_body::Body for Held {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, axum::Error>>> {
+        std::pin::Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+async fn answer(app: &Arc<App>, peer: Peer, router: Router, mut request: Request<Incoming>) -> Response<Body> {
+    let own = label(request.headers(), header::REQUEST_ID);
+    let drawn = chance::ulid(app.now()).map(|id| id.to_string()).unwrap_or_default();
+    let id = own.as_ref().map_or(drawn, ToString::to_string);
+    let correlation_id = label(request.headers(), header::CORRELATION_ID);
+    // The caller's id is recorded; when it brought none, the command's own id is.
+    let origin = Origin { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let strange = peer.local_user.is_none() && peer.certificate.is_none() && !has_bearer(request.headers());
+    let source = peer.source;
+    let extensions = request.extensions_mut();
+    extensions.insert(origin);
+    extensions.insert(peer);
+    let request = request.map(|body| Body::new(Bounded::new(body)));
+    let mut response = match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    if response.headers().contains_key("grpc-status") {
+        response = crate::doors::native::marked(response);
+    }
+    if strange {
+        response = limited(app, source, response);
+    }
+    finish(app, response, &id, &method, &path).await
+}
+
+fn has_bearer(headers: &HeaderMap) -> bool {
+    headers.contains_key(http::header::AUTHORIZATION)
+}
+
+fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
+    headers.get(name).and_then(|value| value.to_str().ok()).and_then(|text| Label::parse(text).ok())
+}
+
+/// A failure of a stranger whose network has had too many becomes "slow down", and the connection ends.
+fn limited(app: &App, source: lifecycle::names::Source, response: Response<Body>) -> Response<Body> {
+    let Some(Failed(code)) = response.extensions().get().copied() else { return response };
+    let limit = app.view().state.policy.failures_per_minute;
+    if !matches!(code.status, 400 | 401 | 403 | 409) || !app.failures.is_over(source, limit, clock::now()) {
+        return response;
+    }
+    let failure = Failure::new(code::RATE_LIMITED, "too many failures from this network").retry_after(60);
+    let grpc = response.headers().contains_key("grpc-status");
+    let mut response = if grpc { crate::doors::native::refusal(&failure) } else { failure.into_response() };
+    response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Ids, time and, for errors, the request id in the body.
+async fn finish(app: &App, response: Response<Body>, id: &str, method: &http::Method, path: &str) -> Response<Body> {
+    let failed = response.extensions().get::<Failed>().copied();
+    let mut response = response;
+    if let Some(Failed(code)) = failed {
+        tracing::info!(request_id = id, %method, path, code = code.word, "refused");
+        response = with_request_id(response, id).await;
+    }
+    app.metrics.answered(response.status());
+    let headers = response.headers_mut();
+    let now = app.now();
+    for (name, value) in [(header::REQUEST_ID, id.to_owned()), (header::SERVER_TIME, now.millis().to_string())] {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
+        }
+    }
+    response
+}
+
+/// Errors are small: the body is rewritten with the id that the edge knows.
+async fn with_request_id(response: Response<Body>, id: &str) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if parts.headers.contains_key("grpc-status") {
+        if let Ok(value) = HeaderValue::try_from(id) {
+            parts.headers.insert(header::GRPC_REQUEST_ID, value);
+        }
+        return Response::from_parts(parts, body);
+    }
+    let Ok(bytes) = axum::body::to_bytes(body, 64 * 1024).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let body = match serde_json::from_slice::<api::error::ErrorBody>(&bytes) {
+        Ok(mut error) => {
+            error.error.request_id = id.to_owned();
+            serde_json::to_vec(&error).unwrap_or_default().into()
+        }
+        Err(_) => bytes,
+    };
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(body))
+}

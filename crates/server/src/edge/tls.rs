@@ -1,0 +1,140 @@
+//! TLS: version 1.3 only, no resumption, client certificates optional and checked against the registry.
+
+use crate::app::App;
+use crate::clock;
+use lifecycle::registry::State;
+use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+};
+use std::sync::{Arc, Weak};
+
+/// The listener's configuration. Resumption is off: a resumed session would skip the check of the certificate.
+pub fn server_config(app: &Arc<App>, certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(NodeVerifier::new(app, &provider)?);
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificate);
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The anchors by which client certificates are verified: the issuers themselves, not their roots, so that
+/// an issuer that is retired one day is not let in through its root.
+pub fn node_issuers(state: &State) -> Result<NodeIssuers, Error> {
+    let general = |error: &dyn std::fmt::Display| Error::General(format!("node issuers: {error}"));
+    let domain = state.domain.as_ref().ok_or_else(|| general(&"no domain"))?;
+    let issuers = state.issuers.values().map(|issuer| (&domain.name, issuer.certificate.as_slice()));
+    NodeIssuers::new(issuers).map_err(|error| general(&error))
+}
+
+/// Checks a client certificate at the handshake: chain, time, deny list. Every request is checked again.
+struct NodeVerifier {
+    app: Weak<App>,
+    issuers: NodeIssuers,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl std::fmt::Debug for NodeVerifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeVerifier")
+    }
+}
+
+impl NodeVerifier {
+    fn new(app: &Arc<App>, provider: &CryptoProvider) -> Result<Self, Error> {
+        Ok(Self {
+            app: Arc::downgrade(app),
+            issuers: node_issuers(&app.view().state)?,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+
+    fn check(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
+        let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
+        let peer = self.issuers.check(leaf, chain, clock::now()).map_err(refused)?;
+        if app.view().state.is_denied(&peer.serial) {
+            return Err(CertificateError::Revoked);
+        }
+        Ok(())
+    }
+}
+
+/// By these rustls chooses the alert: 45 expired, 48 unknown issuer, 42 for everything else.
+fn refused(error: PeerError) -> CertificateError {
+    match error {
+        PeerError::Expired => CertificateError::Expired,
+        PeerError::UnknownIssuer => CertificateError::UnknownIssuer,
+        _ => CertificateError::BadEncoding,
+    }
+}
+
+impl ClientCertVerifier for NodeVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verdict = self.check(leaf, chain);
+        if let (Err(error), Some(app)) = (&verdict, self.app.upgrade()) {
+            app.metrics.handshake_refused(match error {
+                CertificateError::Revoked => "revoked",
+                CertificateError::Expired => "expired",
+                CertificateError::UnknownIssuer => "unknown_issuer",
+                _ => "bad_certificate",
+            });
+        }
+        verdict.map(|()| ClientCertVerified::assertion()).map_err(Error::InvalidCertificate)
+    }
+
+    /// TLS 1.2 is not spoken.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _leaf: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, leaf, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// What a verified handshake says about its peer. Read once per connection.
+pub fn peer_certificate(leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
+    PeerCertificate::read(leaf).ok()
+}

@@ -1,0 +1,180 @@
+//! Enrolling, from a door's request to a released certificate: ask the rules, sign, record, release.
+//!
+//! Nothing is signed for a caller whose credential is unknown; no certificate leaves the process unless the
+//! committed outcome granted it.
+
+use crate::app::{App, Origin};
+use crate::chance;
+use crate::failure::Failure;
+use crate::issuing;
+use api::code;
+use journal::View;
+use lifecycle::names::{IdempotencyHash, Label, NodeId, SpiffeId};
+use lifecycle::registry::{
+    Actor, Admission, Certificate, Command, Door, Enroll, Hardware, Node, NodeChoice, Outcome, Prepared, Refusal,
+    Rejection, State, Underlay, Wireguard, admit, check_token,
+};
+use pki::csr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a preparation may be overtaken by others before the caller is asked to try again.
+const TRIES: usize = 3;
+const BARRIER: Duration = Duration::from_secs(2);
+
+/// What a door makes of its wire shape.
+pub struct Request {
+    pub door: Door,
+    pub token: String,
+    pub csr: Vec<u8>,
+    pub idempotency: Option<IdempotencyHash>,
+    pub requested_node: Option<NodeId>,
+    pub wireguard: Option<Wireguard>,
+    pub underlay: Option<Underlay>,
+    pub hardware: Option<Hardware>,
+    pub hostname: Option<Label>,
+    pub agent_version: Option<Label>,
+}
+
+/// An enrollment that is on record.
+pub struct Enrolled {
+    pub node: Node,
+    pub certificate: Certificate,
+    pub subject: SpiffeId,
+    pub serial: lifecycle::names::Serial,
+    pub der: Vec<u8>,
+    /// The registry in which it is on record.
+    pub view: Arc<View>,
+}
+
+/// Enrolls, and counts the attempt if it is refused.
+pub async fn enroll(app: &App, origin: &Origin, request: Request) -> Result<Enrolled, Failure> {
+    let sample = request.requested_node.as_ref().map(ToString::to_string);
+    let sample = sample.or_else(|| request.hostname.as_ref().map(ToString::to_string));
+    let result = attempt(app, origin, &request).await;
+    match &result {
+        Ok(_) => app.metrics.enrolled(request.door),
+        Err(failure) if failure.code.status < 500 => {
+            app.metrics.refused(failure.code.word);
+            app.refusals.record(app, origin.source, failure.code.word, sample).await;
+        }
+        Err(_) => {}
+    }
+    result
+}
+
+async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Enrolled, Failure> {
+    if !could_be_a_token(&request.token) {
+        return Err(Failure::new(code::TOKEN_MALFORMED, "this cannot be a token"));
+    }
+    let _place = app.place().await?;
+    let token = pki::digest::secret_hash(request.token.as_bytes());
+    let mut view = app.view();
+    if view.state.token_with_hash(&token).is_none() {
+        // Perhaps it was minted elsewhere a moment ago.
+        view = app.journal.barrier(BARRIER).await?;
+    }
+    // The credential before the request: strangers are not worth a signature check.
+    check_token(&at_now(app, &view), &token, request.idempotency.is_some())?;
+    let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
+    for _ in 0..TRIES {
+        let mut command = command(request, token, &csr);
+        match admit(&at_now(app, &view), &command) {
+            Ok(Admission::Again { node, serial }) => return released(&view, &node, &serial, None),
+            Ok(Admission::Fresh { tenant, profile, node }) => {
+                command.prepared = Some(prepare(app, &view.state, &csr, tenant, profile, node)?);
+            }
+            Err(Refusal { rejection, burns: None }) => return Err(rejection.into()),
+            // The refusal itself goes on record: it ends the token's life.
+            Err(Refusal { burns: Some(_), .. }) => {}
+        }
+        let prepared = command.prepared.clone();
+        let envelope = app.envelope(Actor::Stranger, origin, Command::Enroll(Box::new(command)))?;
+        match app.journal.propose(envelope).await? {
+            Ok(Outcome::Enrolled { node, serial, .. }) => {
+                return released(&app.view(), &node, &serial, prepared);
+            }
+            Ok(Outcome::Done) => return Err(Failure::internal("an enrollment answered nothing", &"")),
+            Err(Rejection::PreparedStale) => view = app.view(),
+            Err(rejection) => return Err(rejection.into()),
+        }
+    }
+    Err(Rejection::PreparedStale.into())
+}
+
+/// The registry as it will be when time has passed until now.
+fn at_now(app: &App, view: &View) -> State {
+    let mut state = view.state.clone();
+    state.at = app.now();
+    state
+}
+
+/// Empty, over-long or with characters that no token has: not worth a look-up.
+fn could_be_a_token(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
+    (1..=256).contains(&text.len()) && text.bytes().all(plain)
+}
+
+fn command(request: &Request, token: lifecycle::names::SecretHash, csr: &csr::Request) -> Enroll {
+    Enroll {
+        token,
+        key: csr.key,
+        key_kind: csr.kind,
+        idempotency: request.idempotency,
+        door: request.door,
+        requested_node: request.requested_node.clone(),
+        wireguard: request.wireguard,
+        underlay: request.underlay,
+        hardware: request.hardware.clone(),
+        hostname: request.hostname.clone(),
+        agent_version: request.agent_version.clone(),
+        prepared: None,
+    }
+}
+
+/// Draws what must be drawn and signs, in memory.
+fn prepare(
+    app: &App,
+    state: &State,
+    csr: &csr::Request,
+    tenant: lifecycle::names::TenantId,
+    profile: lifecycle::names::ProfileName,
+    choice: NodeChoice,
+) -> Result<Prepared, Failure> {
+    let at = app.now();
+    let node = match choice {
+        NodeChoice::Pinned(id) | NodeChoice::Requested(id) => id,
+        NodeChoice::Free => NodeId::parse(&chance::ulid(at)?.to_string())
+            .map_err(|error| Failure::internal("a drawn id is no node id", &error))?,
+    };
+    let (Some(domain), Some(rules)) = (&state.domain, state.policy.profiles.get(&profile)) else {
+        return Err(Rejection::ProfileNotFound { profile }.into());
+    };
+    let subject = SpiffeId::agent(&domain.name, &tenant, &node);
+    let common_name = rules.common_name(&domain.name, &tenant, &node);
+    let terms = issuing::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
+    let certificate = issuing::sign(&app.keys.issuer, csr, terms, chance::serial(at)?, at)
+        .map_err(|error| Failure::internal("a leaf could not be signed", &error))?;
+    Ok(Prepared { node, tenant, profile, certificate })
+}
+
+/// What is on record leaves the process, and only that.
+fn released(
+    view: &Arc<View>,
+    node: &NodeId,
+    serial: &lifecycle::names::Serial,
+    prepared: Option<Prepared>,
+) -> Result<Enrolled, Failure> {
+    let missing = || Failure::internal("an enrollment is not on record", node);
+    let node = view.state.nodes.get(node).cloned().ok_or_else(missing)?;
+    let certificate = view.state.certificates.get(serial).cloned().ok_or_else(missing)?;
+    let ours = prepared.filter(|prepared| prepared.certificate.serial == *serial);
+    let der = match (ours, &certificate.der) {
+        (Some(prepared), _) => prepared.certificate.der,
+        (None, Some(der)) => der.to_vec(),
+        (None, None) => return Err(Rejection::TokenUsed.into()),
+    };
+    let domain = view.state.domain.as_ref().ok_or_else(missing)?;
+    let subject = SpiffeId::agent(&domain.name, &node.tenant, &node.id);
+    Ok(Enrolled { node, certificate, subject, serial: serial.clone(), der, view: view.clone() })
+}

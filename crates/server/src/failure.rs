@@ -1,0 +1,77 @@
+//! A refusal on its way out: the code that callers rely on, and what the log keeps.
+
+use api::code::{self, Code};
+use api::error::{ErrorBody, ErrorDetail};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode};
+use lifecycle::registry::Rejection;
+
+/// Why a request was not granted. `message` is for the caller; causes are logged where they are handled.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub code: &'static Code,
+    pub message: String,
+    /// Seconds after which trying again makes sense.
+    pub retry_after: Option<u32>,
+}
+
+impl Failure {
+    pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after: None }
+    }
+
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub fn detail(&self, request_id: &str) -> ErrorDetail {
+        ErrorDetail::new(self.code, &*self.message, request_id)
+    }
+
+    /// Something that should not happen did: the cause goes to the log, not to the caller.
+    pub fn internal(what: &str, cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%cause, "{what}");
+        Self::new(code::INTERNAL, "something went wrong inside the control plane")
+    }
+}
+
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Self {
+        Self::new(Code::of_rejection(&rejection), rejection.to_string())
+    }
+}
+
+impl From<journal::ProposeError> for Failure {
+    fn from(error: journal::ProposeError) -> Self {
+        let code = match error {
+            journal::ProposeError::OutcomeUnknown => code::OUTCOME_UNKNOWN,
+            journal::ProposeError::Unavailable | journal::ProposeError::ShuttingDown => code::UNAVAILABLE,
+        };
+        Self::new(code, error.to_string()).retry_after(1)
+    }
+}
+
+impl From<crate::chance::NoChance> for Failure {
+    fn from(error: crate::chance::NoChance) -> Self {
+        Self::internal("cannot draw random numbers", &error)
+    }
+}
+
+/// Marks an answer as a failure, so that the edge can limit and count it.
+#[derive(Debug, Clone, Copy)]
+pub struct Failed(pub &'static Code);
+
+impl IntoResponse for Failure {
+    /// The request id is filled in by the edge, which knows it.
+    fn into_response(self) -> Response {
+        let body = ErrorBody::from(self.detail(""));
+        let status = StatusCode::from_u16(self.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Failed(self.code));
+        response
+    }
+}

@@ -1,0 +1,216 @@
+//! Founding a domain: hierarchy, sealed keys, first log entry, configuration.
+
+use crate::chance::{self, NoChance};
+use crate::config::{self, Config, Mistakes, Raw};
+use crate::datadir::{DataDir, DirError, replace};
+use crate::{clock, issuing};
+use journal::{Journal, OpenError, Options, ProposeError};
+use lifecycle::names::{ClusterId, ProfileName, RequestId, Source, Timestamp, TrustDomain};
+use lifecycle::registry::{Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Rejection};
+use pki::hierarchy;
+use pki::issuer::Issuer;
+use pki::seal::Kek;
+use std::path::Path;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// What `server init` was asked for.
+pub struct Request {
+    pub dir: DataDir,
+    pub domain: TrustDomain,
+    pub profile: ProfileName,
+    pub config: Raw,
+    pub issuer: IssuerChoice,
+    /// Who runs it, for the record.
+    pub user: String,
+}
+
+/// Where the CA comes from.
+pub enum IssuerChoice {
+    /// A new root, whose key is given out once, and an intermediate whose key is sealed.
+    Sealed,
+    /// A CA that exists: its certificate (and its parents, root last) and key, as PEM.
+    Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
+}
+
+/// What was made.
+pub struct Founded {
+    pub root_fingerprint: lifecycle::names::Fingerprint,
+    pub root_pem: String,
+    /// The only copy. None when the CA was imported.
+    pub root_key_pem: Option<Zeroizing<String>>,
+    pub server_url: Option<String>,
+    /// What the operator should know, such as a key-encryption key beside what it protects.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    #[error(transparent)]
+    Config(#[from] Mistakes),
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    #[error("key-encryption key: {0}")]
+    Kek(#[from] pki::seal::KekError),
+    #[error(transparent)]
+    Chance(#[from] NoChance),
+    #[error("the CA could not be made: {0}")]
+    Hierarchy(#[from] hierarchy::HierarchyError),
+    #[error("the CA cannot be used: {0}")]
+    Imported(String),
+    #[error("sealing failed: {0}")]
+    Seal(#[from] pki::seal::SealError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the first entry could not be written: {0}")]
+    Propose(#[from] ProposeError),
+    #[error("the log did not close cleanly: {0}")]
+    Close(#[from] journal::ShutdownError),
+    #[error("the domain was not founded: {0}")]
+    Refused(#[from] Rejection),
+}
+
+/// The CA before it is sealed.
+struct Authority {
+    root: Vec<u8>,
+    root_key_pem: Option<Zeroizing<String>>,
+    issuer: Issuer,
+    issuer_key: Zeroizing<Vec<u8>>,
+    kind: IssuerKind,
+}
+
+/// Makes the data directory. Nothing is left to chance half done: the version file, written last, is what
+/// makes it a data directory.
+pub async fn init(request: Request) -> Result<Founded, InitError> {
+    let mut mistakes = Vec::new();
+    let config = match config::check(&request.config, &mut mistakes) {
+        Some(config) if mistakes.is_empty() => config,
+        _ => return Err(Mistakes(mistakes).into()),
+    };
+    let at = clock::now();
+    let authority = authority(&request, at)?;
+    request.dir.create()?;
+    let _lock = request.dir.lock()?;
+    let kek = config.kek.load_or_create()?;
+    let command = found(&request, &authority, &kek, at)?;
+    let root_fingerprint = command.root_fingerprint;
+    write_files(&request, &authority, &kek)?;
+    write_first_entry(&request, command, at).await?;
+    request.dir.write_version()?;
+    Ok(Founded {
+        root_fingerprint,
+        root_pem: pki::pem::certificate_pem(&authority.root),
+        root_key_pem: authority.root_key_pem,
+        server_url: config.server_url(),
+        warnings: warnings(&request, &config),
+    })
+}
+
+fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
+    let unusable = |error: &dyn std::fmt::Display| InitError::Imported(error.to_string());
+    match &request.issuer {
+        IssuerChoice::Sealed => {
+            let serials = [chance::serial(at)?, chance::serial(at)?];
+            let made = hierarchy::found(&request.domain, at, serials)?;
+            let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key)
+                .map_err(hierarchy::HierarchyError::from)?;
+            Ok(Authority {
+                root: made.root_der,
+                root_key_pem: Some(made.root_key_pem),
+                issuer,
+                issuer_key: made.intermediate_key,
+                kind: IssuerKind::Sealed,
+            })
+        }
+        IssuerChoice::Imported { certificates, key } => {
+            let chain = pki::pem::certificates(certificates).map_err(|error| unusable(&error))?;
+            let (Some(first), Some(last)) = (chain.first(), chain.last()) else {
+                return Err(unusable(&"the certificate file is empty"));
+            };
+            let key = pki::pem::private_key(key).map_err(|error| unusable(&error))?;
+            let issuer = Issuer::new(first, key.secret_der()).map_err(|error| unusable(&error))?;
+            if issuer.not_after() <= at {
+                return Err(unusable(&format!("it expired at {}", issuer.not_after())));
+            }
+            Ok(Authority {
+                root: last.to_vec(),
+                root_key_pem: None,
+                issuer,
+                issuer_key: Zeroizing::new(key.secret_der().to_vec()),
+                kind: IssuerKind::Imported,
+            })
+        }
+    }
+}
+
+fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> Result<Found, InitError> {
+    let issuer = &authority.issuer;
+    let id = issuer.id();
+    let root = pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
+    let (audit_certificate, audit_key) =
+        hierarchy::audit_signer(issuer, &request.domain, chance::serial(at)?, at)?;
+    Ok(Found {
+        domain: request.domain.clone(),
+        cluster: ClusterId(chance::ulid(at)?),
+        overlay_prefix: chance::overlay_prefix()?,
+        default_profile: request.profile.clone(),
+        root: authority.root.clone(),
+        root_fingerprint: root.fingerprint,
+        root_not_after: root.not_after,
+        issuer: FoundIssuer {
+            sealed_key: kek.seal(&issuing::issuer_context(&id), &authority.issuer_key)?,
+            id,
+            kind: authority.kind,
+            subject: issuer.subject(),
+            certificate: issuer.certificate().to_vec(),
+            fingerprint: pki::digest::fingerprint(issuer.certificate()),
+            not_after: issuer.not_after(),
+        },
+        audit_certificate,
+        audit_sealed_key: kek.seal(issuing::AUDIT_CONTEXT, &audit_key)?,
+    })
+}
+
+fn write_files(request: &Request, authority: &Authority, kek: &Kek) -> Result<(), InitError> {
+    let dir = &request.dir;
+    let raw = toml::to_string(&request.config).unwrap_or_default();
+    let text = format!("# Local configuration of this control plane. Policy is replicated: see `enlist policy show`.\n{raw}");
+    replace(&dir.config(), text.as_bytes(), 0o640)?;
+    replace(&dir.ca("bundle.pem"), pki::pem::certificate_pem(&authority.root).as_bytes(), 0o644)?;
+    replace(&dir.keys("kek.id"), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
+    Ok(())
+}
+
+async fn write_first_entry(request: &Request, found: Found, at: Timestamp) -> Result<(), InitError> {
+    let options = Options::new(request.dir.path(), Arc::new(clock::now));
+    let journal = Journal::create(options).await?;
+    let envelope = Envelope {
+        id: RequestId(chance::ulid(at)?),
+        actor: Actor::Local { user: request.user.clone() },
+        source: Source::Internal,
+        request_id: None,
+        correlation_id: None,
+        command: Command::Found(Box::new(found)),
+    };
+    journal.propose(envelope).await??;
+    journal.shutdown().await?;
+    Ok(())
+}
+
+fn warnings(request: &Request, config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let inside = |path: &Path| {
+        let (Ok(key), Ok(dir)) = (path.canonicalize(), request.dir.path().canonicalize()) else { return false };
+        key.starts_with(dir)
+    };
+    if matches!(&config.kek, pki::seal::KekSource::File(path) if inside(path)) {
+        warnings.push(
+            "the key-encryption key lies in the data directory: whoever copies the directory has both".to_owned(),
+        );
+    }
+    let unspecified = config.listen.first().is_some_and(|address| address.ip().is_unspecified());
+    if unspecified && config.names.is_empty() && config.advertise.is_empty() {
+        warnings.push("no --name or --advertise given: nodes are told to come to localhost".to_owned());
+    }
+    warnings
+}

@@ -1,0 +1,167 @@
+//! `/v1/audit`: the trail, its export with a signed end, its verification.
+
+use super::extract::{Caller, Query};
+use super::tokens::limit;
+use crate::app::App;
+use crate::auth;
+use crate::clock;
+use crate::failure::Failure;
+use api::code;
+use api::rest::audit::{AuditFault, AuditQuery, AuditVerify};
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::Stream;
+use http::header;
+use journal::View;
+use journal::audit::{Footer, footer_message};
+use lifecycle::registry::Act;
+use std::sync::Arc;
+
+const CHUNK: usize = 500;
+
+/// Lines after the cursor, oldest first, chosen by kind or node.
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<AuditQuery>,
+) -> Result<Response, Failure> {
+    auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let limit = limit(query.limit)?;
+    let mut after = match query.cursor.as_deref() {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| Failure::new(code::BAD_REQUEST, "cursor is not one of ours"))?,
+    };
+    let mut items: Vec<Box<serde_json::value::RawValue>> = Vec::new();
+    let mut next_cursor = None;
+    'chunks: loop {
+        let lines = read(&app, after, CHUNK).await?;
+        let more = lines.len() == CHUNK;
+        for line in lines {
+            after += 1;
+            let value: serde_json::Value = serde_json::from_str(&line).map_err(|error| unreadable(&error))?;
+            after = value.get("seq").and_then(serde_json::Value::as_u64).unwrap_or(after);
+            if !wanted(&query, &value) {
+                continue;
+            }
+            if items.len() == limit {
+                next_cursor = Some((after - 1).to_string());
+                break 'chunks;
+            }
+            items.push(serde_json::value::RawValue::from_string(line).map_err(|error| unreadable(&error))?);
+        }
+        if !more {
+            break;
+        }
+    }
+    #[derive(serde::Serialize)]
+    struct Lines {
+        items: Vec<Box<serde_json::value::RawValue>>,
+        next_cursor: Option<String>,
+    }
+    Ok(axum::Json(Lines { items, next_cursor }).into_response())
+}
+
+fn wanted(query: &AuditQuery, line: &serde_json::Value) -> bool {
+    let is = |field: &str, wanted: &Option<String>| {
+        wanted.as_deref().is_none_or(|wanted| line.get(field).and_then(serde_json::Value::as_str) == Some(wanted))
+    };
+    is("event_type", &query.event_type) && is("node_id", &query.node)
+}
+
+async fn read(app: &Arc<App>, after: u64, limit: usize) -> Result<Vec<String>, Failure> {
+    let app = app.clone();
+    let lines = tokio::task::spawn_blocking(move || app.journal.audit().list(after, limit)).await;
+    match lines {
+        Ok(Ok(lines)) => Ok(lines),
+        Ok(Err(error)) => Err(unreadable(&error)),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::internal("the audit trail could not be read", error)
+}
+
+pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let kind = [(header::CONTENT_TYPE, "application/jsonl")];
+    Ok((kind, Body::from_stream(lines(app, view))).into_response())
+}
+
+/// The lines up to the head at the beginning, then the signed footer. A break ends the stream with an error,
+/// so that the reader misses the footer.
+fn lines(app: Arc<App>, view: Arc<View>) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+    futures::stream::unfold(Some((app, view, 0u64)), |at| async move {
+        let (app, view, after) = at?;
+        let left = view.audit.seq.saturating_sub(after);
+        if left == 0 {
+            return Some((footer(&app, &view), None));
+        }
+        let size = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
+        match read(&app, after, size).await {
+            Ok(lines) if lines.is_empty() => {
+                Some((Err(std::io::Error::other("the trail ends before its head")), None))
+            }
+            Ok(lines) => {
+                let count = lines.len() as u64;
+                let text = lines.join("\n") + "\n";
+                Some((Ok(Bytes::from(text)), Some((app, view, after + count))))
+            }
+            Err(failure) => Some((Err(std::io::Error::other(failure.message)), None)),
+        }
+    })
+}
+
+fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
+    let missing = || std::io::Error::other("the domain is not founded");
+    let domain = view.state.domain.as_ref().ok_or_else(missing)?;
+    let signer = view.state.audit_signer.as_ref().ok_or_else(missing)?;
+    let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
+    let message = footer_message(&domain.cluster, seq, &head, at);
+    let signature = app.keys.audit.sign(&message).map_err(std::io::Error::other)?;
+    let issuer = view.state.active_issuer().map(|issuer| issuer.certificate.as_slice());
+    let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));
+    let footer = Footer {
+        cluster_id: domain.cluster,
+        domain: domain.name.clone(),
+        last_seq: seq,
+        head: head.hex(),
+        exported_at: at.to_string(),
+        signature: hex::encode(signature),
+        certificate: pki::pem::certificate_pem(&signer.certificate),
+        chain: pki::pem::chain_pem(chain),
+    };
+    Ok(Bytes::from(footer.line() + "\n"))
+}
+
+/// Walks the whole trail as it is on disk now.
+pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<AuditVerify>, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let walk = app.clone();
+    let result = tokio::task::spawn_blocking(move || {
+        let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
+            return Err("the domain is not founded".to_owned());
+        };
+        let signed = |seq: u64, head: &lifecycle::names::Fingerprint, signature: &[u8]| {
+            let message = journal::checkpoint_message(&domain.cluster, seq, head);
+            pki::sign::verify_audit(&signer.certificate, &message, signature)
+        };
+        Ok(walk.journal.audit().verify(&signed))
+    });
+    let verification = match result.await {
+        Ok(Ok(verification)) => verification,
+        Ok(Err(error)) => return Err(unreadable(&error)),
+        Err(error) => return Err(unreadable(&error)),
+    };
+    let known = |seq: u64| (seq > 0).then_some(seq);
+    Ok(axum::Json(AuditVerify {
+        ok: verification.ok,
+        first_seq: known(verification.first_seq),
+        last_seq: known(verification.last_seq),
+        head: known(verification.last_seq).map(|_| verification.head.hex()),
+        checkpoint: verification.checkpoint,
+        fault: verification.fault.map(|fault| AuditFault { seq: Some(fault.seq), what: fault.what }),
+    }))
+}

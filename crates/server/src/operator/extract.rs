@@ -1,0 +1,140 @@
+//! What handlers are given: the caller, the body and the query, each checked.
+
+use crate::app::{App, Origin};
+use crate::auth::{self, Peer};
+use crate::edge::body::BodyError;
+use crate::failure::Failure;
+use api::{code, header};
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::HeaderMap;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use lifecycle::names::TenantId;
+use lifecycle::registry::{Actor, Tenants, standing};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// An authenticated caller and how its request is recorded.
+pub struct Caller {
+    pub actor: Actor,
+    pub origin: Origin,
+    tenant_header: Option<String>,
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let missing = || Failure::internal("a request without its connection", &"");
+        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
+        let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
+        let actor = auth::authenticate(app, &peer, &parts.headers).await?;
+        Ok(Self { actor, origin, tenant_header: tenant_header(&parts.headers)? })
+    }
+}
+
+fn tenant_header(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let Some(value) = headers.get(header::TENANT) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Failure::new(code::BAD_REQUEST, "X-Tenant is not a tenant name"))?;
+    Ok(Some(text.to_owned()))
+}
+
+impl Caller {
+    /// The tenant a request is about: as named, else the operator's only one, else `default`.
+    pub fn tenant(&self, app: &App, named: Option<&str>) -> Result<TenantId, Failure> {
+        if let Some(name) = named.or(self.tenant_header.as_deref()) {
+            return TenantId::parse(name).map_err(bad);
+        }
+        let only = match standing(&app.view().state, &self.actor).map(|standing| standing.tenants) {
+            Some(Tenants::Only(names)) if names.len() == 1 => names.into_iter().next(),
+            _ => None,
+        };
+        Ok(only.unwrap_or_else(TenantId::default_tenant))
+    }
+
+    /// The tenants a list shows: those the caller may see, narrowed to the one it names.
+    pub fn narrowed(&self, seen: Tenants, named: Option<&str>) -> Result<Tenants, Failure> {
+        let Some(name) = named.or(self.tenant_header.as_deref()) else { return Ok(seen) };
+        let name = TenantId::parse(name).map_err(bad)?;
+        if seen.include(&name) {
+            Ok(Tenants::Only([name].into()))
+        } else {
+            Err(lifecycle::registry::Rejection::TenantNotFound { tenant: name }.into())
+        }
+    }
+}
+
+/// A name that cannot be one.
+pub fn bad(error: lifecycle::names::Malformed) -> Failure {
+    Failure::new(code::BAD_REQUEST, error.to_string())
+}
+
+/// A JSON body; an empty one counts as `{}`.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Failure> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(body).await?;
+        let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let json = kind.is_none_or(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
+        if !json && !bytes.is_empty() {
+            return Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json"));
+        }
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text)
+            .map(Json)
+            .map_err(|error| Failure::new(code::BAD_REQUEST, format!("the body is not as expected: {error}")))
+    }
+}
+
+async fn read(body: Body) -> Result<bytes::Bytes, Failure> {
+    match body.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) => Err(match body_error(&error) {
+            Some(BodyError::TooLarge) => Failure::new(code::TOO_LARGE, "the body is larger than 64 KiB"),
+            Some(BodyError::TooSlow) => Failure::new(code::TIMEOUT, "the body took longer than 30 s"),
+            _ => Failure::new(code::BAD_REQUEST, "the body could not be read"),
+        }),
+    }
+}
+
+fn body_error(error: &axum::Error) -> Option<&BodyError> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = source {
+        if let Some(found) = inner.downcast_ref() {
+            return Some(found);
+        }
+        source = inner.source();
+    }
+    None
+}
+
+/// A query string; unknown names are refused like unknown fields.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Failure> {
+        axum::extract::Query::try_from_uri(&parts.uri)
+            .map(|axum::extract::Query(query)| Query(query))
+            .map_err(|error| Failure::new(code::BAD_REQUEST, error.body_text()))
+    }
+}
+
+/// One segment of the path, as text.
+pub struct Segment(pub String);
+
+impl FromRequestParts<Arc<App>> for Segment {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let unreadable = |_| Failure::new(code::BAD_REQUEST, "the path is not readable");
+        let path = axum::extract::Path::<String>::from_request_parts(parts, app).await.map_err(unreadable)?;
+        Ok(Self(path.0))
+    }
+}

@@ -1,0 +1,46 @@
+//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
+
+use super::extract::Caller;
+use crate::app::App;
+use crate::auth;
+use crate::failure::Failure;
+use api::rest::health::{Alive, Health};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use lifecycle::registry::Act;
+use std::sync::Arc;
+
+pub async fn alive() -> axum::Json<Alive> {
+    axum::Json(Alive { ok: true })
+}
+
+/// Whether this replica serves. The reasons are words, so that a load balancer's log can be read.
+pub async fn ready(State(app): State<Arc<App>>) -> Response {
+    let mut reasons = Vec::new();
+    if *app.stopping.borrow() {
+        reasons.push("stopping".to_owned());
+    }
+    if app.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
+        reasons.push("audit_gap".to_owned());
+    }
+    let ready = !reasons.iter().any(|reason| reason == "stopping");
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, axum::Json(Health { ready, reasons })).into_response()
+}
+
+/// On the TLS port for operators only; a scraper without a credential uses `--metrics`.
+pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadMetrics)?;
+    Ok(metrics_text(app.metrics.text(&view)))
+}
+
+pub fn metrics_text(text: String) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+pub async fn openapi() -> Result<Response, Failure> {
+    let text = api::openapi::json().map_err(|error| Failure::internal("the API could not be described", &error))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}

@@ -1,0 +1,67 @@
+//! `/v1/nodes`: reading. What changes a node is an act of its own.
+
+use super::extract::{Caller, Query, Segment, bad};
+use super::tokens::limit;
+use crate::app::App;
+use crate::auth;
+use crate::failure::Failure;
+use api::code;
+use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
+use api::rest::page::Page;
+use axum::extract::State;
+use lifecycle::names::NodeId;
+use lifecycle::registry::{Act, Node, NodeState};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<NodeQuery>,
+) -> Result<axum::Json<Page<NodeItem>>, Failure> {
+    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let tenants = caller.narrowed(tenants, query.tenant.as_deref())?;
+    let state = query.state.as_deref().map(state_word).transpose()?;
+    let limit = limit(query.limit)?;
+    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let wanted = |node: &&Node| {
+        tenants.include(&node.tenant)
+            && state.is_none_or(|state| node.state == state)
+            && query.vcluster.as_deref().is_none_or(|name| node.vcluster.as_ref().is_some_and(|has| has.as_str() == name))
+            && !(query.unassigned == Some(true) && node.vcluster.is_some())
+    };
+    let mut items: Vec<NodeItem> = view
+        .state
+        .nodes
+        .range((from, Bound::Unbounded))
+        .map(|(_, node)| node)
+        .filter(wanted)
+        .take(limit + 1)
+        .map(|node| NodeItem::of(&view.state, node))
+        .collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = more.then(|| items.last().map(|item| item.node_id.clone())).flatten();
+    Ok(axum::Json(Page { items, next_cursor }))
+}
+
+fn state_word(word: &str) -> Result<NodeState, Failure> {
+    let states = NodeState::ALL;
+    states.into_iter().find(|state| state.as_str() == word).ok_or_else(|| {
+        let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
+        Failure::new(code::BAD_REQUEST, format!("state must be one of {}", words.join(", ")))
+    })
+}
+
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<axum::Json<NodeDetail>, Failure> {
+    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let missing = || Failure::new(code::NODE_NOT_FOUND, "there is no node with this id");
+    let id = NodeId::parse(&id).map_err(|_| missing())?;
+    let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant)).ok_or_else(missing)?;
+    Ok(axum::Json(NodeDetail::of(&view.state, node)))
+}

@@ -1,0 +1,134 @@
+//! `/v1/operators` and `/v1/operator-keys`.
+
+use super::extract::{Caller, Json, Segment, bad};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::issuing::{self, OPERATOR_LIFETIME, Terms};
+use crate::{auth, chance};
+use api::code;
+use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem};
+use api::rest::page::Page;
+use api::rest::scope::Scope;
+use api::rest::secret::Secret;
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId};
+use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role};
+use pki::pem;
+use std::sync::Arc;
+
+const KEY_TTL: Span = Span::from_days(90);
+
+fn role(word: &str) -> Result<Role, Failure> {
+    Role::parse(word)
+        .ok_or_else(|| Failure::new(code::BAD_REQUEST, "role must be viewer, operator or platform-admin"))
+}
+
+pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Page<OperatorItem>>, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
+    let items = view.state.operators.values().map(|operator| OperatorItem::of(&view.state, operator));
+    Ok(axum::Json(Page::whole(items.collect())))
+}
+
+pub async fn add(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<operators::AddOperator>,
+) -> Result<(StatusCode, axum::Json<AddedOperator>), Failure> {
+    // May it at all? Asked before anything is signed.
+    auth::reader(&app, &caller.actor, Act::AddOperator)?;
+    let name = OperatorName::parse(&request.name).map_err(bad)?;
+    let tenants = Scope::tenants(request.tenant.as_ref()).map_err(bad)?;
+    let certificate = request.csr.as_deref().map(|csr| sign(&app, &name, csr)).transpose()?;
+    let command =
+        AddOperator { name: name.clone(), role: role(&request.role)?, tenants, certificate: certificate.clone() };
+    app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
+    let view = app.view();
+    let operator = view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
+    let issuer = certificate.as_ref().and_then(|issued| view.state.issuers.get(&issued.issuer));
+    let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
+    let added = AddedOperator {
+        name: name.to_string(),
+        role: operator.role.as_str().to_owned(),
+        tenant: Scope::of(&operator.tenants),
+        certificate: certificate.as_ref().map(|issued| pem::certificate_pem(&issued.der)),
+        chain: issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)),
+        ca: certificate.as_ref().map(|_| pem::chain_pem(roots)),
+        cert_serial: certificate.as_ref().map(|issued| issued.serial.to_string()),
+        not_after: certificate.as_ref().map(|issued| issued.not_after.to_string()),
+    };
+    Ok((StatusCode::CREATED, axum::Json(added)))
+}
+
+fn sign(app: &App, name: &OperatorName, csr: &str) -> Result<Issued, Failure> {
+    let request =
+        pki::csr::read(csr.as_bytes()).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
+    let view = app.view();
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
+    let at = app.now();
+    let terms = Terms {
+        subject: SpiffeId::operator(&domain.name, name),
+        common_name: Some(name.to_string()),
+        lifetime: OPERATOR_LIFETIME,
+        profile: None,
+    };
+    issuing::sign(&app.keys.issuer, &request, terms, chance::serial(at)?, at)
+        .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
+}
+
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(name): Segment,
+) -> Result<StatusCode, Failure> {
+    let name = OperatorName::parse(&name)
+        .map_err(|_| Failure::new(code::OPERATOR_NOT_FOUND, "there is no operator of this name"))?;
+    app.commit(caller.actor, &caller.origin, Command::RemoveOperator { name }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn list_keys(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Page<KeyItem>>, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
+    let now = app.now();
+    Ok(axum::Json(Page::whole(view.state.operator_keys.values().map(|key| KeyItem::of(key, now)).collect())))
+}
+
+pub async fn create_key(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<operators::CreateOperatorKey>,
+) -> Result<(StatusCode, axum::Json<CreatedKey>), Failure> {
+    let value = chance::secret("ekey_")?;
+    let command = CreateOperatorKey {
+        key: KeyId(chance::ulid(app.now())?),
+        hash: pki::digest::secret_hash(value.as_bytes()),
+        name: OperatorName::parse(&request.name).map_err(bad)?,
+        role: role(&request.role)?,
+        tenants: Scope::tenants(request.tenant.as_ref()).map_err(bad)?,
+        ttl: request.expires.as_deref().map(Span::parse).transpose().map_err(bad)?.unwrap_or(KEY_TTL),
+    };
+    let id = command.key;
+    app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;
+    let view = app.view();
+    let key = view.state.operator_keys.get(&id).ok_or(Rejection::OperatorKeyNotFound { key: id })?;
+    let created = CreatedKey {
+        key_id: id.to_string(),
+        key: Secret::new(value.as_str()),
+        name: key.name.to_string(),
+        role: key.role.as_str().to_owned(),
+        tenant: Scope::of(&key.tenants),
+        expires_at: key.expires_at.to_string(),
+    };
+    Ok((StatusCode::CREATED, axum::Json(created)))
+}
+
+pub async fn revoke_key(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<StatusCode, Failure> {
+    let key = KeyId::parse(&id)
+        .map_err(|_| Failure::new(code::OPERATOR_KEY_NOT_FOUND, "there is no API key with this id"))?;
+    app.commit(caller.actor, &caller.origin, Command::RevokeOperatorKey { key }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

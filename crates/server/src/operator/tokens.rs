@@ -1,0 +1,117 @@
+//! `/v1/tokens`: minting, listing, revoking.
+
+use super::extract::{Caller, Json, Query, Segment, bad};
+use crate::app::App;
+use crate::auth;
+use crate::chance;
+use crate::failure::Failure;
+use api::code;
+use api::rest::page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
+use api::rest::secret::Secret;
+use api::rest::tokens::{self, MintedToken, TokenItem, TokenQuery};
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::{NodeId, ProfileName, Span, TokenId};
+use lifecycle::registry::{Act, Command, CreateToken, Rejection, TokenState};
+use std::sync::Arc;
+
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<tokens::CreateToken>,
+) -> Result<(StatusCode, axum::Json<MintedToken>), Failure> {
+    let value = chance::secret("enroll_")?;
+    let command = CreateToken {
+        token: TokenId(chance::ulid(app.now())?),
+        hash: pki::digest::secret_hash(value.as_bytes()),
+        tenant: caller.tenant(&app, request.tenant.as_deref())?,
+        node: request.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?,
+        profile: request.profile.as_deref().map(ProfileName::parse).transpose().map_err(bad)?,
+        ttl: request.expires.as_deref().map(Span::parse).transpose().map_err(bad)?,
+    };
+    let id = command.token;
+    app.commit(caller.actor, &caller.origin, Command::CreateToken(command)).await?;
+    let view = app.view();
+    let token = view.state.tokens.get(&id).ok_or(Rejection::TokenNotFound { token: id })?;
+    let ca_pin = view.state.roots.last().map(|root| root.fingerprint.pin()).unwrap_or_default();
+    let server_url = app.servers().into_iter().next().unwrap_or_default();
+    let minted = MintedToken {
+        token_id: id.to_string(),
+        tenant: token.tenant.to_string(),
+        node: token.node.as_ref().map(ToString::to_string),
+        profile: token.profile.as_ref().map(ToString::to_string),
+        expires_at: token.expires_at.to_string(),
+        join_command: join_command(&server_url, &value, &ca_pin),
+        token: Secret::new(value.as_str()),
+        ca_pin,
+        server_url,
+    };
+    Ok((StatusCode::CREATED, axum::Json(minted)))
+}
+
+/// The token goes through standard input, so that it does not show among the host's processes.
+fn join_command(server_url: &str, token: &str, ca_pin: &str) -> String {
+    format!("echo {token} | enlist-agent enroll --server {server_url} --ca-pin {ca_pin} --token -")
+}
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<TokenQuery>,
+) -> Result<axum::Json<Page<TokenItem>>, Failure> {
+    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
+    let tenants = caller.narrowed(tenants, query.tenant.as_deref())?;
+    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad)?;
+    let (now, all) = (app.now(), query.all.unwrap_or(false));
+    let limit = limit(query.limit)?;
+    let pending = |token: &lifecycle::registry::Token| token.state == TokenState::Unused && !token.is_expired(now);
+    let mut items: Vec<TokenItem> = view
+        .state
+        .tokens
+        .values()
+        .filter(|token| after.is_none_or(|after| token.id > after))
+        .filter(|token| tenants.include(&token.tenant) && (all || pending(token)))
+        .take(limit + 1)
+        .map(|token| TokenItem::of(token, now))
+        .collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = more.then(|| items.last().map(|item| item.token_id.clone())).flatten();
+    Ok(axum::Json(Page { items, next_cursor }))
+}
+
+/// How many items a page may hold.
+pub fn limit(asked: Option<usize>) -> Result<usize, Failure> {
+    match asked {
+        None => Ok(LIMIT_DEFAULT),
+        Some(limit) if (1..=LIMIT_MAX).contains(&limit) => Ok(limit),
+        Some(_) => Err(Failure::new(code::BAD_REQUEST, format!("limit must be 1 to {LIMIT_MAX}"))),
+    }
+}
+
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<axum::Json<TokenItem>, Failure> {
+    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
+    let id = parse(&id)?;
+    let token = view.state.tokens.get(&id).filter(|token| tenants.include(&token.tenant));
+    let token = token.ok_or(Rejection::TokenNotFound { token: id })?;
+    Ok(axum::Json(TokenItem::of(token, app.now())))
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<StatusCode, Failure> {
+    let command = Command::RevokeToken { token: parse(&id)? };
+    app.commit(caller.actor, &caller.origin, command).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What cannot be an id is not found.
+fn parse(id: &str) -> Result<TokenId, Failure> {
+    TokenId::parse(id).map_err(|_| Failure::new(code::TOKEN_NOT_FOUND, "there is no token with this id"))
+}

@@ -1,0 +1,81 @@
+//! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
+
+use crate::app::{App, Origin};
+use crate::clock;
+use crate::datadir::DataDir;
+use crate::server_cert::{self, Presented};
+use journal::checkpoint_message;
+use lifecycle::names::Span;
+use lifecycle::registry::{Actor, Checkpoint, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_secs(1);
+/// A checkpoint is signed after so many lines, or after so long if there are new ones.
+const CHECKPOINT_LINES: u64 = 1000;
+const CHECKPOINT_AGE: Span = Span::from_minutes(5);
+const TICKS_PER_TIDY: u64 = 5;
+const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
+
+/// Runs until the process stops.
+pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
+    let mut stopping = app.stopping.clone();
+    let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
+    let mut tick: u64 = 0;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+        tick += 1;
+        app.refusals.flush(&app, false).await;
+        checkpoints.sign_if_due(&app).await;
+        if tick.is_multiple_of(TICKS_PER_TIDY) {
+            propose(&app, Command::Tidy).await;
+        }
+        if tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK)
+            && let Err(error) = server_cert::ensure(&app, &dir, &presented).await
+        {
+            tracing::error!(%error, "the server certificate was not renewed");
+        }
+    }
+}
+
+/// Proposes what would change something; the rest costs nothing.
+async fn propose(app: &App, command: Command) {
+    if let Err(failure) = app.commit(Actor::Reconciler, &Origin::internal(), command).await {
+        tracing::warn!(code = failure.code.word, "housekeeping was refused: {}", failure.message);
+    }
+}
+
+/// The last checkpoint that this process signed.
+struct Checkpoints {
+    seq: u64,
+    at: lifecycle::names::Timestamp,
+}
+
+impl Checkpoints {
+    async fn sign_if_due(&mut self, app: &App) {
+        let (now, seq) = (clock::now(), app.view().audit.seq);
+        let lines = seq.saturating_sub(self.seq);
+        if lines >= CHECKPOINT_LINES || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE) {
+            sign_checkpoint(app).await;
+            // The checkpoint's own line needs none.
+            (self.seq, self.at) = (app.view().audit.seq, now);
+        }
+    }
+}
+
+/// Signs the trail as it is now.
+pub async fn sign_checkpoint(app: &App) {
+    let view = app.view();
+    let Some(domain) = &view.state.domain else { return };
+    let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
+    match app.keys.audit.sign(&message) {
+        Ok(signature) => {
+            let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
+            propose(app, Command::RecordCheckpoint(checkpoint)).await;
+        }
+        Err(error) => tracing::error!(%error, "a checkpoint could not be signed"),
+    }
+}

@@ -1,0 +1,217 @@
+//! Starting, serving and stopping.
+//!
+//! The order of starting matters: everything that can be refused is refused before anything is changed.
+
+use crate::app::{App, Origin};
+use crate::config::{self, Config, Mistakes};
+use crate::datadir::{DataDir, DirError};
+use crate::edge::{listener, socket, tls};
+use crate::issuing::{Keys, UnsealError};
+use crate::server_cert::{self, Presented, ServerCertError};
+use crate::{clock, operator, reconcile};
+use journal::{Journal, OpenError, Options};
+use lifecycle::names::{Span, Timestamp};
+use lifecycle::registry::{Actor, Command};
+use pki::seal::Kek;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
+
+/// A clock this far behind the last entry, or ahead of it, is more likely wrong than right.
+const CLOCK_BEHIND: Span = Span::from_minutes(5);
+const CLOCK_AHEAD: Span = Span::from_days(30);
+/// Descriptors kept for files, the log and the socket.
+const RESERVED_FILES: u64 = 256;
+const STOP_LIMIT: Duration = Duration::from_secs(9);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Config(#[from] Mistakes),
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    #[error("key-encryption key: {0}")]
+    Kek(#[from] pki::seal::KekError),
+    #[error("this is not the key-encryption key that this directory was sealed with")]
+    WrongKek,
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Unseal(#[from] UnsealError),
+    #[error("the clock says {now}, the last entry was written at {last}")]
+    Clock { now: Timestamp, last: Timestamp },
+    #[error(transparent)]
+    ServerCert(#[from] ServerCertError),
+    #[error("cannot listen on {address}: {error}")]
+    Listen { address: SocketAddr, error: std::io::Error },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl RunError {
+    /// One line on what to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            RunError::Config(_) => "correct enlist.toml; `enlist server check` reports every mistake".to_owned(),
+            RunError::Dir(error) => error.remedy().to_owned(),
+            RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
+                "provide the key-encryption key given at init (enlist.toml says where it is looked for)".to_owned()
+            }
+            RunError::Open(_) => "nothing was changed; the message names the file and what can be done".to_owned(),
+            RunError::Clock { .. } => "correct the clock, or start with --accept-clock if it is right".to_owned(),
+            RunError::Listen { .. } => "choose another --listen address, or stop what uses it".to_owned(),
+            RunError::ServerCert(_) | RunError::Tls(_) => "see the log for the cause".to_owned(),
+        }
+    }
+}
+
+/// What `server run` may be told beyond the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    pub listen: Vec<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
+    pub accept_clock: bool,
+}
+
+/// A control plane that serves.
+pub struct Server {
+    app: Arc<App>,
+    stop: watch::Sender<bool>,
+    tasks: TaskTracker,
+    bound: Vec<SocketAddr>,
+    dir: DataDir,
+    _lock: crate::datadir::Lock,
+}
+
+/// Checks a directory and its configuration without starting anything.
+pub fn check(dir: &DataDir) -> Result<Config, RunError> {
+    dir.check_version()?;
+    let config = config::load(&dir.config())?;
+    load_kek(dir, &config)?;
+    Ok(config)
+}
+
+fn load_kek(dir: &DataDir, config: &Config) -> Result<Kek, RunError> {
+    let kek = config.kek.load()?;
+    // Known by its id, so that a wrong key is recognised before the store is touched.
+    let path = dir.keys("kek.id");
+    let known = std::fs::read_to_string(&path).map_err(|error| DirError::Io { path, error })?;
+    if known.trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
+}
+
+fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<(), RunError> {
+    let (Some(last), false) = (last, accept) else { return Ok(()) };
+    let now = clock::now();
+    let wrong = now.plus(CLOCK_BEHIND) < last || now > last.plus(CLOCK_AHEAD);
+    if wrong { Err(RunError::Clock { now, last }) } else { Ok(()) }
+}
+
+/// Starts a control plane; it serves when this returns.
+pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunError> {
+    let mut config = check(&dir)?;
+    if !overrides.listen.is_empty() {
+        config.listen = overrides.listen;
+    }
+    config.metrics = overrides.metrics.or(config.metrics);
+    let kek = load_kek(&dir, &config)?;
+    let lock = dir.lock()?;
+    check_clock(journal::probe(dir.path())?.last_at, overrides.accept_clock)?;
+    let listeners = bind(&config.listen).await?;
+    let metrics = match config.metrics {
+        Some(address) => Some(bind(&[address]).await?),
+        None => None,
+    };
+    let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now))).await?;
+    let keys = Keys::unseal(&journal.view().state, &kek)?;
+    let (stop, stopping) = watch::channel(false);
+    let app = App::new(config, journal, keys, stopping);
+    record_gap(&app).await;
+
+    let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    if let Some(first) = bound.first() {
+        let _ = app.advertised.set(app.config.advertised(*first));
+    }
+    let presented = Presented::empty();
+    server_cert::ensure(&app, &dir, &presented).await?;
+    let tls = Arc::new(tls::server_config(&app, presented.clone())?);
+    let operators = socket::bind(&dir.operator_socket())?;
+
+    let tasks = TaskTracker::new();
+    let router = operator::router(&app);
+    let connections = Arc::new(Semaphore::new(connection_limit()));
+    for listener in listeners {
+        let (tls, connections) = (tls.clone(), connections.clone());
+        tasks.spawn(listener::accept(app.clone(), listener, tls, router.clone(), connections, tasks.clone()));
+    }
+    for listener in metrics.into_iter().flatten() {
+        tasks.spawn(listener::accept_metrics(app.clone(), listener));
+    }
+    tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
+    tasks.spawn(reconcile::run(app.clone(), dir.clone(), presented));
+    Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
+}
+
+async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
+    let mut listeners = Vec::new();
+    for &address in addresses {
+        listeners.push(TcpListener::bind(address).await.map_err(|error| RunError::Listen { address, error })?);
+    }
+    Ok(listeners)
+}
+
+/// As many connections as the system allows files, less what the process itself needs.
+fn connection_limit() -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(65_536);
+    usize::try_from(files.saturating_sub(RESERVED_FILES).max(64)).unwrap_or(1024)
+}
+
+/// Lines that were missing at start are themselves a matter of record.
+async fn record_gap(app: &App) {
+    let Some(gap) = app.journal.audit_gap() else { return };
+    tracing::warn!(from = gap.from, to = gap.to, refilled = gap.refilled, "audit lines were missing");
+    if let Err(failure) =
+        app.commit(Actor::Reconciler, &Origin::internal(), Command::RecordAuditGap(gap)).await
+    {
+        tracing::error!(code = failure.code.word, "the gap could not be recorded: {}", failure.message);
+    }
+}
+
+impl Server {
+    /// Where it listens, as a host would be told.
+    pub fn url(&self) -> String {
+        let first = self.bound.first().copied();
+        let host = match first {
+            Some(address) if address.ip().is_unspecified() => "localhost".to_owned(),
+            Some(address) if address.is_ipv6() => format!("[{}]", address.ip()),
+            Some(address) => address.ip().to_string(),
+            None => "localhost".to_owned(),
+        };
+        format!("https://{host}:{}", first.map_or(0, |address| address.port()))
+    }
+
+    /// Where nodes are told to go.
+    pub fn advertised(&self) -> Vec<String> {
+        self.app.servers()
+    }
+
+    /// Stops: no new connections, requests in progress end, what was counted is written, then the log closes.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        self.tasks.close();
+        if tokio::time::timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
+            tracing::warn!("some connections did not end in time");
+        }
+        self.app.refusals.flush(&self.app, true).await;
+        if let Err(error) = self.app.journal.shutdown().await {
+            tracing::error!(%error, "the log did not close cleanly");
+        }
+        let _ = std::fs::remove_file(self.dir.operator_socket());
+    }
+}

@@ -1,0 +1,121 @@
+//! The control plane's own certificate: issued, recorded, presented and renewed by the domain itself.
+
+use crate::app::{App, Origin};
+use crate::chance;
+use crate::datadir::{DataDir, replace};
+use lifecycle::names::{Span, Timestamp};
+use lifecycle::registry::{Actor, Command, ServerCertificate, State};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use std::sync::{Arc, PoisonError, RwLock};
+
+const LIFETIME: Span = Span::from_days(365);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerCertError {
+    #[error("the server certificate could not be made: {0}")]
+    Make(String),
+    #[error(transparent)]
+    Write(#[from] crate::datadir::DirError),
+    #[error("the server certificate was not recorded: {0}")]
+    Record(String),
+}
+
+/// What the listener presents now.
+#[derive(Debug)]
+pub struct Presented {
+    key: RwLock<Option<Arc<CertifiedKey>>>,
+}
+
+impl Presented {
+    pub fn empty() -> Arc<Self> {
+        Arc::new(Self { key: RwLock::new(None) })
+    }
+
+    fn set(&self, key: CertifiedKey) {
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
+    }
+}
+
+impl ResolvesServerCert for Presented {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Presents the certificate on disk if it is still good, else makes, records and keeps a new one.
+pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(), ServerCertError> {
+    let at = app.now();
+    if let Some(key) = on_disk(app, dir, at) {
+        presented.set(key);
+        return Ok(());
+    }
+    let make = |error: &dyn std::fmt::Display| ServerCertError::Make(error.to_string());
+    let serial = chance::serial(at).map_err(|error| make(&error))?;
+    let names = app.config.certificate_names();
+    let made =
+        pki::server_cert::issue_server(&app.keys.issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
+            .map_err(|error| make(&error))?;
+    let record = ServerCertificate {
+        serial: made.signed.serial.clone(),
+        fingerprint: made.signed.fingerprint,
+        issuer: app.keys.issuer.id(),
+        not_after: made.signed.not_after,
+    };
+    app.commit(Actor::Reconciler, &Origin::internal(), Command::RecordServerCertificate(record))
+        .await
+        .map_err(|failure| ServerCertError::Record(failure.message))?;
+    let chain = chain(&app.view().state, made.signed.der.clone());
+    let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
+    replace(&dir.keys("server.key"), pki::pem::key_pem_pkcs8(&made.key_pkcs8).as_bytes(), 0o600)?;
+    replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
+    let key = PrivateKeyDer::Pkcs8(made.key_pkcs8.to_vec().into());
+    presented.set(certified(chain, &key).ok_or_else(|| make(&"the key does not fit"))?);
+    tracing::info!(serial = %made.signed.serial, not_after = %made.signed.not_after, "server certificate issued");
+    Ok(())
+}
+
+/// Leaf, intermediate and root: a pin on any of them can be checked by whoever sees the chain.
+fn chain(state: &State, leaf: Vec<u8>) -> Vec<CertificateDer<'static>> {
+    let mut chain = vec![CertificateDer::from(leaf)];
+    for der in state
+        .active_issuer()
+        .map(|issuer| issuer.certificate.clone())
+        .into_iter()
+        .chain(state.roots.iter().map(|root| root.certificate.clone()))
+    {
+        let der = CertificateDer::from(der);
+        if !chain.contains(&der) {
+            chain.push(der);
+        }
+    }
+    chain
+}
+
+fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) -> Option<CertifiedKey> {
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(key).ok()?;
+    let certified = CertifiedKey::new(chain, key);
+    certified.keys_match().ok()?;
+    Some(certified)
+}
+
+/// The kept certificate, if it is the recorded one, for these names, and not yet due for renewal.
+fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
+    let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
+    let key = pki::pem::private_key(&std::fs::read(dir.keys("server.key")).ok()?).ok()?;
+    let leaf = chain.first()?;
+    let facts = pki::describe::facts(leaf).ok()?;
+    let view = app.view();
+    let recorded = view.state.server_certificate.as_ref()?;
+    let names = pki::describe::server_names(leaf).ok()?;
+    let wanted = app.config.certificate_names();
+    let due = facts.not_before.plus(Span::from_millis(facts.not_after.since(facts.not_before).millis() / 3 * 2));
+    let good = recorded.fingerprint == facts.fingerprint
+        && recorded.issuer == app.keys.issuer.id()
+        && facts.common_name.as_deref() == Some(&*app.config.server_cn)
+        && at < due
+        && wanted.iter().all(|name| names.contains(name));
+    let fresh = self::chain(&view.state, leaf.to_vec());
+    good.then(|| certified(fresh, &key)).flatten()
+}

@@ -1,0 +1,39 @@
+# What developers run. `just check` takes seconds, `just verify` is the whole gate and never writes, `just fix` writes.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+default:
+    @just --list
+
+# Formatting and lints.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Everything that CI asks.
+verify:
+    bash .ci/run
+
+# Formats, applies lint suggestions, rewrites generated reference pages and golden samples.
+fix:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+    UPDATE_GOLDEN=1 cargo test --workspace --lib --test '*' -- golden reference openapi
+    cargo fmt --all
+
+# Tests; those whose tools are missing say so and are skipped.
+test:
+    cargo test --workspace
+
+# Installs what the black-box tests need into target/venv.
+setup:
+    bash tests/setup
+
+# CPU per enrollment against the floor measured in the same run; durable enrollments per second.
+bench *ARGS:
+    cargo build --release --workspace
+    cargo bench -p enlist --bench enrollment -- {{ARGS}}
+
+# The long runs: full numbers of rounds, ten minutes per fuzz target. See docs/robustness.md.
+soak:
+    bash tests/soak

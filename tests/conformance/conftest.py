@@ -1,0 +1,61 @@
+"""Fixtures of the black-box suites, and the order in which they run."""
+
+import shutil
+import threading
+
+import evidence
+import machine
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    """The search for secrets looks at what all others have left, so it comes last."""
+    items.sort(key=lambda item: item.module.__name__ == "test_secrets")
+
+
+def pytest_sessionfinish(exitstatus):
+    """What a run leaves is kept if something failed, and its own directories are removed if not."""
+    if exitstatus == 0:
+        for directory in (*machine.made, evidence.DIR):
+            shutil.rmtree(directory, ignore_errors=True)
+    else:
+        print(f"\nlogs and directories of this run: {evidence.DIR}, /tmp/enl-*")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    """Both programs are there; what anyone could see of them is sampled during the whole run."""
+    for program in (machine.ENLIST, machine.AGENT):
+        if not program.exists():
+            pytest.fail(f"{program} is missing: build it, or set ENLIST_BIN_DIR", pytrace=False)
+    stop = threading.Event()
+    sampler = threading.Thread(target=evidence.watch_arguments, args=(stop,), daemon=True)
+    sampler.start()
+    yield
+    stop.set()
+    sampler.join()
+
+
+@pytest.fixture(scope="module")
+def plane(programs):
+    """A control plane shared by the tests of one file, without the limit on failures."""
+    from plane import ControlPlane
+
+    with ControlPlane() as running:
+        running.policy("failures.per_minute", "0")
+        yield running
+
+
+@pytest.fixture
+def door(plane):
+    """A connection to the native door without a client certificate."""
+    import native
+
+    with native.door(plane) as connection:
+        yield connection
+
+
+@pytest.fixture
+def place():
+    """A directory of one test."""
+    return machine.scratch()

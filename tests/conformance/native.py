@@ -1,0 +1,133 @@
+"""A client of the native gRPC door, from its .proto file and grpcio alone."""
+
+import importlib
+import socket
+import ssl
+import sys
+
+import certs
+import evidence
+from machine import PATIENCE, PROTO, missing, scratch
+
+try:
+    import grpc
+    from grpc_tools import protoc
+except ImportError:
+    missing("grpcio with grpcio-tools")
+
+OPTIONS = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+
+
+def _messages():
+    """Compiles the .proto files into modules."""
+    place = scratch("proto")
+    source = PROTO / "enlist" / "agent" / "v1" / "agent.proto"
+    flags = ["protoc", f"-I{PROTO}", f"--python_out={place}", f"--grpc_python_out={place}", str(source)]
+    assert protoc.main(flags) == 0
+    sys.path.insert(0, str(place))
+    return importlib.import_module("enlist.agent.v1.agent_pb2"), importlib.import_module("enlist.agent.v1.agent_pb2_grpc")
+
+
+pb, pb_grpc = _messages()
+
+
+class Refused(Exception):
+    """A gRPC status that is not OK, with the trailers that explain it."""
+
+    def __init__(self, error: grpc.RpcError):
+        self.status = error.code()
+        self.message = error.details() or ""
+        self.trailers = {k: v for k, v in (error.trailing_metadata() or ())}
+        self.code = self.trailers.get("enlist-code")
+        self.hint = self.trailers.get("enlist-hint")
+        self.request_id = self.trailers.get("enlist-request-id")
+        super().__init__(f"{self.status} {self.code}: {self.message} {self.trailers}")
+
+
+class Door:
+    """One connection to the native door."""
+
+    def __init__(self, port: int, bundle: bytes, certificate: tuple | None = None):
+        pair = [file.read_bytes() for file in reversed(certificate)] if certificate else [None, None]
+        credentials = grpc.ssl_channel_credentials(bundle, *pair)
+        self.channel = grpc.secure_channel(f"127.0.0.1:{port}", credentials, options=OPTIONS)
+        self.stub = pb_grpc.AgentStub(self.channel)
+
+    def enroll(self, token: str, csr: str, key: str | None = None, metadata: tuple = (), hostname: str = "", **more):
+        """The answer, or `Refused`."""
+        try:
+            return self.begin(token, csr, key, metadata, hostname, **more).result()
+        except grpc.RpcError as error:
+            raise Refused(error) from None
+
+    def begin(self, token: str, csr: str, key=None, metadata=(), hostname="", patience=PATIENCE, **more):
+        """The call as a future."""
+        sent = tuple(metadata) + ((("idempotency-key", key),) if key else ())
+        request = pb.EnrollRequest(token=token, csr=csr, hostname=hostname, **more)
+        return self.stub.Enroll.future(request, metadata=sent, timeout=patience)
+
+    def refused(self, *arguments, **named) -> Refused:
+        """The refusal that this enrollment must meet."""
+        try:
+            answer = self.enroll(*arguments, **named)
+        except Refused as refusal:
+            return refusal
+        raise AssertionError(f"was granted: {answer.node_id}")
+
+    def confirm(self, status=None, reason: str = ""):
+        wanted = pb.CONFIRM_STATUS_OK if status is None else status
+        try:
+            return self.stub.Confirm(pb.ConfirmRequest(status=wanted, reason=reason), timeout=PATIENCE)
+        except grpc.RpcError as error:
+            raise Refused(error) from None
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def door(plane, certificate: tuple | None = None) -> Door:
+    return Door(plane.port, plane.bundle, certificate)
+
+
+class Node:
+    """A machine that was let in."""
+
+    def __init__(self, plane, answer, key):
+        self.plane, self.answer, self.key = plane, answer, key
+        self.id, self.serial = answer.node_id, answer.cert_serial
+        self.files = certs.identity(scratch("node"), key, answer.certificate, answer.chain)
+
+    def confirm(self, **named):
+        with door(self.plane, self.files) as connection:
+            return connection.confirm(**named)
+
+
+def enroll(plane, token: str | None = None, key=None, idempotency: str | None = None, **named) -> Node:
+    """Lets a new machine in, the plain way."""
+    key = key or certs.ec_key()
+    with door(plane) as connection:
+        answer = connection.enroll(token or plane.token(), certs.csr(key), idempotency, **named)
+    return Node(plane, answer, key)
+
+
+def alert(plane, certificate: tuple) -> str | None:
+    """What the server says to a client certificate: the name of the TLS alert, or None if it is taken.
+
+    In TLS 1.3 the client's handshake succeeds before the server has looked; the refusal is the first read.
+    """
+    context = plane.context(certificate)
+    with socket.create_connection(("127.0.0.1", plane.port), PATIENCE) as raw:
+        try:
+            with context.wrap_socket(raw, server_hostname="127.0.0.1") as tls:
+                tls.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                answer = tls.recv(4096)
+        except ssl.SSLError as error:
+            return error.reason
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    return None

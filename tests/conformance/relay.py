@@ -1,0 +1,111 @@
+"""A TCP relay between a client and the control plane, which can lose answers."""
+
+import socket
+import threading
+
+APPLICATION_DATA = 23
+"""The TLS record type of everything encrypted: a client's first one ends its handshake."""
+
+
+class Records:
+    """Counts TLS records of a kind in a stream that arrives in pieces."""
+
+    def __init__(self):
+        self.buffer, self.encrypted = b"", 0
+
+    def feed(self, data: bytes) -> None:
+        self.buffer += data
+        while len(self.buffer) >= 5:
+            end = 5 + int.from_bytes(self.buffer[3:5], "big")
+            if len(self.buffer) < end:
+                return
+            self.encrypted += self.buffer[0] == APPLICATION_DATA
+            self.buffer = self.buffer[end:]
+
+
+class Relay:
+    """Passes bytes both ways. After `lose()` no answer comes through until `cut()` closes what is open.
+
+    A connection that is still in its handshake gets to the end of it first, so that the client does send its
+    request, and the server does work on it.
+    """
+
+    def __init__(self, port: int):
+        self.target = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.losing = threading.Event()
+        self.swallowed = 0
+        self.open: list[socket.socket] = []
+        self.lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self.listener.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def lose(self) -> None:
+        self.losing.set()
+
+    def cut(self) -> None:
+        """Closes every connection, and passes everything from then on."""
+        self.losing.clear()
+        with self.lock:
+            doomed, self.open = self.open, []
+        for connection in doomed:
+            shut(connection)
+
+    def close(self) -> None:
+        self.listener.close()
+        self.cut()
+
+    def __enter__(self) -> "Relay":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            with self.lock:
+                self.open += [client, server]
+            records = Records()
+            threading.Thread(target=self._requests, args=(client, server, records), daemon=True).start()
+            threading.Thread(target=self._answers, args=(server, client, records), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, records: Records) -> None:
+        try:
+            while data := client.recv(65536):
+                records.feed(data)
+                server.sendall(data)
+        except OSError:
+            pass
+        shut(server)
+
+    def _answers(self, server: socket.socket, client: socket.socket, records: Records) -> None:
+        try:
+            while data := server.recv(65536):
+                if self.losing.is_set() and records.encrypted:
+                    self.swallowed += len(data)
+                else:
+                    client.sendall(data)
+        except OSError:
+            pass
+        if not self.losing.is_set():
+            shut(client)
+
+
+def shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    connection.close()

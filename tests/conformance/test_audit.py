@@ -1,0 +1,298 @@
+"""The audit trail: what it holds, and that nobody changes it unnoticed."""
+
+import json
+import re
+import sqlite3
+
+import native
+import pytest
+from machine import ENLIST, run
+from plane import ControlPlane
+
+COMMON = {"seq", "at", "event_type", "actor", "source", "request_id", "correlation_id", "prev_hash", "hash"}
+KNOWN = re.compile(
+    r"enrollment_token\.(created|revoked|expired)|enrollment\.refused"
+    r"|host\.(enrolled|confirmed|active|inactive|draining|undrained|quarantined|released|decommissioned|revoked"
+    r"|reinstated|registered|assigned|unassigned|moved|imported)"
+    r"|certificate\.(renewed|superseded|adopted)|recovery\.(requested|issued|refused|resolved)"
+    r"|recovery_token\.rotated|repair_bundle\.issued|ca\.(prepared|activated|retired|revoked)"
+    r"|operator\.(added|removed)|operator_key\.(created|revoked)|tenant\.created|vcluster\.(created|configured)"
+    r"|policy\.changed|cluster\.(joined|removed|restored)|audit\.(checkpoint|gap|pruned)|session\.(opened|closed)"
+    r"|alert\.(raised|cleared)"
+)
+OWN = {"domain.founded", "server_certificate.issued", "registry.tidied"}
+"""Lines of this program that no document names."""
+
+
+@pytest.fixture
+def trail():
+    """A control plane of one test with a trail worth changing."""
+    with ControlPlane() as plane:
+        busy(plane)
+        yield plane
+
+
+def busy(plane) -> None:
+    """A bit of everything."""
+    plane.api("POST", "/v1/tenants", {"name": "acme"})
+    plane.policy("token.default_ttl", "30m")
+    node = native.enroll(plane)
+    node.confirm()
+    minted = plane.mint()
+    plane.api("DELETE", f"/v1/tokens/{minted['token_id']}")
+    with native.door(plane) as connection:
+        connection.refused("enroll_" + "A" * 43, "x")
+    native.enroll(plane)
+
+
+def store(plane) -> sqlite3.Connection:
+    return sqlite3.connect(plane.dir / "audit.db", timeout=30)
+
+
+def verify(plane) -> dict:
+    """What `enlist audit verify` says, and that its exit code agrees."""
+    done = plane.cli("audit", "verify", ok=False)
+    report = done.json()
+    assert done.code == (0 if report["ok"] else 3), done
+    return report
+
+
+def rewrite(plane, seq: int, change) -> None:
+    with store(plane) as connection:
+        (line,) = connection.execute("SELECT line FROM lines WHERE seq = ?", (seq,)).fetchone()
+        changed = change(line)
+        assert changed != line
+        connection.execute("UPDATE lines SET line = ? WHERE seq = ?", (changed, seq))
+    connection.close()
+
+
+def other_byte(line: str) -> str:
+    """The line with one character of a value changed, still valid JSON."""
+    place = line.index('"event_type":"') + len('"event_type":"')
+    return line[:place] + chr(ord(line[place]) ^ 1) + line[place + 1 :]
+
+
+def test_a_whole_trail_verifies(trail):
+    """`audit verify`: ok, from the first line to the last, with the head that the last line has."""
+    report = verify(trail)
+    lines = trail.audit()
+    assert report["ok"] and report["fault"] is None
+    assert report["first_seq"] == 1 == lines[0]["seq"]
+    assert report["last_seq"] >= lines[-1]["seq"]
+    assert report["head"] == trail.audit()[-1]["hash"] or report["last_seq"] > lines[-1]["seq"]
+    assert "checkpoint" in report
+
+
+def test_every_line_has_the_promised_fields_and_a_known_name(trail):
+    """Sequence without gaps, hashes that chain, times that never run backwards, names from the one table."""
+    lines = trail.audit()
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    for before, line in zip(lines, lines[1:]):
+        assert line["prev_hash"] == before["hash"]
+        assert line["at"] >= before["at"]
+    for line in lines:
+        assert COMMON <= line.keys(), line
+        assert KNOWN.fullmatch(line["event_type"]) or line["event_type"] in OWN, line["event_type"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", line["at"])
+        assert re.fullmatch(r"(user|local|key|node|replica):\S+|system:\S+|stranger", line["actor"]), line
+        if line["event_type"].startswith("host."):
+            assert line["host_id"] == line["node_id"] and line["timestamp"] == line["at"]
+
+
+def test_minting_is_on_record_as_its_document_says(trail):
+    """`enrollment_token.created` with token_id, created_by, expires_at, timestamp. Proves PLFM-28."""
+    minted = trail.mint()
+    line = trail.audit("enrollment_token.created")[-1]
+    assert line["token_id"] == minted["token_id"]
+    assert line["created_by"] == line["actor"] and line["created_by"].startswith("local:")
+    assert line["expires_at"] == minted["expires_at"]
+    assert line["timestamp"] == line["at"]
+    assert minted["token"] not in json.dumps(trail.audit())
+
+
+def test_refused_attempts_are_on_record(trail):
+    """With the exact reason, however little the caller was told."""
+    reasons = [line["reason"] for line in trail.audit("enrollment.refused")]
+    assert "token_invalid" in reasons
+    assert all({"reason", "count", "samples"} <= line.keys() for line in trail.audit("enrollment.refused"))
+
+
+def test_ids_of_a_request_are_on_its_line(trail):
+    """X-Request-Id and X-Correlation-Id of the caller are found in what the request did."""
+    headers = {"X-Request-Id": "req-77", "X-Correlation-Id": "corr-88"}
+    answer = trail.api("POST", "/v1/tenants", {"name": "traced"}, headers)
+    assert answer.headers["X-Request-Id"] == "req-77"
+    line = trail.audit("tenant.created")[-1]
+    assert (line["request_id"], line["correlation_id"]) == ("req-77", "corr-88")
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_a_changed_byte_is_found_while_the_server_runs(trail, place):
+    """Exit 3, and the fault names the line."""
+    count = len(trail.audit())
+    seq = {"first": 1, "middle": count // 2, "last": count}[place]
+    rewrite(trail, seq, other_byte)
+    report = verify(trail)
+    assert not report["ok"] and report["fault"]["seq"] == seq, report
+    assert str(seq) in report["fault"]["what"]
+
+
+def test_a_line_rewritten_with_a_matching_hash_is_found(trail):
+    """Somebody who can compute hashes still breaks the chain to the next line."""
+    lines = trail.audit()
+    seq = len(lines) // 2
+    with store(trail) as connection:
+        (text,) = connection.execute("SELECT line FROM lines WHERE seq = ?", (seq + 1,)).fetchone()
+        connection.execute("UPDATE lines SET line = ? WHERE seq = ?", (text, seq))
+    connection.close()
+    report = verify(trail)
+    assert not report["ok"] and report["fault"]["seq"] in (seq, seq + 1)
+
+
+def test_a_deleted_line_in_the_middle_is_found(trail):
+    """And named as missing."""
+    seq = len(trail.audit()) // 2
+    with store(trail) as connection:
+        connection.execute("DELETE FROM lines WHERE seq = ?", (seq,))
+    connection.close()
+    report = verify(trail)
+    assert not report["ok"] and report["fault"]["seq"] == seq and "missing" in report["fault"]["what"]
+
+
+def test_a_deleted_tail_is_found_and_refilled_at_the_next_start(trail):
+    """While it runs the missing lines are named; at start they come back from the log, and that is recorded."""
+    lines = trail.audit()
+    first = len(lines) - 2
+    with store(trail) as connection:
+        connection.execute("DELETE FROM lines WHERE seq >= ?", (first,))
+    connection.close()
+    report = verify(trail)
+    assert not report["ok"] and report["fault"]["seq"] == first and "missing" in report["fault"]["what"]
+    trail.restart()
+    again = trail.audit()
+    assert again[: len(lines)] == lines
+    (gap,) = trail.audit("audit.gap")
+    assert gap["refilled"] is True and gap["from"] == first and gap["to"] >= len(lines)
+    assert verify(trail)["ok"]
+
+
+def test_a_tail_deleted_while_it_was_stopped_is_refilled(trail):
+    """The same after a clean stop: the trail is whole again and says what happened."""
+    trail.stop()
+    with store(trail) as connection:
+        (last,) = connection.execute("SELECT max(seq) FROM lines").fetchone()
+        connection.execute("DELETE FROM lines WHERE seq > ?", (last - 3,))
+    connection.close()
+    trail.start()
+    (gap,) = trail.audit("audit.gap")
+    assert (gap["refilled"], gap["from"], gap["to"]) == (True, last - 2, last)
+    assert verify(trail)["ok"]
+
+
+def test_a_deleted_store_is_found(trail):
+    """While it runs, a store that is gone is a fault; at start it comes back from the log or is refused by name."""
+    lines = trail.audit()
+    for suffix in ("", "-wal", "-shm"):
+        (trail.dir / f"audit.db{suffix}").unlink(missing_ok=True)
+    report = verify(trail)
+    assert not report["ok"] and report["fault"]["what"], report
+    trail.kill()
+    trail.start()
+    assert trail.audit()[: len(lines)] == lines
+    assert any(gap["refilled"] and gap["from"] == 1 for gap in trail.audit("audit.gap"))
+    assert verify(trail)["ok"]
+
+
+def test_a_byte_changed_while_it_was_stopped_is_found(trail):
+    """It does not start on a trail that differs from the log, or it starts and verify names the line."""
+    trail.stop()
+    rewrite(trail, 4, other_byte)
+    trail.launch()
+    from machine import until
+
+    until(lambda: trail.process.poll() is not None or "ready https" in trail.out.read_text(), "it started or refused")
+    if trail.process.poll() is None:
+        report = verify(trail)
+        assert not report["ok"] and report["fault"]["seq"] == 4
+    else:
+        assert trail.process.returncode == 1
+        assert "audit" in trail.log() and "4" in trail.log()
+
+
+# Exports.
+
+
+@pytest.fixture(scope="module")
+def export():
+    """The lines of an export, the bundle and pin to check it with, and a place to write changed ones."""
+    with ControlPlane() as plane:
+        busy(plane)
+        done = run(ENLIST, "audit", "export", "--dir", plane.dir)
+        assert done.code == 0, done
+        bundle = plane.base / "bundle.pem"
+        bundle.write_bytes(plane.bundle)
+        yield plane.base, done.out.splitlines(keepends=True), bundle, plane.pin
+
+
+def check(export, lines: list[str], by: str = "--ca-file"):
+    base, _, bundle, pin = export
+    file = base / "export.jsonl"
+    file.write_text("".join(lines))
+    trust = bundle if by == "--ca-file" else pin
+    return run(ENLIST, "audit", "verify", "--file", file, by, trust, "--json")
+
+
+@pytest.mark.parametrize("by", ["--ca-file", "--ca-pin"])
+def test_an_export_verifies_with_the_ca_or_its_pin_alone(export, by):
+    """No control plane is needed; the footer is last."""
+    done = check(export, export[1], by)
+    assert done.code == 0 and done.json()["ok"], done
+    assert "event_type" not in json.loads(export[1][-1])
+
+
+def faults(done) -> str:
+    assert done.code == 3, done
+    report = done.json()
+    assert report["ok"] is False
+    return report["fault"]["what"]
+
+
+def test_an_export_cut_short_is_truncated(export):
+    """Without its footer, whether lines are missing or not."""
+    lines = export[1]
+    assert "truncated" in faults(check(export, lines[:-1]))
+    assert "truncated" in faults(check(export, lines[:3]))
+    assert "truncated" in faults(check(export, []))
+    assert "truncated" in faults(check(export, [*lines[:-1], lines[-1][:100]]))
+
+
+def test_an_export_with_lines_missing_before_the_footer_is_found(export):
+    """The footer says where the trail ended, so it cannot be put under a shorter one."""
+    lines = export[1]
+    assert faults(check(export, [*lines[:-3], lines[-1]]))
+    assert faults(check(export, lines[1:]))
+    assert faults(check(export, [*lines[:4], *lines[5:]]))
+
+
+def test_a_reordered_export_is_found(export):
+    """Two lines that changed places."""
+    lines = list(export[1])
+    lines[2], lines[3] = lines[3], lines[2]
+    done = check(export, lines)
+    assert faults(done) and done.json()["fault"]["seq"] in (3, 4)
+
+
+def test_a_changed_line_in_an_export_is_named(export):
+    """One byte of one line."""
+    lines = list(export[1])
+    lines[4] = other_byte(lines[4])
+    done = check(export, lines)
+    assert faults(done) and done.json()["fault"]["seq"] == 5
+
+
+def test_an_export_of_another_domain_does_not_verify(export):
+    """The signature chains to another root."""
+    with ControlPlane(domain="elsewhere.example") as other:
+        foreign = run(ENLIST, "audit", "export", "--dir", other.dir).out.splitlines(keepends=True)
+    assert faults(check(export, foreign))
+    assert faults(check(export, foreign, "--ca-pin"))

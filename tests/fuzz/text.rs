@@ -1,0 +1,142 @@
+//! Words, URLs, bodies of requests: what is sent as text, and what protobuf wraps around text.
+
+use super::world::policy as fresh_policy;
+use api::rest::{audit, ca, nodes, operators, page, policy as policies, tenants, tokens};
+use lifecycle::names::{
+    Label, Malformed, NodeId, OperatorName, ProfileName, Serial, Span, SpiffeId, TenantId, Timestamp,
+    TokenId, TrustDomain, Ulid, VclusterId,
+};
+use prost::Message;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::{Debug, Display};
+
+/// Every word of the vocabulary that is read from text.
+pub fn token(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    word(text, NodeId::parse);
+    word(text, TenantId::parse);
+    word(text, OperatorName::parse);
+    word(text, VclusterId::parse);
+    word(text, ProfileName::parse);
+    word(text, TrustDomain::parse);
+    word(text, Label::parse);
+    word(text, Span::parse);
+    word(text, Timestamp::parse);
+    word(text, Ulid::parse);
+    word(text, TokenId::parse);
+    word(text, Serial::parse);
+    word(text, SpiffeId::parse);
+    let _ = Serial::from_bytes(data).map(|serial| word(serial.as_str(), Serial::parse));
+}
+
+fn word<T: Display + Debug + PartialEq>(text: &str, parse: fn(&str) -> Result<T, Malformed>) {
+    if let Ok(value) = parse(text) {
+        assert_eq!(parse(&value.to_string()), Ok(value), "{text:?}");
+    }
+}
+
+pub fn pin(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(pin) = pki::pin::Pin::parse(text) {
+        assert_eq!(pki::pin::Pin::parse(&pin.to_string()), Ok(pin));
+    }
+}
+
+pub fn server_url(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(url) = client::url::ServerUrl::parse(text) {
+        assert_eq!(client::url::ServerUrl::parse(&url.to_string()), Ok(url.clone()));
+        assert!(url.to_string().parse::<axum::http::Uri>().is_ok(), "{url}");
+    }
+}
+
+/// Every body that the operator API takes, and the lines it gives, which callers read back.
+pub fn json_bodies(data: &[u8]) {
+    json::<tokens::CreateToken>(data);
+    json::<tenants::CreateTenant>(data);
+    json::<operators::AddOperator>(data);
+    json::<operators::CreateOperatorKey>(data);
+    json::<policies::PolicyItem>(data);
+    json::<audit::AuditLine>(data);
+}
+
+fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
+    if let Ok(value) = serde_json::from_slice::<T>(data) {
+        let text = serde_json::to_vec(&value).expect("what was read can be written");
+        assert_eq!(serde_json::from_slice::<T>(&text).ok(), Some(value));
+    }
+}
+
+pub fn query_strings(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(uri) = format!("/v1/x?{text}").parse() else { return };
+    query::<nodes::NodeQuery>(&uri);
+    query::<tokens::TokenQuery>(&uri);
+    query::<audit::AuditQuery>(&uri);
+    query::<page::PageQuery>(&uri);
+    query::<ca::BundleQuery>(&uri);
+}
+
+fn query<T: Serialize + DeserializeOwned + PartialEq + Debug>(uri: &axum::http::Uri) {
+    use axum::extract::Query;
+    if let Ok(Query(value)) = Query::<T>::try_from_uri(uri) {
+        let path = client::rest::Path::new("/v1/x").queries(&value).expect("what was read can be written");
+        let again = path.as_str().parse().expect("a query is written as a URI");
+        assert_eq!(Query::<T>::try_from_uri(&again).ok().map(|Query(value)| value), Some(value));
+    }
+}
+
+pub fn protobuf(data: &[u8]) {
+    message::<api::agent::EnrollRequest>(data);
+    message::<api::agent::ConfirmRequest>(data);
+}
+
+fn message<T: Message + Default + PartialEq>(data: &[u8]) {
+    if let Ok(message) = T::decode(data) {
+        let bytes = message.encode_to_vec();
+        assert!(T::decode(bytes.as_slice()).ok() == Some(message), "a message reads back otherwise");
+    }
+}
+
+/// A file is the only door to the configuration, so a file it is.
+pub fn config(data: &[u8]) {
+    thread_local! {
+        static FILE: tempfile::NamedTempFile = tempfile::NamedTempFile::new().expect("a temporary file");
+    }
+    FILE.with(|file| {
+        std::fs::write(file.path(), data).expect("a temporary file can be written");
+        match server::config::load(file.path()) {
+            Ok(config) => {
+                assert!(!config.certificate_names().is_empty());
+                let bound = ([192, 0, 2, 1], 8443).into();
+                for url in config.advertised(bound) {
+                    assert!(client::url::ServerUrl::parse(&url).is_ok(), "nodes would be sent to {url:?}");
+                }
+                let _ = config.server_url();
+            }
+            Err(mistakes) => assert!(!mistakes.to_string().is_empty(), "refused without a reason"),
+        }
+    });
+}
+
+/// Lines of `key=value`, one after the other.
+pub fn policy(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut policy = fresh_policy();
+    for (key, value) in text.split('\n').filter_map(|line| line.split_once('=')).take(64) {
+        let before = policy.clone();
+        if policy.set(key, value).is_err() {
+            assert_eq!(policy, before, "{key} was refused and changed something");
+            continue;
+        }
+        let shown = policy.get(key).expect("what was set can be shown");
+        let listed = policy.list();
+        assert!(listed.contains(&(key.to_owned(), shown)), "{key} is not listed");
+        let mut again = policy.clone();
+        for (key, value) in listed {
+            assert_eq!(again.set(&key, &value), Ok(()), "{key} = {value}");
+        }
+        assert_eq!(again, policy);
+    }
+}
