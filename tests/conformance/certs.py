@@ -5,6 +5,7 @@ import pathlib
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
 from machine import scratch, tool
 
 SHA256 = hashes.SHA256()

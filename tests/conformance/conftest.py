@@ -3,9 +3,10 @@
 import shutil
 import threading
 
+import pytest
+
 import evidence
 import machine
-import pytest
 
 
 def pytest_collection_modifyitems(items):

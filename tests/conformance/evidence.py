@@ -5,6 +5,7 @@ secret notes it here; test_secrets.py looks for all of them at the end.
 """
 
 import base64
+import contextlib
 import os
 import pathlib
 import shutil
@@ -93,7 +94,7 @@ def keep_directory(name: str, source: pathlib.Path) -> None:
     audit = target / "audit.db"
     if audit.exists():
         try:
-            with sqlite3.connect(audit) as connection:
+            with contextlib.closing(sqlite3.connect(audit)) as connection:
                 lines = connection.execute("SELECT line FROM lines ORDER BY seq").fetchall()
             (target / "audit.jsonl").write_text("\n".join(str(line) for (line,) in lines))
         except sqlite3.DatabaseError:

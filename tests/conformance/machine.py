@@ -8,8 +8,9 @@ import subprocess
 import tempfile
 import time
 
-import evidence
 import pytest
+
+import evidence
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ENLIST_BIN_DIR", ROOT / "target" / "debug")).resolve()
@@ -91,8 +92,12 @@ def run(*command, env: dict | None = None, stdin: bytes = b"", patience: float =
     """Runs one of our programs to its end. Its standard error is kept as evidence."""
     command = [str(part) for part in command]
     process = subprocess.Popen(
-        command, env=clean_env(env), cwd=cwd,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command,
+        env=clean_env(env),
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     evidence.note_arguments(process.pid)
     try:

@@ -6,7 +6,6 @@ import ssl
 import sys
 
 import certs
-import evidence
 from machine import PATIENCE, PROTO, missing, scratch
 
 try:
@@ -25,7 +24,9 @@ def _messages():
     flags = ["protoc", f"-I{PROTO}", f"--python_out={place}", f"--grpc_python_out={place}", str(source)]
     assert protoc.main(flags) == 0
     sys.path.insert(0, str(place))
-    return importlib.import_module("enlist.agent.v1.agent_pb2"), importlib.import_module("enlist.agent.v1.agent_pb2_grpc")
+    return importlib.import_module("enlist.agent.v1.agent_pb2"), importlib.import_module(
+        "enlist.agent.v1.agent_pb2_grpc"
+    )
 
 
 pb, pb_grpc = _messages()

@@ -72,8 +72,20 @@ class ControlPlane:
 
     def init_command(self) -> Done:
         return run(
-            ENLIST, "server", "init", "--dir", self.dir, "--domain", self.domain, "--kek", self.kek,
-            "--listen", "127.0.0.1:0", "--json", *self.init_arguments, env=self.env,
+            ENLIST,
+            "server",
+            "init",
+            "--dir",
+            self.dir,
+            "--domain",
+            self.domain,
+            "--kek",
+            self.kek,
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+            *self.init_arguments,
+            env=self.env,
         )
 
     def start(self, *arguments, env: dict | None = None) -> "ControlPlane":
@@ -248,7 +260,10 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body, he
         body = json.dumps(body).encode()
         sent.setdefault("Content-Type", "application/json")
     try:
-        connection.request(method, path, body, sent)
+        try:
+            connection.request(method, path, body, sent)
+        except (BrokenPipeError, ssl.SSLEOFError):
+            pass  # answered and closed before the body was sent: the answer is still there to be read
         return Answer(connection.getresponse())
     finally:
         connection.close()

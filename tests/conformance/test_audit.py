@@ -4,9 +4,9 @@ import json
 import re
 import sqlite3
 
-import native
 import pytest
-from machine import ENLIST, run
+
+import native
 from plane import ControlPlane
 
 COMMON = {"seq", "at", "event_type", "actor", "source", "request_id", "correlation_id", "prev_hash", "hash"}
@@ -217,82 +217,3 @@ def test_a_byte_changed_while_it_was_stopped_is_found(trail):
     else:
         assert trail.process.returncode == 1
         assert "audit" in trail.log() and "4" in trail.log()
-
-
-# Exports.
-
-
-@pytest.fixture(scope="module")
-def export():
-    """The lines of an export, the bundle and pin to check it with, and a place to write changed ones."""
-    with ControlPlane() as plane:
-        busy(plane)
-        done = run(ENLIST, "audit", "export", "--dir", plane.dir)
-        assert done.code == 0, done
-        bundle = plane.base / "bundle.pem"
-        bundle.write_bytes(plane.bundle)
-        yield plane.base, done.out.splitlines(keepends=True), bundle, plane.pin
-
-
-def check(export, lines: list[str], by: str = "--ca-file"):
-    base, _, bundle, pin = export
-    file = base / "export.jsonl"
-    file.write_text("".join(lines))
-    trust = bundle if by == "--ca-file" else pin
-    return run(ENLIST, "audit", "verify", "--file", file, by, trust, "--json")
-
-
-@pytest.mark.parametrize("by", ["--ca-file", "--ca-pin"])
-def test_an_export_verifies_with_the_ca_or_its_pin_alone(export, by):
-    """No control plane is needed; the footer is last."""
-    done = check(export, export[1], by)
-    assert done.code == 0 and done.json()["ok"], done
-    assert "event_type" not in json.loads(export[1][-1])
-
-
-def faults(done) -> str:
-    assert done.code == 3, done
-    report = done.json()
-    assert report["ok"] is False
-    return report["fault"]["what"]
-
-
-def test_an_export_cut_short_is_truncated(export):
-    """Without its footer, whether lines are missing or not."""
-    lines = export[1]
-    assert "truncated" in faults(check(export, lines[:-1]))
-    assert "truncated" in faults(check(export, lines[:3]))
-    assert "truncated" in faults(check(export, []))
-    assert "truncated" in faults(check(export, [*lines[:-1], lines[-1][:100]]))
-
-
-def test_an_export_with_lines_missing_before_the_footer_is_found(export):
-    """The footer says where the trail ended, so it cannot be put under a shorter one."""
-    lines = export[1]
-    assert faults(check(export, [*lines[:-3], lines[-1]]))
-    assert faults(check(export, lines[1:]))
-    assert faults(check(export, [*lines[:4], *lines[5:]]))
-
-
-def test_a_reordered_export_is_found(export):
-    """Two lines that changed places."""
-    lines = list(export[1])
-    lines[2], lines[3] = lines[3], lines[2]
-    done = check(export, lines)
-    assert faults(done) and done.json()["fault"]["seq"] in (3, 4)
-
-
-def test_a_changed_line_in_an_export_is_named(export):
-    """One byte of one line."""
-    lines = list(export[1])
-    lines[4] = other_byte(lines[4])
-    done = check(export, lines)
-    assert faults(done) and done.json()["fault"]["seq"] == 5
-
-
-def test_an_export_of_another_domain_does_not_verify(export):
-    """The signature chains to another root."""
-    with ControlPlane(domain="elsewhere.example") as other:
-        foreign = run(ENLIST, "audit", "export", "--dir", other.dir).out.splitlines(keepends=True)
-    assert faults(check(export, foreign))
-    assert faults(check(export, foreign, "--ca-pin"))

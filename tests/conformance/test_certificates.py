@@ -1,15 +1,15 @@
 """Every certificate of a domain, as openssl and pkilint see it."""
 
 import json
-import socket
-import ssl
 import sys
 
-import certs
-import native
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
+
+import certs
+import evidence
+import native
 from machine import missing, scratch, tool
 from plane import ControlPlane
 
@@ -38,7 +38,12 @@ def chain(plane, node):
     (root,) = certs.certificates(node.answer.bundle)
     server = certs.certificates((plane.dir / "ca" / "server.pem").read_bytes())[0]
     assert len(issuers) == 1
-    return {"root": root, "intermediate": issuers[0], "server": server, "leaf": certs.certificate(node.answer.certificate)}
+    return {
+        "root": root,
+        "intermediate": issuers[0],
+        "server": server,
+        "leaf": certs.certificate(node.answer.certificate),
+    }
 
 
 def extension(cert, kind):
@@ -74,8 +79,16 @@ def test_openssl_verifies_the_server_by_the_bundle_alone(plane):
     """What a host must trust is DIR/ca/bundle.pem, and it is what `ca export --server` gives."""
     assert certs.certificates(exported(plane, "--server")) == certs.certificates(plane.bundle)
     done = tool(
-        "openssl", "s_client", "-connect", f"127.0.0.1:{plane.port}", "-CAfile", plane.dir / "ca" / "bundle.pem",
-        "-verify_return_error", "-verify_ip", "127.0.0.1", "-showcerts",
+        "openssl",
+        "s_client",
+        "-connect",
+        f"127.0.0.1:{plane.port}",
+        "-CAfile",
+        plane.dir / "ca" / "bundle.pem",
+        "-verify_return_error",
+        "-verify_ip",
+        "127.0.0.1",
+        "-showcerts",
     )
     assert "Verify return code: 0 (ok)" in done.out, done
     assert "TLSv1.3" in done.out
@@ -101,7 +114,7 @@ def test_openssl_verifies_an_operator(plane):
 
 
 def test_the_root_signs_intermediates_only(plane, chain):
-    """P-256, ten years, path length 1, and its key is shown once and stored nowhere (PROBE-09 but the command's name)."""
+    """P-256, ten years, path length 1, named by the pin that init printed."""
     root = chain["root"]
     basic = extension(root, x509.BasicConstraints)
     assert basic.critical and basic.value.ca and basic.value.path_length == 1
@@ -150,7 +163,7 @@ def has(cert, kind) -> bool:
 
 
 def test_a_leaf_is_named_by_its_spiffe_id(plane, chain, node):
-    """One URI: spiffe://<trust domain>/tenant/<t>/agent/<n>; the record says the same (PROBE-12 with that door's domain)."""
+    """One URI: spiffe://<trust domain>/tenant/<t>/agent/<n>; the record says the same."""
     expected = f"spiffe://test.example/tenant/default/agent/{node.id}"
     assert certs.uris(chain["leaf"]) == [expected] == [node.answer.spiffe_id]
     assert len(list(certs.names(chain["leaf"]))) == 1
@@ -172,7 +185,7 @@ def test_a_leaf_is_named_by_its_spiffe_id(plane, chain, node):
 def test_a_profile_sets_lifetime_and_common_name(plane, profile, life, cn):
     """`token create --profile P`: the presets of the five documents, in the signed certificate itself."""
     minted = plane.cli("token", "create", "--profile", profile).json()
-    native.evidence.token(minted["token"])
+    evidence.token(minted["token"])
     assert minted["profile"] == profile
     node = native.enroll(plane, minted["token"])
     leaf = certs.certificate(node.answer.certificate)
@@ -206,7 +219,9 @@ def lint(cert) -> list:
     pytest.importorskip("pkilint") if not missing_pkilint() else missing("pkilint")
     file = scratch("lint") / "cert.pem"
     file.write_bytes(certs.pem(cert))
-    done = tool(sys.executable, "-m", "pkilint.bin.lint_pkix_cert", "lint", "-s", "ERROR", "-f", "JSON", file, check=False)
+    done = tool(
+        sys.executable, "-m", "pkilint.bin.lint_pkix_cert", "lint", "-s", "ERROR", "-f", "JSON", file, check=False
+    )
     report = json.loads(done.out)
     return [
         (finding["code"], finding.get("message") or "")
@@ -240,60 +255,3 @@ def test_pkilint_finds_no_error(plane, chain, kind):
         if not any(code == known and value in message for known, value in allowed)
     ]
     assert left == []
-
-
-def openssl_ca(place, subject: str) -> tuple:
-    """A CA as people make it by hand: the key file begins with an EC PARAMETERS block."""
-    key, cert = place / "ca.key", place / "ca.pem"
-    tool("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-out", key)
-    assert "BEGIN EC PARAMETERS" in key.read_text()
-    tool(
-        "openssl", "req", "-x509", "-new", "-sha256", "-key", key, "-subj", subject, "-days", "3650", "-out", cert,
-        "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )
-    return cert, key
-
-
-def test_an_imported_ca_signs_and_its_name_is_kept_to_the_byte(place):
-    """A CA made with `openssl ecparam`, with repeated DC= parts in its name, issues leaves that verify."""
-    cert, key = openssl_ca(place, "/DC=org/DC=example/O=Example/CN=Imported CA")
-    options = ("--issuer", "imported", "--ca-cert", cert, "--ca-key", key)
-    with ControlPlane(init=options) as plane:
-        assert not plane.founded.get("root_key_pem")
-        node = native.enroll(plane)
-        leaf = certs.certificate(node.answer.certificate)
-        anchor = certs.certificate(cert.read_bytes())
-        assert leaf.issuer.public_bytes() == anchor.subject.public_bytes()
-        assert certs.verifies(node.answer.certificate.encode(), cert.read_bytes(), "-purpose", "sslclient")
-        assert native.alert(plane, node.files) is None
-        assert plane.pin == "sha256:" + certs.fingerprint(anchor)
-        context = ssl.create_default_context(cafile=cert)
-        with socket.create_connection(("127.0.0.1", plane.port)) as raw:
-            context.wrap_socket(raw, server_hostname="127.0.0.1").close()
-        scalar = certs.key_pem(load(key))
-        native.evidence.private_key("imported", scalar)
-
-
-def load(file):
-    from cryptography.hazmat.primitives import serialization
-
-    text = file.read_bytes()
-    return serialization.load_pem_private_key(text[text.index(b"-----BEGIN EC PRIVATE KEY") :], None)
-
-
-def test_an_imported_ca_that_is_none_is_refused(place):
-    """A certificate without the CA flag, or with a key that is not its own, is refused at init with a reason."""
-    cert, key = openssl_ca(place, "/CN=One")
-    other = scratch()
-    _, foreign_key = openssl_ca(other, "/CN=Two")
-    plane = ControlPlane(init=("--issuer", "imported", "--ca-cert", cert, "--ca-key", foreign_key))
-    done = plane.init_command()
-    assert done.code in (1, 2), done
-    assert not (plane.dir / "VERSION").exists()
-    leaf = place / "leaf.pem"
-    tool("openssl", "req", "-x509", "-new", "-key", key, "-subj", "/CN=leaf", "-days", "9", "-out", leaf,
-         "-addext", "basicConstraints=critical,CA:FALSE")
-    plane = ControlPlane(init=("--issuer", "imported", "--ca-cert", leaf, "--ca-key", key))
-    done = plane.init_command()
-    assert done.code in (1, 2), done
-    assert not (plane.dir / "VERSION").exists()

@@ -116,9 +116,24 @@ def test_a_kill_in_the_middle_of_founding_can_be_started_over(programs):
     for _ in range(5):
         plane = ControlPlane()
         process = subprocess.Popen(
-            [str(ENLIST), "server", "init", "--dir", str(plane.dir), "--domain", "test.example", "--kek", plane.kek,
-             "--listen", "127.0.0.1:0", "--root-key-out", str(plane.base / "root.key")],
-            env=clean_env(), stdout=subprocess.DEVNULL, stderr=evidence.log("init").open("wb"),
+            [
+                str(ENLIST),
+                "server",
+                "init",
+                "--dir",
+                str(plane.dir),
+                "--domain",
+                "test.example",
+                "--kek",
+                plane.kek,
+                "--listen",
+                "127.0.0.1:0",
+                "--root-key-out",
+                str(plane.base / "root.key"),
+            ],
+            env=clean_env(),
+            stdout=subprocess.DEVNULL,
+            stderr=evidence.log("init").open("wb"),
         )
         time.sleep(chance.uniform(0.0, 0.1))  # the moment of the fault
         process.send_signal(signal.SIGKILL)
@@ -136,4 +151,4 @@ def test_a_kill_in_the_middle_of_founding_can_be_started_over(programs):
             plane.close()
         else:
             assert done.code == 1 and done.error()["hint"], done
-            assert plane.run_to_end().code == 1
+            assert plane.run_to_end().code in (1, 2)

@@ -2,10 +2,11 @@
 
 import subprocess
 
+import pytest
+
 import certs
 import evidence
 import native
-import pytest
 from machine import AGENT, PATIENCE, clean_env, run, until
 from relay import Relay
 

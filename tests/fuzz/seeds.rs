@@ -39,13 +39,18 @@ fn texts() -> Vec<Seed> {
         lines("query_strings", include_str!("seeds/query_strings")),
         blocks("policy", include_str!("seeds/policy")),
         blocks("config", include_str!("seeds/config")),
-        [deep(b"[", 200), deep(b"{\"a\":", 200), deep(b"[", 5000)]
-            .into_iter()
-            .enumerate()
-            .map(|(n, input)| ("json_bodies", format!("deep-{n}"), input))
-            .collect(),
+        nested("json_bodies", [deep(b"[", 200), deep(b"{\"a\":", 200), deep(b"[", 5000)]),
+        nested(
+            "config",
+            [deep(b"a.", 2000), [b"a=", &deep(b"[", 1000)[..]].concat()]
+                .map(|key| [&key[..], b"a=1"].concat()),
+        ),
     ]
     .concat()
+}
+
+fn nested(target: &'static str, inputs: impl IntoIterator<Item = Vec<u8>>) -> Vec<Seed> {
+    inputs.into_iter().enumerate().map(|(n, input)| (target, format!("deep-{n}"), input)).collect()
 }
 
 fn deep(part: &[u8], times: usize) -> Vec<u8> {

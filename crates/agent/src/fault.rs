@@ -81,7 +81,7 @@ impl Fault {
             [one] => format!("{}: {}", one.at, one.message),
             many => format!("{} settings are wrong", many.len()),
         };
-        let hint = "correct what is named; `enlist-agent help enroll` lists flags, variables and keys";
+        let hint = "correct what is named, then run it again; nothing was sent";
         Self { mistakes: mistakes.into(), ..Self::usage("config_invalid", message, hint) }
     }
 }

@@ -10,6 +10,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use agent::status::{State, Status};
+use lifecycle::names::Timestamp;
 use world::host::{Ended, Host, ended};
 use world::plane::Plane;
 
@@ -105,6 +107,14 @@ fn status_knows_each_state_of_a_directory() {
     assert!(!host.dir().exists(), "status changes nothing");
     assert_eq!(host.enroll(&plane, "good", &[]).exit, 0);
     check(0, "enrolled", &[]);
+    for (at, state, reason) in [
+        (Timestamp::from_millis(u64::MAX), State::Expired, "cert_expired"),
+        (Timestamp::from_secs(0), State::Enrolled, "not_yet_valid"),
+    ] {
+        let status = Status::read(&host.dir(), at).unwrap();
+        assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason][..]));
+        assert!(!status.is_usable() && !status.ready && status.node_id.as_deref() == Some("n-1"));
+    }
 
     let key = host.path("identity/current/key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();

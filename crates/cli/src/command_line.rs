@@ -22,6 +22,9 @@ pub struct CommandLine {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Family {
     /// Try it: a control plane and a first node on this machine, in seconds
+    ///
+    /// Not for production. Everything is made in a new directory among the system's temporary ones, or in
+    /// --dir DIR, which may be absent, empty, or one that this command made before.
     Dev(dev::Arguments),
     /// Found, run and check a control plane
     #[command(subcommand)]
@@ -56,4 +59,33 @@ pub(crate) enum Family {
 /// The definition, for whatever is made from it.
 pub fn definition() -> clap::Command {
     CommandLine::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values travel by id, so that an argument with the id of a global flag would take its place.
+    #[test]
+    fn no_argument_takes_the_place_of_a_global_flag() {
+        let mut root = definition();
+        // Finds every other contradiction in the definition.
+        root.clone().debug_assert();
+        let globals: Vec<String> = root
+            .get_arguments()
+            .filter(|arg| arg.is_global_set())
+            .map(|arg| arg.get_id().to_string())
+            .collect();
+        assert!(globals.contains(&"dir".to_owned()), "{globals:?}");
+        let mut todo: Vec<clap::Command> =
+            root.get_subcommands_mut().map(|command| command.clone()).collect();
+        while let Some(command) = todo.pop() {
+            todo.extend(command.get_subcommands().cloned());
+            for id in command.get_arguments().map(|arg| arg.get_id().to_string()) {
+                // `ca export --server` has a meaning of its own, and makes room for it.
+                let known = command.get_name() == "export" && id == "server";
+                assert!(known || !globals.contains(&id), "{} {id}", command.get_name());
+            }
+        }
+    }
 }

@@ -57,7 +57,12 @@ async fn serve(
     let server = listen(arguments.listen, place).await?;
     let shown = tokio::select! {
         shown = show(arguments, place, &server, output) => shown,
-        () = signals.next() => return serving::stop(server, signals).await,
+        () = signals.next() => {
+            let stopped = serving::stop(server, signals).await;
+            // Nobody was told of it yet.
+            place.remove_if_temporary();
+            return stopped;
+        }
     };
     if shown.is_ok() && !arguments.once {
         signals.next().await;
@@ -80,18 +85,32 @@ async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Fail
 
 async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
     let operator = Operator::over_socket(place.dir.operator_socket());
-    let node = if arguments.no_agent { None } else { Some(demo_node(place, server, &operator).await?) };
+    let demo = if arguments.no_agent { None } else { Some(demo_node(place, server, &operator).await?) };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateToken::default()).await?;
-    told::tell(place, server, &token, node.as_ref(), arguments.once, output)
+    told::tell(
+        &told::Scene { place, server, token: &token, demo: demo.as_ref(), once: arguments.once },
+        output,
+    )
+}
+
+/// The demo node, and how it came to be what it is.
+struct Demo {
+    node: NodeItem,
+    story: String,
 }
 
 /// The node of an earlier run is shown as it is.
-async fn demo_node(place: &Place, server: &Server, operator: &Operator) -> Result<NodeItem, Failure> {
+async fn demo_node(place: &Place, server: &Server, operator: &Operator) -> Result<Demo, Failure> {
     if let Some(node) = agent::find(operator).await? {
-        return Ok(node);
+        let story = format!("{} is {}, from an earlier run", node.node_id, node.state);
+        return Ok(Demo { node, story });
     }
+    let began = tokio::time::Instant::now();
     let request = CreateToken { node: Some(agent::NODE.to_owned()), ..CreateToken::default() };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
     agent::enroll(&server.url(), &token, &place.demo_agent()).await?;
-    agent::until_active(operator).await
+    let node = agent::until_active(operator).await?;
+    let took = began.elapsed().as_secs_f32();
+    let story = format!("{} enrolled with a token and is {}, {took:.1} s later", node.node_id, node.state);
+    Ok(Demo { node, story })
 }

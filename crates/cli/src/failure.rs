@@ -72,26 +72,35 @@ impl Failure {
         Self::new(Exit::Fault, "file", message, "check that the path exists and that this user may use it")
     }
 
+    /// No control plane there; it may come yet.
+    pub fn unreachable(message: impl Into<String>, hint: &str) -> Self {
+        let mut failure = Self::new(Exit::Unreachable, "endpoint_unreachable", message, hint);
+        if let Failure::Failed(failed) = &mut failure {
+            failed.retryable = true;
+        }
+        failure
+    }
+
     pub fn config(mistakes: Vec<Mistake>) -> Self {
         let message = match mistakes.as_slice() {
             [only] => only.to_string(),
             many => format!("{} mistakes in the configuration", many.len()),
         };
         let hint = "correct what is named; `enlist server check` reports every mistake";
-        let Failure::Failed(mut failed) = Self::new(Exit::Usage, "config_invalid", message, hint) else {
-            return Failure::OutputClosed;
-        };
-        failed.mistakes = mistakes;
-        Failure::Failed(failed)
+        let mut failure = Self::new(Exit::Usage, "config_invalid", message, hint);
+        if let Failure::Failed(failed) = &mut failure {
+            failed.mistakes = mistakes;
+        }
+        failure
     }
 
     /// Clap's words in the shape that all errors have.
     pub fn command_line(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let text = text.split("\n\nFor more information").next().unwrap_or(text);
         let (message, rest) = text.split_once("\n\nUsage:").unwrap_or((text, ""));
-        let usage = rest.split("\n\n").next().unwrap_or_default().trim();
-        let hint = match usage {
+        let hint = match rest.trim() {
             "" => "try --help".to_owned(),
             usage => format!("{usage}, or try --help"),
         };
@@ -110,8 +119,12 @@ impl Failure {
 
 impl Failed {
     fn json(&self, to: &mut impl Write) -> std::io::Result<()> {
-        let body = serde_json::json!({ "error": self });
-        writeln!(to, "{body}")
+        /// In the order in which the operator API writes it.
+        #[derive(Serialize)]
+        struct Body<'a> {
+            error: &'a Failed,
+        }
+        writeln!(to, "{}", serde_json::to_string(&Body { error: self })?)
     }
 
     fn human(&self, to: &mut impl Write) -> std::io::Result<()> {
@@ -135,7 +148,10 @@ impl Failed {
 
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Self {
-        let ErrorDetail { code, message, hint, request_id, retryable } = error.detail();
+        let ErrorDetail { code, message, mut hint, request_id, retryable } = error.detail();
+        if hint.is_empty() && error.exit_code() == Exit::Usage as u8 {
+            hint = "correct the flag or variable that says this; see --help".to_owned();
+        }
         Failure::Failed(Box::new(Failed {
             exit: error.exit_code(),
             code,

@@ -29,8 +29,9 @@ mod tenant;
 mod token;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use command_line::{CommandLine, Family};
-use failure::Failure;
+use failure::{Exit, Failure};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,10 +55,19 @@ pub fn main() -> ExitCode {
             let _ = error.print();
             ExitCode::SUCCESS
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            incomplete(&error)
+        }
         Err(error) => {
             Failure::command_line(&error).report(arguments.iter().any(|argument| argument == "--json"))
         }
     }
+}
+
+/// Half a command is a question: the help answers it, but nothing was done.
+fn incomplete(help: &clap::Error) -> ExitCode {
+    let _ = help.print();
+    ExitCode::from(Exit::Usage as u8)
 }
 
 fn perform(line: CommandLine) -> Result<(), Failure> {

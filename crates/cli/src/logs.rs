@@ -7,8 +7,8 @@ use tracing_subscriber::EnvFilter;
 /// `level` holds unless ENLIST_LOG says otherwise.
 pub fn start(level: &str) -> Result<(), Failure> {
     let asked = std::env::var("ENLIST_LOG").ok().filter(|asked| !asked.is_empty());
-    // The replication engine tells every tick; whoever wants that asks for it by name.
-    let filter = format!("openraft=warn,{}", asked.as_deref().unwrap_or(level));
+    // The replication engine warns of what it takes in its stride; whoever wants to hear asks for it by name.
+    let filter = format!("openraft=error,{}", asked.as_deref().unwrap_or(level));
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         let hint = "use error, warn, info, debug or trace, or a directive such as server=debug";
         Failure::usage(format!("ENLIST_LOG: {error}"), hint)

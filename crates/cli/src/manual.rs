@@ -23,7 +23,10 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
         Some(dir) => {
             let made =
                 std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(definition(), dir));
-            made.map_err(|error| Failure::file(dir, &error))
+            made.map_err(|error| Failure::file(dir, &error))?;
+            let dir = dir.display().to_string();
+            output
+                .document(&serde_json::json!({ "dir": dir }), |_| format!("the manual pages are in {dir}\n"))
         }
     }
 }

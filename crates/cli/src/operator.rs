@@ -75,7 +75,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             })
         }
         Command::Add { name, rights, out: Some(dir) } => {
-            let mut files = identity::Files::prepare(&dir)?;
+            let files = identity::Files::prepare(&dir)?;
             let csr = Some(files.request()?);
             let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr };
             let added: AddedOperator = match operator.post(&path, &request).await {

@@ -13,11 +13,13 @@ pub enum Command {
     /// Show every value, or one
     Show {
         /// Such as token.max_ttl
+        #[arg(id = "policy_key", value_name = "KEY")]
         key: Option<String>,
     },
     /// Change a value; it holds at once, everywhere
     Set {
         /// Such as token.max_ttl
+        #[arg(id = "policy_key", value_name = "KEY")]
         key: String,
         /// Such as 12h
         value: String,

@@ -1,6 +1,6 @@
 //! Where the control plane is and as whom we come: flags, then the environment, then the usual place.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use api::rest::secret::Secret;
 use client::rest::Credential;
 use client::{Identity, Operator, ServerUrl, Trust};
@@ -23,25 +23,25 @@ pub struct Reach {
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Its operator socket, if not in the data directory (or ENLIST_SOCKET)
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// A control plane elsewhere, https://HOST[:PORT] (or ENLIST_SERVER)
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
     pub server: Option<String>,
     /// Your certificate, for --server (or ENLIST_CERT)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub cert: Option<PathBuf>,
     /// Its key (or ENLIST_KEY)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// A file with an API key instead of a certificate (or ENLIST_API_KEY_FILE)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
     /// What the control plane is recognised by: its CA (or ENLIST_CA)
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// What the control plane is recognised by: the CA's digest, sha256:...
-    #[arg(long, global = true, value_name = "PIN")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "PIN")]
     pub ca_pin: Option<String>,
 }
 
@@ -125,7 +125,7 @@ fn present(socket: &Path) -> Result<(), Failure> {
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
             let hint = "start the control plane (enlist server run), or say where it is: --dir, --socket or --server";
-            Err(Failure::new(Exit::Unreachable, "endpoint_unreachable", message, hint))
+            Err(Failure::unreachable(message, hint))
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Each line: proposers at a time, durable commands per second, CPU time of the whole process per command
 //! (proposing, commit, apply and audit together).
+#![expect(clippy::expect_used, reason = "a measurement that cannot go on may panic")]
 
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;

@@ -36,6 +36,12 @@ impl Batch {
         Self(Arc::new(Content { at, items }))
     }
 
+    /// Envelopes that were read, not proposed.
+    pub fn read(at: Timestamp, envelopes: Vec<Envelope>) -> Self {
+        let item = |envelope| Arc::new(Item { envelope, encoded: Vec::new() });
+        Self::new(at, envelopes.into_iter().map(item).collect())
+    }
+
     pub fn at(&self) -> Timestamp {
         self.0.at
     }
@@ -76,7 +82,6 @@ impl Serialize for Batch {
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let In { at, envelopes } = In::deserialize(input)?;
-        let item = |envelope| Arc::new(Item { envelope, encoded: Vec::new() });
-        Ok(Self::new(at, envelopes.into_iter().map(item).collect()))
+        Ok(Self::read(at, envelopes))
     }
 }

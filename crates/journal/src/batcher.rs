@@ -11,6 +11,7 @@ use lifecycle::names::Timestamp;
 use lifecycle::registry::Answer;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// The most commands in an entry, and the most bytes of them.
@@ -18,6 +19,8 @@ const COMMANDS: usize = 512;
 const BYTES: usize = 1024 * 1024;
 /// Entries under way at a time.
 const IN_FLIGHT: u32 = 2;
+/// How long an entry may be under way before its proposers are told that its outcome is not known.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a proposal has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -102,12 +105,13 @@ impl Batcher {
             return waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(ProposeError::Unavailable))));
         };
         tokio::spawn(async move {
-            let result = match written.await {
-                Ok(Ok(response)) => Ok(response.data),
+            // openraft 0.9 does not always answer what a deposed leader took: do not wait for ever.
+            let result = match tokio::time::timeout(DEADLINE, written).await {
+                Ok(Ok(Ok(response))) => Ok(response.data),
                 // Only a leader appends: this was turned away before it reached the log.
-                Ok(Err(_)) => Err(ProposeError::Unavailable),
-                // Replication stopped on the way.
-                Err(_) => Err(ProposeError::OutcomeUnknown),
+                Ok(Ok(Err(_))) => Err(ProposeError::Unavailable),
+                // Replication stopped on the way, or is too slow.
+                Ok(Err(_)) | Err(_) => Err(ProposeError::OutcomeUnknown),
             };
             drop(permit);
             hand_out(result, waiters);

@@ -1,6 +1,7 @@
 //! The stored forms and the stores behind openraft's traits: for openraft's suite and the golden samples.
 
-pub use crate::log::{LogStore, StoredEntry};
+pub use crate::batch::Batch;
+pub use crate::log::{LogStore, StoredEntry, StoredPayload};
 pub use crate::machine::Machine;
 pub use crate::raft::TypeConfig;
 pub use crate::snapshot::{FormatError, Image, Meta, decode as decode_snapshot, encode as encode_snapshot};

@@ -148,6 +148,13 @@ impl Journal {
         self.gap.clone()
     }
 
+    /// Why replication stopped by itself, if it did: a disk that is full or broken. Only a restart helps.
+    pub fn failure(&self) -> Option<String> {
+        let metrics = self.raft.metrics();
+        let state = &metrics.borrow().running_state;
+        state.as_ref().err().filter(|_| !*self.closing.borrow()).map(ToString::to_string)
+    }
+
     /// A view that holds everything acknowledged before the call, by any replica.
     pub async fn barrier(&self, deadline: Duration) -> Result<Arc<View>, ProposeError> {
         if *self.closing.borrow() {
@@ -171,9 +178,9 @@ impl Journal {
         for _ in 0..TRIES {
             match tokio::time::timeout(TRY, self.attempt(&item, &mut queued)).await {
                 Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(ProposeError::OutcomeUnknown)) | Err(_) => {}
                 Ok(Err(error)) if !queued => return Err(error),
                 Ok(Err(_)) => return Err(ProposeError::OutcomeUnknown),
-                Err(_) => {}
             }
         }
         Err(if queued { ProposeError::OutcomeUnknown } else { ProposeError::Unavailable })

@@ -33,8 +33,7 @@ impl Keeper {
                 () = self.due.notified() => {}
             }
             if let Err(reason) = self.keep().await {
-                tracing::warn!(%reason, "no snapshot was made");
-                return;
+                tracing::warn!(%reason, "no snapshot was made; the log grows until the next one");
             }
         }
     }

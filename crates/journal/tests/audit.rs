@@ -1,4 +1,5 @@
 //! What was done to the trail is named.
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
 mod fixture;
 

@@ -1,4 +1,5 @@
 //! Killed at any moment, nothing acknowledged is lost and the chain holds.
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
 mod fixture;
 
@@ -52,7 +53,8 @@ fn run_and_kill(dir: &Path, round: u64) -> Vec<u64> {
     let deadline = Instant::now() + PATIENCE;
     let mut output = BufReader::new(child.stdout.take().expect("its output")).lines();
     let mut acknowledged = Vec::new();
-    let mut take = |line: String| acknowledged.extend(line.strip_prefix("ack ").and_then(|n| n.parse::<u64>().ok()));
+    let mut take =
+        |line: String| acknowledged.extend(line.strip_prefix("ack ").and_then(|n| n.parse::<u64>().ok()));
     let mut taken = 0;
     while taken < 100 + 150 * round && Instant::now() < deadline {
         match output.next() {

@@ -1,4 +1,5 @@
 //! openraft's own suite for stores.
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
 use journal::conformance::{LogStore, Machine, TypeConfig};
 use openraft::StorageError;

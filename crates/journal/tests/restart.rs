@@ -1,4 +1,5 @@
 //! What was acknowledged is there after a restart.
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
 mod fixture;
 

@@ -147,3 +147,16 @@ fn an_unknown_key_cannot_be_revoked() {
     let key = domain.key_request(Role::Viewer, Tenants::All).key;
     check(&mut domain, (local(), Command::RevokeOperatorKey { key }), refused("operator_key_not_found"));
 }
+
+#[test]
+fn a_removed_operator_takes_its_keys_along() {
+    let mut domain = Domain::founded();
+    domain.operator("robot", Role::Operator, Tenants::All);
+    let (first, second) =
+        (domain.key(Role::Viewer, Tenants::All), domain.key(Role::PlatformAdmin, Tenants::All));
+    let events = ["operator.removed", "operator_key.revoked", "operator_key.revoked"];
+    check(&mut domain, (local(), remove("robot")), granted(&events));
+    for key in [first, second] {
+        check(&mut domain, (key, create_tenant("acme")), refused("unauthenticated"));
+    }
+}

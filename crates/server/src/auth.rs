@@ -55,6 +55,13 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
     }
 }
 
+/// Whether an API key that is good came with the request: its holder is no stranger.
+pub fn has_good_key(app: &App, headers: &HeaderMap) -> bool {
+    let Ok(Some(key)) = bearer(headers) else { return false };
+    let hash = pki::digest::secret_hash(key.as_bytes());
+    app.view().state.operator_key_with_hash(&hash).is_some_and(|key| key.is_good(app.now()))
+}
+
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
     let malformed = || Failure::new(code::UNAUTHENTICATED, "the Authorization header is not `Bearer KEY`");
@@ -76,7 +83,8 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
         return on_record(&view, certificate);
     }
     // Signed by us but not on record here: perhaps it has only not arrived yet. Never taken for revoked.
-    let unknown = || Failure::new(code::UNAVAILABLE, "the certificate is not on record here yet").retry_after(1);
+    let unknown =
+        || Failure::new(code::UNAVAILABLE, "the certificate is not on record here yet").retry_after(1);
     let view = app.journal.barrier(BARRIER).await.map_err(|_| unknown())?;
     if !view.state.certificates.contains_key(&certificate.serial) {
         return Err(unknown());
@@ -93,7 +101,9 @@ fn on_record(view: &View, certificate: &PeerCertificate) -> Result<Actor, Failur
     }
     let serial = serial.clone();
     match (&record.owner, &certificate.spiffe.path) {
-        (Owner::Node(id), SpiffePath::Agent { node, .. }) if id == node => Ok(Actor::Node { id: id.clone(), serial }),
+        (Owner::Node(id), SpiffePath::Agent { node, .. }) if id == node => {
+            Ok(Actor::Node { id: id.clone(), serial })
+        }
         (Owner::Operator(known), SpiffePath::Operator { name }) if known == name => {
             Ok(Actor::Operator { name: name.clone(), serial })
         }
@@ -104,6 +114,7 @@ fn on_record(view: &View, certificate: &PeerCertificate) -> Result<Actor, Failur
 /// May this actor read this, and of which tenants?
 pub fn reader(app: &App, actor: &Actor, act: Act) -> Result<(Arc<View>, Tenants), Failure> {
     let view = app.view();
-    let tenants = may_read(&view.state, actor, act).map_err(|rejection: Rejection| Failure::from(rejection))?;
+    let tenants =
+        may_read(&view.state, actor, act).map_err(|rejection: Rejection| Failure::from(rejection))?;
     Ok((view, tenants))
 }

@@ -30,9 +30,15 @@ impl DirError {
     /// One line on what to do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
-            DirError::Missing(_) => "make one with: enlist server init --dir DIR --domain NAME --kek file:PATH",
-            DirError::Exists(_) => "choose another --dir, or run the control plane that is there: enlist server run",
-            DirError::NotEmpty(_) => "choose an empty directory, or remove what an interrupted init left behind",
+            DirError::Missing(_) => {
+                "make one with: enlist server init --dir DIR --domain NAME --kek file:PATH"
+            }
+            DirError::Exists(_) => {
+                "choose another --dir, or run the control plane that is there: enlist server run"
+            }
+            DirError::NotEmpty(_) => {
+                "choose an empty directory, or remove what an interrupted init left behind"
+            }
             DirError::Newer { .. } => "run the program version that wrote it, or a later one",
             DirError::Unversioned(_) => "restore the file VERSION from a backup; it holds one integer",
             DirError::InUse(_) => "stop the other process first; one process at a time may use it",
@@ -120,8 +126,9 @@ impl DataDir {
     pub fn lock(&self) -> Result<Lock, DirError> {
         let path = self.0.join("lock");
         let io = |error: rustix::io::Errno| DirError::Io { path: path.clone(), error: error.into() };
-        let file = rustix::fs::open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600))
-            .map_err(io)?;
+        let file =
+            rustix::fs::open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600))
+                .map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DirError::InUse(self.0.clone())),

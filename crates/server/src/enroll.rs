@@ -11,8 +11,8 @@ use api::code;
 use journal::View;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, SpiffeId};
 use lifecycle::registry::{
-    Actor, Admission, Certificate, Command, Door, Enroll, Hardware, Node, NodeChoice, Outcome, Prepared, Refusal,
-    Rejection, State, Underlay, Wireguard, admit, check_token,
+    Actor, Admission, Certificate, Command, Door, Enroll, Hardware, Node, NodeChoice, Outcome, Prepared,
+    Refusal, Rejection, State, Underlay, Wireguard, admit, check_token,
 };
 use pki::csr;
 use std::sync::Arc;

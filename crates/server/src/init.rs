@@ -6,10 +6,10 @@ use crate::datadir::{DataDir, DirError, replace};
 use crate::{clock, issuing};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, ProfileName, RequestId, Source, Timestamp, TrustDomain};
-use lifecycle::registry::{Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Rejection};
+use lifecycle::registry::{Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection};
 use pki::hierarchy;
 use pki::issuer::Issuer;
-use pki::seal::Kek;
+use pki::seal::{Kek, KekError, KekSource};
 use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -51,7 +51,7 @@ pub enum InitError {
     #[error(transparent)]
     Dir(#[from] DirError),
     #[error("key-encryption key: {0}")]
-    Kek(#[from] pki::seal::KekError),
+    Kek(#[from] KekError),
     #[error(transparent)]
     Chance(#[from] NoChance),
     #[error("the CA could not be made: {0}")]
@@ -83,15 +83,31 @@ struct Authority {
 /// makes it a data directory.
 pub async fn init(request: Request) -> Result<Founded, InitError> {
     let mut mistakes = Vec::new();
+    if !Policy::default().profiles.contains_key(&request.profile) {
+        let names: Vec<String> = Policy::default().profiles.keys().map(ToString::to_string).collect();
+        mistakes.push(config::Mistake {
+            key: "profile".to_owned(),
+            value: request.profile.to_string(),
+            expected: format!("one of {}", names.join(", ")),
+        });
+    }
     let config = match config::check(&request.config, &mut mistakes) {
         Some(config) if mistakes.is_empty() => config,
         _ => return Err(Mistakes(mistakes).into()),
     };
     let at = clock::now();
     let authority = authority(&request, at)?;
+    // A key that exists is read before anything is made: a wrong one must not leave half a directory behind.
+    let existing = match &config.kek {
+        KekSource::File(path) if !path.exists() => None,
+        source => Some(source.load()?),
+    };
     request.dir.create()?;
     let _lock = request.dir.lock()?;
-    let kek = config.kek.load_or_create()?;
+    let kek = match existing {
+        Some(kek) => kek,
+        None => config.kek.load_or_create()?,
+    };
     let command = found(&request, &authority, &kek, at)?;
     let root_fingerprint = command.root_fingerprint;
     write_files(&request, &authority, &kek)?;
@@ -146,7 +162,8 @@ fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
 fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> Result<Found, InitError> {
     let issuer = &authority.issuer;
     let id = issuer.id();
-    let root = pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
+    let root =
+        pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
     let (audit_certificate, audit_key) =
         hierarchy::audit_signer(issuer, &request.domain, chance::serial(at)?, at)?;
     Ok(Found {
@@ -174,7 +191,9 @@ fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> 
 fn write_files(request: &Request, authority: &Authority, kek: &Kek) -> Result<(), InitError> {
     let dir = &request.dir;
     let raw = toml::to_string(&request.config).unwrap_or_default();
-    let text = format!("# Local configuration of this control plane. Policy is replicated: see `enlist policy show`.\n{raw}");
+    let text = format!(
+        "# Local configuration of this control plane. Policy is replicated: see `enlist policy show`.\n{raw}"
+    );
     replace(&dir.config(), text.as_bytes(), 0o640)?;
     replace(&dir.ca("bundle.pem"), pki::pem::certificate_pem(&authority.root).as_bytes(), 0o644)?;
     replace(&dir.keys("kek.id"), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
@@ -200,12 +219,15 @@ async fn write_first_entry(request: &Request, found: Found, at: Timestamp) -> Re
 fn warnings(request: &Request, config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let inside = |path: &Path| {
-        let (Ok(key), Ok(dir)) = (path.canonicalize(), request.dir.path().canonicalize()) else { return false };
+        let (Ok(key), Ok(dir)) = (path.canonicalize(), request.dir.path().canonicalize()) else {
+            return false;
+        };
         key.starts_with(dir)
     };
-    if matches!(&config.kek, pki::seal::KekSource::File(path) if inside(path)) {
+    if matches!(&config.kek, KekSource::File(path) if inside(path)) {
         warnings.push(
-            "the key-encryption key lies in the data directory: whoever copies the directory has both".to_owned(),
+            "the key-encryption key lies in the data directory: whoever copies the directory has both"
+                .to_owned(),
         );
     }
     let unspecified = config.listen.first().is_some_and(|address| address.ip().is_unspecified());

@@ -72,7 +72,8 @@ pub fn sign(
     let issuance = Issuance { subject: subject.clone(), common_name, serial, signing_time: at, lifetime };
     let signed = sign_leaf(issuer, &request.spki, &issuance)?;
     let signed_at = at.whole_second();
-    let renew_at = profile.map_or(signed.not_after, |profile| profile.renewal_point(signed_at, signed.not_after));
+    let renew_at =
+        profile.map_or(signed.not_after, |profile| profile.renewal_point(signed_at, signed.not_after));
     Ok(Issued {
         serial: signed.serial,
         fingerprint: signed.fingerprint,

@@ -24,3 +24,4 @@ mod refusals;
 mod server_cert;
 
 pub use app::App;
+pub use edge::socket::user_name;

@@ -55,7 +55,9 @@ impl Refusals {
         };
         if let Some(tally) = tallies.get_mut(&kind) {
             tally.count += 1;
-            if let Some(sample) = sample.filter(|text| tally.samples.len() < SAMPLES && !tally.samples.contains(text)) {
+            if let Some(sample) =
+                sample.filter(|text| tally.samples.len() < SAMPLES && !tally.samples.contains(text))
+            {
                 tally.samples.push(sample);
             }
             return None;
@@ -80,7 +82,8 @@ impl Refusals {
     fn due(&self, at: Timestamp, all: bool) -> Vec<registry::Refusals> {
         let Ok(mut tallies) = self.tallies.lock() else { return Vec::new() };
         let over = |tally: &Tally| all || at.since(tally.began) >= MINUTE || at < tally.began;
-        let kinds: Vec<Kind> = tallies.iter().filter(|(_, tally)| over(tally)).map(|(kind, _)| *kind).collect();
+        let kinds: Vec<Kind> =
+            tallies.iter().filter(|(_, tally)| over(tally)).map(|(kind, _)| *kind).collect();
         let ended = kinds.into_iter().filter_map(|kind| Some((kind, tallies.remove(&kind)?)));
         ended
             .filter(|(_, tally)| tally.count > 0)
@@ -97,7 +100,11 @@ impl Refusals {
 async fn write(app: &App, line: registry::Refusals) {
     let origin = Origin { source: line.network.unwrap_or(Source::Internal), ..Origin::internal() };
     if let Err(failure) = app.commit(Actor::Reconciler, &origin, Command::RecordRefusals(line)).await {
-        tracing::warn!(code = failure.code.word, "refused attempts could not be recorded: {}", failure.message);
+        tracing::warn!(
+            code = failure.code.word,
+            "refused attempts could not be recorded: {}",
+            failure.message
+        );
     }
 }
 
@@ -119,7 +126,10 @@ mod tests {
         assert_eq!(first.iter().map(|line| line.count).collect::<Vec<_>>(), [1]);
         assert!(refusals.due(at.plus(Span::from_secs(59)), false).is_empty());
         let rest = refusals.due(at.plus(MINUTE), false);
-        assert_eq!(rest.iter().map(|line| (line.count, line.samples.len())).collect::<Vec<_>>(), [(998, SAMPLES)]);
+        assert_eq!(
+            rest.iter().map(|line| (line.count, line.samples.len())).collect::<Vec<_>>(),
+            [(998, SAMPLES)]
+        );
         assert!(refusals.due(at.plus(MINUTE), true).is_empty());
     }
 
@@ -128,7 +138,8 @@ mod tests {
         let refusals = Refusals::default();
         let at = Timestamp::from_secs(1000);
         let networks = (0..1000u32).map(|i| Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes())));
-        let written: Vec<_> = networks.filter_map(|network| refusals.count(network, "token_invalid", None, at)).collect();
+        let written: Vec<_> =
+            networks.filter_map(|network| refusals.count(network, "token_invalid", None, at)).collect();
         assert_eq!(written.len(), KINDS + 1);
         assert_eq!(written.last().map(|line| line.reason.as_str()), Some("overflow"));
         let rest = refusals.due(at, true);

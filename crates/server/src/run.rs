@@ -55,13 +55,20 @@ impl RunError {
     /// One line on what to do about it.
     pub fn remedy(&self) -> String {
         match self {
-            RunError::Config(_) => "correct enlist.toml; `enlist server check` reports every mistake".to_owned(),
+            RunError::Config(_) => {
+                "correct enlist.toml; `enlist server check` reports every mistake".to_owned()
+            }
             RunError::Dir(error) => error.remedy().to_owned(),
             RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
-                "provide the key-encryption key given at init (enlist.toml says where it is looked for)".to_owned()
+                "provide the key-encryption key given at init (enlist.toml says where it is looked for)"
+                    .to_owned()
             }
-            RunError::Open(_) => "nothing was changed; the message names the file and what can be done".to_owned(),
-            RunError::Clock { .. } => "correct the clock, or start with --accept-clock if it is right".to_owned(),
+            RunError::Open(_) => {
+                "nothing was changed; the message names the file and what can be done".to_owned()
+            }
+            RunError::Clock { .. } => {
+                "correct the clock, or start with --accept-clock if it is right".to_owned()
+            }
             RunError::Listen { .. } => "choose another --listen address, or stop what uses it".to_owned(),
             RunError::ServerCert(_) | RunError::Tls(_) => "see the log for the cause".to_owned(),
         }
@@ -157,7 +164,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
 async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
     let mut listeners = Vec::new();
     for &address in addresses {
-        listeners.push(TcpListener::bind(address).await.map_err(|error| RunError::Listen { address, error })?);
+        listeners
+            .push(TcpListener::bind(address).await.map_err(|error| RunError::Listen { address, error })?);
     }
     Ok(listeners)
 }

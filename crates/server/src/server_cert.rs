@@ -110,7 +110,8 @@ fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
     let recorded = view.state.server_certificate.as_ref()?;
     let names = pki::describe::server_names(leaf).ok()?;
     let wanted = app.config.certificate_names();
-    let due = facts.not_before.plus(Span::from_millis(facts.not_after.since(facts.not_before).millis() / 3 * 2));
+    let due =
+        facts.not_before.plus(Span::from_millis(facts.not_after.since(facts.not_before).millis() / 3 * 2));
     let good = recorded.fingerprint == facts.fingerprint
         && recorded.issuer == app.keys.issuer.id()
         && facts.common_name.as_deref() == Some(&*app.config.server_cn)

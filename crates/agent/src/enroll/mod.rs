@@ -4,13 +4,13 @@
 //! disk before it is sent, and what comes back is put to use by one rename.
 
 mod answer;
+mod before;
 mod keep;
 mod plan;
 mod report;
 mod talk;
 
 use std::io::{self, Read};
-use std::path::Path;
 use std::time::Duration;
 
 use client::ServerUrl;
@@ -20,11 +20,12 @@ use crate::config::{self, Config, Environment};
 use crate::fault::Fault;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::Identity;
 use crate::store::pending::{self, Pending};
 use crate::store::unconfirmed;
 use crate::token_source::{self, Sources};
 use crate::{chance, clock, host};
+use before::{refuse_what_cannot_be_kept, settled, usable};
 use plan::Plan;
 pub use report::Report;
 use talk::Caller;
@@ -58,19 +59,6 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     }
 }
 
-/// The identity with which this command has nothing left to obtain: another run was first, or this very request
-/// was answered and kept just before it was killed.
-fn settled(dir: &Path, replace: bool, plan: &Plan) -> Result<Option<Box<Identity>>, Fault> {
-    if !replace {
-        return usable(dir);
-    }
-    let (Ok(Standing::Present(found)), Some(pending)) = (identity::load(dir), Pending::read(dir)) else {
-        return Ok(None);
-    };
-    let same = pending.is_for(&plan.token) && pending.key.spki() == found.key.spki();
-    Ok(Some(found).filter(|_| same))
-}
-
 /// Spends the token.
 async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> {
     let begun = Generations::under(dir.path()).check();
@@ -81,7 +69,7 @@ async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> 
         Err(fault) => {
             // The token is dead for good, so there is nothing left to ask again for.
             if matches!(fault.code.as_ref(), "token_expired" | "token_used" | "token_revoked") {
-                _ = pending::remove(dir.path());
+                tidied(pending::remove(dir.path()));
             }
             return Err(fault);
         }
@@ -102,8 +90,9 @@ async fn already(
     servers: &[ServerUrl],
     caller: &Caller,
 ) -> Result<Report, Fault> {
-    if Pending::read(dir.path()).is_some_and(|pending| pending.key.spki() == identity.key.spki()) {
-        _ = pending::remove(dir.path());
+    // What led to this identity, or was never whole, is of no use; another request may yet be asked for again.
+    if Pending::read(dir.path()).is_none_or(|pending| pending.key.spki() == identity.key.spki()) {
+        tidied(pending::remove(dir.path()));
     }
     let state = if unconfirmed::is_set(dir.path(), &identity.facts.serial) {
         confirm(dir, identity, servers, caller).await?
@@ -111,6 +100,13 @@ async fn already(
         "enrolled".to_owned()
     };
     Ok(Report::new(dir.path(), identity, state, true))
+}
+
+/// A request left behind is in nobody's way: the next run tries again to remove it.
+fn tidied(removed: io::Result<()>) {
+    if let Err(error) = removed {
+        tracing::warn!(%error, "a finished request could not be removed");
+    }
 }
 
 async fn confirm(
@@ -156,46 +152,6 @@ async fn not_persisted(
         format!("the identity was issued but could not be written: {reason}"),
         "make room in the directory, then run the same command with the same token: it gives the same identity",
     )
-}
-
-/// An identity that is whole and in date. One that others may have read is not silently replaced.
-fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
-    let standing = identity::load(dir).map_err(|error| {
-        Fault::host("dir_unusable", format!("{}: {error}", dir.display()), "run it as the directory's owner")
-    })?;
-    match standing {
-        Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Some(found)),
-        Standing::Present(_) | Standing::Absent => Ok(None),
-        Standing::Damaged(reason) => {
-            tracing::warn!(%reason, "the identity here cannot be used");
-            Ok(None)
-        }
-        Standing::Exposed(key) => Err(Fault::host(
-            "key_exposed",
-            format!("others than this user may read {}", key.display()),
-            "if nobody did, close it with chmod 0600; otherwise have the node revoked and enroll with --replace",
-        )),
-    }
-}
-
-/// What would only be noticed after the token is spent.
-fn refuse_what_cannot_be_kept(dir: &Path, config: &Config) -> Result<(), Fault> {
-    if config.memory_only {
-        return Err(Fault::usage(
-            "storage_memory",
-            "storage is \"memory\", so there is nowhere to leave an identity",
-            "set storage to \"disk\" to enroll by hand",
-        ));
-    }
-    let settings = dir.join(config::file::NAME);
-    if std::fs::symlink_metadata(&settings).is_ok_and(|found| found.is_symlink()) {
-        return Err(Fault::usage(
-            "config_is_link",
-            format!("{} is a symbolic link, and enroll writes through none", settings.display()),
-            "put the file itself there",
-        ));
-    }
-    Ok(())
 }
 
 fn sources<'a>(args: &'a EnrollArgs, environment: &'a Environment, config: &'a Config) -> Sources<'a> {

@@ -59,7 +59,7 @@ impl Pending {
     fn begin(dir: &Path, token: &Token) -> io::Result<Self> {
         let key = HostKey::generate().map_err(io::Error::other)?;
         let pending = Self { key, idempotency_key: chance::hex_128()?, token_hash: token.digest() };
-        let (request, fresh) = (pending.request()?, dir.join(".pending.new"));
+        let (request, fresh) = (pending.request()?, unfinished(dir));
         disk::remove(&fresh)?;
         disk::private_dir(&fresh)?;
         disk::create(&fresh.join(KEY), pending.key.to_pem().as_bytes(), disk::SECRET)?;
@@ -80,12 +80,17 @@ impl Pending {
 
 /// Once the identity is kept, or given up.
 pub fn remove(dir: &Path) -> io::Result<()> {
+    disk::remove(&unfinished(dir))?;
     disk::remove(&place(dir))?;
     disk::sync_dir(dir)
 }
 
 fn place(dir: &Path) -> PathBuf {
     dir.join("pending")
+}
+
+fn unfinished(dir: &Path) -> PathBuf {
+    dir.join(".pending.new")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A host: a directory, and the program run on it.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -83,6 +84,26 @@ impl Host {
     pub fn begin_enroll(&self, plane: &Plane, token: &str) -> Child {
         let mut command = self.enroll_command(plane, token, &[]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs it under strace, which kills it at its n-th system call of this kind; says whether it came that far.
+    pub fn enroll_killed_at(&self, plane: &Plane, token: &str, call: &str, n: usize) -> bool {
+        let inner = self.enroll_command(plane, token, &[]);
+        let mut strace = Command::new("strace");
+        let inject = format!("inject={call}:signal=SIGKILL:when={n}");
+        strace
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", &inject])
+            .arg(inner.get_program())
+            .args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => strace.env(name, value),
+                None => strace.env_remove(name),
+            };
+        }
+        let status = strace.stdin(Stdio::null()).output().unwrap().status;
+        assert!(status.success() || status.signal() == Some(9), "{status:?}");
+        !status.success()
     }
 
     fn enroll_command(&self, plane: &Plane, token: &str, more: &[&str]) -> Command {

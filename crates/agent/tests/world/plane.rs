@@ -79,6 +79,12 @@ impl Plane {
         self.record.lock().unwrap()
     }
 
+    /// How often Enroll and Confirm were called.
+    pub fn calls(&self) -> (usize, usize) {
+        let record = self.record();
+        (record.enrolls, record.confirms.len())
+    }
+
     pub fn set(&self, fault: Fault) {
         self.record().fault = fault;
         self.lifted.notify_waiters();
@@ -132,7 +138,7 @@ impl Plane {
         let issuance = Issuance {
             subject: subject.clone(),
             common_name: None,
-            serial: [node.as_str().bytes().last().unwrap(); 16],
+            serial: pki::digest::secret_hash(node.as_str().as_bytes()).as_bytes()[..16].try_into().unwrap(),
             signing_time: self.at,
             lifetime,
         };

@@ -68,7 +68,7 @@ codes! {
     NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
         "use the certificate of the node that the request is about";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
-        "find out why it was revoked; a platform-admin may let it back in with `enlist node reinstate`";
+        "find out why it was revoked; enroll the machine under another id";
     NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
         "choose another node id, or pin the token to this one: `enlist token create --node ID`";
     ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
@@ -96,7 +96,7 @@ codes! {
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
         "make a new WireGuard key on this host and enroll with a new token";
     ALREADY_CONFIRMED "already_confirmed" 409 FailedPrecondition final
-        "the node is in use already; if this host did not confirm it, revoke it: `enlist node revoke`";
+        "the node is in use already; if this host did not confirm it, `enlist token create --node ID` and enroll again";
     TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
         "use the tenant as it is, or choose another name";
     OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final
@@ -122,7 +122,7 @@ codes! {
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final
         "look whether it was done, then send it as a new request";
     ADDRESSES_EXHAUSTED "addresses_exhausted" 503 ResourceExhausted final
-        "free addresses by decommissioning nodes, or shorten overlay.cooldown";
+        "shorten overlay.cooldown, so that released addresses come back sooner";
     NOT_FOUNDED "not_founded" 503 FailedPrecondition final
         "found the domain first: `enlist server init`";
     INTERNAL "internal" 500 Internal final

@@ -141,8 +141,11 @@ pub const ROUTES: &[Route] = &[
         Get,
         "/v1/events",
         "watch_events",
-        "Watch audit lines as they are written",
-        Text("text/event-stream", "Server-sent events: `data` is one audit line as JSON, `id` its `seq`."),
+        "Watch nodes as they change",
+        Text(
+            "text/event-stream",
+            "Server-sent events `node`: `data` is a node as it is now, as in the list, whenever it has changed.",
+        ),
     ),
     // The server itself.
     Route::new(Get, "/healthz", "healthz", "Does the process answer?", Json(200, of::<Alive>)).public(),

@@ -8,6 +8,7 @@ mod walk;
 pub use footer::Anchor;
 
 use api::rest::audit::{AuditFault, AuditVerify};
+use journal::audit::Footer;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -26,10 +27,11 @@ pub fn verify(path: &Path, anchor: &Anchor) -> io::Result<AuditVerify> {
     let mut fault = None;
     while fault.is_none() {
         match next_line(&mut reader)? {
-            Some(line) if journal::audit::Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => {
-                break;
+            Some((line, _)) if Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => break,
+            Some((line, whole)) => {
+                let seq = walk.last + 1;
+                fault = walk.line(&line).err().map(|found| if whole { found } else { cut(seq) });
             }
-            Some(line) => fault = walk.line(&line).err(),
             None => break,
         }
     }
@@ -40,17 +42,23 @@ pub fn verify(path: &Path, anchor: &Anchor) -> io::Result<AuditVerify> {
     Ok(walk.verdict(fault))
 }
 
-/// The next line without its break. One that is too long or no text becomes one that cannot hold.
-fn next_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+/// A file that ends in the middle of a line was not changed but cut.
+fn cut(seq: u64) -> AuditFault {
+    AuditFault { seq: Some(seq), what: format!("truncated: the file ends in the middle of line {seq}") }
+}
+
+/// The next line without its break, and whether it had one. One that is too long or no text becomes one that cannot hold.
+fn next_line(reader: &mut impl BufRead) -> io::Result<Option<(String, bool)>> {
     let mut bytes = Vec::new();
     reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut bytes)?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    if bytes.last() == Some(&b'\n') {
+    let whole = bytes.last() == Some(&b'\n');
+    if whole {
         bytes.pop();
     }
-    Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
+    Ok(Some((String::from_utf8(bytes).unwrap_or_default(), whole)))
 }
 
 fn last_line(file: &mut File) -> io::Result<String> {

@@ -72,6 +72,10 @@ impl Place {
         self.dir.path().join("demo-agent")
     }
 
+    pub fn is_temporary(&self) -> bool {
+        self.temporary
+    }
+
     pub fn remove_if_temporary(&self) {
         if self.temporary {
             let _ = std::fs::remove_dir_all(self.dir.path());

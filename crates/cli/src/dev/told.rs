@@ -1,5 +1,6 @@
 //! What a stranger sees: less than a screen, and every line of it usable.
 
+use super::Demo;
 use super::place::Place;
 use crate::failure::Failure;
 use crate::fields::Fields;
@@ -10,42 +11,51 @@ use api::rest::tokens::MintedToken;
 use serde::Serialize;
 use std::path::PathBuf;
 
+pub struct Scene<'a> {
+    pub place: &'a Place,
+    pub server: &'a Server,
+    /// For a node of the stranger's own.
+    pub token: &'a MintedToken,
+    pub demo: Option<&'a Demo>,
+    pub once: bool,
+}
+
 #[derive(Serialize)]
 struct Report<'a> {
     dir: String,
     server_url: String,
     ca_pin: &'a str,
-    /// For a node of the stranger's own.
     token: &'a MintedToken,
     demo_node: Option<&'a NodeItem>,
-    #[serde(skip)]
-    once: bool,
 }
 
-pub fn tell(
-    place: &Place,
-    server: &Server,
-    token: &MintedToken,
-    demo_node: Option<&NodeItem>,
-    once: bool,
-    output: Output,
-) -> Result<(), Failure> {
-    let (dir, server_url) = (place.path(), server.url());
-    output.document(&Report { dir, server_url, ca_pin: &token.ca_pin, token, demo_node, once }, text)
+pub fn tell(scene: &Scene<'_>, output: Output) -> Result<(), Failure> {
+    let report = Report {
+        dir: scene.place.path(),
+        server_url: scene.server.url(),
+        ca_pin: &scene.token.ca_pin,
+        token: scene.token,
+        demo_node: scene.demo.map(|demo| &demo.node),
+    };
+    output.document(&report, |report| text(scene, report))
 }
 
-fn text(report: &Report<'_>) -> String {
-    let Report { dir, server_url, ca_pin, token, demo_node, once } = report;
+fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
+    let Report { dir, server_url, ca_pin, token, demo_node } = report;
     let (enlist, agent) = programs();
-    let node = demo_node.map(|node| format!("{} is {}", node.node_id, node.state));
-    let identity = demo_node.and_then(|node| node.spiffe_id.as_deref());
     let fields = Fields::new()
         .with("control plane", server_url)
         .with("CA fingerprint", ca_pin)
         .with("data and keys", dir)
-        .with_some("demo node", node.as_deref())
-        .with_some("its identity", identity);
-    let end = if *once { "Stopping now, as --once asks." } else { "Ctrl-C stops it." };
+        .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
+        .with_some("its identity", demo_node.and_then(|node| node.spiffe_id.as_deref()));
+    let end = match scene.once {
+        true if scene.place.is_temporary() => {
+            format!("Stopping now, as --once asks, and undoing everything: rm -rf {dir}")
+        }
+        true => format!("Stopping now, as --once asks. To undo everything: rm -rf {dir}"),
+        false => format!("Ctrl-C stops it. To undo everything: rm -rf {dir}"),
+    };
     format!(
         "A control plane is running. Not for production: the key that seals its CA lies beside it.\n\n\
          {fields}\n\
@@ -55,7 +65,7 @@ fn text(report: &Report<'_>) -> String {
          {enlist} --dir {dir} node list\n  \
          {enlist} --dir {dir} audit list\n  \
          {enlist} --dir {dir} token create\n\n\
-         {end} To undo everything: rm -rf {dir}\n",
+         {end}\n",
         fields = fields.text(),
         expires = token.expires_at,
         token = token.token.reveal(),

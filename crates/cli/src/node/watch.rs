@@ -28,7 +28,7 @@ pub async fn follow(operator: &Operator, output: Output) -> Result<(), Failure> 
         output.document(&item, line)?;
     }
     let hint = "look whether the control plane was stopped, or whether you may still read nodes";
-    Err(Failure::new(Exit::Unreachable, "endpoint_unreachable", "the control plane ended the stream", hint))
+    Err(Failure::unreachable("the control plane ended the stream", hint))
 }
 
 fn line(item: &NodeItem) -> String {

@@ -12,14 +12,17 @@ use std::path::{Path, PathBuf};
 /// be of no use.
 pub struct Files {
     dir: PathBuf,
+    /// Whether the directory was made here.
+    made: bool,
     key: HostKey,
     key_file: PrivateFile,
 }
 
 impl Files {
     pub fn prepare(dir: &Path) -> Result<Self, Failure> {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|error| Failure::file(dir, &error))?;
+        let made = !dir.exists();
+        let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        there.map_err(|error| Failure::file(dir, &error))?;
         for name in ["cert.pem", "ca.pem"] {
             let path = dir.join(name);
             if path.exists() {
@@ -35,15 +38,18 @@ impl Files {
         let key = HostKey::generate().map_err(|error| Failure::fault("key", error.to_string()))?;
         let mut key_file = PrivateFile::create(&dir.join("key.pem"))?;
         key_file.write(key.to_pem().as_bytes())?;
-        Ok(Self { dir: dir.to_owned(), key, key_file })
+        Ok(Self { dir: dir.to_owned(), made, key, key_file })
     }
 
-    pub fn request(&mut self) -> Result<String, Failure> {
+    pub fn request(&self) -> Result<String, Failure> {
         self.key.csr_pem().map_err(|error| Failure::fault("key", error.to_string()))
     }
 
     pub fn discard(self) {
         self.key_file.discard();
+        if self.made {
+            let _ = std::fs::remove_dir(&self.dir);
+        }
     }
 
     /// Leaf and chain together, as TLS clients want them.

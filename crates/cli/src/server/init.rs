@@ -132,12 +132,5 @@ fn default_cn(profile: &ProfileName) -> Option<String> {
 
 /// Who founds the domain, for the record: the name that the operator socket would give.
 pub fn user() -> String {
-    let number = rustix::process::getuid().as_raw().to_string();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1) == Some(number.as_str())).then(|| name.to_owned())
-    });
-    name.unwrap_or(number)
+    server::user_name(rustix::process::getuid().as_raw())
 }

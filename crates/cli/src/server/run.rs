@@ -31,6 +31,9 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
         // Nothing was promised to anyone yet.
         () = signals.next() => return Ok(()),
     };
+    if let Some(url) = server.advertised().iter().find(|url| url.starts_with("https://localhost")) {
+        tracing::warn!(url, "nodes are told to come to localhost; set names or advertise in enlist.toml");
+    }
     announce(&server.url());
     signals.next().await;
     serving::stop(server, &mut signals).await

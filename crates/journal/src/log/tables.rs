@@ -100,7 +100,8 @@ impl Tables {
         let mut rows = select.query(params![start, i64::try_from(end).unwrap_or(i64::MAX)])?;
         while let Some(row) = rows.next()? {
             let index: u64 = row.get(0)?;
-            let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            // What is not even bytes is as good as nothing.
+            let bytes = row.get_ref(1)?.as_blob().unwrap_or_default();
             let stored: StoredEntry =
                 stored::open(bytes).map_err(|fault| TableError::Entry { index, fault })?;
             if stored.index != index {

@@ -39,6 +39,11 @@ pub enum Event {
         node: Option<NodeId>,
         detail: String,
     },
+    AlertCleared {
+        alert: AlertId,
+        kind: &'static str,
+        node: Option<NodeId>,
+    },
     TenantCreated(Tenant),
     OperatorAdded {
         operator: Operator,
@@ -125,6 +130,7 @@ impl Event {
             Event::NodeConfirmed { .. } => "host.confirmed",
             Event::NodeActive { .. } => "host.active",
             Event::AlertRaised { .. } => "alert.raised",
+            Event::AlertCleared { .. } => "alert.cleared",
             Event::TenantCreated(_) => "tenant.created",
             Event::OperatorAdded { .. } => "operator.added",
             Event::OperatorRemoved { .. } => "operator.removed",
@@ -176,6 +182,11 @@ impl Event {
                 ("kind", Field::text(kind)),
                 ("node_id", Field::maybe(node.as_ref())),
                 ("detail", Field::text(detail)),
+            ],
+            Event::AlertCleared { alert, kind, node } => vec![
+                ("alert_id", Field::text(alert)),
+                ("kind", Field::text(kind)),
+                ("node_id", Field::maybe(node.as_ref())),
             ],
             Event::TenantCreated(tenant) => vec![("tenant", Field::text(&tenant.name))],
             Event::OperatorAdded { operator, .. } => vec![

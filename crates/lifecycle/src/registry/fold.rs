@@ -15,7 +15,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::TokenExpired { token } => set_token(state, *token, TokenState::Expired),
         Event::TokenBurned { token, .. } => set_token(state, *token, TokenState::Used { at, node: None }),
         Event::NodeEnrolled(enrolled) => node_enrolled(state, enrolled),
-        Event::NodeConfirmed { node, serial } => node_confirmed(state, node, serial),
+        Event::NodeConfirmed { serial, .. } => node_confirmed(state, serial),
         Event::NodeActive { node } => node_active(state, node),
         Event::AlertRaised { alert, kind, node, detail } => {
             let raised = Alert {
@@ -29,6 +29,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
             };
             alert_raised(state, raised);
         }
+        Event::AlertCleared { alert, .. } => drop(state.alerts.remove(alert)),
         Event::TenantCreated(tenant) => {
             state.tenants.insert(tenant.name.clone(), tenant.clone());
         }
@@ -183,18 +184,9 @@ fn blank(enrolled: &NodeEnrolled) -> Node {
 }
 
 /// The holder has what was sent: from now on only serial, fingerprint and dates are kept.
-fn node_confirmed(state: &mut State, id: &NodeId, serial: &Serial) {
+fn node_confirmed(state: &mut State, serial: &Serial) {
     if let Some(certificate) = state.certificates.get_mut(serial) {
         certificate.der = None;
-    }
-    let resolved: Vec<_> = state
-        .alerts
-        .values()
-        .filter(|alert| alert.node.as_ref() == Some(id) && alert.kind == super::acts::confirm::NOT_PERSISTED)
-        .map(|alert| alert.id)
-        .collect();
-    for alert in resolved {
-        state.alerts.remove(&alert);
     }
 }
 

@@ -57,7 +57,7 @@ impl NodeState {
                 | (Active, Enrolled | Inactive)
                 | (Inactive, Enrolled | Active)
                 | (Revoked | Decommissioned, Registered)
-        ) || (next == Revoked && self != Decommissioned)
+        ) || (next == Revoked && self != Revoked)
             || (next == Decommissioned && self != Revoked)
     }
 }

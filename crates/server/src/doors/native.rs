@@ -5,7 +5,8 @@ use crate::auth::{self, Peer};
 use crate::enroll::{self, Enrolled};
 use crate::failure::{Failed, Failure};
 use api::agent::{
-    Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest, EnrollResponse,
+    Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
+    EnrollResponse,
 };
 use api::{code, header};
 use axum::body::Body;
@@ -29,7 +30,10 @@ pub struct Native {
 
 #[tonic::async_trait]
 impl Agent for Native {
-    async fn enroll(&self, request: Request<EnrollRequest>) -> Result<tonic::Response<EnrollResponse>, Status> {
+    async fn enroll(
+        &self,
+        request: Request<EnrollRequest>,
+    ) -> Result<tonic::Response<EnrollResponse>, Status> {
         let origin = origin(&request)?;
         let request = match shape(request) {
             Ok(request) => request,
@@ -38,18 +42,26 @@ impl Agent for Native {
                 return Err(status(&failure));
             }
         };
-        let enrolled = enroll::enroll(&self.app, &origin, request).await.map_err(|failure| status(&failure))?;
+        let enrolled =
+            enroll::enroll(&self.app, &origin, request).await.map_err(|failure| status(&failure))?;
         Ok(tonic::Response::new(answer(&self.app, &enrolled)))
     }
 
-    async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<tonic::Response<ConfirmResponse>, Status> {
+    async fn confirm(
+        &self,
+        request: Request<ConfirmRequest>,
+    ) -> Result<tonic::Response<ConfirmResponse>, Status> {
         let origin = origin(&request)?;
         self.confirmed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
     }
 }
 
 impl Native {
-    async fn confirmed(&self, origin: &Origin, request: Request<ConfirmRequest>) -> Result<ConfirmResponse, Failure> {
+    async fn confirmed(
+        &self,
+        origin: &Origin,
+        request: Request<ConfirmRequest>,
+    ) -> Result<ConfirmResponse, Failure> {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
         let (id, serial) = auth::node(&self.app, &peer).await?;
@@ -98,9 +110,10 @@ fn idempotency<T>(request: &Request<T>) -> Result<Option<IdempotencyHash>, Failu
     let key = value.to_str().ok().and_then(|text| Label::parse(text).ok());
     match key {
         Some(key) => Ok(Some(pki::digest::idempotency_hash(key.as_str().as_bytes()))),
-        None => {
-            Err(Failure::new(code::IDEMPOTENCY_KEY_INVALID, "the idempotency key is not 1 to 128 visible characters"))
-        }
+        None => Err(Failure::new(
+            code::IDEMPOTENCY_KEY_INVALID,
+            "the idempotency key is not 1 to 128 visible characters",
+        )),
     }
 }
 
@@ -132,7 +145,11 @@ fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
 }
 
 fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {
-    request.extensions().get::<Origin>().cloned().ok_or_else(|| Status::internal("a request without its origin"))
+    request
+        .extensions()
+        .get::<Origin>()
+        .cloned()
+        .ok_or_else(|| Status::internal("a request without its origin"))
 }
 
 /// The request id is filled in by the edge, which knows it.
@@ -151,11 +168,22 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Marks an answer that carries one of our codes, so that the edge can limit and count it.
+/// Marks an answer that carries one of our codes, so that the edge can limit and count it. A failure without
+/// one comes from the framing below the door: what was sent is not a message of ours.
 pub fn marked(mut response: Response<Body>) -> Response<Body> {
-    let word = response.headers().get(header::CODE).and_then(|value| value.to_str().ok());
-    if let Some(code) = word.and_then(code::Code::of) {
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+    if let Some(code) = header(header::CODE).and_then(code::Code::of) {
         response.extensions_mut().insert(Failed(code));
+        return response;
     }
-    response
+    match header("grpc-status").and_then(|number| number.parse().ok()).map(tonic::Code::from_i32) {
+        None | Some(tonic::Code::Ok) => response,
+        Some(tonic::Code::OutOfRange) => {
+            refusal(&Failure::new(code::TOO_LARGE, "the message is larger than 64 KiB"))
+        }
+        Some(tonic::Code::Unimplemented) => {
+            refusal(&Failure::new(code::METHOD_NOT_ALLOWED, "this service has no such method"))
+        }
+        Some(_) => refusal(&Failure::new(code::BAD_REQUEST, "this is not a message that the method takes")),
+    }
 }

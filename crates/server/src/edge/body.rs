@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +12,8 @@ use tokio::time::{Sleep, sleep};
 
 pub const BODY_LIMIT: u64 = 64 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_LIMIT: u64 = 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -22,22 +26,46 @@ pub enum BodyError {
 }
 
 /// A body that ends with an error when it gets too long or too slow. The clock starts at the first wait.
-pub struct Bounded<B> {
-    inner: B,
+pub struct Bounded {
+    inner: Option<Incoming>,
     left: u64,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// On HTTP/1 what nobody read stands in the way of the next request, and of reading the answer.
+    drains: bool,
 }
 
-impl<B: Body> Bounded<B> {
-    pub fn new(inner: B) -> Self {
-        Self { inner, left: BODY_LIMIT, deadline: None }
+impl Bounded {
+    pub fn new(inner: Incoming, version: http::Version) -> Self {
+        let drains = version < http::Version::HTTP_2;
+        Self { inner: Some(inner), left: BODY_LIMIT, deadline: None, drains }
     }
 }
 
-impl<B> Body for Bounded<B>
-where
-    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
-{
+/// A request answered before its body was read: the rest is read for a moment and thrown away, so that a
+/// client that is still sending finds the answer and not a closed connection.
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        let Some(inner) = self.inner.take().filter(|inner| self.drains && !inner.is_end_stream()) else {
+            return;
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(tokio::time::timeout(DRAIN_TIME, drain(inner)));
+        }
+    }
+}
+
+async fn drain(mut body: Incoming) {
+    let mut left = DRAIN_LIMIT;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+impl Body for Bounded {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -45,7 +73,8 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match Pin::new(&mut self.inner).poll_frame(cx) {
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        match Pin::new(inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match self.left.checked_sub(length) {
@@ -67,10 +96,10 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner.as_ref().map(Body::size_hint).unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! One connection's requests: ids in and out, limits, the router.
 
 use crate::app::{App, Origin};
-use crate::auth::Peer;
+use crate::auth::{self, Peer};
 use crate::edge::body::Bounded;
 use crate::failure::{Failed, Failure};
 use crate::{chance, clock};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
@@ -34,7 +35,13 @@ const STREAMS: u32 = 64;
 struct Watch {
     open: AtomicUsize,
     served: AtomicU64,
+    /// Told when an answer ends the connection.
+    enough: Notify,
 }
+
+/// Marks an answer after which the connection ends.
+#[derive(Debug, Clone, Copy)]
+struct LastAnswer;
 
 /// Counts a request as open until its answer is complete.
 struct Open(Arc<Watch>);
@@ -67,6 +74,9 @@ where
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
             async move {
                 let response = answer(&app, peer, router, request).await;
+                if response.extensions().get::<LastAnswer>().is_some() {
+                    open.0.enough.notify_one();
+                }
                 Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, _open: open })))
             }
         }
@@ -88,17 +98,22 @@ where
         tokio::select! {
             _ = connection.as_mut() => return,
             () = idle(&watch) => {}
+            () = watch.enough.notified() => {}
             _ = stopping.wait_for(|stop| *stop) => {}
         }
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(DRAIN_LIMIT, connection).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT).max_buf_size(HEADER_BYTES as usize);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_LIMIT)
+            .max_buf_size(HEADER_BYTES as usize);
         let mut connection = std::pin::pin!(builder.serve_connection(io, service));
         tokio::select! {
             _ = connection.as_mut() => return,
             () = idle(&watch) => {}
+            () = watch.enough.notified() => {}
             _ = stopping.wait_for(|stop| *stop) => {}
         }
         connection.as_mut().graceful_shutdown();
@@ -146,7 +161,12 @@ impl http_body::Body for Held {
     }
 }
 
-async fn answer(app: &Arc<App>, peer: Peer, router: Router, mut request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    app: &Arc<App>,
+    peer: Peer,
+    router: Router,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
     let own = label(request.headers(), header::REQUEST_ID);
     let drawn = chance::ulid(app.now()).map(|id| id.to_string()).unwrap_or_default();
     let id = own.as_ref().map_or(drawn, ToString::to_string);
@@ -154,12 +174,15 @@ async fn answer(app: &Arc<App>, peer: Peer, router: Router, mut request: Request
     // The caller's id is recorded; when it brought none, the command's own id is.
     let origin = Origin { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let strange = peer.local_user.is_none() && peer.certificate.is_none() && !has_bearer(request.headers());
+    let strange = peer.local_user.is_none()
+        && peer.certificate.is_none()
+        && !auth::has_good_key(app, request.headers());
     let source = peer.source;
     let extensions = request.extensions_mut();
     extensions.insert(origin);
     extensions.insert(peer);
-    let request = request.map(|body| Body::new(Bounded::new(body)));
+    let version = request.version();
+    let request = request.map(|body| Body::new(Bounded::new(body, version)));
     let mut response = match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -170,11 +193,16 @@ async fn answer(app: &Arc<App>, peer: Peer, router: Router, mut request: Request
     if strange {
         response = limited(app, source, response);
     }
-    finish(app, response, &id, &method, &path).await
-}
-
-fn has_bearer(headers: &HeaderMap) -> bool {
-    headers.contains_key(http::header::AUTHORIZATION)
+    if let Some(Failed(code)) = response.extensions().get().copied() {
+        // A stranger must not be able to fill the log; the audit trail has the sum.
+        if strange {
+            tracing::debug!(request_id = id, %source, %method, path, code = code.word, "refused");
+        } else {
+            tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
+        }
+        response = with_request_id(response, &id).await;
+    }
+    finish(app, response, &id)
 }
 
 fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
@@ -191,22 +219,18 @@ fn limited(app: &App, source: lifecycle::names::Source, response: Response<Body>
     let failure = Failure::new(code::RATE_LIMITED, "too many failures from this network").retry_after(60);
     let grpc = response.headers().contains_key("grpc-status");
     let mut response = if grpc { crate::doors::native::refusal(&failure) } else { failure.into_response() };
-    response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    response.extensions_mut().insert(LastAnswer);
     response
 }
 
-/// Ids, time and, for errors, the request id in the body.
-async fn finish(app: &App, response: Response<Body>, id: &str, method: &http::Method, path: &str) -> Response<Body> {
-    let failed = response.extensions().get::<Failed>().copied();
-    let mut response = response;
-    if let Some(Failed(code)) = failed {
-        tracing::info!(request_id = id, %method, path, code = code.word, "refused");
-        response = with_request_id(response, id).await;
-    }
+/// Id and time on every answer.
+fn finish(app: &App, mut response: Response<Body>, id: &str) -> Response<Body> {
     app.metrics.answered(response.status());
     let headers = response.headers_mut();
     let now = app.now();
-    for (name, value) in [(header::REQUEST_ID, id.to_owned()), (header::SERVER_TIME, now.millis().to_string())] {
+    for (name, value) in
+        [(header::REQUEST_ID, id.to_owned()), (header::SERVER_TIME, now.millis().to_string())]
+    {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             headers.insert(name, value);
         }

@@ -15,7 +15,10 @@ use rustls::{
 use std::sync::{Arc, Weak};
 
 /// The listener's configuration. Resumption is off: a resumed session would skip the check of the certificate.
-pub fn server_config(app: &Arc<App>, certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, Error> {
+pub fn server_config(
+    app: &Arc<App>,
+    certificate: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(NodeVerifier::new(app, &provider)?);
     let mut config = ServerConfig::builder_with_provider(provider)

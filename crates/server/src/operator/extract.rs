@@ -36,7 +36,8 @@ impl FromRequestParts<Arc<App>> for Caller {
 
 fn tenant_header(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let Some(value) = headers.get(header::TENANT) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Failure::new(code::BAD_REQUEST, "X-Tenant is not a tenant name"))?;
+    let text =
+        value.to_str().map_err(|_| Failure::new(code::BAD_REQUEST, "X-Tenant is not a tenant name"))?;
     Ok(Some(text.to_owned()))
 }
 
@@ -80,7 +81,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
         let (parts, body) = request.into_parts();
         let bytes = read(body).await?;
         let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let json = kind.is_none_or(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
+        let json = kind
+            .is_none_or(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
         if !json && !bytes.is_empty() {
             return Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json"));
         }

@@ -7,9 +7,10 @@ use crate::failure::Failure;
 use api::rest::health::{Alive, Health};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{StatusCode, header};
 use lifecycle::registry::Act;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub async fn alive() -> axum::Json<Alive> {
     axum::Json(Alive { ok: true })
@@ -40,7 +41,13 @@ pub fn metrics_text(text: String) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
+/// Made once: strangers may ask for it as often as they like.
+static OPENAPI: LazyLock<Result<Bytes, String>> =
+    LazyLock::new(|| api::openapi::json().map(Bytes::from).map_err(|error| error.to_string()));
+
 pub async fn openapi() -> Result<Response, Failure> {
-    let text = api::openapi::json().map_err(|error| Failure::internal("the API could not be described", &error))?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    match &*OPENAPI {
+        Ok(text) => Ok(([(header::CONTENT_TYPE, "application/json")], text.clone()).into_response()),
+        Err(error) => Err(Failure::internal("the API could not be described", error)),
+    }
 }

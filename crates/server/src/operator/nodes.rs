@@ -28,7 +28,10 @@ pub async fn list(
     let wanted = |node: &&Node| {
         tenants.include(&node.tenant)
             && state.is_none_or(|state| node.state == state)
-            && query.vcluster.as_deref().is_none_or(|name| node.vcluster.as_ref().is_some_and(|has| has.as_str() == name))
+            && query
+                .vcluster
+                .as_deref()
+                .is_none_or(|name| node.vcluster.as_ref().is_some_and(|has| has.as_str() == name))
             && !(query.unassigned == Some(true) && node.vcluster.is_some())
     };
     let mut items: Vec<NodeItem> = view

@@ -24,7 +24,10 @@ fn role(word: &str) -> Result<Role, Failure> {
         .ok_or_else(|| Failure::new(code::BAD_REQUEST, "role must be viewer, operator or platform-admin"))
 }
 
-pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Page<OperatorItem>>, Failure> {
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<axum::Json<Page<OperatorItem>>, Failure> {
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
     let items = view.state.operators.values().map(|operator| OperatorItem::of(&view.state, operator));
     Ok(axum::Json(Page::whole(items.collect())))
@@ -40,11 +43,16 @@ pub async fn add(
     let name = OperatorName::parse(&request.name).map_err(bad)?;
     let tenants = Scope::tenants(request.tenant.as_ref()).map_err(bad)?;
     let certificate = request.csr.as_deref().map(|csr| sign(&app, &name, csr)).transpose()?;
-    let command =
-        AddOperator { name: name.clone(), role: role(&request.role)?, tenants, certificate: certificate.clone() };
+    let command = AddOperator {
+        name: name.clone(),
+        role: role(&request.role)?,
+        tenants,
+        certificate: certificate.clone(),
+    };
     app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
     let view = app.view();
-    let operator = view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
+    let operator =
+        view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
     let issuer = certificate.as_ref().and_then(|issued| view.state.issuers.get(&issued.issuer));
     let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
     let added = AddedOperator {
@@ -87,7 +95,10 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub async fn list_keys(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Page<KeyItem>>, Failure> {
+pub async fn list_keys(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<axum::Json<Page<KeyItem>>, Failure> {
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
     let now = app.now();
     Ok(axum::Json(Page::whole(view.state.operator_keys.values().map(|key| KeyItem::of(key, now)).collect())))

@@ -12,7 +12,10 @@ use lifecycle::names::TenantId;
 use lifecycle::registry::{Act, Command, CreateTenant, Rejection};
 use std::sync::Arc;
 
-pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Page<TenantItem>>, Failure> {
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<axum::Json<Page<TenantItem>>, Failure> {
     let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTenants)?;
     let seen = view.state.tenants.values().filter(|tenant| tenants.include(&tenant.name));
     Ok(axum::Json(Page::whole(seen.map(TenantItem::of).collect())))

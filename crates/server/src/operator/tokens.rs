@@ -64,7 +64,8 @@ pub async fn list(
     let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad)?;
     let (now, all) = (app.now(), query.all.unwrap_or(false));
     let limit = limit(query.limit)?;
-    let pending = |token: &lifecycle::registry::Token| token.state == TokenState::Unused && !token.is_expired(now);
+    let pending =
+        |token: &lifecycle::registry::Token| token.state == TokenState::Unused && !token.is_expired(now);
     let mut items: Vec<TokenItem> = view
         .state
         .tokens

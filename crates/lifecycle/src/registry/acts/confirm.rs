@@ -10,26 +10,32 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
     let (Some(node), Actor::Node { serial, .. }) = (state.nodes.get(&confirm.node), &envelope.actor) else {
         return Rejection::NodeNotFound { node: confirm.node.clone() }.into();
     };
+    let open = state
+        .alerts
+        .values()
+        .find(|alert| alert.kind == NOT_PERSISTED && alert.node.as_ref() == Some(&node.id));
     match (&confirm.status, node.state) {
-        (ConfirmStatus::Ok, NodeState::Enrolled) => Decision::granted(vec![
-            Event::NodeConfirmed { node: node.id.clone(), serial: serial.clone() },
-            Event::NodeActive { node: node.id.clone() },
-        ]),
+        (ConfirmStatus::Ok, NodeState::Enrolled) => {
+            let confirmed = Event::NodeConfirmed { node: node.id.clone(), serial: serial.clone() };
+            let active = Event::NodeActive { node: node.id.clone() };
+            let cleared = open.map(|alert| Event::AlertCleared {
+                alert: alert.id,
+                kind: NOT_PERSISTED,
+                node: alert.node.clone(),
+            });
+            Decision::granted([confirmed, active].into_iter().chain(cleared).collect())
+        }
         (ConfirmStatus::Ok, NodeState::Inactive) => {
             Decision::granted(vec![Event::NodeActive { node: node.id.clone() }])
         }
         (ConfirmStatus::Ok, _) => Decision::granted(Vec::new()),
         (ConfirmStatus::Failed { reason }, NodeState::Enrolled) => {
-            let open = state
-                .alerts
-                .values()
-                .find(|alert| alert.kind == NOT_PERSISTED && alert.node.as_ref() == Some(&node.id));
-            // Said before: a host that repeats itself does not grow the trail.
-            if open.is_some_and(|alert| alert.detail == *reason) {
+            // Said before: a host that repeats itself, or changes its mind, does not grow the trail.
+            if open.is_some() {
                 return Decision::granted(Vec::new());
             }
             Decision::granted(vec![Event::AlertRaised {
-                alert: open.map_or(AlertId(envelope.id.0), |alert| alert.id),
+                alert: AlertId(envelope.id.0),
                 kind: NOT_PERSISTED,
                 node: Some(node.id.clone()),
                 detail: reason.clone(),

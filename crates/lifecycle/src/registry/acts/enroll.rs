@@ -97,7 +97,7 @@ fn repeat(state: &State, enroll: &Enroll, token: &Token, node: Option<&NodeId>) 
         && node.idempotency == enroll.idempotency
         && certificate.key == enroll.key;
     let fresh = node.state == NodeState::Enrolled
-        && certificate.status == CertificateStatus::Live
+        && certificate.is_live(state.at)
         && certificate.der.is_some()
         && !token.is_expired(state.at);
     (same && fresh).then(|| Admission::Again { node: node.id.clone(), serial: serial.clone() })

@@ -33,12 +33,14 @@ pub(in crate::registry) fn add(state: &State, actor: &Actor, add: &AddOperator) 
     Decision::granted(vec![Event::OperatorAdded { operator, certificate: add.certificate.clone() }])
 }
 
+/// Whoever goes takes the keys that carry the name along.
 pub(in crate::registry) fn remove(state: &State, name: &OperatorName) -> Decision {
-    if state.operators.contains_key(name) {
-        Decision::granted(vec![Event::OperatorRemoved { name: name.clone() }])
-    } else {
-        Rejection::OperatorNotFound { name: name.clone() }.into()
+    if !state.operators.contains_key(name) {
+        return Rejection::OperatorNotFound { name: name.clone() }.into();
     }
+    let theirs = state.operator_keys.values().filter(|key| key.name == *name && key.revoked_at.is_none());
+    let revoked = theirs.map(|key| Event::OperatorKeyRevoked { key: key.id, name: name.clone() });
+    Decision::granted([Event::OperatorRemoved { name: name.clone() }].into_iter().chain(revoked).collect())
 }
 
 /// A key needs no operator record: automation may have nobody behind it.

@@ -1,0 +1,92 @@
+//! docs/cli.md is made from the definitions of both programs. `UPDATE_GOLDEN=1` rewrites it.
+
+use clap::{Arg, Command};
+use std::fmt::Write;
+use std::path::Path;
+
+const INTRODUCTION: &str = "\
+# Command line
+
+Every command and flag of `enlist` and `enlist-agent`. This page is made from their definitions:
+`UPDATE_GOLDEN=1 cargo test -p enlist reference` rewrites it.
+
+Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
+Errors go to standard error: a stable code, what happened, one line of remedy. With `--json` they are
+`{\"error\":{\"code\",\"message\",\"hint\",\"request_id\",\"retryable\"}}`, and standard output holds one JSON document, or one
+line per item.
+
+`enlist` reaches the control plane by `--socket`, `--dir` or `--server`; else by `ENLIST_SOCKET`, `ENLIST_DIR` or
+`ENLIST_SERVER`, in this order; else in `/var/lib/enlist`. Any flag beats any variable.
+";
+
+fn page() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    for mut program in [cli::command_line::definition(), agent::command()] {
+        program.build();
+        write(&mut text, &program, program.get_name());
+    }
+    text
+}
+
+fn write(text: &mut String, command: &Command, path: &str) {
+    let is_program = path == command.get_name();
+    let _ = writeln!(text, "\n{} {path}\n", if is_program { "##" } else { "###" });
+    if let Some(about) = command.get_long_about().or(command.get_about()) {
+        let about = about.to_string();
+        let paragraphs = about.trim().split("\n\n").map(|part| format!("{}.", part.trim_end_matches('.')));
+        let _ = writeln!(text, "{}\n", paragraphs.collect::<Vec<_>>().join("\n\n"));
+    }
+    let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
+    if !aliases.is_empty() {
+        let _ = writeln!(text, "Also called {}.\n", aliases.join(", "));
+    }
+    let usage = command.clone().render_usage().to_string();
+    let _ = writeln!(text, "```\n{}\n```", usage.trim_start_matches("Usage:").trim());
+    let shown = |arg: &&Arg| {
+        let own = is_program || !arg.is_global_set();
+        own && !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
+    };
+    let arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    if !arguments.is_empty() {
+        let _ = writeln!(text, "\n| argument | meaning |\n|---|---|");
+    }
+    for argument in arguments {
+        let _ = writeln!(text, "| `{}` | {} |", escape(&argument.to_string()), escape(&meaning(argument)));
+    }
+    for child in command.get_subcommands().filter(|child| child.get_name() != "help" && !child.is_hide_set())
+    {
+        write(text, child, &format!("{path} {}", child.get_name()));
+    }
+}
+
+fn meaning(argument: &Arg) -> String {
+    let mut meaning = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let takes_value = argument.get_action().takes_values();
+    let values = argument.get_possible_values();
+    if takes_value && !values.is_empty() {
+        let words: Vec<String> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        let _ = write!(meaning, "; one of {}", words.join(", "));
+    }
+    let defaults = argument.get_default_values();
+    if takes_value && !defaults.is_empty() {
+        let words: Vec<String> = defaults.iter().map(|value| format!("`{}`", value.display())).collect();
+        let _ = write!(meaning, "; default {}", words.join(", "));
+    }
+    meaning.trim().to_owned()
+}
+
+/// A bar would end the cell.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+#[test]
+fn the_reference_page_says_what_the_programs_take() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = page();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &page).expect("docs/cli.md can be written");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == page, "docs/cli.md is out of date: UPDATE_GOLDEN=1 cargo test -p enlist reference");
+}

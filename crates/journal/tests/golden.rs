@@ -1,0 +1,307 @@
+//! Stored forms that must decode for ever: `tests/golden/`.
+//!
+//! A sample is never changed. `UPDATE_GOLDEN=1` writes those that are missing, for a new command.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on may panic")]
+
+use journal::conformance::{Batch, Image, StoredEntry, StoredPayload};
+use journal::conformance::{decode_snapshot, encode_snapshot, open, seal};
+use lifecycle::names::*;
+use lifecycle::registry::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
+use std::path::PathBuf;
+
+const AT: Timestamp = Timestamp::from_millis(1_794_778_622_050);
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// The sample of that name; written first if it is missing and may be.
+fn golden(name: &str, fresh: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let path = path(name);
+    if !path.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, fresh()).expect("writes");
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; see UPDATE_GOLDEN", path.display()))
+}
+
+fn id(n: u8) -> Ulid {
+    Ulid::new(AT, [n; 10])
+}
+
+fn later(days: u64) -> Timestamp {
+    AT.plus(Span::from_days(days))
+}
+
+fn domain() -> TrustDomain {
+    TrustDomain::parse("fleet.example").expect("a trust domain")
+}
+
+fn issuer() -> IssuerId {
+    IssuerId::parse("sealed-1").expect("an issuer")
+}
+
+fn operator() -> OperatorName {
+    OperatorName::parse("alice").expect("an operator")
+}
+
+fn node() -> NodeId {
+    NodeId::parse("node-7").expect("a node")
+}
+
+fn serial() -> Serial {
+    Serial::parse("4a01").expect("a serial")
+}
+
+fn server_serial() -> Serial {
+    Serial::parse("5b02").expect("a serial")
+}
+
+fn issued(subject: SpiffeId) -> Issued {
+    Issued {
+        serial: serial(),
+        fingerprint: Fingerprint::new([21; 32]),
+        subject,
+        key: KeyHash::new([22; 32]),
+        issuer: issuer(),
+        signed_at: AT,
+        not_after: AT.plus(Span::from_minutes(10)),
+        renew_at: AT.plus(Span::from_minutes(6)),
+        der: vec![0x30, 0x03, 0x02, 0x01, 0xff],
+    }
+}
+
+fn found() -> Found {
+    Found {
+        domain: domain(),
+        cluster: ClusterId(id(1)),
+        overlay_prefix: "fd00:1:2::".parse().expect("an address"),
+        default_profile: ProfileName::default_profile(),
+        root: vec![1; 3],
+        root_fingerprint: Fingerprint::new([2; 32]),
+        root_not_after: later(3650),
+        issuer: FoundIssuer {
+            id: issuer(),
+            kind: IssuerKind::Sealed,
+            subject: "CN=Enlist Intermediate".to_owned(),
+            certificate: vec![3; 3],
+            fingerprint: Fingerprint::new([4; 32]),
+            not_after: later(365),
+            sealed_key: vec![5; 3],
+        },
+        audit_certificate: vec![6; 3],
+        audit_sealed_key: vec![7; 3],
+    }
+}
+
+fn enroll() -> Enroll {
+    Enroll {
+        token: SecretHash::new([10; 32]),
+        key: KeyHash::new([22; 32]),
+        key_kind: KeyKind::P256,
+        idempotency: Some(IdempotencyHash::new([11; 32])),
+        door: Door::Native,
+        requested_node: Some(node()),
+        wireguard: Some(Wireguard {
+            key: WireguardKey::new([12; 32]).expect("a key"),
+            fingerprint: Fingerprint::new([13; 32]),
+        }),
+        underlay: Some(Underlay {
+            ipv6: "2001:db8::7".parse().ok(),
+            ipv4: "192.0.2.7".parse().ok(),
+            port: 51820,
+        }),
+        hardware: Some(Hardware {
+            cpu_cores: Some(64),
+            memory_bytes: Some(1 << 38),
+            disk_bytes: None,
+            arch: Label::parse("x86_64").ok(),
+        }),
+        hostname: Label::parse("host-7").ok(),
+        agent_version: Label::parse("0.1.0").ok(),
+        prepared: Some(Prepared {
+            node: node(),
+            tenant: TenantId::default_tenant(),
+            profile: ProfileName::default_profile(),
+            certificate: issued(SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node())),
+        }),
+    }
+}
+
+fn create_token() -> CreateToken {
+    CreateToken {
+        token: TokenId(id(2)),
+        hash: SecretHash::new([10; 32]),
+        tenant: TenantId::default_tenant(),
+        node: Some(node()),
+        profile: Some(ProfileName::default_profile()),
+        ttl: Some(Span::from_minutes(15)),
+    }
+}
+
+fn operator_commands() -> Vec<(&'static str, Command)> {
+    let only = Tenants::Only(BTreeSet::from([TenantId::default_tenant()]));
+    let add = AddOperator {
+        name: operator(),
+        role: Role::PlatformAdmin,
+        tenants: Tenants::All,
+        certificate: Some(issued(SpiffeId::operator(&domain(), &operator()))),
+    };
+    let create_key = CreateOperatorKey {
+        key: KeyId(id(3)),
+        hash: SecretHash::new([14; 32]),
+        name: operator(),
+        role: Role::Viewer,
+        tenants: only,
+        ttl: Span::from_days(30),
+    };
+    vec![
+        ("add_operator", Command::AddOperator(add)),
+        ("remove_operator", Command::RemoveOperator { name: operator() }),
+        ("create_operator_key", Command::CreateOperatorKey(create_key)),
+        ("revoke_operator_key", Command::RevokeOperatorKey { key: KeyId(id(3)) }),
+    ]
+}
+
+fn housekeeping() -> Vec<(&'static str, Command)> {
+    let certificate = ServerCertificate {
+        serial: server_serial(),
+        fingerprint: Fingerprint::new([15; 32]),
+        issuer: issuer(),
+        not_after: later(365),
+    };
+    let refusals = Refusals {
+        reason: "token_invalid".to_owned(),
+        network: Some(Source::Address("192.0.2.0".parse().expect("an address"))),
+        count: 17,
+        samples: vec!["node-9".to_owned()],
+    };
+    let checkpoint = Checkpoint { seq: 1000, head: Fingerprint::new([16; 32]), signature: vec![17; 8] };
+    vec![
+        ("record_server_certificate", Command::RecordServerCertificate(certificate)),
+        ("record_refusals", Command::RecordRefusals(refusals)),
+        ("record_checkpoint", Command::RecordCheckpoint(checkpoint)),
+        ("record_audit_gap", Command::RecordAuditGap(AuditGap { from: 3, to: 9, refilled: true })),
+        ("tidy", Command::Tidy),
+    ]
+}
+
+/// One of every command, by its stored name.
+fn samples() -> BTreeMap<&'static str, Command> {
+    let tenant = TenantId::parse("lab").expect("a tenant");
+    let failed = ConfirmStatus::Failed { reason: "disk_full".to_owned() };
+    let policy = SetPolicy { key: "token.max_ttl".to_owned(), value: "2h".to_owned() };
+    let mut samples = BTreeMap::from([
+        ("found", Command::Found(Box::new(found()))),
+        ("create_token", Command::CreateToken(create_token())),
+        ("revoke_token", Command::RevokeToken { token: TokenId(id(2)) }),
+        ("enroll", Command::Enroll(Box::new(enroll()))),
+        ("confirm", Command::Confirm(Confirm { node: node(), status: failed })),
+        ("create_tenant", Command::CreateTenant(CreateTenant { tenant })),
+        ("set_policy", Command::SetPolicy(policy)),
+    ]);
+    samples.extend(operator_commands());
+    samples.extend(housekeeping());
+    samples
+}
+
+fn envelope(command: Command) -> Envelope {
+    Envelope {
+        id: RequestId(id(9)),
+        actor: Actor::Local { user: "root".to_owned() },
+        source: Source::Socket,
+        request_id: Label::parse("mine").ok(),
+        correlation_id: Label::parse("theirs").ok(),
+        command,
+    }
+}
+
+fn entry(payload: StoredPayload) -> StoredEntry {
+    StoredEntry { term: 1, leader: 1, index: 7, payload }
+}
+
+#[test]
+fn every_command_decodes_for_ever() {
+    for (name, command) in samples() {
+        let expected = entry(StoredPayload::Commands(Batch::read(AT, vec![envelope(command)])));
+        let sample = golden(&format!("entry.{name}.v1"), || seal(&expected).expect("encodes"));
+        assert_eq!(open::<StoredEntry>(&sample), Ok(expected), "{name}");
+    }
+}
+
+#[test]
+fn entries_without_commands_decode_for_ever() {
+    let nodes = BTreeMap::from([(1, openraft::BasicNode::new("replica-1:7443"))]);
+    let membership = openraft::Membership::new(vec![BTreeSet::from([1])], nodes);
+    for (name, payload) in
+        [("blank", StoredPayload::Blank), ("membership", StoredPayload::Membership(membership))]
+    {
+        let expected = entry(payload);
+        let sample = golden(&format!("entry.{name}.v1"), || seal(&expected).expect("encodes"));
+        assert_eq!(open::<StoredEntry>(&sample), Ok(expected), "{name}");
+    }
+}
+
+/// serde names all variants when it is offered one that does not exist.
+#[test]
+fn every_command_has_a_sample() {
+    let error = serde_json::from_str::<Command>("\"?\"").expect_err("no such command").to_string();
+    let (_, names) = error.split_once("expected one of").expect("a list of names");
+    let known: BTreeSet<&str> = names.split('`').skip(1).step_by(2).collect();
+    assert!(known.len() > 10, "{error}");
+    assert_eq!(known, samples().into_keys().collect::<BTreeSet<_>>());
+}
+
+/// A registry with one of everything that commands can make.
+fn image() -> Image {
+    let mut state = State::default();
+    let mut run = |n: u8, actor: Actor, command: Command| {
+        let envelope = Envelope { id: RequestId(id(n)), actor, ..envelope(command) };
+        let applied = apply(&mut state, &envelope, AT);
+        assert!(applied.answer.is_ok(), "{applied:?}");
+    };
+    let local = || Actor::Local { user: "root".to_owned() };
+    let samples = samples();
+    let sample = |name: &str| samples.get(name).cloned().expect("a sample");
+    run(30, local(), sample("found"));
+    run(31, local(), sample("create_token"));
+    run(32, Actor::Stranger, Command::Enroll(Box::new(Enroll { requested_node: None, ..enroll() })));
+    run(33, local(), sample("create_tenant"));
+    run(34, local(), sample("set_policy"));
+    run(35, local(), sample("create_operator_key"));
+    run(36, Actor::Reconciler, sample("record_server_certificate"));
+    let log_id = openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), 7);
+    let meta = journal::conformance::Meta {
+        log_id: Some(log_id),
+        membership: openraft::StoredMembership::default(),
+        audit: journal::AuditHead { seq: 9, head: Fingerprint::new([18; 32]) },
+        at: AT,
+    };
+    Image { meta, state }
+}
+
+#[test]
+fn a_snapshot_decodes_for_ever() {
+    let sample = golden("snapshot.v1", || {
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&image(), &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { meta, state } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    assert_eq!(meta, image().meta);
+    assert_eq!(state.domain.map(|domain| domain.name), Some(domain()));
+    assert_eq!(state.at, AT);
+    let made = state.nodes.get(&node()).expect("the node");
+    assert_eq!(made.current_serial(), Some(&serial()));
+    let certificate = state.certificates.get(&serial()).expect("its certificate");
+    assert_eq!(certificate.fingerprint, Fingerprint::new([21; 32]));
+    assert_eq!(certificate.der.as_deref(), Some(&vec![0x30, 0x03, 0x02, 0x01, 0xff]));
+    assert_eq!(state.tokens.get(&TokenId(id(2))).map(|token| token.word(AT)), Some("used"));
+    assert_eq!(state.tenants.len(), 2);
+    assert_eq!(state.operator_keys.len(), 1);
+    assert_eq!(state.issuers.get(&issuer()).map(|issuer| issuer.not_after), Some(later(365)));
+    assert_eq!(state.policy.token_max_ttl, Span::from_hours(2));
+    assert_eq!(state.server_certificate.map(|certificate| certificate.serial), Some(server_serial()));
+    assert_eq!(state.recent.len(), 7);
+}

@@ -1,0 +1,54 @@
+"""How tests run the agent and look at what it left."""
+
+import certs
+import evidence
+from machine import AGENT, run
+
+
+def enroll(plane, directory, *options, token: str | None = None, server: str | None = None, trust=None, env=None):
+    """Runs the agent with a token on its standard input, unless the options say otherwise."""
+    trust = ("--ca-pin", plane.pin) if trust is None else trust
+    given = () if token is None else ("--token", "-")
+    done = run(
+        AGENT,
+        "enroll",
+        "--server",
+        server or plane.url,
+        "--dir",
+        directory,
+        "--json",
+        *trust,
+        *given,
+        *options,
+        stdin=(token or "").encode(),
+        env=env,
+    )
+    current = directory / "identity" / "current" / "key.pem"
+    if current.exists():
+        evidence.private_key("agent", current.read_bytes())
+    return done
+
+
+def serial_on_disk(directory) -> str:
+    return certs.serial(certs.certificate((directory / "identity" / "current" / "cert.pem").read_bytes()))
+
+
+def listed(plane, directory) -> dict:
+    (node,) = [n for n in plane.nodes() if n["cert_serial"] == serial_on_disk(directory)]
+    return node
+
+
+def status(directory) -> dict:
+    done = run(AGENT, "status", "--dir", directory, "--json")
+    assert done.code == 0, done
+    return done.json()
+
+
+def state_of(plane, minted: dict) -> str:
+    return plane.api("GET", f"/v1/tokens/{minted['token_id']}").json()["state"]
+
+
+def serialization_key(pem: bytes):
+    from cryptography.hazmat.primitives import serialization
+
+    return serialization.load_pem_private_key(pem, None)

@@ -1,0 +1,66 @@
+"""A server that is not ours."""
+
+import datetime
+import socket
+import ssl
+import threading
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+import certs
+from machine import scratch
+
+
+class Recorder:
+    """A server that is not ours, and keeps every byte that a client tells it; over TLS what was decrypted."""
+
+    def __init__(self, tls: bool = True, not_after_days: int = 10):
+        self.heard, self.connections = b"", 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.context = None
+        if tls:
+            place = scratch("rec")
+            key = certs.ec_key()
+            now = datetime.datetime.now(datetime.UTC)
+            name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "impostor")])
+            import ipaddress
+
+            builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+            builder = builder.serial_number(5).not_valid_before(now - datetime.timedelta(days=30))
+            builder = builder.not_valid_after(now + datetime.timedelta(days=not_after_days))
+            names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+            self.certificate = builder.add_extension(names, False).sign(key, hashes.SHA256())
+            files = certs.identity(place, key, certs.pem(self.certificate).decode())
+            self.ca_file = files[0]
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(*files)
+            self.context.set_alpn_protocols(["h2", "http/1.1"])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            try:
+                client.settimeout(5)
+                if self.context:
+                    client = self.context.wrap_socket(client, server_side=True)
+                while data := client.recv(65536):
+                    self.heard += data
+            except (OSError, ssl.SSLError):
+                pass
+            client.close()
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.listener.close()

@@ -1,0 +1,157 @@
+"""Founding a domain."""
+
+import hashlib
+import os
+
+import pytest
+
+import evidence
+import native
+from machine import ENLIST, run
+from plane import ControlPlane
+
+
+def picture(place) -> dict:
+    """Every file with a hash of what is in it. SQLite's shared-memory index is rebuilt by any reader."""
+    files = (path for path in place.rglob("*") if path.is_file() and not path.name.endswith("-shm"))
+    return {str(path.relative_to(place)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture
+def stopped():
+    """A control plane with something in it, stopped."""
+    plane = ControlPlane().found().start()
+    native.enroll(plane)
+    plane.stop()
+    yield plane
+    plane.close()
+
+
+def refused(plane, *arguments, env=None, words: tuple = (), code: int = 1):
+    """It does not start, says why and what to do, and changes nothing."""
+    before = picture(plane.dir)
+    done = plane.run_to_end(*arguments, env=env)
+    assert done.code == code, done
+    assert done.out == "", "standard output holds only the ready line"
+    said = done.err.lower()
+    for word in words:
+        assert word.lower() in said, (word, done)
+    after = picture(plane.dir)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert not changed, (changed, done)
+    return done
+
+
+def test_an_init_does_not_touch_what_is_there(stopped, place):
+    """Neither a data directory nor somebody's files."""
+    before = picture(stopped.dir)
+    done = stopped.init_command()
+    assert done.code == 1, done
+    assert done.error()["hint"]
+    assert picture(stopped.dir) == before
+    (place / "file").write_text("mine")
+    done = run(ENLIST, "server", "init", "--dir", place, "--domain", "x.example", "--kek", f"file:{place}/k")
+    assert done.code == 1, done
+    assert [path.name for path in place.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--domain", "x.example"],
+        ["--kek", "file:KEK"],
+        ["--domain", "x.example", "--kek", "floppy:A"],
+        ["--domain", "Not A Domain", "--kek", "file:KEK"],
+        ["--domain", "x.example", "--kek", "file:KEK", "--listen", "nowhere"],
+        ["--domain", "x.example", "--kek", "file:KEK", "--profile", "nope"],
+        ["--domain", "x.example", "--kek", "file:KEK", "--advertise", "http://x"],
+    ],
+)
+def test_a_wrong_command_line_is_usage(place, arguments):
+    """Exit 2, and nothing was made."""
+    named = [argument.replace("KEK", str(place / "kek")) for argument in arguments]
+    done = run(ENLIST, "server", "init", "--dir", place / "d", *named)
+    assert done.code == 2, done
+    assert list(place.iterdir()) == []
+
+
+def test_the_root_key_is_shown_once_and_stored_nowhere(place):
+    """As a PEM block between two lines that say what it is; or in a file of mode 0600, and then not shown."""
+    kek = place / "kek"
+    base = ("--domain", "x.example", "--kek", f"file:{kek}", "--listen", "127.0.0.1:0")
+    done = run(ENLIST, "server", "init", "--dir", place / "a", *base)
+    assert done.code == 0, done
+    block = done.out[done.out.index("-----BEGIN") : done.out.index("-----END")]
+    assert "PRIVATE KEY" in block
+    lines = done.out.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("-----BEGIN"))
+    end = next(i for i, line in enumerate(lines) if line.startswith("-----END"))
+    assert lines[begin - 1].strip() and lines[end + 1].strip(), done
+    assert "root" in (lines[begin - 1] + lines[end + 1]).lower(), done
+    pem = "\n".join(lines[begin : end + 1]) + "\n"
+    evidence.private_key("root", pem.encode())
+    raw = evidence.keys[f"root-{len(evidence.keys) - 1}"]
+    for path in (place / "a").rglob("*"):
+        if path.is_file():
+            assert not any(spelling in path.read_bytes() for spelling in evidence.spellings(raw)), path
+    out = place / "root.key"
+    done = run(ENLIST, "server", "init", "--dir", place / "b", *base, "--root-key-out", out, "--json")
+    assert done.code == 0 and "PRIVATE KEY" not in done.out, done
+    assert done.json().get("root_key_pem") is None
+    assert out.stat().st_mode & 0o777 == 0o600 and "PRIVATE KEY" in out.read_text()
+    assert kek.stat().st_mode & 0o777 == 0o600
+
+
+def test_founding_says_what_was_made(place):
+    """`server init --json` has the promised fields."""
+    plane = ControlPlane()
+    founded = plane.found().founded
+    fields = {"domain", "dir", "trust_domain", "ca_pin", "root_fingerprint", "root_key_pem", "server_url"}
+    assert fields <= founded.keys()
+    assert founded["server_url"] is None, "the port is still to be chosen"
+    assert founded["domain"] == "test.example" and founded["dir"] == str(plane.dir)
+
+
+@pytest.mark.parametrize("form", ["hex", "base64"])
+def test_the_key_encryption_key_may_come_from_the_environment(form):
+    """64 hex digits, or base64 of 32 bytes; without the variable it does not start."""
+    import base64
+
+    key = os.urandom(32)
+    evidence.key("kek-env", key)
+    value = key.hex() if form == "hex" else base64.b64encode(key).decode()
+    evidence.tokens.add(value)
+    plane = ControlPlane(kek="env:TEST_KEK", env={"TEST_KEK": value}).found().start()
+    try:
+        native.enroll(plane)
+        plane.stop()
+        plane.env = {}
+        refused(plane, words=("key-encryption key", "TEST_KEK"))
+        plane.env = {"TEST_KEK": "00" * 32}
+        refused(plane, words=("key-encryption key",))
+        plane.env = {"TEST_KEK": value}
+        plane.start()
+    finally:
+        plane.close()
+
+
+def test_a_key_beside_what_it_protects_is_warned_of(place):
+    """A key-encryption key inside DIR works, with a warning."""
+    directory = place / "d"
+    done = run(
+        ENLIST,
+        "server",
+        "init",
+        "--dir",
+        directory,
+        "--domain",
+        "x.example",
+        "--kek",
+        f"file:{directory}/keys/kek",
+        "--listen",
+        "127.0.0.1:0",
+        "--root-key-out",
+        place / "root",
+    )
+    assert done.code == 0, done
+    assert "warn" in done.err.lower() and "key-encryption key" in done.err
