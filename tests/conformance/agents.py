@@ -44,11 +44,7 @@ def status(directory) -> dict:
     return done.json()
 
 
-def state_of(plane, minted: dict) -> str:
-    return plane.api("GET", f"/v1/tokens/{minted['token_id']}").json()["state"]
-
-
 def serialization_key(pem: bytes):
-    from cryptography.hazmat.primitives import serialization
+    from certs import serialization
 
     return serialization.load_pem_private_key(pem, None)

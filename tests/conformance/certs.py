@@ -2,11 +2,14 @@
 
 import pathlib
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from machine import missing, scratch, tool
 
-from machine import scratch, tool
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+except ImportError:
+    missing("the Python package cryptography")
 
 SHA256 = hashes.SHA256()
 
@@ -42,6 +45,11 @@ def csr(key, name: str = "anything", digest=SHA256, extensions: tuple = ()) -> s
         builder = builder.add_extension(extension, critical=False)
     signed = builder.sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else digest)
     return signed.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def good_csr() -> str:
+    """A request that nobody could object to."""
+    return csr(ec_key())
 
 
 def openssl_csr(*arguments: str) -> str:

@@ -60,3 +60,29 @@ def door(plane):
 def place():
     """A directory of one test."""
     return machine.scratch()
+
+
+@pytest.fixture(scope="module")
+def tenants(plane):
+    """Two tenants with a node and a token in each."""
+    import native
+
+    found = {}
+    for name in ("red", "blue"):
+        assert plane.api("POST", "/v1/tenants", {"name": name}).status == 201
+        node = native.enroll(plane, plane.token(tenant=name))
+        found[name] = node, plane.mint(tenant=name)
+    return found
+
+
+@pytest.fixture
+def stopped():
+    """A control plane with something in it, stopped."""
+    import native
+    from plane import ControlPlane
+
+    plane = ControlPlane().found().start()
+    native.enroll(plane)
+    plane.stop()
+    yield plane
+    plane.close()

@@ -41,8 +41,7 @@ def key(label: str, raw: bytes) -> None:
 
 def private_key(label: str, pem: bytes) -> None:
     """Notes the secret number of a PEM private key."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from certs import ec, serialization
 
     loaded = serialization.load_pem_private_key(pem, None)
     if isinstance(loaded, ec.EllipticCurvePrivateKey):

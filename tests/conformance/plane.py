@@ -175,6 +175,9 @@ class ControlPlane:
     def token(self, **fields) -> str:
         return self.mint(**fields)["token"]
 
+    def token_state(self, token_id: str) -> str:
+        return self.api("GET", f"/v1/tokens/{token_id}").json()["state"]
+
     def nodes(self) -> list[dict]:
         return self.items("/v1/nodes?limit=1000")
 

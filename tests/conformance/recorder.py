@@ -5,10 +5,8 @@ import socket
 import ssl
 import threading
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-
 import certs
+from certs import hashes, x509
 from machine import scratch
 
 

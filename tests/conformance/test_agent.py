@@ -8,7 +8,7 @@ import pytest
 
 import certs
 import evidence
-from agents import enroll, listed, serial_on_disk, serialization_key, state_of, status
+from agents import enroll, listed, serial_on_disk, serialization_key, status
 from machine import AGENT, run
 
 
@@ -48,9 +48,9 @@ def test_the_flag_beats_the_environment_beats_the_file(plane, place):
     (place / "token").write_text(file["token"])
     env = {"ENLIST_AGENT_TOKEN": variable["token"], "ENLIST_AGENT_TOKEN_FILE": str(place / "token")}
     assert enroll(plane, place / "a", token=flag["token"], env=env).code == 0
-    assert [state_of(plane, minted) for minted in (flag, variable, file)] == ["used", "unused", "unused"]
+    assert [plane.token_state(minted["token_id"]) for minted in (flag, variable, file)] == ["used", "unused", "unused"]
     assert enroll(plane, place / "b", env=env).code == 0
-    assert [state_of(plane, minted) for minted in (flag, variable, file)] == ["used", "used", "unused"]
+    assert [plane.token_state(minted["token_id"]) for minted in (flag, variable, file)] == ["used", "used", "unused"]
 
 
 def test_refusals_keep_their_code(plane, place):
@@ -86,7 +86,7 @@ def test_an_enrolled_host_leaves_the_token_unspent(plane, place):
     )
     assert done.code == 0, done
     assert "already enrolled" in (done.out + done.err)
-    assert state_of(plane, minted) == "unused" and serial_on_disk(place / "a") == before
+    assert plane.token_state(minted["token_id"]) == "unused" and serial_on_disk(place / "a") == before
 
 
 def test_replace_enrolls_anew(plane, place):

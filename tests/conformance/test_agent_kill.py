@@ -7,7 +7,7 @@ import time
 
 import certs
 import evidence
-from agents import enroll, listed, serialization_key, state_of
+from agents import enroll, listed, serialization_key
 from machine import AGENT, PATIENCE, clean_env, scratch
 
 SEED = int(os.environ.get("ENLIST_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -86,4 +86,4 @@ def test_an_unwritable_directory_costs_no_token(plane, place):
     minted = plane.mint()
     done = enroll(plane, place / "file" / "a", token=minted["token"])
     assert done.code in (1, 2), done
-    assert state_of(plane, minted) == "unused"
+    assert plane.token_state(minted["token_id"]) == "unused"

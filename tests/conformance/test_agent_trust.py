@@ -4,10 +4,10 @@ import socket
 import threading
 
 import pytest
-from cryptography import x509
 
 import certs
-from agents import enroll, listed, state_of
+from agents import enroll, listed
+from certs import x509
 from recorder import Recorder
 
 
@@ -50,7 +50,7 @@ def test_the_name_counts_unless_the_leaf_itself_is_pinned(plane, place):
         minted = plane.mint()
         refused = enroll(plane, place / "a", token=minted["token"], server=other)
         assert refused.code != 0, refused
-        assert state_of(plane, minted) == "unused"
+        assert plane.token_state(minted["token_id"]) == "unused"
         leaf = certs.fingerprint(presented(plane)[0])
         done = enroll(plane, place / "a", token=minted["token"], server=other, trust=("--ca-pin", leaf))
         assert done.code == 0, done
@@ -139,7 +139,7 @@ def test_a_pin_that_is_none_is_usage(plane, place, pin):
     """Exit 2, and nothing leaves."""
     minted = plane.mint()
     assert enroll(plane, place / "a", token=minted["token"], trust=("--ca-pin", pin)).code == 2
-    assert state_of(plane, minted) == "unused"
+    assert plane.token_state(minted["token_id"]) == "unused"
 
 
 def test_a_wrong_agent_toml_is_refused_before_the_token_leaves(plane, place):
@@ -150,4 +150,4 @@ def test_a_wrong_agent_toml_is_refused_before_the_token_leaves(plane, place):
     minted = plane.mint()
     done = enroll(plane, directory, token=minted["token"])
     assert done.code == 2 and "servr" in done.err, done
-    assert state_of(plane, minted) == "unused"
+    assert plane.token_state(minted["token_id"]) == "unused"

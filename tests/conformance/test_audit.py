@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-import native
 from plane import ControlPlane
+from trails import busy, other_byte
 
 COMMON = {"seq", "at", "event_type", "actor", "source", "request_id", "correlation_id", "prev_hash", "hash"}
 KNOWN = re.compile(
@@ -32,19 +32,6 @@ def trail():
         yield plane
 
 
-def busy(plane) -> None:
-    """A bit of everything."""
-    plane.api("POST", "/v1/tenants", {"name": "acme"})
-    plane.policy("token.default_ttl", "30m")
-    node = native.enroll(plane)
-    node.confirm()
-    minted = plane.mint()
-    plane.api("DELETE", f"/v1/tokens/{minted['token_id']}")
-    with native.door(plane) as connection:
-        connection.refused("enroll_" + "A" * 43, "x")
-    native.enroll(plane)
-
-
 def store(plane) -> sqlite3.Connection:
     return sqlite3.connect(plane.dir / "audit.db", timeout=30)
 
@@ -64,12 +51,6 @@ def rewrite(plane, seq: int, change) -> None:
         assert changed != line
         connection.execute("UPDATE lines SET line = ? WHERE seq = ?", (changed, seq))
     connection.close()
-
-
-def other_byte(line: str) -> str:
-    """The line with one character of a value changed, still valid JSON."""
-    place = line.index('"event_type":"') + len('"event_type":"')
-    return line[:place] + chr(ord(line[place]) ^ 1) + line[place + 1 :]
 
 
 def test_a_whole_trail_verifies(trail):

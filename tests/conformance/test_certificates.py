@@ -4,12 +4,11 @@ import json
 import sys
 
 import pytest
-from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID as Purpose
 
 import certs
 import evidence
 import native
+from certs import x509
 from machine import missing, scratch, tool
 from plane import ControlPlane
 
@@ -145,7 +144,7 @@ def test_certificates_of_the_control_plane_live_as_long_as_promised(chain, kind)
 def test_a_leaf_is_for_clients_only(chain, node):
     """Client-auth and nothing else, no CA, 24 h from signing. Proves PROBE-11."""
     leaf = chain["leaf"]
-    assert list(extension(leaf, x509.ExtendedKeyUsage).value) == [Purpose.CLIENT_AUTH]
+    assert list(extension(leaf, x509.ExtendedKeyUsage).value) == [x509.ExtendedKeyUsageOID.CLIENT_AUTH]
     usage = extension(leaf, x509.KeyUsage)
     assert usage.critical and usage.value.digital_signature and not usage.value.key_cert_sign
     assert not extension(leaf, x509.BasicConstraints).value.ca if has(leaf, x509.BasicConstraints) else True
@@ -211,7 +210,7 @@ def test_the_server_has_every_name_it_is_called_by(chain):
     names = certs.names(chain["server"])
     assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "cp.example"}
     assert {str(ip) for ip in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "::1", "10.1.2.3"}
-    assert list(extension(chain["server"], x509.ExtendedKeyUsage).value) == [Purpose.SERVER_AUTH]
+    assert list(extension(chain["server"], x509.ExtendedKeyUsage).value) == [x509.ExtendedKeyUsageOID.SERVER_AUTH]
 
 
 def lint(cert) -> list:

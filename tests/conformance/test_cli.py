@@ -6,24 +6,8 @@ import certs
 import evidence
 import native
 from machine import ENLIST, run
+from operators import make_key
 from plane import ControlPlane
-
-
-def make_key(plane, role: str, *options) -> dict:
-    made = plane.cli("operator", "key", "create", f"{role}-key", "--role", role, *options).json()
-    evidence.token(made["key"])
-    return made
-
-
-@pytest.fixture(scope="module")
-def tenants(plane):
-    """Two tenants with a node and a token in each."""
-    found = {}
-    for name in ("red", "blue"):
-        assert plane.api("POST", "/v1/tenants", {"name": name}).status == 201
-        node = native.enroll(plane, plane.token(tenant=name))
-        found[name] = node, plane.mint(tenant=name)
-    return found
 
 
 def test_exit_codes_mean_what_they_say(plane, place):
@@ -58,13 +42,14 @@ def test_errors_are_three_things(plane):
     assert {"code", "message", "hint"} <= error.keys()
 
 
+NODE = (
+    "node_id tenant state draining quarantined vcluster profile spiffe_id cert_serial cert_not_after last_seen "
+    "enrolled_at generation health"
+)
 FIELDS = {
     ("token", "create"): "token_id token tenant node profile expires_at ca_pin server_url join_command",
     ("token", "list", "--all"): "token_id tenant node profile state created_by created_at expires_at used_at used_by",
-    (
-        "node",
-        "list",
-    ): "node_id tenant state draining quarantined vcluster profile spiffe_id cert_serial cert_not_after last_seen enrolled_at generation health",
+    ("node", "list"): NODE,
     ("audit", "list"): "seq at event_type actor source request_id correlation_id prev_hash hash",
     ("audit", "verify"): "ok first_seq last_seq head checkpoint",
     ("ca", "show"): "root issuers bundle_version adoption",

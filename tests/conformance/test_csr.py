@@ -4,20 +4,9 @@ import datetime
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import certs
-
-
-def good_csr() -> str:
-    return certs.csr(certs.ec_key())
-
-
-def state_of(plane, token_id: str) -> str:
-    return plane.api("GET", f"/v1/tokens/{token_id}").json()["state"]
-
+from certs import ec, good_csr, hashes, x509
 
 BAD_CSRS = {
     "garbage": lambda: "garbage",
@@ -53,7 +42,7 @@ def test_a_bad_request_for_a_certificate_spends_nothing(plane, door):
     for kind, make in BAD_CSRS.items():
         refusal = door.refused(minted["token"], make())
         assert (kind, refusal.status, refusal.code) == (kind, grpc.StatusCode.INVALID_ARGUMENT, "csr_invalid")
-        assert state_of(plane, minted["token_id"]) == "unused", kind
+        assert plane.token_state(minted["token_id"]) == "unused", kind
     assert door.enroll(minted["token"], good_csr()).node_id
 
 

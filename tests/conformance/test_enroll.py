@@ -9,16 +9,9 @@ import pytest
 import certs
 import evidence
 import native
+from certs import good_csr
 from machine import until
 from plane import ControlPlane
-
-
-def good_csr() -> str:
-    return certs.csr(certs.ec_key())
-
-
-def state_of(plane, token_id: str) -> str:
-    return plane.api("GET", f"/v1/tokens/{token_id}").json()["state"]
 
 
 def test_a_token_becomes_an_identity_once(plane, door):

@@ -56,7 +56,7 @@ def test_an_imported_ca_signs_and_its_name_is_kept_to_the_byte(place):
 
 
 def load(file):
-    from cryptography.hazmat.primitives import serialization
+    from certs import serialization
 
     text = file.read_bytes()
     return serialization.load_pem_private_key(text[text.index(b"-----BEGIN EC PRIVATE KEY") :], None)

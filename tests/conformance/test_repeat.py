@@ -3,21 +3,12 @@
 import datetime
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 
 import certs
 import native
+from certs import good_csr, hashes, x509
 from machine import until
 from plane import ControlPlane
-
-
-def good_csr() -> str:
-    return certs.csr(certs.ec_key())
-
-
-def state_of(plane, token_id: str) -> str:
-    return plane.api("GET", f"/v1/tokens/{token_id}").json()["state"]
 
 
 def test_the_same_request_again_gives_the_same_certificate(plane, door):
@@ -84,7 +75,7 @@ def test_a_malformed_idempotency_key_is_refused(plane, door, key):
         assert "metadata" in refusal.message.lower(), "refused by the client itself"
     else:
         assert refusal.code == "idempotency_key_invalid"
-    assert state_of(plane, minted["token_id"]) == "unused"
+    assert plane.token_state(minted["token_id"]) == "unused"
 
 
 def test_a_pinned_token_makes_that_node_and_no_other(plane, door):

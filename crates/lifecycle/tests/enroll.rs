@@ -9,6 +9,7 @@ use lifecycle::registry::{
     Actor, Admission, CertificateStatus, Command, Door, Enroll, Hardware, NodeChoice, NodeState, Outcome,
     Owner, Rejection, TokenState, Underlay, admit, check_token,
 };
+use std::sync::Arc;
 
 const ENROLLED: &[&str] = &["host.enrolled"];
 const BURNED: &[&str] = &["enrollment.refused"];
@@ -514,7 +515,7 @@ fn an_address_that_was_given_back_rests_before_another_host_gets_it() {
     let wireguard = domain.wireguard();
     let token = domain.mint();
     let first = domain.enroll_with(token, |request| request.wireguard = Some(wireguard));
-    let address = domain.state.nodes.get_mut(&first.node).unwrap().address.take().unwrap();
+    let address = Arc::make_mut(domain.state.nodes.get_mut(&first.node).unwrap()).address.take().unwrap();
     let now = domain.now;
     domain.state.addresses.release(address, now);
     for (minutes, comes_back) in [(9, false), (1, true)] {

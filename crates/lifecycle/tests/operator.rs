@@ -154,8 +154,8 @@ fn a_removed_operator_takes_its_keys_along() {
     domain.operator("robot", Role::Operator, Tenants::All);
     let (first, second) =
         (domain.key(Role::Viewer, Tenants::All), domain.key(Role::PlatformAdmin, Tenants::All));
-    let events = ["operator.removed", "operator_key.revoked", "operator_key.revoked"];
-    check(&mut domain, (local(), remove("robot")), granted(&events));
+    let events = granted(&["operator.removed", "operator_key.revoked", "operator_key.revoked"]);
+    check(&mut domain, (local(), remove("robot")), events);
     for key in [first, second] {
         check(&mut domain, (key, create_tenant("acme")), refused("unauthenticated"));
     }

@@ -38,8 +38,8 @@ pub struct Request {
 
 /// An enrollment that is on record.
 pub struct Enrolled {
-    pub node: Node,
-    pub certificate: Certificate,
+    pub node: Arc<Node>,
+    pub certificate: Arc<Certificate>,
     pub subject: SpiffeId,
     pub serial: lifecycle::names::Serial,
     pub der: Vec<u8>,

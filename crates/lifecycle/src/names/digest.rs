@@ -17,7 +17,7 @@ macro_rules! digest {
 
             /// 64 lower-case hex digits.
             pub fn hex(&self) -> String {
-                self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+                crate::names::hex(&self.0)
             }
         }
 

@@ -2,16 +2,17 @@
 
 use super::Malformed;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// 1 to 128 visible ASCII characters: request and correlation ids that callers bring.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Label(String);
+pub struct Label(Arc<str>);
 
 impl Label {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(Malformed { what: "a label", expected: "1 to 128 visible ASCII characters" })
         }
@@ -37,7 +38,7 @@ impl TryFrom<String> for Label {
 
 impl From<Label> for String {
     fn from(label: Label) -> String {
-        label.0
+        label.0.as_ref().to_owned()
     }
 }
 

@@ -29,3 +29,14 @@ pub struct Malformed {
     pub what: &'static str,
     pub expected: &'static str,
 }
+
+/// Lower-case hex. Audit lines hold a lot of it, so it is made without formatting each octet.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+    text
+}

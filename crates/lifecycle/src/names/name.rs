@@ -1,6 +1,7 @@
 //! Names that people choose: nodes, tenants, operators, vClusters, profiles, issuers.
 
 use super::Malformed;
+use std::sync::Arc;
 
 const EXPECTED: &str =
     "1 to 63 characters from A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
@@ -17,12 +18,12 @@ macro_rules! name {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $type(String);
+        pub struct $type(Arc<str>);
 
         impl $type {
             pub fn parse(text: &str) -> Result<Self, Malformed> {
                 if well_formed(text) {
-                    Ok(Self(text.to_owned()))
+                    Ok(Self(text.into()))
                 } else {
                     Err(Malformed { what: $what, expected: EXPECTED })
                 }
@@ -48,7 +49,7 @@ macro_rules! name {
 
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
     };
@@ -88,14 +89,14 @@ name!(
 impl TenantId {
     /// The tenant of those who name none.
     pub fn default_tenant() -> Self {
-        Self("default".to_owned())
+        Self("default".into())
     }
 }
 
 impl ProfileName {
     /// The profile of those who name none.
     pub fn default_profile() -> Self {
-        Self("default".to_owned())
+        Self("default".into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! SPIFFE identities: `spiffe://<trust domain>/tenant/<tenant>/agent/<node>` and its siblings.
 
 use super::{Malformed, NodeId, OperatorName, TenantId};
+use std::sync::Arc;
 
 const DOMAIN: Malformed = Malformed {
     what: "a domain",
@@ -11,14 +12,14 @@ const ID: Malformed = Malformed { what: "a SPIFFE id", expected: "spiffe:// with
 /// The name under which one control plane issues identities.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct TrustDomain(String);
+pub struct TrustDomain(Arc<str>);
 
 impl TrustDomain {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         let first = text.bytes().next().is_some_and(plain);
         if first && text.len() <= 63 && text.bytes().all(|b| plain(b) || matches!(b, b'.' | b'-' | b'_')) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(DOMAIN)
         }
@@ -44,7 +45,7 @@ impl TryFrom<String> for TrustDomain {
 
 impl From<TrustDomain> for String {
     fn from(domain: TrustDomain) -> String {
-        domain.0
+        domain.0.as_ref().to_owned()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::command::Answer;
 use super::{Command, Envelope, Event, Recorded, Rejection, State, acts, authorize, fold::fold};
 use crate::names::{RequestId, Span, Timestamp, Ulid};
+use std::sync::Arc;
 
 /// For how long answers are remembered. Ids carry their time: an older one is refused, so that nothing
 /// whose first answer may have been forgotten can be applied again.
@@ -100,7 +101,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
 }
 
 fn remember(state: &mut State, id: RequestId, answer: Answer) {
-    state.recent.insert(id, Recorded { answer });
+    state.recent.insert(id, Arc::new(Recorded { answer }));
     let horizon = RequestId(Ulid::new(state.at.minus(REMEMBERED), [0; 10]));
     while let Some(oldest) = state.recent.get_min().map(|(id, _)| *id).filter(|id| *id < horizon) {
         state.recent.remove(&oldest);

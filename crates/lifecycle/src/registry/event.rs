@@ -228,7 +228,7 @@ impl Event {
             Event::CheckpointRecorded(checkpoint) => vec![
                 ("checkpoint_seq", Field::Number(checkpoint.seq)),
                 ("checkpoint_head", Field::text(checkpoint.head.hex())),
-                ("signature", Field::text(hex(&checkpoint.signature))),
+                ("signature", Field::text(crate::names::hex(&checkpoint.signature))),
             ],
             Event::AuditGapFound(gap) => vec![
                 ("from", Field::Number(gap.from)),
@@ -276,8 +276,4 @@ fn tenants(tenants: &super::Tenants) -> Field {
         super::Tenants::All => Field::text("*"),
         super::Tenants::Only(names) => Field::Texts(names.iter().map(ToString::to_string).collect()),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

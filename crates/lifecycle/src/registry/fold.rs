@@ -5,6 +5,7 @@ use super::{
     Node, NodeEnrolled, NodeState, Operator, Owner, Root, State, Tenant, Token, TokenState,
 };
 use crate::names::{NodeId, Serial, Span, TenantId, TokenId};
+use std::sync::Arc;
 
 pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
     let at = state.at;
@@ -38,7 +39,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
                 let owner = Owner::Operator(operator.name.clone());
                 let mut record = Certificate::of(owner, issued, at);
                 record.der = None;
-                state.certificates.insert(issued.serial.clone(), record);
+                state.certificates.insert(issued.serial.clone(), Arc::new(record));
             }
             state.operators.insert(operator.name.clone(), operator.clone());
         }
@@ -109,11 +110,11 @@ fn domain_founded(state: &mut State, found: &Found, envelope: &Envelope) {
 
 fn token_created(state: &mut State, token: &Token) {
     state.token_by_hash.insert(token.hash, token.id);
-    state.tokens.insert(token.id, token.clone());
+    state.tokens.insert(token.id, Arc::new(token.clone()));
 }
 
 fn set_token(state: &mut State, id: TokenId, next: TokenState) {
-    if let Some(token) = state.tokens.get_mut(&id) {
+    if let Some(token) = state.tokens.get_mut(&id).map(Arc::make_mut) {
         token.state = next;
     }
 }
@@ -126,9 +127,10 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
     }
     let owner = Owner::Node(enrolled.node.clone());
     let issued = &enrolled.certificate;
-    state.certificates.insert(issued.serial.clone(), Certificate::of(owner, issued, at));
+    state.certificates.insert(issued.serial.clone(), Arc::new(Certificate::of(owner, issued, at)));
 
-    let mut node = state.nodes.get(&enrolled.node).cloned().unwrap_or_else(|| blank(enrolled));
+    let known = state.nodes.get(&enrolled.node);
+    let mut node = known.map_or_else(|| blank(enrolled), |node| node.as_ref().clone());
     node.state = NodeState::Enrolled;
     node.state_since = at;
     node.profile = enrolled.profile.clone();
@@ -150,7 +152,7 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
         state.addresses.hold(address, node.id.clone());
         node.address = Some(address);
     }
-    state.nodes.insert(node.id.clone(), node);
+    state.nodes.insert(node.id.clone(), Arc::new(node));
 
     let (began, count) = state.minute;
     let same_minute = at.since(began) < Span::from_minutes(1);
@@ -185,14 +187,14 @@ fn blank(enrolled: &NodeEnrolled) -> Node {
 
 /// The holder has what was sent: from now on only serial, fingerprint and dates are kept.
 fn node_confirmed(state: &mut State, serial: &Serial) {
-    if let Some(certificate) = state.certificates.get_mut(serial) {
+    if let Some(certificate) = state.certificates.get_mut(serial).map(Arc::make_mut) {
         certificate.der = None;
     }
 }
 
 fn node_active(state: &mut State, id: &NodeId) {
     let at = state.at;
-    if let Some(node) = state.nodes.get_mut(id) {
+    if let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) {
         node.state = NodeState::Active;
         node.state_since = at;
         node.last_seen = Some(at);
@@ -213,15 +215,15 @@ fn alert_raised(state: &mut State, raised: Alert) {
 }
 
 fn deny(state: &mut State, serial: &Serial) {
-    if let Some(certificate) = state.certificates.get_mut(serial) {
+    if let Some(certificate) = state.certificates.get_mut(serial).map(Arc::make_mut) {
         certificate.status = CertificateStatus::Denied;
         certificate.der = None;
     }
 }
 
 fn forget_certificate(state: &mut State, serial: &Serial) {
-    if let Some(Certificate { owner: Owner::Node(id), .. }) = state.certificates.remove(serial)
-        && let Some(node) = state.nodes.get_mut(&id)
+    if let Some(Owner::Node(id)) = state.certificates.remove(serial).map(|gone| gone.owner.clone())
+        && let Some(node) = state.nodes.get_mut(&id).map(Arc::make_mut)
     {
         node.serials.retain(|known| known != serial);
     }

@@ -1,4 +1,7 @@
 //! Everything the control plane knows, in structurally shared maps: a clone costs a pointer.
+//!
+//! What grows with the fleet is held by pointer: a map copies the leaf it changes, and that copy should be
+//! pointers too.
 
 use super::command::Answer;
 use super::{
@@ -11,6 +14,7 @@ use crate::names::{
 };
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
@@ -86,10 +90,10 @@ pub struct State {
     pub revision: u64,
     pub policy: Policy,
     pub tenants: OrdMap<TenantId, Tenant>,
-    pub tokens: OrdMap<TokenId, Token>,
+    pub tokens: OrdMap<TokenId, Arc<Token>>,
     pub token_by_hash: OrdMap<SecretHash, TokenId>,
-    pub nodes: OrdMap<NodeId, Node>,
-    pub certificates: OrdMap<Serial, Certificate>,
+    pub nodes: OrdMap<NodeId, Arc<Node>>,
+    pub certificates: OrdMap<Serial, Arc<Certificate>>,
     pub wireguard_keys: OrdMap<WireguardKey, NodeId>,
     pub addresses: Addresses,
     pub operators: OrdMap<OperatorName, Operator>,
@@ -103,7 +107,7 @@ pub struct State {
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
     /// Answers of the last minutes, so that a command applied twice is applied once.
-    pub recent: OrdMap<RequestId, Recorded>,
+    pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
 
 impl Default for State {
@@ -137,7 +141,7 @@ impl Default for State {
 impl State {
     /// A token by the hash of the presented string.
     pub fn token_with_hash(&self, hash: &SecretHash) -> Option<&Token> {
-        self.tokens.get(self.token_by_hash.get(hash)?)
+        self.tokens.get(self.token_by_hash.get(hash)?).map(Arc::as_ref)
     }
 
     /// An API key by the hash of the presented string.
@@ -148,7 +152,7 @@ impl State {
     /// The certificate a node uses now.
     pub fn current_certificate<'a>(&'a self, node: &'a Node) -> Option<(&'a Serial, &'a Certificate)> {
         let serial = node.current_serial()?;
-        self.certificates.get(serial).map(|certificate| (serial, certificate))
+        self.certificates.get(serial).map(|certificate| (serial, certificate.as_ref()))
     }
 
     /// The issuer that signs now.

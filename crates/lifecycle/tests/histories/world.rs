@@ -347,7 +347,7 @@ fn scope(numbers: &Scope) -> Tenants {
 /// What revoking, decommissioning and falling silent will do, as far as the rules of today can meet it.
 fn meddle(state: &mut State, id: &NodeId, change: Change) {
     let at = state.at;
-    let Some(node) = state.nodes.get_mut(id) else { return };
+    let Some(node) = state.nodes.get_mut(id).map(std::sync::Arc::make_mut) else { return };
     match change {
         Change::Silence if node.state == NodeState::Active => node.state = NodeState::Inactive,
         Change::Silence => {}
@@ -355,7 +355,7 @@ fn meddle(state: &mut State, id: &NodeId, change: Change) {
         Change::Revoke if !node.state.is_gone() => {
             node.state = NodeState::Revoked;
             for serial in &node.serials {
-                if let Some(certificate) = state.certificates.get_mut(serial) {
+                if let Some(certificate) = state.certificates.get_mut(serial).map(std::sync::Arc::make_mut) {
                     certificate.status = CertificateStatus::Denied;
                     certificate.der = None;
                 }

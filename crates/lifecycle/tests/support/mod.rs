@@ -308,7 +308,7 @@ impl Domain {
 
     /// Puts a node into a state that no command leads to yet.
     pub fn put(&mut self, node: &NodeId, state: NodeState) {
-        self.state.nodes.get_mut(node).unwrap().state = state;
+        std::sync::Arc::make_mut(self.state.nodes.get_mut(node).unwrap()).state = state;
     }
 }
 

@@ -38,7 +38,7 @@ pub async fn list(
         .state
         .nodes
         .range((from, Bound::Unbounded))
-        .map(|(_, node)| node)
+        .map(|(_, node)| node.as_ref())
         .filter(wanted)
         .take(limit + 1)
         .map(|node| NodeItem::of(&view.state, node))

@@ -2,8 +2,9 @@
 
 use crate::names::{KeyId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{Event, Owner, State, TokenState};
+use crate::registry::{Event, Owner, State, Token, TokenState};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How long the exact reason of a refusal stays known after a token's end.
 const TOKEN_MEMORY: Span = Span::from_days(7);
@@ -26,7 +27,7 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
 }
 
 fn old_tokens(state: &State) -> Vec<TokenId> {
-    let over = |token: &&crate::registry::Token| {
+    let over = |token: &&Arc<Token>| {
         token.state != TokenState::Unused && token.expires_at.plus(TOKEN_MEMORY) <= state.at
     };
     state.tokens.values().filter(over).take(AT_ONCE).map(|token| token.id).collect()
