@@ -58,6 +58,19 @@ def log(name: str) -> pathlib.Path:
     return pathlib.Path(file)
 
 
+def is_ours(pid: int) -> bool:
+    """Whether this run started a process: others on the machine may use the same programs."""
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        pid = int(stat.rsplit(")", 1)[1].split()[1])
+    return False
+
+
 def note_arguments(pid: int) -> None:
     """Keeps what anyone on the machine could read of a process."""
     try:
@@ -65,7 +78,7 @@ def note_arguments(pid: int) -> None:
         name = line.split(b"\0", 1)[0].rsplit(b"/", 1)[-1].decode(errors="replace")
     except OSError:
         return
-    if name not in PROGRAMS:
+    if name not in PROGRAMS or not is_ours(pid):
         return
     with _lock:
         if line not in _seen:

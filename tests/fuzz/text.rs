@@ -11,6 +11,8 @@ use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{Debug, Display};
+use std::io::{Seek, Write};
+use tempfile::NamedTempFile;
 
 /// Every word of the vocabulary that is read from text.
 pub fn token(data: &[u8]) {
@@ -104,13 +106,17 @@ fn message<T: Message + Default + PartialEq>(data: &[u8]) {
     }
 }
 
-/// A file is the only door to the configuration, so a file it is.
+/// A file is the only door to the configuration, so a file it is. Written over, because some file systems flush
+/// what was emptied first.
 pub fn config(data: &[u8]) {
     thread_local! {
-        static FILE: tempfile::NamedTempFile = tempfile::NamedTempFile::new().expect("a temporary file");
+        static FILE: NamedTempFile = NamedTempFile::new().expect("a temporary file");
     }
     FILE.with(|file| {
-        std::fs::write(file.path(), data).expect("a temporary file can be written");
+        let mut out = file.as_file();
+        let written =
+            out.rewind().and_then(|()| out.write_all(data)).and_then(|()| out.set_len(data.len() as u64));
+        written.expect("a temporary file can be written");
         match server::config::load(file.path()) {
             Ok(config) => {
                 assert!(!config.certificate_names().is_empty());

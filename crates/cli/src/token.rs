@@ -71,7 +71,7 @@ fn created(minted: &MintedToken) -> String {
         .with_some("profile", minted.profile.as_deref())
         .with("expires", &minted.expires_at)
         .with("CA pin", &minted.ca_pin);
-    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(&minted.join_command))
+    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(minted.join_command.reveal()))
 }
 
 fn table(items: &[TokenItem]) -> Table {

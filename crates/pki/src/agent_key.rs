@@ -82,7 +82,6 @@ impl std::fmt::Debug for HostKey {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
     use crate::csr;

@@ -114,7 +114,6 @@ fn signed_over(kind: KeyKind, algorithm: &[u8]) -> Option<Option<Hash>> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
     use crate::agent_key::HostKey;

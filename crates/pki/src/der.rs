@@ -48,7 +48,6 @@ fn header(input: &[u8]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

@@ -3,6 +3,9 @@
 
 use lifecycle::names::{Span, Timestamp, TrustDomain};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose};
+use rustls_pki_types::CertificateDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
 use zeroize::Zeroizing;
 
 use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, sign};
@@ -31,6 +34,37 @@ pub enum HierarchyError {
     Sign(#[from] SignError),
     #[error("this CA may not have another CA below it")]
     PathLength,
+}
+
+/// Why certificates given as a chain are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    #[error("certificate {0} of the chain cannot be read")]
+    Unreadable(usize),
+    #[error("certificate {0} of the chain is not signed by the one after it")]
+    Detached(usize),
+    #[error("the last certificate of the chain is not a self-signed root: append its parents")]
+    NoRoot,
+}
+
+/// Checks that each certificate is signed by the next and the last by itself.
+pub fn check_chain(chain: &[CertificateDer<'_>]) -> Result<(), ChainError> {
+    let parsed: Vec<X509Certificate<'_>> = chain
+        .iter()
+        .enumerate()
+        .map(|(at, der)| {
+            X509Certificate::from_der(der).map(|(_, read)| read).map_err(|_| ChainError::Unreadable(at + 1))
+        })
+        .collect::<Result<_, _>>()?;
+    let signed_by = |child: &X509Certificate<'_>, parent: &X509Certificate<'_>| {
+        child.issuer() == parent.subject() && child.verify_signature(Some(parent.public_key())).is_ok()
+    };
+    for (at, (child, parent)) in parsed.iter().zip(parsed.iter().skip(1)).enumerate() {
+        if !signed_by(child, parent) {
+            return Err(ChainError::Detached(at + 1));
+        }
+    }
+    if parsed.last().is_some_and(|root| signed_by(root, root)) { Ok(()) } else { Err(ChainError::NoRoot) }
 }
 
 /// Everything a new control plane starts from. The root's key leaves as PEM, for a safe; the
@@ -141,7 +175,6 @@ fn ca(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
     use crate::describe;

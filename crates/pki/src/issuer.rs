@@ -181,7 +181,6 @@ impl rcgen::SigningKey for Unsigned {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use lifecycle::names::TrustDomain;
 

@@ -132,7 +132,6 @@ fn write_private(path: &Path, key: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

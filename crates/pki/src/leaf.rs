@@ -52,7 +52,6 @@ pub(crate) fn validity(issuer: &Issuer, at: Timestamp, lifetime: Span) -> Result
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use lifecycle::names::TrustDomain;
 

@@ -103,7 +103,6 @@ fn encode(label: &str, der: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

@@ -61,7 +61,6 @@ impl std::str::FromStr for Pin {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

@@ -76,7 +76,6 @@ fn aad(context: &str) -> Aad<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

@@ -51,7 +51,6 @@ fn alt_name(name: &str) -> Result<SanType, SignError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 

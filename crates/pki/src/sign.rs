@@ -82,7 +82,6 @@ pub fn verify_audit_chain(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use lifecycle::names::{Span, SpiffeId, TrustDomain};
 

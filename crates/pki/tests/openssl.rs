@@ -1,7 +1,7 @@
 //! What openssl makes, Enlist reads; what Enlist makes, openssl accepts.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
+    clippy::disallowed_methods,
     clippy::panic,
     reason = "a test that cannot go on may panic"
 )]

@@ -1,5 +1,5 @@
 //! Which client certificates pass, and why the others do not.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on may panic")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
 use pki::agent_key::HostKey;

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::edge::limits::FailureLimits;
+use crate::edge::places::Places;
 use crate::failure::Failure;
 use crate::issuing::Keys;
 use crate::metrics::Metrics;
@@ -25,6 +26,9 @@ pub struct App {
     pub journal: Journal,
     pub keys: Keys,
     pub failures: FailureLimits,
+    pub places: Places,
+    /// One walk over the whole audit trail at a time.
+    pub walks: Semaphore,
     pub refusals: Refusals,
     pub metrics: Metrics,
     /// Set by the first listener that is bound.
@@ -55,6 +59,8 @@ impl App {
             journal,
             keys,
             failures: FailureLimits::default(),
+            places: Places::default(),
+            walks: Semaphore::new(1),
             refusals: Refusals::default(),
             metrics: Metrics::default(),
             advertised: std::sync::OnceLock::new(),

@@ -55,11 +55,31 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
     }
 }
 
-/// Whether an API key that is good came with the request: its holder is no stranger.
-pub fn has_good_key(app: &App, headers: &HeaderMap) -> bool {
-    let Ok(Some(key)) = bearer(headers) else { return false };
-    let hash = pki::digest::secret_hash(key.as_bytes());
-    app.view().state.operator_key_with_hash(&hash).is_some_and(|key| key.is_good(app.now()))
+/// What the edge needs to know of a caller before anything is asked: how much room and noise it is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Stranger,
+    Node,
+    Operator,
+}
+
+/// By credentials that are good now, not by credentials that are merely there.
+pub fn standing(app: &App, peer: &Peer, headers: &HeaderMap) -> Standing {
+    if peer.local_user.is_some() {
+        return Standing::Operator;
+    }
+    let view = app.view();
+    if let Ok(Some(key)) = bearer(headers) {
+        let hash = pki::digest::secret_hash(key.as_bytes());
+        if view.state.operator_key_with_hash(&hash).is_some_and(|key| key.is_good(app.now())) {
+            return Standing::Operator;
+        }
+    }
+    match peer.certificate.as_ref().map(|certificate| on_record(&view, certificate)) {
+        Some(Ok(Actor::Operator { .. })) => Standing::Operator,
+        Some(Ok(Actor::Node { .. })) => Standing::Node,
+        _ => Standing::Stranger,
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {

@@ -122,8 +122,10 @@ impl DataDir {
         replace(&self.version(), format!("{VERSION}\n").as_bytes(), 0o644)
     }
 
-    /// Takes the directory for this process; the lock ends with it.
+    /// Takes the directory for this process; the lock ends with it. From here on, files that libraries make
+    /// (the stores) are closed to others.
     pub fn lock(&self) -> Result<Lock, DirError> {
+        rustix::process::umask(Mode::from(0o027));
         let path = self.0.join("lock");
         let io = |error: rustix::io::Errno| DirError::Io { path: path.clone(), error: error.into() };
         let file =
@@ -161,6 +163,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DirError> {
     }
     let mut file =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part).map_err(io)?;
+    // Exactly this mode, whatever the process's mask says.
+    rustix::fs::fchmod(&file, Mode::from(mode)).map_err(|error| io(error.into()))?;
     file.write_all(bytes).map_err(io)?;
     file.sync_all().map_err(io)?;
     std::fs::rename(&part, path).map_err(io)?;

@@ -33,8 +33,10 @@ pub enum IssuerChoice {
     Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
 }
 
-/// What was made.
+/// What was made. It becomes a data directory with [`Founded::finish`], which comes after the root key is in
+/// safe hands: a domain whose root key was lost on the way should not exist.
 pub struct Founded {
+    dir: DataDir,
     pub root_fingerprint: lifecycle::names::Fingerprint,
     pub root_pem: String,
     /// The only copy. None when the CA was imported.
@@ -42,6 +44,12 @@ pub struct Founded {
     pub server_url: Option<String>,
     /// What the operator should know, such as a key-encryption key beside what it protects.
     pub warnings: Vec<String>,
+}
+
+impl Founded {
+    pub fn finish(&self) -> Result<(), DirError> {
+        self.dir.write_version()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -112,8 +120,8 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
     let root_fingerprint = command.root_fingerprint;
     write_files(&request, &authority, &kek)?;
     write_first_entry(&request, command, at).await?;
-    request.dir.write_version()?;
     Ok(Founded {
+        dir: request.dir.clone(),
         root_fingerprint,
         root_pem: pki::pem::certificate_pem(&authority.root),
         root_key_pem: authority.root_key_pem,
@@ -143,6 +151,7 @@ fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
             let (Some(first), Some(last)) = (chain.first(), chain.last()) else {
                 return Err(unusable(&"the certificate file is empty"));
             };
+            hierarchy::check_chain(&chain).map_err(|error| unusable(&error))?;
             let key = pki::pem::private_key(key).map_err(|error| unusable(&error))?;
             let issuer = Issuer::new(first, key.secret_der()).map_err(|error| unusable(&error))?;
             if issuer.not_after() <= at {

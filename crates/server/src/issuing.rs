@@ -9,6 +9,7 @@ use pki::seal::Kek;
 use pki::sign::AuditKey;
 
 pub const AUDIT_CONTEXT: &str = "audit";
+pub const SERVER_CONTEXT: &str = "server";
 
 /// What an issuer's sealed key is bound to, so that one ciphertext cannot stand for another.
 pub fn issuer_context(id: &IssuerId) -> String {
@@ -25,14 +26,15 @@ pub enum UnsealError {
     Unusable { what: &'static str, why: String },
 }
 
-/// The unsealed keys.
+/// The unsealed keys, and the key that seals what is written beside the store.
 pub struct Keys {
+    pub kek: Kek,
     pub issuer: Issuer,
     pub audit: AuditKey,
 }
 
 impl Keys {
-    pub fn unseal(state: &State, kek: &Kek) -> Result<Self, UnsealError> {
+    pub fn unseal(state: &State, kek: Kek) -> Result<Self, UnsealError> {
         let record = state.active_issuer().ok_or(UnsealError::Missing("issuer"))?;
         let key = kek
             .unseal(&issuer_context(&record.id), &record.sealed_key)
@@ -44,7 +46,7 @@ impl Keys {
             kek.unseal(AUDIT_CONTEXT, &signer.sealed_key).map_err(|_| UnsealError::WrongKek("audit key"))?;
         let audit = AuditKey::from_pkcs8(&key)
             .map_err(|error| UnsealError::Unusable { what: "audit key", why: error.to_string() })?;
-        Ok(Self { issuer, audit })
+        Ok(Self { kek, issuer, audit })
     }
 }
 

@@ -132,7 +132,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         None => None,
     };
     let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now))).await?;
-    let keys = Keys::unseal(&journal.view().state, &kek)?;
+    let keys = Keys::unseal(&journal.view().state, kek)?;
     let (stop, stopping) = watch::channel(false);
     let app = App::new(config, journal, keys, stopping);
     record_gap(&app).await;
@@ -173,6 +173,8 @@ async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
 /// As many connections as the system allows files, less what the process itself needs.
 fn connection_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
+    // Keys are in memory: no core file may ever hold them.
+    let _ = setrlimit(Resource::Core, rustix::process::Rlimit { current: Some(0), maximum: Some(0) });
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
@@ -209,6 +211,16 @@ impl Server {
         self.app.servers()
     }
 
+    /// Ends when the journal has stopped by itself, with the reason: nothing can be granted any more.
+    pub async fn failed(&self) -> String {
+        loop {
+            if let Some(cause) = self.app.journal.failure() {
+                return cause;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     /// Stops: no new connections, requests in progress end, what was counted is written, then the log closes.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
@@ -217,6 +229,7 @@ impl Server {
             tracing::warn!("some connections did not end in time");
         }
         self.app.refusals.flush(&self.app, true).await;
+        reconcile::sign_if_behind(&self.app).await;
         if let Err(error) = self.app.journal.shutdown().await {
             tracing::error!(%error, "the log did not close cleanly");
         }

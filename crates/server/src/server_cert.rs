@@ -3,6 +3,7 @@
 use crate::app::{App, Origin};
 use crate::chance;
 use crate::datadir::{DataDir, replace};
+use crate::issuing::SERVER_CONTEXT;
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command, ServerCertificate, State};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,6 +12,8 @@ use rustls::sign::CertifiedKey;
 use std::sync::{Arc, PoisonError, RwLock};
 
 const LIFETIME: Span = Span::from_days(365);
+/// Sealed like the intermediate: a copy of the directory cannot play the control plane.
+const KEY_FILE: &str = "server.key.sealed";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerCertError {
@@ -68,7 +71,8 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
         .map_err(|failure| ServerCertError::Record(failure.message))?;
     let chain = chain(&app.view().state, made.signed.der.clone());
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
-    replace(&dir.keys("server.key"), pki::pem::key_pem_pkcs8(&made.key_pkcs8).as_bytes(), 0o600)?;
+    let sealed = app.keys.kek.seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
+    replace(&dir.keys(KEY_FILE), &sealed, 0o600)?;
     replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
     let key = PrivateKeyDer::Pkcs8(made.key_pkcs8.to_vec().into());
     presented.set(certified(chain, &key).ok_or_else(|| make(&"the key does not fit"))?);
@@ -103,7 +107,8 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) 
 /// The kept certificate, if it is the recorded one, for these names, and not yet due for renewal.
 fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
-    let key = pki::pem::private_key(&std::fs::read(dir.keys("server.key")).ok()?).ok()?;
+    let key = app.keys.kek.unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
+    let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;
     let view = app.view();

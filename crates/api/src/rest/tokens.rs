@@ -35,7 +35,7 @@ pub struct MintedToken {
     pub ca_pin: String,
     pub server_url: String,
     /// What to run on the host.
-    pub join_command: String,
+    pub join_command: Secret,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

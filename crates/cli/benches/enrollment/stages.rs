@@ -6,7 +6,6 @@ use journal::audit::{Store, chain};
 use lifecycle::registry::{Event, State, apply};
 use std::sync::Arc;
 
-#[expect(clippy::disallowed_methods, reason = "the fixture stamps its own commands")]
 #[path = "../../../journal/tests/fixture/mod.rs"]
 mod fixture;
 

@@ -59,7 +59,8 @@ impl Place {
             user: crate::server::user(),
         };
         // The root key is dropped: a domain for a day has no use for it.
-        init(request).await.map_err(trouble::founding)?;
+        let founded = init(request).await.map_err(trouble::founding)?;
+        founded.finish().map_err(|error| trouble::founding(error.into()))?;
         let text = "Made by `enlist dev`. The key that seals the CA lies beside it.\n";
         std::fs::write(&mark, text).map_err(|error| Failure::file(&mark, &error))
     }

@@ -79,7 +79,8 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         }
     };
     hand_out(&founded, key_file)?;
-    told::tell(&arguments.domain, dir.path(), &founded, arguments.root_key_out.as_deref(), output)
+    told::tell(&arguments.domain, dir.path(), &founded, arguments.root_key_out.as_deref(), output)?;
+    founded.finish().map_err(|error| trouble::founding(error.into()))
 }
 
 fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), Failure> {

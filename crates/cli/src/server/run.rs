@@ -35,8 +35,16 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
         tracing::warn!(url, "nodes are told to come to localhost; set names or advertise in enlist.toml");
     }
     announce(&server.url());
-    signals.next().await;
-    serving::stop(server, &mut signals).await
+    let cause = tokio::select! {
+        () = signals.next() => None,
+        cause = server.failed() => Some(cause),
+    };
+    let stopped = serving::stop(server, &mut signals).await;
+    match cause {
+        None => stopped,
+        // A service manager starts it again; whatever was acknowledged is in the log.
+        Some(cause) => Err(Failure::fault("replication_stopped", format!("the journal stopped: {cause}"))),
+    }
 }
 
 /// A closed standard output is no reason not to serve.

@@ -1,11 +1,15 @@
 //! What others may do with the trail.
 
-use super::verify::{self, Verification};
+use super::verify::{self, Fault, Verification};
 use crate::view::Board;
 use lifecycle::names::Fingerprint;
 use rusqlite::{Connection, OpenFlags, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How long a line that is in the store may be ahead of what has been told.
+const SETTLE_TRIES: u32 = 40;
+const SETTLE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Why the trail cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +50,23 @@ impl Audit {
     pub fn verify(&self, check_signature: &dyn Fn(u64, &Fingerprint, &[u8]) -> bool) -> Verification {
         // Lines are written before the view is published: all up to this head must be there.
         let head = self.board.view().audit;
-        verify::verify(&self.file, head, check_signature)
+        let found = verify::verify(&self.file, head, check_signature);
+        if found.ok && !self.reaches(found.last_seq) {
+            let what = format!("line {} is not one that the log has produced", found.last_seq);
+            return Verification { ok: false, fault: Some(Fault { seq: found.last_seq, what }), ..found };
+        }
+        found
+    }
+
+    /// Whether the log has come to this line, or does so in a moment: lines are written before they are told.
+    fn reaches(&self, seq: u64) -> bool {
+        (0..SETTLE_TRIES).any(|_| {
+            let reached = seq <= self.board.view().audit.seq;
+            if !reached {
+                std::thread::sleep(SETTLE_PAUSE);
+            }
+            reached
+        })
     }
 }
 

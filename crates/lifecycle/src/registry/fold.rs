@@ -60,7 +60,8 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
         // Decided on a copy before: setting it here cannot fail.
         Event::PolicyChanged { key, new, .. } => drop(state.policy.set(key, new)),
         Event::ServerCertificateIssued(certificate) => state.server_certificate = Some(certificate.clone()),
-        Event::EnrollmentRefused(_) | Event::CheckpointRecorded(_) | Event::AuditGapFound(_) => {}
+        Event::CheckpointRecorded(checkpoint) => state.checkpoint = checkpoint.seq,
+        Event::EnrollmentRefused(_) | Event::AuditGapFound(_) => {}
         Event::Tidied { tokens, certificates, keys } => {
             for token in tokens.iter().filter_map(|id| state.tokens.remove(id)) {
                 state.token_by_hash.remove(&token.hash);

@@ -104,6 +104,9 @@ pub struct State {
     pub audit_signer: Option<AuditSigner>,
     pub server_certificate: Option<ServerCertificate>,
     pub alerts: OrdMap<AlertId, Alert>,
+    /// The last line of the audit trail that a signed checkpoint vouches for.
+    #[serde(default)]
+    pub checkpoint: u64,
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
     /// Answers of the last minutes, so that a command applied twice is applied once.
@@ -132,6 +135,7 @@ impl Default for State {
             audit_signer: None,
             server_certificate: None,
             alerts: OrdMap::new(),
+            checkpoint: 0,
             minute: (Timestamp::from_millis(0), 0),
             recent: OrdMap::new(),
         }

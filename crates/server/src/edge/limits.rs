@@ -23,13 +23,13 @@ impl FailureLimits {
         let Ok(mut accounts) = self.accounts.lock() else { return true };
         let mut network = Some(source.prefix());
         if !accounts.contains_key(&network) && accounts.len() >= NETWORKS {
-            accounts.retain(|_, (began, _)| at.since(*began) < MINUTE);
+            accounts.retain(|_, (began, _)| at.since(*began) < MINUTE && at >= *began);
             if accounts.len() >= NETWORKS {
                 network = None;
             }
         }
         let (began, count) = accounts.entry(network).or_insert((at, 0));
-        if at.since(*began) >= MINUTE {
+        if at.since(*began) >= MINUTE || at < *began {
             (*began, *count) = (at, 0);
         }
         *count = count.saturating_add(1);

@@ -23,6 +23,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ALERT_LIMIT: Duration = Duration::from_secs(1);
 const ALERT_BYTES: usize = 64 * 1024;
 const METRICS_CONNECTIONS: usize = 16;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts until the process stops. Beyond `connections` at once, newcomers wait in the kernel's queue.
 pub async fn accept(
@@ -52,7 +53,7 @@ pub async fn accept(
             Err(error) => {
                 // Out of descriptors, most likely: give others the time to finish.
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -67,7 +68,12 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     let handshake = acceptor.accept(stream).into_fallible();
-    let stream = match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
+    let mut stopping = app.stopping.clone();
+    let handshake = tokio::select! {
+        done = tokio::time::timeout(HANDSHAKE_LIMIT, handshake) => done,
+        _ = stopping.wait_for(|stop| *stop) => return,
+    };
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err((error, stream))) => {
             tracing::debug!(%address, %error, "handshake refused");
@@ -79,6 +85,14 @@ async fn connection(
     if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
         return tracing::warn!(%address, "a verified client certificate could not be read");
     }
+    // A node or an operator with a certificate has a place; a stranger waits for one.
+    let _place = match peer.certificate {
+        Some(_) => None,
+        None => match app.places.connection(peer.source).await {
+            Some(place) => Some(place),
+            None => return tracing::debug!(%address, "no place for another stranger"),
+        },
+    };
     app.metrics.connected();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     service::serve(app.clone(), router, Stall::new(stream), peer, http2).await;
@@ -128,7 +142,10 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        let Ok((stream, address)) = accepted else { continue };
+        let Ok((stream, address)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let (app, router) = (app.clone(), router.clone());
         let peer = Peer { source: Source::Address(address.ip()), certificate: None, local_user: None };
         tokio::spawn(async move {

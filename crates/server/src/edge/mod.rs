@@ -3,6 +3,7 @@
 pub mod body;
 pub mod limits;
 pub mod listener;
+pub mod places;
 pub mod service;
 pub mod socket;
 pub mod stall;

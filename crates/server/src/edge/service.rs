@@ -1,7 +1,7 @@
 //! One connection's requests: ids in and out, limits, the router.
 
 use crate::app::{App, Origin};
-use crate::auth::{self, Peer};
+use crate::auth::{self, Peer, Standing};
 use crate::edge::body::Bounded;
 use crate::failure::{Failed, Failure};
 use crate::{chance, clock};
@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lifecycle::names::Label;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
@@ -28,15 +28,34 @@ const HEADER_BYTES: u32 = 16 * 1024;
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long requests in progress may take once the process stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
+const QUIET_DRAIN_LIMIT: Duration = Duration::from_secs(1);
 const STREAMS: u32 = 64;
+const STRANGER_STREAMS: u32 = 8;
+/// How long a connection may last on which nobody known has asked anything.
+const STRANGER_LIMIT: Duration = Duration::from_secs(60);
+/// How much of a path is worth a place in the log.
+const PATH_LOGGED: usize = 200;
 
 /// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
 #[derive(Debug, Default)]
 struct Watch {
+    /// Requests whose answers are not complete.
     open: AtomicUsize,
-    served: AtomicU64,
+    /// Requests whose handlers are at work.
+    working: AtomicUsize,
+    /// Rises with every request, and with every piece of an answer that the peer takes.
+    progress: AtomicU64,
+    /// Whether someone known has asked something here.
+    known: AtomicBool,
     /// Told when an answer ends the connection.
     enough: Notify,
+}
+
+impl Watch {
+    /// How long the end of a connection may take: while something is asked, longer than when nothing is.
+    fn patience(&self) -> Duration {
+        if self.open.load(Ordering::Relaxed) == 0 { QUIET_DRAIN_LIMIT } else { DRAIN_LIMIT }
+    }
 }
 
 /// Marks an answer after which the connection ends.
@@ -49,7 +68,7 @@ struct Open(Arc<Watch>);
 impl Open {
     fn new(watch: &Arc<Watch>) -> Self {
         watch.open.fetch_add(1, Ordering::Relaxed);
-        watch.served.fetch_add(1, Ordering::Relaxed);
+        watch.progress.fetch_add(1, Ordering::Relaxed);
         Self(watch.clone())
     }
 }
@@ -67,17 +86,21 @@ where
 {
     let mut stopping = app.stopping.clone();
     let watch = Arc::new(Watch::default());
+    let stranger = peer.local_user.is_none() && peer.certificate.is_none();
+    watch.known.store(!stranger, Ordering::Relaxed);
     let service = service_fn({
         let watch = watch.clone();
         move |request: Request<Incoming>| {
             let open = Open::new(&watch);
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
             async move {
-                let response = answer(&app, peer, router, request).await;
+                open.0.working.fetch_add(1, Ordering::Relaxed);
+                let response = answer(&app, peer, router, request, &open.0).await;
+                open.0.working.fetch_sub(1, Ordering::Relaxed);
                 if response.extensions().get::<LastAnswer>().is_some() {
                     open.0.enough.notify_one();
                 }
-                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, _open: open })))
+                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, open })))
             }
         }
     });
@@ -86,23 +109,24 @@ where
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(if stranger { STRANGER_STREAMS } else { STREAMS })
             .max_header_list_size(HEADER_BYTES)
             .max_pending_accept_reset_streams(32)
-            .initial_stream_window_size(128 * 1024)
-            .initial_connection_window_size(256 * 1024)
-            .max_send_buf_size(256 * 1024)
+            .initial_stream_window_size(64 * 1024)
+            .initial_connection_window_size(128 * 1024)
+            .max_send_buf_size(128 * 1024)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
         let mut connection = std::pin::pin!(builder.serve_connection(io, service));
         tokio::select! {
             _ = connection.as_mut() => return,
             () = idle(&watch) => {}
+            () = overstayed(&watch) => {}
             () = watch.enough.notified() => {}
             _ = stopping.wait_for(|stop| *stop) => {}
         }
         connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(DRAIN_LIMIT, connection).await;
+        let _ = tokio::time::timeout(watch.patience(), connection).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -113,32 +137,44 @@ where
         tokio::select! {
             _ = connection.as_mut() => return,
             () = idle(&watch) => {}
+            () = overstayed(&watch) => {}
             () = watch.enough.notified() => {}
             _ = stopping.wait_for(|stop| *stop) => {}
         }
         connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(DRAIN_LIMIT, connection).await;
+        let _ = tokio::time::timeout(watch.patience(), connection).await;
     }
 }
 
-/// Ends when the first request does not come in time, or when nothing has been asked for a while.
+/// Ends when the first request does not come in time, when nothing has been asked for a while, or when an
+/// answer is ready and the peer does not take it.
 async fn idle(watch: &Watch) {
     let mut limit = HEADER_LIMIT;
     loop {
-        let before = watch.served.load(Ordering::Relaxed);
+        let before = watch.progress.load(Ordering::Relaxed);
         tokio::time::sleep(limit).await;
-        let quiet = watch.served.load(Ordering::Relaxed) == before && watch.open.load(Ordering::Relaxed) == 0;
-        if quiet {
+        let quiet = watch.progress.load(Ordering::Relaxed) == before;
+        if quiet && watch.working.load(Ordering::Relaxed) == 0 {
             return;
         }
         limit = IDLE_LIMIT;
     }
 }
 
+/// Ends when a stranger has been connected for long enough to enroll many times over.
+async fn overstayed(watch: &Watch) {
+    loop {
+        tokio::time::sleep(STRANGER_LIMIT).await;
+        if !watch.known.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
 /// A body that keeps its request open until it is sent.
 struct Held {
     body: Body,
-    _open: Open,
+    open: Open,
 }
 
 impl http_body::Body for Held {
@@ -149,7 +185,11 @@ impl http_body::Body for Held {
         mut self: std::pin::Pin<&mut Self>,
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, axum::Error>>> {
-        std::pin::Pin::new(&mut self.body).poll_frame(cx)
+        let frame = std::pin::Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() {
+            self.open.0.progress.fetch_add(1, Ordering::Relaxed);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -166,6 +206,7 @@ async fn answer(
     peer: Peer,
     router: Router,
     mut request: Request<Incoming>,
+    watch: &Watch,
 ) -> Response<Body> {
     let own = label(request.headers(), header::REQUEST_ID);
     let drawn = chance::ulid(app.now()).map(|id| id.to_string()).unwrap_or_default();
@@ -174,13 +215,28 @@ async fn answer(
     // The caller's id is recorded; when it brought none, the command's own id is.
     let origin = Origin { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let strange = peer.local_user.is_none()
-        && peer.certificate.is_none()
-        && !auth::has_good_key(app, request.headers());
+    let standing = auth::standing(app, &peer, request.headers());
+    if standing != Standing::Stranger {
+        watch.known.store(true, Ordering::Relaxed);
+    }
+    let strange = standing == Standing::Stranger;
     let source = peer.source;
     let extensions = request.extensions_mut();
     extensions.insert(origin);
     extensions.insert(peer);
+    // A stranger's body is read only where there is room for it.
+    let _room = if strange && !http_body::Body::is_end_stream(request.body()) {
+        match app.places.body().await {
+            Some(room) => Some(room),
+            None => {
+                let failure =
+                    Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2);
+                return finish(app, with_request_id(failure.into_response(), &id).await, &id);
+            }
+        }
+    } else {
+        None
+    };
     let version = request.version();
     let request = request.map(|body| Body::new(Bounded::new(body, version)));
     let mut response = match router.oneshot(request).await {
@@ -194,11 +250,12 @@ async fn answer(
         response = limited(app, source, response);
     }
     if let Some(Failed(code)) = response.extensions().get().copied() {
-        // A stranger must not be able to fill the log; the audit trail has the sum.
-        if strange {
-            tracing::debug!(request_id = id, %source, %method, path, code = code.word, "refused");
-        } else {
+        // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
+        let path: String = path.chars().take(PATH_LOGGED).collect();
+        if standing == Standing::Operator {
             tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
+        } else {
+            tracing::debug!(request_id = id, %source, %method, path, code = code.word, "refused");
         }
         response = with_request_id(response, &id).await;
     }

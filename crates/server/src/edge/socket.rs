@@ -13,6 +13,7 @@ use lifecycle::names::Source;
 use rustix::fs::Mode;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -40,7 +41,11 @@ pub async fn accept(app: Arc<App>, listener: UnixListener, router: Router, tasks
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        let Ok((stream, _)) = accepted else { continue };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, most likely: give others the time to finish.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         let (app, router) = (app.clone(), router.clone());
         tasks.spawn(async move {
             let _permit = permit;

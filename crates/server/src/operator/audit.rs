@@ -153,6 +153,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
     let walk = app.clone();
     let result = tokio::task::spawn_blocking(move || {
+        let Ok(_alone) = walk.walks.try_acquire() else { return Ok(None) };
         let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
             return Err("the domain is not founded".to_owned());
         };
@@ -160,10 +161,14 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
             let message = journal::checkpoint_message(&domain.cluster, seq, head);
             pki::sign::verify_audit(&signer.certificate, &message, signature)
         };
-        Ok(walk.journal.audit().verify(&signed))
+        Ok(Some(walk.journal.audit().verify(&signed)))
     });
     let verification = match result.await {
-        Ok(Ok(verification)) => verification,
+        Ok(Ok(Some(verification))) => verification,
+        Ok(Ok(None)) => {
+            let busy = Failure::new(code::OVERLOADED, "the trail is being verified for someone else already");
+            return Err(busy.retry_after(2));
+        }
         Ok(Err(error)) => return Err(unreadable(&error)),
         Err(error) => return Err(unreadable(&error)),
     };

@@ -55,10 +55,10 @@ impl Caller {
     }
 
     /// The tenants a list shows: those the caller may see, narrowed to the one it names.
-    pub fn narrowed(&self, seen: Tenants, named: Option<&str>) -> Result<Tenants, Failure> {
+    pub fn narrowed(&self, app: &App, seen: Tenants, named: Option<&str>) -> Result<Tenants, Failure> {
         let Some(name) = named.or(self.tenant_header.as_deref()) else { return Ok(seen) };
         let name = TenantId::parse(name).map_err(bad)?;
-        if seen.include(&name) {
+        if seen.include(&name) && app.view().state.tenants.contains_key(&name) {
             Ok(Tenants::Only([name].into()))
         } else {
             Err(lifecycle::registry::Rejection::TenantNotFound { tenant: name }.into())

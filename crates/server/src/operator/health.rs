@@ -25,7 +25,12 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
     if app.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
         reasons.push("audit_gap".to_owned());
     }
-    let ready = !reasons.iter().any(|reason| reason == "stopping");
+    if let Some(cause) = app.journal.failure() {
+        tracing::error!(%cause, "replication has stopped");
+        reasons.push("replication_stopped".to_owned());
+    }
+    // A gap in the trail is told but does not stop the service.
+    let ready = reasons.iter().all(|reason| reason == "audit_gap");
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, axum::Json(Health { ready, reasons })).into_response()
 }

@@ -20,7 +20,7 @@ pub async fn list(
     Query(query): Query<NodeQuery>,
 ) -> Result<axum::Json<Page<NodeItem>>, Failure> {
     let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
-    let tenants = caller.narrowed(tenants, query.tenant.as_deref())?;
+    let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let state = query.state.as_deref().map(state_word).transpose()?;
     let limit = limit(query.limit)?;
     let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad)?;

@@ -41,7 +41,7 @@ pub async fn create(
         node: token.node.as_ref().map(ToString::to_string),
         profile: token.profile.as_ref().map(ToString::to_string),
         expires_at: token.expires_at.to_string(),
-        join_command: join_command(&server_url, &value, &ca_pin),
+        join_command: Secret::new(join_command(&server_url, &value, &ca_pin)),
         token: Secret::new(value.as_str()),
         ca_pin,
         server_url,
@@ -60,7 +60,7 @@ pub async fn list(
     Query(query): Query<TokenQuery>,
 ) -> Result<axum::Json<Page<TokenItem>>, Failure> {
     let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
-    let tenants = caller.narrowed(tenants, query.tenant.as_deref())?;
+    let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad)?;
     let (now, all) = (app.now(), query.all.unwrap_or(false));
     let limit = limit(query.limit)?;

@@ -20,6 +20,8 @@ const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
     let mut stopping = app.stopping.clone();
+    // What an earlier run left unsigned is signed first.
+    sign_if_behind(&app).await;
     let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
     let mut tick: u64 = 0;
     loop {
@@ -66,8 +68,16 @@ impl Checkpoints {
     }
 }
 
+/// Signs the trail if there are lines that no checkpoint vouches for. The checkpoint's own line is one more.
+pub async fn sign_if_behind(app: &App) {
+    let view = app.view();
+    if view.audit.seq > view.state.checkpoint + 1 {
+        sign_checkpoint(app).await;
+    }
+}
+
 /// Signs the trail as it is now.
-pub async fn sign_checkpoint(app: &App) {
+async fn sign_checkpoint(app: &App) {
     let view = app.view();
     let Some(domain) = &view.state.domain else { return };
     let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
