@@ -164,6 +164,15 @@ impl From<client::Error> for Failure {
     }
 }
 
+/// A secret given where its id belongs stays here: it is not sent, and so reaches nobody's log.
+pub fn not_the_secret(id: &str, prefix: &str) -> Result<(), Failure> {
+    if id.starts_with(prefix) {
+        let hint = "give the id that was printed beside it; the list command shows the ids";
+        return Err(Failure::usage("this is the secret itself, not its id", hint));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

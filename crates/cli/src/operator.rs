@@ -71,7 +71,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
                 let name = harmless(&added.name);
-                format!("operator {name} is added, without a certificate: --out DIR makes one\n")
+                format!("operator {name} is added, without a certificate; `operator key create` makes it a key, or remove it and add it again with --out DIR\n")
             })
         }
         Command::Add { name, rights, out: Some(dir) } => {

@@ -122,6 +122,11 @@ pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, Failure> {
 fn present(socket: &Path) -> Result<(), Failure> {
     match socket.symlink_metadata() {
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let message = format!("this user may not use the operator socket {}", socket.display());
+            let hint = "be root, the service's user or in its group, or use --server with a certificate or an API key";
+            Err(Failure::unreachable(message, hint))
+        }
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
             let hint = "start the control plane (enlist server run), or say where it is: --dir, --socket or --server";

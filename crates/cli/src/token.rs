@@ -1,6 +1,7 @@
 //! `enlist token`: secrets that let one node in, once.
 
 use crate::failure::Failure;
+use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -55,6 +56,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.list(&items, table)
         }
         Command::Revoke { id } => {
+            not_the_secret(&id, server::chance::TOKEN_PREFIX)?;
             operator.delete(&Path::new("/v1/tokens").segment(&id)).await?;
             let done = serde_json::json!({ "token_id": id, "state": "revoked" });
             output.document(&done, |_| format!("token {} is revoked\n", harmless(&id)))

@@ -1,8 +1,8 @@
 //! Where the key-encryption key comes from: a file that only its owner can read, or the environment.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -63,6 +63,7 @@ impl KekSource {
             (Self::File(path), Err(KekError::File { error, .. }))
                 if error.kind() == io::ErrorKind::NotFound =>
             {
+                create_parent(path)?;
                 create(path)?;
                 self.load()
             }
@@ -101,6 +102,18 @@ fn decode(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let bytes = Zeroizing::new(STANDARD.decode(text).ok()?);
     *key = <[u8; 32]>::try_from(bytes.as_slice()).ok()?;
     Some(key)
+}
+
+/// A fresh machine has no /etc/enlist: made here, for its owner alone.
+fn create_parent(path: &Path) -> Result<(), KekError> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+        None => Ok(()),
+        Some(parent) => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)
+            .map_err(|error| KekError::File { path: parent.to_owned(), error }),
+    }
 }
 
 /// Written whole under another name and then linked to its own, which fails if someone was faster: a crash

@@ -34,6 +34,10 @@ pub fn serial(at: Timestamp) -> Result<[u8; 16], NoChance> {
     Ok(serial)
 }
 
+/// How tokens and API keys begin, so that people and scanners know what they found.
+pub const TOKEN_PREFIX: &str = "enroll_";
+pub const KEY_PREFIX: &str = "ekey_";
+
 /// 256 bits as 43 characters of base64url behind a prefix that says what the secret is.
 pub fn secret(prefix: &str) -> Result<Zeroizing<String>, NoChance> {
     let bytes: Zeroizing<[u8; 32]> = Zeroizing::new(fill()?);

@@ -101,8 +101,9 @@ impl DataDir {
         }
     }
 
-    /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already).
-    pub fn create(&self) -> Result<(), DirError> {
+    /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already). What it
+    /// gives back can undo it.
+    pub fn create(&self) -> Result<Traces, DirError> {
         if self.version().exists() {
             return Err(DirError::Exists(self.0.clone()));
         }
@@ -112,9 +113,12 @@ impl DataDir {
                 return Err(DirError::NotEmpty(self.0.clone()));
             }
         }
+        let traces =
+            Traces { dir: self.0.clone(), whole: !self.0.exists(), keys: !self.0.join("keys").exists() };
         make_dir(&self.0, 0o750)?;
         make_dir(&self.0.join("keys"), 0o700)?;
-        make_dir(&self.0.join("ca"), 0o755)
+        make_dir(&self.0.join("ca"), 0o755)?;
+        Ok(traces)
     }
 
     /// The last step of making one: only now is it a data directory.
@@ -135,6 +139,31 @@ impl DataDir {
             Ok(()) => Ok(Lock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DirError::InUse(self.0.clone())),
             Err(error) => Err(io(error)),
+        }
+    }
+}
+
+/// What making a directory added, so that a failure can take it away again.
+pub struct Traces {
+    dir: PathBuf,
+    /// Nothing was there.
+    whole: bool,
+    /// No `keys` folder was there.
+    keys: bool,
+}
+
+impl Traces {
+    pub fn remove(&self) {
+        if self.whole {
+            let _ = std::fs::remove_dir_all(&self.dir);
+            return;
+        }
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_name() != "keys" || self.keys {
+                let _ =
+                    if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            }
         }
     }
 }

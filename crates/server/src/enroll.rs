@@ -49,18 +49,24 @@ pub struct Enrolled {
 
 /// Enrolls, and counts the attempt if it is refused.
 pub async fn enroll(app: &App, origin: &Origin, request: Request) -> Result<Enrolled, Failure> {
-    let sample = request.requested_node.as_ref().map(ToString::to_string);
-    let sample = sample.or_else(|| request.hostname.as_ref().map(ToString::to_string));
     let result = attempt(app, origin, &request).await;
     match &result {
         Ok(_) => app.metrics.enrolled(request.door),
         Err(failure) if failure.code.status < 500 => {
             app.metrics.refused(failure.code.word);
-            app.refusals.record(app, origin.source, failure.code.word, sample).await;
+            app.refusals.record(app, origin, failure.code.word, sample(app, &request)).await;
         }
         Err(_) => {}
     }
     result
+}
+
+/// Who it was, as far as it can be told: the token's id if it is a real one, else what the caller claims.
+fn sample(app: &App, request: &Request) -> Option<String> {
+    let token = pki::digest::secret_hash(request.token.as_bytes());
+    let known = app.view().state.token_with_hash(&token).map(|token| format!("token:{}", token.id));
+    let claimed = request.requested_node.as_ref().map(ToString::to_string);
+    known.or(claimed).or_else(|| request.hostname.as_ref().map(ToString::to_string))
 }
 
 async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Enrolled, Failure> {

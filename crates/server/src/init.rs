@@ -5,7 +5,7 @@ use crate::config::{self, Config, Mistakes, Raw};
 use crate::datadir::{DataDir, DirError, replace};
 use crate::{clock, issuing};
 use journal::{Journal, OpenError, Options, ProposeError};
-use lifecycle::names::{ClusterId, ProfileName, RequestId, Source, Timestamp, TrustDomain};
+use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection};
 use pki::hierarchy;
 use pki::issuer::Issuer;
@@ -37,7 +37,7 @@ pub enum IssuerChoice {
 /// safe hands: a domain whose root key was lost on the way should not exist.
 pub struct Founded {
     dir: DataDir,
-    pub root_fingerprint: lifecycle::names::Fingerprint,
+    pub root_fingerprint: Fingerprint,
     pub root_pem: String,
     /// The only copy. None when the CA was imported.
     pub root_key_pem: Option<Zeroizing<String>>,
@@ -110,16 +110,16 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
         KekSource::File(path) if !path.exists() => None,
         source => Some(source.load()?),
     };
-    request.dir.create()?;
-    let _lock = request.dir.lock()?;
-    let kek = match existing {
-        Some(kek) => kek,
-        None => config.kek.load_or_create()?,
+    let traces = request.dir.create()?;
+    let made = make(&request, &config, &authority, existing, at).await;
+    let root_fingerprint = match made {
+        Ok(root_fingerprint) => root_fingerprint,
+        Err(error) => {
+            // Whoever corrects the mistake can ask again for the same directory.
+            traces.remove();
+            return Err(error);
+        }
     };
-    let command = found(&request, &authority, &kek, at)?;
-    let root_fingerprint = command.root_fingerprint;
-    write_files(&request, &authority, &kek)?;
-    write_first_entry(&request, command, at).await?;
     Ok(Founded {
         dir: request.dir.clone(),
         root_fingerprint,
@@ -128,6 +128,26 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
         server_url: config.server_url(),
         warnings: warnings(&request, &config),
     })
+}
+
+/// Everything that is written, but for the version file.
+async fn make(
+    request: &Request,
+    config: &Config,
+    authority: &Authority,
+    existing: Option<Kek>,
+    at: Timestamp,
+) -> Result<Fingerprint, InitError> {
+    let _lock = request.dir.lock()?;
+    let kek = match existing {
+        Some(kek) => kek,
+        None => config.kek.load_or_create()?,
+    };
+    let command = found(request, authority, &kek, at)?;
+    let root_fingerprint = command.root_fingerprint;
+    write_files(request, authority, &kek)?;
+    write_first_entry(request, command, at).await?;
+    Ok(root_fingerprint)
 }
 
 fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {

@@ -32,9 +32,9 @@ pub struct Refusals {
 
 impl Refusals {
     /// Counts one refusal; the first of its kind is on record when this returns.
-    pub async fn record(&self, app: &App, source: Source, reason: &'static str, sample: Option<String>) {
-        if let Some(first) = self.count(source, reason, sample, clock::now()) {
-            write(app, first).await;
+    pub async fn record(&self, app: &App, origin: &Origin, reason: &'static str, sample: Option<String>) {
+        if let Some(first) = self.count(origin.source, reason, sample, clock::now()) {
+            write(app, first, origin).await;
         }
     }
 
@@ -75,7 +75,8 @@ impl Refusals {
     /// Writes the tallies whose minute is over; all of them when the process ends.
     pub async fn flush(&self, app: &App, all: bool) {
         for line in self.due(clock::now(), all) {
-            write(app, line).await;
+            let origin = Origin { source: line.network.unwrap_or(Source::Internal), ..Origin::internal() };
+            write(app, line, &origin).await;
         }
     }
 
@@ -97,9 +98,8 @@ impl Refusals {
     }
 }
 
-async fn write(app: &App, line: registry::Refusals) {
-    let origin = Origin { source: line.network.unwrap_or(Source::Internal), ..Origin::internal() };
-    if let Err(failure) = app.commit(Actor::Reconciler, &origin, Command::RecordRefusals(line)).await {
+async fn write(app: &App, line: registry::Refusals, origin: &Origin) {
+    if let Err(failure) = app.commit(Actor::Reconciler, origin, Command::RecordRefusals(line)).await {
         tracing::warn!(
             code = failure.code.word,
             "refused attempts could not be recorded: {}",

@@ -59,6 +59,9 @@ impl RunError {
                 "correct enlist.toml; `enlist server check` reports every mistake".to_owned()
             }
             RunError::Dir(error) => error.remedy().to_owned(),
+            RunError::Kek(pki::seal::KekError::Exposed { path, .. }) => {
+                format!("nobody but its owner may read it: chmod 600 {}", path.display())
+            }
             RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
                 "provide the key-encryption key given at init (enlist.toml says where it is looked for)"
                     .to_owned()

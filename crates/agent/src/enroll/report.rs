@@ -47,6 +47,13 @@ impl std::fmt::Display for Report {
         let place = Generations::under(Path::new(&self.dir)).current_path();
         writeln!(f, "  identity     {}", place.display())?;
         writeln!(f, "  valid until  {}", self.cert_not_after)?;
-        write!(f, "  renew at     {}", self.renew_at.as_deref().unwrap_or("unknown"))
+        write!(f, "  renew at     {}", self.renew_at.as_deref().unwrap_or("unknown"))?;
+        if self.already_enrolled {
+            write!(
+                f,
+                "\nNothing was asked of the control plane; a token given was not used. --replace enrolls anew."
+            )?;
+        }
+        Ok(())
     }
 }

@@ -41,17 +41,19 @@ pub fn tell(scene: &Scene<'_>, output: Output) -> Result<(), Failure> {
 }
 
 fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
-    let Report { dir, server_url, ca_pin, token, demo_node } = report;
+    let Report { server_url, ca_pin, token, demo_node, .. } = report;
     let (enlist, agent) = programs();
+    // As a shell must read it: these lines are pasted.
+    let (dir, mine) = (quoted(&report.dir), quoted(&format!("{}/my-agent", report.dir)));
     let fields = Fields::new()
         .with("control plane", server_url)
         .with("CA fingerprint", ca_pin)
-        .with("data and keys", dir)
+        .with("data and keys", &report.dir)
         .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
         .with_some("its identity", demo_node.and_then(|node| node.spiffe_id.as_deref()));
     let end = match scene.once {
         true if scene.place.is_temporary() => {
-            format!("Stopping now, as --once asks, and undoing everything: rm -rf {dir}")
+            "Stopping now, as --once asks; everything made for it is removed.".to_owned()
         }
         true => format!("Stopping now, as --once asks. To undo everything: rm -rf {dir}"),
         false => format!("Ctrl-C stops it. To undo everything: rm -rf {dir}"),
@@ -60,7 +62,7 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
         "A control plane is running. Not for production: the key that seals its CA lies beside it.\n\n\
          {fields}\n\
          Let a node of your own in (the token works once, until {expires}):\n  \
-         echo {token} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {dir}/my-agent\n\n\
+         echo {token} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}\n\n\
          Then, in another terminal:\n  \
          {enlist} --dir {dir} node list\n  \
          {enlist} --dir {dir} audit list\n  \
@@ -76,5 +78,15 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
 fn programs() -> (String, String) {
     let enlist = std::env::args_os().next().map_or_else(|| PathBuf::from("enlist"), PathBuf::from);
     let agent = enlist.with_file_name("enlist-agent");
-    (enlist.display().to_string(), agent.display().to_string())
+    (quoted(&enlist.display().to_string()), quoted(&agent.display().to_string()))
+}
+
+/// In single quotes wherever a shell would see more than a word.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Rights, tenants};
 use crate::failure::Failure;
+use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless};
@@ -44,6 +45,7 @@ pub async fn run(command: Command, operator: &Operator, output: Output) -> Resul
             output.list(&items, table)
         }
         Command::Revoke { id } => {
+            not_the_secret(&id, server::chance::KEY_PREFIX)?;
             operator.delete(&path.segment(&id)).await?;
             let done = serde_json::json!({ "key_id": id, "state": "revoked" });
             output.document(&done, |_| format!("API key {} is revoked\n", harmless(&id)))

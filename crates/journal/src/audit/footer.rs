@@ -4,9 +4,17 @@ use lifecycle::names::{ClusterId, Fingerprint, Timestamp, TrustDomain};
 use serde::{Deserialize, Serialize};
 
 /// What the audit key signs at the end of an export. It names its purpose and its domain.
-pub fn footer_message(cluster: &ClusterId, last_seq: u64, head: &Fingerprint, at: Timestamp) -> Vec<u8> {
+pub fn footer_message(
+    cluster: &ClusterId,
+    domain: &TrustDomain,
+    last_seq: u64,
+    head: &Fingerprint,
+    at: Timestamp,
+) -> Vec<u8> {
     let mut message = b"enlist audit export v1\0".to_vec();
     message.extend_from_slice(cluster.to_string().as_bytes());
+    message.push(0);
+    message.extend_from_slice(domain.as_str().as_bytes());
     message.push(0);
     message.extend_from_slice(&last_seq.to_be_bytes());
     message.extend_from_slice(head.as_bytes());
@@ -16,6 +24,7 @@ pub fn footer_message(cluster: &ClusterId, last_seq: u64, head: &Fingerprint, at
 
 /// The footer, with everything that is needed to check it but the CA or its pin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Footer {
     pub cluster_id: ClusterId,
     pub domain: TrustDomain,
@@ -30,6 +39,7 @@ pub struct Footer {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Line {
     footer: Footer,
 }

@@ -113,9 +113,15 @@ impl Profile {
                 self.renew_before = Some(span.ok_or(PolicyError::Value("a duration such as 8h, or off"))?);
             }
             "cn" => {
-                let plain = value.len() <= 200 && value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
-                if !plain {
-                    return Err(PolicyError::Value("up to 200 printable ASCII characters"));
+                let rest = ["{node}", "{tenant}", "{domain}"]
+                    .iter()
+                    .fold(value.to_owned(), |rest, word| rest.replace(word, ""));
+                let printable = |b: u8| (b.is_ascii_graphic() || b == b' ') && b != b'{' && b != b'}';
+                // What is around the names must leave room for them in the 64 characters that X.520 gives.
+                if value.is_empty() || rest.len() > 40 || !rest.bytes().all(printable) {
+                    let expected =
+                        "{node}, {tenant} and {domain} with up to 40 printable characters around them";
+                    return Err(PolicyError::Value(expected));
                 }
                 value.clone_into(&mut self.cn);
             }

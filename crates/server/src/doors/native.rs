@@ -38,7 +38,7 @@ impl Agent for Native {
         let request = match shape(request) {
             Ok(request) => request,
             Err(failure) => {
-                self.app.refusals.record(&self.app, origin.source, failure.code.word, None).await;
+                self.app.refusals.record(&self.app, &origin, failure.code.word, None).await;
                 return Err(status(&failure));
             }
         };

@@ -35,6 +35,8 @@ const STRANGER_STREAMS: u32 = 8;
 const STRANGER_LIMIT: Duration = Duration::from_secs(60);
 /// How much of a path is worth a place in the log.
 const PATH_LOGGED: usize = 200;
+/// How our secrets begin.
+const SECRETS: [&str; 2] = [chance::TOKEN_PREFIX, chance::KEY_PREFIX];
 
 /// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
 #[derive(Debug, Default)]
@@ -251,7 +253,7 @@ async fn answer(
     }
     if let Some(Failed(code)) = response.extensions().get().copied() {
         // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
-        let path: String = path.chars().take(PATH_LOGGED).collect();
+        let path = fit_for_the_log(&path);
         if standing == Standing::Operator {
             tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
         } else {
@@ -260,6 +262,13 @@ async fn answer(
         response = with_request_id(response, &id).await;
     }
     finish(app, response, &id)
+}
+
+/// A path may hold what should never be in one: a secret where its id belongs.
+fn fit_for_the_log(path: &str) -> String {
+    let harmless = |part: &str| !SECRETS.iter().any(|prefix| part.starts_with(prefix));
+    let parts = path.split('/').map(|part| if harmless(part) { part } else { "[secret]" });
+    parts.collect::<Vec<_>>().join("/").chars().take(PATH_LOGGED).collect()
 }
 
 fn label(headers: &HeaderMap, name: &str) -> Option<Label> {

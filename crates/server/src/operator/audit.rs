@@ -131,7 +131,7 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let domain = view.state.domain.as_ref().ok_or_else(missing)?;
     let signer = view.state.audit_signer.as_ref().ok_or_else(missing)?;
     let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
-    let message = footer_message(&domain.cluster, seq, &head, at);
+    let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.keys.audit.sign(&message).map_err(std::io::Error::other)?;
     let issuer = view.state.active_issuer().map(|issuer| issuer.certificate.as_slice());
     let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));

@@ -109,7 +109,7 @@ pub async fn create_key(
     caller: Caller,
     Json(request): Json<operators::CreateOperatorKey>,
 ) -> Result<(StatusCode, axum::Json<CreatedKey>), Failure> {
-    let value = chance::secret("ekey_")?;
+    let value = chance::secret(chance::KEY_PREFIX)?;
     let command = CreateOperatorKey {
         key: KeyId(chance::ulid(app.now())?),
         hash: pki::digest::secret_hash(value.as_bytes()),

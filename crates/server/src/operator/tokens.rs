@@ -20,7 +20,7 @@ pub async fn create(
     caller: Caller,
     Json(request): Json<tokens::CreateToken>,
 ) -> Result<(StatusCode, axum::Json<MintedToken>), Failure> {
-    let value = chance::secret("enroll_")?;
+    let value = chance::secret(chance::TOKEN_PREFIX)?;
     let command = CreateToken {
         token: TokenId(chance::ulid(app.now())?),
         hash: pki::digest::secret_hash(value.as_bytes()),

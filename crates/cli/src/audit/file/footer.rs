@@ -47,7 +47,7 @@ impl Checked {
             return Err("no certificate in the footer's chain matches the pin".to_owned());
         }
         sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| format!("the footer: {error}"))?;
-        let message = footer_message(&footer.cluster_id, footer.last_seq, &head, at);
+        let message = footer_message(&footer.cluster_id, &footer.domain, footer.last_seq, &head, at);
         if !sign::verify_audit(own, &message, &signature) {
             return Err("the footer's signature is not good".to_owned());
         }

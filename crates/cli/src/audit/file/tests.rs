@@ -62,10 +62,11 @@ impl Domain {
     }
 
     fn footer(&self, last_seq: u64, head: &Fingerprint) -> String {
-        let message = footer_message(&cluster(), last_seq, head, AT);
+        let domain = TrustDomain::parse("example").unwrap();
+        let message = footer_message(&cluster(), &domain, last_seq, head, AT);
         let footer = Footer {
             cluster_id: cluster(),
-            domain: TrustDomain::parse("example").unwrap(),
+            domain,
             last_seq,
             head: head.hex(),
             exported_at: AT.to_string(),
@@ -151,4 +152,12 @@ fn lines_after_the_footer_do_not_count_as_signed() {
     lines.push(domain.footer(2, &head));
     lines.extend(domain.lines(4).0.into_iter().skip(2));
     assert!(check(&lines, &domain.pin()).is_some());
+}
+
+#[test]
+fn a_footer_that_names_another_domain_is_not_good() {
+    let world = Domain::new();
+    let (mut lines, head) = world.lines(3);
+    lines.push(world.footer(3, &head).replace("\"domain\":\"example\"", "\"domain\":\"elsewhere\""));
+    assert!(check(&lines, &world.pin()).is_some());
 }
