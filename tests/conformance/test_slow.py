@@ -12,7 +12,7 @@ from machine import until
 from plane import ControlPlane, free_files
 from sockets import BODY, SLACK, alive, connect, read_to_end
 
-HANDSHAKE, HEADERS = 10, 10
+HANDSHAKE, HEADERS, STRANGER = 10, 10, 60
 
 
 def slow_headers(connection, end) -> None:
@@ -48,6 +48,48 @@ def endless_http2_headers(connection, end) -> None:
     silence(connection, end)
 
 
+def answer_not_taken(connection, end) -> None:
+    """Asks over HTTP/2 with no room for the answer, and then only says that it is still there."""
+    settings = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00\x04\x00\x00\x00\x00"
+    block = b"\x82\x87\x44\x0d/openapi.json\x41\x01x"
+    headers = len(block).to_bytes(3, "big") + b"\x01\x05\x00\x00\x00\x01" + block
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + headers)
+    received = b""
+    connection.settimeout(1)
+    while time.monotonic() < end:
+        try:
+            data = connection.recv(65536)
+        except TimeoutError:
+            continue
+        except (ConnectionError, ssl.SSLError):
+            return
+        if not data:
+            return
+        received += data
+        while len(received) >= 9 and len(received) >= 9 + int.from_bytes(received[:3], "big"):
+            length = int.from_bytes(received[:3], "big")
+            kind, flags, payload = received[3], received[4], received[9 : 9 + length]
+            received = received[9 + length :]
+            if kind == 6 and not flags & 1:
+                connection.sendall(b"\x00\x00\x08\x06\x01\x00\x00\x00\x00" + payload)
+
+
+def asks_for_ever(connection, end) -> None:
+    """A stranger that keeps a connection by asking something harmless now and then."""
+    connection.settimeout(5)
+    while time.monotonic() < end:
+        try:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            while data := connection.recv(65536):
+                pass
+            if not data:
+                return
+        except TimeoutError:
+            continue
+        except (ConnectionError, ssl.SSLError):
+            return
+
+
 def trickle(connection, data: bytes, end: float, step: int = 1) -> None:
     """A little every half second until the server has had enough."""
     for i in range(0, len(data), step):
@@ -73,11 +115,16 @@ SLOW = {
     "endless_http2_headers": ("h2", True, endless_http2_headers, HEADERS),
     "slow_body": ("http/1.1", True, slow_body, BODY),
     "endless_body": ("http/1.1", True, endless_body, BODY),
+    "answer_not_taken": ("h2", True, answer_not_taken, STRANGER),
+    "asks_for_ever": ("http/1.1", True, asks_for_ever, STRANGER),
 }
 
 
 def test_the_slow_are_let_go(plane):
-    """Handshake 10 s, headers 10 s (HTTP/2 too), body 30 s; then the connection is closed. All at once here."""
+    """Handshake 10 s, headers 10 s (HTTP/2 too), body 30 s, a stranger at all 60 s; then the connection is closed.
+
+    All at once here.
+    """
 
     def one(name: str):
         alpn, tls, behave, limit = SLOW[name]

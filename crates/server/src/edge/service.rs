@@ -81,6 +81,22 @@ impl Drop for Open {
     }
 }
 
+/// Counts a handler as at work, also when its request is taken back half-way.
+struct Working(Arc<Watch>);
+
+impl Working {
+    fn new(watch: &Arc<Watch>) -> Self {
+        watch.working.fetch_add(1, Ordering::Relaxed);
+        Self(watch.clone())
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves one connection to its end.
 pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, http2: bool)
 where
@@ -96,9 +112,9 @@ where
             let open = Open::new(&watch);
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
             async move {
-                open.0.working.fetch_add(1, Ordering::Relaxed);
+                let working = Working::new(&open.0);
                 let response = answer(&app, peer, router, request, &open.0).await;
-                open.0.working.fetch_sub(1, Ordering::Relaxed);
+                drop(working);
                 if response.extensions().get::<LastAnswer>().is_some() {
                     open.0.enough.notify_one();
                 }
