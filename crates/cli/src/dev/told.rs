@@ -53,7 +53,7 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
         .with_some("its identity", demo_node.and_then(|node| node.spiffe_id.as_deref()));
     let end = match scene.once {
         true if scene.place.is_temporary() => {
-            "Stopping now, as --once asks; everything made for it is removed.".to_owned()
+            format!("Stopping now, as --once asks, and removing everything again (rm -rf {dir}).")
         }
         true => format!("Stopping now, as --once asks. To undo everything: rm -rf {dir}"),
         false => format!("Ctrl-C stops it. To undo everything: rm -rf {dir}"),
