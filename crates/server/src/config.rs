@@ -184,7 +184,11 @@ fn is_host_name(name: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    name.parse::<std::net::IpAddr>().is_ok() || (name.len() <= 253 && name.split('.').all(label))
+    // A name that ends in a number looks like an address that it is not.
+    let numeric = |label: &str| label.bytes().all(|b| b.is_ascii_digit());
+    let named =
+        name.len() <= 253 && name.split('.').all(label) && !name.rsplit('.').next().is_some_and(numeric);
+    name.parse::<std::net::IpAddr>().is_ok() || named
 }
 
 impl Config {
@@ -243,6 +247,14 @@ mod tests {
     #[test]
     fn a_wrong_type_is_a_mistake_of_its_key() {
         assert_eq!(mistakes_of("listen = 8443\nkek = \"env:KEK\"\n"), ["listen"]);
+    }
+
+    #[test]
+    fn a_name_that_no_host_could_call_is_a_mistake() {
+        assert_eq!(
+            mistakes_of("kek = \"env:KEK\"\nnames = [\"1.2.3\", \"a b\", \"n1.example\"]\n"),
+            ["names", "names"]
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Fraction {
     /// Reads `2/3`, `50%` or `0.5`, strictly between nothing and everything.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |part: &str| -> Option<u32> {
-            (!part.is_empty() && part.len() <= 6 && part.bytes().all(|b| b.is_ascii_digit()))
+            (!part.is_empty() && part.len() <= 7 && part.bytes().all(|b| b.is_ascii_digit()))
                 .then(|| part.parse().ok())?
         };
         let (numerator, denominator) = if let Some((top, bottom)) = text.split_once('/') {
@@ -30,7 +30,7 @@ impl Fraction {
         } else if let Some(percent) = text.strip_suffix('%') {
             (digits(percent)?, 100)
         } else {
-            let decimals = text.strip_prefix("0.")?;
+            let decimals = text.strip_prefix("0.").filter(|decimals| decimals.len() <= 6)?;
             (digits(decimals)?, 10u32.pow(u32::try_from(decimals.len()).ok()?))
         };
         (numerator > 0 && numerator < denominator).then_some(Self { numerator, denominator })
@@ -162,7 +162,13 @@ mod tests {
 
     #[test]
     fn fractions_are_read_in_three_ways_and_stay_inside() {
-        for (text, millis) in [("2/3", 60_000), ("50%", 45_000), ("0.5", 45_000)] {
+        for (text, millis) in [
+            ("2/3", 60_000),
+            ("50%", 45_000),
+            ("0.5", 45_000),
+            ("0.999999", 89_999),
+            ("999999/1000000", 89_999),
+        ] {
             assert_eq!(Fraction::parse(text).map(|f| f.of(Span::from_secs(90)).millis()), Some(millis));
         }
         for bad in [
