@@ -212,7 +212,7 @@ impl Journal {
         let kept = keeper.await;
         let stopped = self.raft.shutdown().await;
         let synced = self.machine.thread.call(|core| core.sync()).await;
-        self.machine.thread.stop().await;
+        self.machine.close().await;
         let closed = self.log.close().await;
         drop(lock);
         drained
@@ -253,7 +253,7 @@ async fn start(
         Ok(raft) => Ok((raft, Parts { log, machine, board, signals, lock })),
         Err(error) => {
             let differs = machine.differing_line();
-            machine.thread.stop().await;
+            machine.close().await;
             // The error above is the one to tell.
             let _ = log.close().await;
             Err(differs.map_or_else(
@@ -283,7 +283,7 @@ async fn catch_up(raft: &Raft, log: &LogStore) -> Result<(), OpenError> {
 async fn stop(raft: &Raft, machine: &Machine, log: &LogStore) {
     // Opening has failed; that is the error to tell, not one on the way out.
     let _ = raft.shutdown().await;
-    machine.thread.stop().await;
+    machine.close().await;
     let _ = log.close().await;
 }
 

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 pub const VERSION: u8 = 1;
 /// One byte of version, four of CRC-32 (little-endian, over version and payload).
 pub const FRAME: usize = 5;
+const DEPTH: usize = 64;
 
 /// Why a frame cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +53,15 @@ pub fn open<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowFault> {
     if u32::from_le_bytes(*crc) != checksum(*version, payload) {
         return Err(RowFault::Checksum);
     }
-    rmp_serde::from_slice(payload).map_err(|error| RowFault::Undecodable(error.to_string()))
+    decode(payload).map_err(|error| RowFault::Undecodable(error.to_string()))
+}
+
+/// Reads one MessagePack value. Nothing stored is nested deeply; what is deeper than that is refused before it
+/// could exhaust the stack.
+pub fn decode<T: DeserializeOwned>(from: impl std::io::Read) -> Result<T, rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::new(from);
+    reader.set_max_depth(DEPTH);
+    T::deserialize(&mut reader)
 }
 
 fn checksum(version: u8, payload: &[u8]) -> u32 {
@@ -83,5 +92,18 @@ mod tests {
         let mut row = seal(&7u64).expect("encodes");
         row[0] = VERSION + 1;
         assert_eq!(open::<u64>(&row), Err(RowFault::Newer { version: VERSION + 1 }));
+    }
+
+    #[test]
+    fn what_is_nested_too_deeply_is_refused() {
+        let nested = |depth| {
+            let mut row = begin(depth + 1);
+            row.resize(FRAME + depth, 0x91);
+            row.push(0xc0);
+            finish(&mut row);
+            open::<serde::de::IgnoredAny>(&row).map(drop)
+        };
+        assert_eq!(nested(DEPTH - 2), Ok(()));
+        assert!(matches!(nested(100_000), Err(RowFault::Undecodable(_))));
     }
 }

@@ -3,11 +3,14 @@
 use crate::raft::{StorageError, TypeConfig};
 use crate::snapshot::{Carrier, Image, Shelf};
 use openraft::{AnyError, RaftSnapshotBuilder, Snapshot, StorageIOError};
+use tokio::sync::OwnedMutexGuard;
 
 pub struct Builder {
     /// The copy, or why there is none; taken by the first build.
     pub(super) image: Option<Result<Image, AnyError>>,
     pub(super) shelf: Shelf,
+    /// Held until the snapshot is on the shelf, for shutdown to wait for.
+    pub(super) building: Option<OwnedMutexGuard<super::Closed>>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
@@ -16,8 +19,13 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         let used = || Err(AnyError::error("this builder has built its snapshot"));
         let image = self.image.take().unwrap_or_else(used).map_err(failed)?;
         let meta = image.meta.to_raft();
-        let shelf = self.shelf.clone();
-        let written = tokio::task::spawn_blocking(move || shelf.write(&image)).await;
+        let (shelf, building) = (self.shelf.clone(), self.building.take());
+        let write = move || {
+            let written = shelf.write(&image);
+            drop(building);
+            written
+        };
+        let written = tokio::task::spawn_blocking(write).await;
         let path = written
             .map_err(|error| failed(AnyError::new(&error)))?
             .map_err(|error| failed(AnyError::new(&error)))?;

@@ -9,4 +9,4 @@ mod start;
 mod storage;
 
 pub use start::{Signals, start};
-pub use storage::Machine;
+pub use storage::{Closed, Machine};

@@ -68,7 +68,7 @@ pub fn start(
     let shelf = Shelf::of(&options.dir);
     shelf.prepare().map_err(OpenError::io(shelf.dir()))?;
     let thread = Thread::start("journal-apply", core).map_err(OpenError::io(&options.dir))?;
-    Ok((Machine { thread, shelf, differs: Arc::new(Mutex::new(None)) }, board))
+    Ok((Machine { thread, shelf, differs: Arc::new(Mutex::new(None)), building: Arc::default() }, board))
 }
 
 /// The line that the snapshot stands on, if it is there, must be the one that the snapshot knows.

@@ -11,18 +11,30 @@ use openraft::storage::RaftStateMachine;
 use openraft::{AnyError, BasicNode, OptionalSend, Snapshot, SnapshotMeta, StorageIOError};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Whether no more snapshots may be begun.
+#[derive(Default)]
+pub struct Closed(bool);
+
 #[derive(Clone)]
 pub struct Machine {
     pub(crate) thread: Thread<Core>,
     pub(crate) shelf: Shelf,
     /// The audit line that stopped a replay, for whoever opens the journal to name it.
     pub(crate) differs: Arc<Mutex<Option<u64>>>,
+    /// Held while a snapshot is being made.
+    pub(crate) building: Arc<tokio::sync::Mutex<Closed>>,
 }
 
 impl Machine {
     /// The audit line, if any, that is not what the log produces.
     pub fn differing_line(&self) -> Option<u64> {
         *self.differs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a snapshot in the making, begins no other, and ends the thread.
+    pub async fn close(&self) {
+        self.building.lock().await.0 = true;
+        self.thread.stop().await;
     }
 
     fn remember(&self, error: &ApplyError) {
@@ -58,13 +70,16 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        let image = self.thread.call(|core| core.image()).await;
-        let image = match image {
-            Ok(Ok(image)) => Ok(image),
-            Ok(Err(error)) => Err(AnyError::new(&error)),
-            Err(gone) => Err(AnyError::new(&gone)),
+        let building = Arc::clone(&self.building).lock_owned().await;
+        let image = match building.0 {
+            true => Err(AnyError::error("the journal is shutting down")),
+            false => match self.thread.call(|core| core.image()).await {
+                Ok(Ok(image)) => Ok(image),
+                Ok(Err(error)) => Err(AnyError::new(&error)),
+                Err(gone) => Err(AnyError::new(&gone)),
+            },
         };
-        Builder { image: Some(image), shelf: self.shelf.clone() }
+        Builder { image: Some(image), shelf: self.shelf.clone(), building: Some(building) }
     }
 
     /// The file that the transport between replicas writes into.

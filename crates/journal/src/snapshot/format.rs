@@ -4,6 +4,7 @@
 //! of it in memory would be the largest allocation of the program.
 
 use crate::raft::{LogId, StoredMembership};
+use crate::stored;
 use crate::view::AuditHead;
 use lifecycle::names::Timestamp;
 use lifecycle::registry::State;
@@ -92,15 +93,15 @@ pub fn decode(mut file: impl Read + Seek) -> Result<Image, FormatError> {
     }
     file.seek(SeekFrom::Start(HEADER))?;
     let mut body = BufReader::with_capacity(1 << 16, &mut file);
-    let meta = rmp_serde::from_read(&mut body)?;
-    let state = rmp_serde::from_read(&mut body)?;
+    let meta = stored::decode(&mut body)?;
+    let state = stored::decode(&mut body)?;
     Ok(Image { meta, state })
 }
 
 /// Only what the snapshot says about itself; the body is not checked.
 pub fn peek(mut file: impl Read) -> Result<Meta, FormatError> {
     header(&mut file)?;
-    Ok(rmp_serde::from_read(BufReader::new(file))?)
+    Ok(stored::decode(BufReader::new(file))?)
 }
 
 fn header(mut file: impl Read) -> Result<(u32, u64), FormatError> {
