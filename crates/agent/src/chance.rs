@@ -14,3 +14,9 @@ pub fn hex_128() -> io::Result<String> {
     }
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
+
+/// Any number. Without chance there would be no jitter, but still a pause: no reason to stop.
+pub fn number() -> u32 {
+    let drawn = hex_128().ok().and_then(|text| u32::from_str_radix(text.get(..8)?, 16).ok());
+    drawn.unwrap_or(u32::MAX)
+}

@@ -30,6 +30,8 @@ pub struct Cli {
 pub enum Command {
     /// Redeem a token for an identity
     Enroll(Box<EnrollArgs>),
+    /// Keep this host's identity: renew it, stay connected, do what the control plane asks
+    Run(Box<RunArgs>),
     /// Show this host's identity; exits 1 if it has none that is usable
     Status(StatusArgs),
     /// Write a completion script for a shell
@@ -54,12 +56,14 @@ impl Place {
     }
 }
 
-/// What is not said here is taken from the variable ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
-#[derive(Debug, Args)]
-#[command(after_help = "\
+const ELSEWHERE: &str = "\
 What is not given as a flag is taken from ENLIST_AGENT_SERVER, ENLIST_AGENT_CA_FILE, ENLIST_AGENT_CA_PIN,\n\
-ENLIST_AGENT_SYSTEM_ROOTS, ENLIST_AGENT_TOKEN or ENLIST_AGENT_TOKEN_FILE, then from DIR/agent.toml.")]
-pub struct EnrollArgs {
+ENLIST_AGENT_SYSTEM_ROOTS, ENLIST_AGENT_TOKEN or ENLIST_AGENT_TOKEN_FILE, then from DIR/agent.toml.";
+
+/// Whom to ask for an identity, and with what. What is not said here is taken from the variable
+/// ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
+#[derive(Debug, Args)]
+pub struct Contact {
     /// The control plane, https://HOST[:PORT]; repeat for several, tried in order
     #[arg(long, value_name = "URL")]
     pub server: Vec<String>,
@@ -80,18 +84,12 @@ pub struct EnrollArgs {
     pub system_roots: bool,
     #[command(flatten)]
     pub place: Place,
-    /// Enroll even if there is a valid identity, which becomes the previous one
-    #[arg(long)]
-    pub replace: bool,
     /// The name to show to operators [default: this host's]
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
-    /// How long to try: 90s, 15m, 1h
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Span::parse)]
-    pub timeout: Span,
 }
 
-impl EnrollArgs {
+impl Contact {
     /// What the flags say, under the names of agent.toml's keys.
     pub fn values(&self) -> Values {
         let text = |text: &str| Value::String(text.to_owned());
@@ -104,6 +102,27 @@ impl EnrollArgs {
         values.extend(self.system_roots.then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
         values
     }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ELSEWHERE)]
+pub struct EnrollArgs {
+    #[command(flatten)]
+    pub contact: Contact,
+    /// Enroll even if there is a valid identity, which becomes the previous one
+    #[arg(long)]
+    pub replace: bool,
+    /// How long to try: 90s, 15m, 1h
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Span::parse)]
+    pub timeout: Span,
+}
+
+/// A directory without an identity is enrolled first, if there is a token.
+#[derive(Debug, Args)]
+#[command(after_help = ELSEWHERE)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub contact: Contact,
 }
 
 #[derive(Debug, Args)]

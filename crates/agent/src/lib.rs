@@ -2,7 +2,7 @@
 //!
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
-//! - [`enroll`], [`status`]: one module per command.
+//! - [`enroll`], [`run`], [`status`]: one module per command.
 //!
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
 //! like is `pki`'s.
@@ -14,8 +14,10 @@ pub mod config;
 pub mod enroll;
 pub mod fault;
 mod host;
+mod issued;
 mod logging;
 mod output;
+pub mod run;
 pub mod status;
 pub mod store;
 pub mod token;
@@ -23,11 +25,13 @@ pub mod token_source;
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use cli::{Cli, Command, EnrollArgs};
+use cli::{Cli, Command};
 use config::Environment;
 use fault::Fault;
 
@@ -42,12 +46,11 @@ pub fn main_with(args: impl Iterator<Item = OsString>) -> ExitCode {
     let json = args.iter().any(|arg| arg == "--json");
     match Cli::try_parse_from(args) {
         Ok(cli) => perform(&cli, &Environment::of_process()),
-        Err(error) if error.use_stderr() && json => {
-            let message = error.kind().to_string();
-            let hint = "see `enlist-agent help`";
-            let detail = error.render().to_string();
-            let line = detail.lines().next().and_then(|line| line.strip_prefix("error: "));
-            failed(&Fault::usage("usage", line.unwrap_or(&message), hint), json)
+        // Help that nobody asked for by name is not a mistake to be named.
+        Err(error)
+            if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            failed(&misused(&error), json)
         }
         Err(error) => {
             _ = error.print();
@@ -56,14 +59,28 @@ pub fn main_with(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// The library's first paragraph says what is wrong; what follows is the usage, which `--help` shows.
+fn misused(error: &clap::Error) -> Fault {
+    let text = error.render().to_string();
+    let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let paragraph = paragraph.join(" ");
+    let message = paragraph.strip_prefix("error: ").unwrap_or(&paragraph);
+    Fault::usage("usage", message, "see `enlist-agent --help`, or the same behind the command's name")
+}
+
 fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
-    logging::start(environment, cli.json);
+    let usual = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn" };
+    logging::start(environment, cli.json, usual);
     match &cli.command {
-        Command::Enroll(args) => match enroll(args, environment) {
+        Command::Enroll(args) => match on_runtime(enroll::run(args, environment, io::stdin())) {
             Ok(report) => done(&report, cli.json),
             Err(fault) => failed(&fault, cli.json),
         },
-        Command::Status(args) => match status::Status::read(&args.place.path(environment), clock::now()) {
+        Command::Run(args) => match on_runtime(run::run(args, environment, io::stdin())) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(fault) => failed(&fault, cli.json),
+        },
+        Command::Status(args) => match shown(&args.place.path(environment)) {
             Ok(status) => {
                 output::document(&status, cli.json);
                 ExitCode::from(u8::from(!status.is_usable()))
@@ -83,7 +100,15 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
     }
 }
 
-fn enroll(args: &EnrollArgs, environment: &Environment) -> Result<enroll::Report, Fault> {
+/// The running daemon's word, or else what the disk tells.
+fn shown(dir: &Path) -> Result<status::Status, Fault> {
+    match run::socket::ask(dir) {
+        Some(status) => Ok(status),
+        None => status::Status::read(dir, clock::now()),
+    }
+}
+
+fn on_runtime<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Fault::host(
@@ -92,7 +117,10 @@ fn enroll(args: &EnrollArgs, environment: &Environment) -> Result<enroll::Report
             "see that the process may open files and start threads",
         )
     })?;
-    runtime.block_on(enroll::run(args, environment, io::stdin()))
+    let ended = runtime.block_on(work);
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    ended
 }
 
 /// One page per command, one after the other.

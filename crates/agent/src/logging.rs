@@ -3,14 +3,18 @@
 use std::io;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::config::Environment;
 
 /// With `--json` nothing but the error document belongs on standard error, unless a log is asked for.
-pub fn start(environment: &Environment, json: bool) {
+pub fn start(environment: &Environment, json: bool, usual: &str) {
     let asked = environment.get("ENLIST_LOG").and_then(|level| level.to_str());
-    let level = asked.unwrap_or(if json { "off" } else { "warn" });
-    let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("warn"));
+    // A word that is no level would be taken for the name of a part, and silence all others.
+    let known = |level: &&str| level.contains('=') || level.parse::<LevelFilter>().is_ok();
+    let asked = asked.filter(known);
+    let level = asked.unwrap_or(if json { "off" } else { usual });
+    let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new(usual));
     // A second start, when another program runs this one inside itself, leaves that program's log as it is.
     _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).try_init();
 }

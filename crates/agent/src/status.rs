@@ -1,27 +1,51 @@
-//! `status`: what can be told of this host's identity from its disk.
+//! `status`: what can be told of this host's identity, by the running daemon or else from its disk.
 
 use std::path::{Path, PathBuf};
 
 use lifecycle::names::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
 use crate::store::unconfirmed;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     Unenrolled,
     /// Enrolling was begun and has not ended.
     Pending,
     Enrolled,
+    /// The control plane's word, heard by the daemon.
+    Active,
+    Inactive,
     Expired,
+    Revoked,
+}
+
+/// The connection to the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Up,
+    /// Up, while another for a renewed certificate is being proven.
+    Switching,
+    Down,
+}
+
+/// How an undertaking ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub at: String,
+    pub ok: bool,
+    /// The class of failure, when not ok.
+    pub class: Option<String>,
+    pub correlation_id: String,
 }
 
 /// Every field is always there; what only a running daemon could know is null.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub node_id: Option<String>,
     pub spiffe_id: Option<String>,
@@ -29,21 +53,22 @@ pub struct Status {
     pub cert_serial: Option<String>,
     pub cert_not_after: Option<String>,
     pub renew_at: Option<String>,
-    pub channel: &'static str,
-    pub last_renewal: Option<()>,
-    pub last_recovery: Option<()>,
+    pub channel: Channel,
+    pub last_renewal: Option<Attempt>,
+    pub last_recovery: Option<Attempt>,
     pub recovery_ready: bool,
+    /// How far this clock is ahead of the control plane's.
     pub clock_offset_ms: Option<i64>,
-    pub endpoint_profile: Option<()>,
+    pub endpoint_profile: Option<String>,
     pub disk: Disk,
-    pub overlay: Option<()>,
-    pub vcluster: Option<()>,
+    pub overlay: Option<String>,
+    pub vcluster: Option<String>,
     pub ready: bool,
     /// Why not ready, in stable words.
-    pub reasons: Vec<&'static str>,
+    pub reasons: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     pub path: String,
     pub available_bytes: Option<u64>,
@@ -72,18 +97,19 @@ impl Status {
 
     /// Whether there is an identity to speak with.
     pub fn is_usable(&self) -> bool {
-        self.state == State::Enrolled && !self.reasons.contains(&"not_yet_valid")
+        let good = matches!(self.state, State::Enrolled | State::Active | State::Inactive);
+        good && !self.reasons.iter().any(|reason| reason == "not_yet_valid")
     }
 
-    fn of(dir: &Path, identity: &Identity, at: Timestamp) -> Self {
+    pub fn of(dir: &Path, identity: &Identity, at: Timestamp) -> Self {
         let expired = identity.is_expired(at);
         let reasons = [
             ("cert_expired", expired),
             ("not_yet_valid", at < identity.facts.not_before),
             ("unconfirmed", unconfirmed::is_set(dir, &identity.facts.serial)),
         ];
-        let reasons: Vec<&str> =
-            reasons.into_iter().filter_map(|(word, holds)| holds.then_some(word)).collect();
+        let reasons: Vec<String> =
+            reasons.into_iter().filter(|(_, holds)| *holds).map(|(word, _)| word.to_owned()).collect();
         Self {
             node_id: identity.node_id().map(str::to_owned),
             spiffe_id: Some(identity.spiffe.to_string()),
@@ -96,7 +122,7 @@ impl Status {
         }
     }
 
-    fn without(dir: &Path, state: State, reason: &'static str) -> Self {
+    pub fn without(dir: &Path, state: State, reason: &str) -> Self {
         Self {
             node_id: None,
             spiffe_id: None,
@@ -104,7 +130,7 @@ impl Status {
             cert_serial: None,
             cert_not_after: None,
             renew_at: None,
-            channel: "down",
+            channel: Channel::Down,
             last_renewal: None,
             last_recovery: None,
             recovery_ready: false,
@@ -114,14 +140,14 @@ impl Status {
             overlay: None,
             vcluster: None,
             ready: false,
-            reasons: vec![reason],
+            reasons: vec![reason.to_owned()],
         }
     }
 }
 
 impl Disk {
     /// Of the directory, or of the nearest one above it that is there.
-    fn of(dir: &Path) -> Self {
+    pub fn of(dir: &Path) -> Self {
         let there: Option<PathBuf> = dir.ancestors().find(|path| path.exists()).map(Path::to_owned);
         let space = there.and_then(|path| rustix::fs::statvfs(&path).ok());
         Self {
@@ -133,13 +159,7 @@ impl Disk {
 
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = match self.state {
-            State::Unenrolled => "unenrolled",
-            State::Pending => "pending",
-            State::Enrolled => "enrolled",
-            State::Expired => "expired",
-        };
-        write!(f, "state        {word}")?;
+        write!(f, "state        {}", word(self.state))?;
         for (label, value) in [
             ("node", &self.node_id),
             ("SPIFFE id", &self.spiffe_id),
@@ -151,10 +171,27 @@ impl std::fmt::Display for Status {
                 write!(f, "\n{label:<12} {value}")?;
             }
         }
-        write!(f, "\ndirectory    {}", self.disk.path)?;
+        let channel = match self.channel {
+            Channel::Up => "up",
+            Channel::Switching => "switching",
+            Channel::Down => "down",
+        };
+        write!(f, "\nchannel      {channel}\ndirectory    {}", self.disk.path)?;
         if !self.ready {
             write!(f, "\nnot ready    {}", self.reasons.join(", "))?;
         }
         Ok(())
+    }
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Unenrolled => "unenrolled",
+        State::Pending => "pending",
+        State::Enrolled => "enrolled",
+        State::Active => "active",
+        State::Inactive => "inactive",
+        State::Expired => "expired",
+        State::Revoked => "revoked",
     }
 }

@@ -112,7 +112,7 @@ fn status_knows_each_state_of_a_directory() {
         (Timestamp::from_secs(0), State::Enrolled, "not_yet_valid"),
     ] {
         let status = Status::read(&host.dir(), at).unwrap();
-        assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason][..]));
+        assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason.to_owned()][..]));
         assert!(!status.is_usable() && !status.ready && status.node_id.as_deref() == Some("n-1"));
     }
 

@@ -12,7 +12,11 @@ mod generated {
 
 pub use generated::agent_client::AgentClient;
 pub use generated::agent_server::{Agent, AgentServer};
-pub use generated::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
+pub use generated::{
+    Ack, Attempt, Bundle, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
+    Evidence, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, RenewRequest, RenewResponse,
+    Standing, Welcome, live_down, live_up, order,
+};
 
 /// Without the token.
 impl std::fmt::Debug for EnrollRequest {

@@ -1,14 +1,16 @@
 //! The fields that scripts rely on: all there, null where there is nothing, nothing unknown accepted.
 #![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
+use api::agent::Evidence;
+use api::rest::alerts::{AlertChange, AlertEvent, AlertItem};
 use api::rest::ca::Ca;
-use api::rest::nodes::{NodeDetail, NodeItem};
+use api::rest::nodes::{Decommission, Drain, Live, NodeDetail, NodeItem, Plainly, Quarantine, Revoke};
 use api::rest::operators::{AddOperator, CreateOperatorKey};
 use api::rest::policy::{PolicyItem, PolicyList};
 use api::rest::tenants::CreateTenant;
 use api::rest::tokens::{CreateToken, TokenItem};
-use lifecycle::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId, Ulid};
-use lifecycle::registry::{Node, NodeState, State, Token, TokenState};
+use lifecycle::names::{AlertId, NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId, Ulid};
+use lifecycle::registry::{Alert, AlertKind, Node, NodeState, State, Token, TokenState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -48,6 +50,11 @@ fn node() -> Node {
         hostname: None,
         agent_version: None,
         serials: Vec::new(),
+        drain_by: None,
+        rotation: None,
+        streamed: false,
+        instances: Vec::new(),
+        bundle: 0,
     }
 }
 
@@ -71,13 +78,60 @@ const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, pro
 #[test]
 fn a_node_has_every_field_even_when_nothing_is_known() {
     let state = State::default();
-    assert_eq!(fields(&NodeItem::of(&state, &node())), sorted(NODE));
-    let more = format!("{NODE}, hostname, agent_version, hardware, overlay, certificates, alerts");
-    let detail = NodeDetail::of(&state, &node());
+    assert_eq!(fields(&NodeItem::of(&state, &node(), None)), sorted(NODE));
+    let more = format!(
+        "{NODE}, hostname, agent_version, hardware, overlay, connected, drain_by, rotation_ordered_at, \
+         bundle_version, evidence, certificates, alerts"
+    );
+    let detail = NodeDetail::of(&state, &node(), &Live::default());
     assert_eq!(fields(&detail), sorted(&more));
     let value = serde_json::to_value(&detail).expect("writes as JSON");
     assert_eq!(value.get("health"), Some(&json!({"reason": null, "since": null, "evidence": null})));
     assert_eq!(serde_json::from_value::<NodeDetail>(value).expect("reads back"), detail);
+}
+
+#[test]
+fn a_sign_of_life_that_is_not_written_down_yet_counts() {
+    let seen = |written: u64, live: u64| {
+        let node = Node { last_seen: Some(Timestamp::from_secs(written)), ..node() };
+        NodeItem::of(&State::default(), &node, Some(Timestamp::from_secs(live))).last_seen
+    };
+    let latest = Some(Timestamp::from_secs(9).to_string());
+    assert_eq!((seen(3, 9), seen(9, 3)), (latest.clone(), latest));
+}
+
+#[test]
+fn evidence_has_every_field_and_null_for_what_the_host_left_out() {
+    let evidence = Evidence { cert_serial: "1f".to_owned(), clock_offset_ms: -7, ..Evidence::default() };
+    let live = Live { evidence: Some((Timestamp::from_secs(5), evidence)), connected: true, last_seen: None };
+    let detail = serde_json::to_value(NodeDetail::of(&State::default(), &node(), &live)).expect("JSON");
+    let expected = json!({
+        "at": "1970-01-01T00:00:05Z", "cert_serial": "1f", "cert_not_after": null, "bundle_version": 0,
+        "last_renewal": null, "clock_offset_ms": -7, "disk_free_bytes": 0,
+    });
+    assert_eq!((detail.get("evidence"), detail.get("connected")), (Some(&expected), Some(&json!(true))));
+}
+
+#[test]
+fn an_alert_event_is_the_alert_and_what_has_happened_to_it() {
+    let alert = Alert {
+        id: AlertId(Ulid::new(Timestamp::from_secs(1), [0; 10])),
+        kind: AlertKind::EnrollmentStuck,
+        node: None,
+        since: Timestamp::from_secs(1),
+        count: 1,
+        detail: "x".to_owned(),
+        acknowledged: false,
+    };
+    let item = "alert_id, kind, node_id, since, count, detail, acknowledged";
+    assert_eq!(fields(&AlertItem::of(&alert)), sorted(item));
+    let event = AlertEvent::of(AlertChange::Raised, &alert);
+    assert_eq!(fields(&event), sorted(&format!("event, {item}")));
+    let (again, acknowledged) =
+        (Alert { count: 2, ..alert.clone() }, Alert { acknowledged: true, ..alert.clone() });
+    assert_eq!(AlertChange::between(&alert, &alert), None);
+    assert_eq!(AlertChange::between(&alert, &again), Some(AlertChange::Raised));
+    assert_eq!(AlertChange::between(&alert, &acknowledged), Some(AlertChange::Acknowledged));
 }
 
 #[test]
@@ -118,6 +172,11 @@ fn unknown_fields_in_requests_are_refused() {
         assert!(serde_json::from_value::<T>(request.clone()).is_err(), "{request}");
     }
     refuses::<CreateToken>(json!({}));
+    refuses::<Plainly>(json!({}));
+    refuses::<Drain>(json!({"within": "10m"}));
+    refuses::<Quarantine>(json!({"reason": "odd"}));
+    refuses::<Revoke>(json!({}));
+    refuses::<Decommission>(json!({"force": true}));
     refuses::<CreateTenant>(json!({"name": "acme"}));
     refuses::<PolicyItem>(json!({"key": "a", "value": "b"}));
     refuses::<AddOperator>(json!({"name": "alice", "role": "viewer", "tenant": "acme"}));

@@ -1,12 +1,18 @@
 //! `enlist ca`: what is trusted and what signs.
 
+mod roll;
+mod sign_intermediate;
+
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone};
-use api::rest::ca::{BundleQuery, Ca};
+use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, Rewrap, Rewrapped};
 use client::rest::Path;
+
+const NOBODY_SIGNS: &str = "nothing can be signed now: prepare and activate another issuer (enlist ca roll prepare), \
+    then enroll every node again with a token for it\n";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -22,6 +28,29 @@ pub enum Command {
         #[arg(long, id = "server", value_name = "URL", hide = true)]
         server_url: Option<String>,
     },
+    /// Write the lists of revocations to standard output, PEM: one block per issuer
+    Crl {
+        /// Of this issuer only
+        #[arg(long, value_name = "ID")]
+        issuer: Option<String>,
+    },
+    /// Roll the issuer
+    #[command(subcommand)]
+    Roll(roll::Command),
+    /// Deny everything that an issuer signed, at once
+    Revoke {
+        issuer: String,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Seal every key under another key-encryption key
+    Rewrap {
+        /// Where the control plane finds it: file:PATH (made if missing) or env:NAME
+        #[arg(long, value_name = "KEK")]
+        kek: String,
+    },
+    /// Sign a new intermediate with the root key, anywhere: no control plane is asked
+    SignIntermediate(sign_intermediate::Arguments),
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
@@ -37,6 +66,47 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let query = BundleQuery { server: (server == Some(None)).then_some(true) };
             let pem = operator.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?;
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
+        }
+        Command::Crl { issuer } => {
+            let operator = reach.operator()?;
+            let issuers = match issuer {
+                Some(id) => vec![id],
+                None => {
+                    let ca: Ca = operator.get(&Path::new("/v1/ca")).await?;
+                    ca.issuers.into_iter().filter(|issuer| issuer.crl).map(|issuer| issuer.id).collect()
+                }
+            };
+            let mut pem = String::new();
+            for id in issuers {
+                let query = CrlQuery { format: Some("pem".to_owned()), issuer: Some(id) };
+                pem.push_str(&operator.text(&Path::new("/v1/ca/crl").queries(&query)?).await?);
+            }
+            output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
+        }
+        Command::Roll(command) => roll::run(command, reach, output).await,
+        Command::Revoke { issuer, reason } => {
+            let path = Path::new("/v1/ca/issuers").segment(&issuer).segment("revoke");
+            let ca: Ca = reach.operator()?.post(&path, &RevokeIssuer { reason }).await?;
+            output.document(&ca, |ca| {
+                let signs = ca.issuers.iter().any(|issuer| issuer.state == "active");
+                let warning = if signs { "" } else { NOBODY_SIGNS };
+                format!("{}{warning}", text(ca))
+            })
+        }
+        Command::Rewrap { kek } => {
+            let done: Rewrapped =
+                reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &Rewrap { kek }).await?;
+            output.document(&done, |done| {
+                format!(
+                    "every key is sealed under {}, and enlist.toml says where it is\nback it up; keep the old \
+                     key as long as you keep backups made with it\n",
+                    done.kek_id
+                )
+            })
+        }
+        Command::SignIntermediate(arguments) => {
+            reach.only_dir()?;
+            sign_intermediate::run(&arguments, output)
         }
     }
 }

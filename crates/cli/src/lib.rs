@@ -8,6 +8,7 @@
 //! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `failure`: what goes to standard error, and the exit code.
 
+mod alert;
 mod audit;
 mod ca;
 pub mod command_line;
@@ -86,6 +87,7 @@ async fn dispatch(line: CommandLine) -> Result<(), Failure> {
         Family::Server(command) => server::run(command, reach, output).await,
         Family::Token(command) => token::run(command, &reach, output).await,
         Family::Node(command) => node::run(command, &reach, output).await,
+        Family::Alert(command) => alert::run(command, &reach, output).await,
         Family::Tenant(command) => tenant::run(command, &reach, output).await,
         Family::Policy(command) => policy::run(command, &reach, output).await,
         Family::Ca(command) => ca::run(command, &reach, output).await,

@@ -1,5 +1,6 @@
 //! `enlist node`: the machines of the fleet.
 
+mod act;
 mod show;
 mod watch;
 
@@ -25,6 +26,8 @@ pub enum Command {
     Show { id: String },
     /// List nodes, then a line for every change until interrupted
     Watch,
+    #[command(flatten)]
+    Act(act::Command),
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
@@ -40,6 +43,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&node, show::text)
         }
         Command::Watch => watch::follow(&operator, output).await,
+        Command::Act(command) => act::run(command, &operator, output).await,
     }
 }
 

@@ -1,15 +1,20 @@
 //! The agent's calls: several servers in turn, again and again until the caller's patience ends.
 
 mod line;
+mod live;
 mod turns;
 
 use crate::error::Error;
 use crate::trust::{Identity, Trust, client_config};
 use crate::url::ServerUrl;
-use api::agent::{ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse};
+use api::agent::{
+    ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RenewRequest, RenewResponse,
+};
 use line::{Labels, Line};
+pub use live::Live;
 use rustls::ClientConfig;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// What a server answered, and what it said beside it.
@@ -22,11 +27,15 @@ pub struct Reply<T> {
     pub server_time: Option<u64>,
 }
 
+/// Hears of a round in which no server did what was asked, and how long it is until the next.
+type OnRetry = Arc<dyn Fn(&Error, Duration) + Send + Sync>;
+
 /// A host's way to its control plane.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Agent {
     servers: Vec<ServerUrl>,
     tls: Arc<ClientConfig>,
+    on_retry: OnRetry,
 }
 
 impl Agent {
@@ -35,7 +44,12 @@ impl Agent {
         if servers.is_empty() {
             return Err(Error::Usage("no server is configured".to_owned()));
         }
-        Ok(Self { servers, tls: client_config(trust, identity, b"h2")? })
+        Ok(Self { servers, tls: client_config(trust, identity, b"h2")?, on_retry: Arc::new(|_, _| ()) })
+    }
+
+    /// Tells of every round that failed and will be repeated.
+    pub fn on_retry(self, tell: impl Fn(&Error, Duration) + Send + Sync + 'static) -> Self {
+        Self { on_retry: Arc::new(tell), ..self }
     }
 
     /// Redeems a token. The idempotency key is the same on every try, and should be the same after a restart:
@@ -50,7 +64,7 @@ impl Agent {
         deadline: Option<Instant>,
     ) -> Result<Reply<EnrollResponse>, Error> {
         let labels = Labels::new(Some(idempotency_key), correlation_id)?;
-        turns::take(&self.servers, deadline, |server, until| {
+        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
             let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
             async move {
                 let mut line = Line::open(server, tls, until).await?;
@@ -69,7 +83,7 @@ impl Agent {
         deadline: Option<Instant>,
     ) -> Result<Reply<ConfirmResponse>, Error> {
         let labels = Labels::new(None, correlation_id)?;
-        turns::take(&self.servers, deadline, |server, until| {
+        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
             let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
             async move {
                 let mut line = Line::open(server, tls, until).await?;
@@ -78,5 +92,46 @@ impl Agent {
             }
         })
         .await
+    }
+
+    /// A new certificate for the key in the request. The same key again gives the same certificate, as long as
+    /// nobody has used it, so a lost reply can be had again.
+    pub async fn renew(
+        &self,
+        request: RenewRequest,
+        correlation_id: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Reply<RenewResponse>, Error> {
+        let labels = Labels::new(None, correlation_id)?;
+        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
+            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
+            async move {
+                let mut line = Line::open(server, tls, until).await?;
+                let answer = line.client().renew(request).await;
+                line.read(answer)
+            }
+        })
+        .await
+    }
+
+    /// The standing connection to the first server that welcomes us.
+    pub async fn live(
+        &self,
+        hello: Hello,
+        correlation_id: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Reply<Live>, Error> {
+        let labels = Labels::new(None, correlation_id)?;
+        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
+            let (tls, hello, labels) = (self.tls.clone(), hello.clone(), labels.clone());
+            async move { Live::open(Line::open_standing(server, tls, until).await?, hello, &labels).await }
+        })
+        .await
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("servers", &self.servers).finish_non_exhaustive()
     }
 }

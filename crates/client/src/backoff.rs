@@ -9,17 +9,23 @@ const FIRST: Duration = Duration::from_millis(500);
 const CAP: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     step: Duration,
 }
 
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Backoff {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { step: FIRST }
     }
 
     /// The next pause: at least what the server asked for, and then some chance on top.
-    pub(crate) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
+    pub fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         let pause = retry_after.unwrap_or_default() + part(self.step, chance());
         self.step = self.step.saturating_mul(2).min(CAP);
         pause

@@ -25,16 +25,22 @@ pub(crate) async fn connect(
     deadline: Instant,
 ) -> Result<(Connection, Cause), Unreachable> {
     let deadline = deadline.min(Instant::now() + CONNECT_TIMEOUT);
+    let stream = dial(server, deadline).await?;
+    let handshake = TlsConnector::from(tls).connect(server.name().clone(), stream);
+    match timeout_at(deadline, handshake).await {
+        Err(_) => Err(Unreachable::TimedOut("TLS handshake")),
+        Ok(Err(error)) => Err(Unreachable::in_handshake(&error)),
+        Ok(Ok(stream)) => Ok(Watched::new(stream)),
+    }
+}
+
+/// A connection that nothing is known of yet.
+pub(crate) async fn dial(server: &ServerUrl, deadline: Instant) -> Result<TcpStream, Unreachable> {
     let addresses = resolve(server, deadline).await?;
     let stream = reach(&addresses, deadline).await?;
     // Small requests should not wait for more of them.
     let _ = stream.set_nodelay(true);
-    let handshake = TlsConnector::from(tls).connect(server.name().clone(), stream);
-    match timeout_at(deadline, handshake).await {
-        Err(_) => Err(Unreachable::TimedOut("TLS handshake")),
-        Ok(Err(error)) => Err(Unreachable::from_io(&error)),
-        Ok(Ok(stream)) => Ok(Watched::new(stream)),
-    }
+    Ok(stream)
 }
 
 async fn resolve(server: &ServerUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Unreachable> {

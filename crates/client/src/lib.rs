@@ -6,10 +6,11 @@
 //! - [`url`], [`trust`]: where the control plane is, and by what it is recognised.
 //! - [`rest`]: the operator API, over the operator socket or TLS.
 //! - [`agent`]: the agent's gRPC calls, over several servers in turn.
+//! - [`webhook`]: one POST to a server that is somebody else's.
 //! - [`error`], [`unreachable`]: what went wrong, in words that tell one cause from another.
 
 pub mod agent;
-mod backoff;
+pub mod backoff;
 mod connect;
 pub mod error;
 mod pinned;
@@ -18,8 +19,9 @@ pub mod trust;
 pub mod unreachable;
 pub mod url;
 mod watched;
+pub mod webhook;
 
-pub use agent::Agent;
+pub use agent::{Agent, Live};
 pub use error::Error;
 pub use rest::Operator;
 pub use trust::{Identity, Trust};

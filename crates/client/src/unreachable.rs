@@ -18,7 +18,11 @@ pub enum Unreachable {
     Closed,
     #[error("the server cannot be trusted: {0}")]
     Untrusted(Distrust),
-    #[error("the server ended the handshake: {0}")]
+    /// Anybody on the way can send an alert before the handshake is over, so it says nothing about us.
+    #[error("the handshake was broken off: {0}")]
+    BrokenOff(String),
+    /// From a server that has proven who it is.
+    #[error("the server ended the connection: {0}")]
     Alert(Alert),
     #[error("what answered is not a control plane: {0}")]
     Garbage(String),
@@ -41,7 +45,7 @@ pub enum Distrust {
     Other(String),
 }
 
-/// A TLS alert: as a rule about our certificate.
+/// A TLS alert after the handshake: as a rule about our certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Alert {
     #[error("our certificate was revoked")]
@@ -66,6 +70,7 @@ impl Unreachable {
             | Unreachable::TimedOut(_)
             | Unreachable::Network(_)
             | Unreachable::Closed
+            | Unreachable::BrokenOff(_)
             | Unreachable::Alert(Alert::UnknownIssuer) => true,
             Unreachable::Untrusted(_) | Unreachable::Alert(_) | Unreachable::Garbage(_) => false,
         }
@@ -89,7 +94,10 @@ impl Unreachable {
             Unreachable::ConnectionRefused => {
                 "check address and port, and that `enlist server run` is running"
             }
-            Unreachable::TimedOut(_) | Unreachable::Network(_) | Unreachable::Closed => {
+            Unreachable::TimedOut(_)
+            | Unreachable::Network(_)
+            | Unreachable::Closed
+            | Unreachable::BrokenOff(_) => {
                 "check the network between here and the server, firewalls and proxies included"
             }
             Unreachable::Untrusted(Distrust::Expired | Distrust::NotYetValid) => {
@@ -111,6 +119,17 @@ impl Unreachable {
             Unreachable::Garbage(_) => {
                 "check that the address is the control plane's own port, not a proxy's"
             }
+        }
+    }
+
+    /// What ended a handshake. In TLS 1.3 a server looks at our certificate only when our handshake is over, so
+    /// an alert that comes before is no word about it, and it may be forged.
+    pub(crate) fn in_handshake(error: &io::Error) -> Self {
+        match Self::from_io(error) {
+            Unreachable::Alert(alert) => {
+                Unreachable::BrokenOff(format!("TLS alert {} before the server was known", alert.number()))
+            }
+            other => other,
         }
     }
 
@@ -157,6 +176,16 @@ impl Distrust {
 }
 
 impl Alert {
+    fn number(self) -> u8 {
+        match self {
+            Alert::Revoked => AlertDescription::CertificateRevoked.into(),
+            Alert::Expired => AlertDescription::CertificateExpired.into(),
+            Alert::UnknownIssuer => AlertDescription::UnknownCA.into(),
+            Alert::Unacceptable => AlertDescription::BadCertificate.into(),
+            Alert::Other(number) => number,
+        }
+    }
+
     /// Alerts that are not about a certificate come from something that does not speak our TLS.
     fn of(alert: AlertDescription) -> Unreachable {
         Unreachable::Alert(match alert {

@@ -58,6 +58,11 @@ impl ServerUrl {
         Ok(Self { name, port })
     }
 
+    /// One whose parts were read elsewhere.
+    pub(crate) fn at(name: ServerName<'static>, port: u16) -> Self {
+        Self { name, port }
+    }
+
     /// What the server's certificate must be valid for.
     pub fn name(&self) -> &ServerName<'static> {
         &self.name

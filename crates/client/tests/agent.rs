@@ -5,7 +5,10 @@
 mod world;
 
 use api::agent as wire;
-use api::agent::{ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse};
+use api::agent::{
+    Ack, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Heartbeat, Hello, LiveDown, LiveUp,
+    RenewRequest, RenewResponse, Welcome, live_down, live_up,
+};
 use api::code::{self, Code};
 use api::error::ErrorDetail;
 use client::unreachable::{Alert, Distrust, Unreachable};
@@ -16,8 +19,10 @@ use rustls::CertificateError;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tonic::{Request, Response, Status};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
 use world::authority::{Authority, Dates, Leaf};
 use world::server;
 
@@ -64,6 +69,41 @@ impl wire::Agent for Fake {
     async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<Response<ConfirmResponse>, Status> {
         assert_eq!(request.metadata().get("x-correlation-id").unwrap(), "corr");
         Ok(Response::new(ConfirmResponse { node_id: "n1".to_owned(), state: "active".to_owned() }))
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        Ok(Response::new(RenewResponse { certificate: request.into_inner().csr, ..Default::default() }))
+    }
+
+    type LiveStream = ReceiverStream<Result<LiveDown, Status>>;
+
+    /// Welcomes, answers heartbeats, and ends with a refusal when it gets a second Hello.
+    async fn live(&self, request: Request<Streaming<LiveUp>>) -> Result<Response<Self::LiveStream>, Status> {
+        let (tell, told) = mpsc::channel(8);
+        let mut up = request.into_inner();
+        tokio::spawn(async move {
+            let mut welcomed = false;
+            while let Ok(Some(LiveUp { message: Some(word) })) = up.message().await {
+                let answer = match word {
+                    live_up::Message::Hello(hello) if hello.node_id == "mumbles" => {
+                        Ok(live_down::Message::Ack(Ack::default()))
+                    }
+                    live_up::Message::Hello(_) if !welcomed => {
+                        welcomed = true;
+                        let welcome =
+                            Welcome { server_time_ms: 7, heartbeat_ms: 30_000, ..Default::default() };
+                        Ok(live_down::Message::Welcome(welcome))
+                    }
+                    live_up::Message::Hello(_) => {
+                        Err(Status::from(ErrorDetail::new(code::NODE_REVOKED, "gone", "01REQUEST")))
+                    }
+                    _ => Ok(live_down::Message::Ack(Ack { server_time_ms: 8 })),
+                };
+                let answer = answer.map(|message| LiveDown { message: Some(message) });
+                let _ = tell.send(answer).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(told)))
     }
 }
 
@@ -126,6 +166,53 @@ async fn a_host_enrolls_and_confirms() {
     let reply =
         world.agent(vec![url.clone()]).confirm(ConfirmRequest::default(), "corr", None).await.unwrap();
     assert_eq!((reply.message.state.as_str(), reply.server), ("active", url));
+}
+
+#[tokio::test]
+async fn a_key_is_renewed() {
+    let world = World::new();
+    let agent = world.agent(vec![nowhere().await, world.grpc(&Fake::default()).await]);
+    let request = RenewRequest { csr: "csr".to_owned(), ..Default::default() };
+    assert_eq!(agent.renew(request, "corr", None).await.unwrap().message.certificate, "csr");
+}
+
+#[tokio::test]
+async fn a_standing_connection_carries_words_both_ways_and_tells_how_it_ended() {
+    let world = World::new();
+    let agent = world.agent(vec![nowhere().await, world.grpc(&Fake::default()).await]);
+    let reply = agent.live(Hello::default(), "corr", None).await.unwrap();
+    assert_eq!(reply.server_time, Some(7));
+    let mut live = reply.message;
+    assert_eq!(live.welcome().heartbeat_ms, 30_000);
+    live.send(live_up::Message::Heartbeat(Heartbeat {})).unwrap();
+    assert_eq!(live.receive().await, Ok(live_down::Message::Ack(Ack { server_time_ms: 8 })));
+    live.send(live_up::Message::Hello(Hello::default())).unwrap();
+    assert_eq!(live.receive().await.unwrap_err().code(), "node_revoked");
+
+    let live = agent.live(Hello::default(), "corr", None).await.unwrap().message;
+    live.finish().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_begin_with_welcome_is_garbage() {
+    let world = World::new();
+    let agent = world.agent(vec![world.grpc(&Fake::default()).await]);
+    let hello = Hello { node_id: "mumbles".to_owned(), ..Default::default() };
+    let cause = cause(agent.live(hello, "corr", None).await.unwrap_err());
+    assert!(matches!(cause, Unreachable::Garbage(_)), "{cause:?}");
+}
+
+#[tokio::test]
+async fn every_round_that_will_be_repeated_is_told() {
+    let world = World::new();
+    let url = world.grpc(&Fake::refusing(&[(code::UNAVAILABLE, None), (code::UNAVAILABLE, None)])).await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let agent =
+        world.agent(vec![url]).on_retry(move |error, _| heard.lock().unwrap().push(error.code().to_owned()));
+    let deadline = Some(Instant::now() + Duration::from_secs(60));
+    agent.enroll(EnrollRequest::default(), "key", "corr", deadline).await.unwrap();
+    assert_eq!(*told.lock().unwrap(), ["unavailable", "unavailable"]);
 }
 
 #[tokio::test]
@@ -218,6 +305,27 @@ async fn a_revoked_identity_learns_that_it_is_revoked() {
     assert_eq!(cause(error), Unreachable::Alert(Alert::Revoked));
 }
 
+/// 42 bad, 44 revoked, 45 expired, 48 of an unknown issuer, 46 certificate unknown.
+const ABOUT_CERTIFICATES: [u8; 5] = [42, 44, 45, 48, 46];
+
+#[tokio::test]
+async fn an_alert_during_the_handshake_is_no_word_about_a_certificate() {
+    let world = World::new();
+    let client = world.root.client();
+    let identity = Identity::new(vec![client.der], client.key);
+    let trust = Trust::CaFile(vec![world.root.der.clone()]);
+    for alert in ABOUT_CERTIFICATES {
+        let (forged, good) = (server::breaks_off(alert).await, world.grpc(&Fake::default()).await);
+        let agent = Agent::new(vec![forged.clone()], &trust, Some(&identity)).unwrap();
+        let error = agent.live(Hello::default(), "corr", None).await.unwrap_err();
+        assert_eq!((error.exit_code(), error.code()), (4, "endpoint_unreachable"), "{error}");
+        assert!(error.is_retryable() && error.to_string().contains(&format!("TLS alert {alert}")), "{error}");
+        let agent = Agent::new(vec![forged.clone(), good.clone()], &trust, Some(&identity)).unwrap();
+        agent.live(Hello::default(), "corr", None).await.unwrap();
+        assert_eq!(world.enroll(vec![forged, good], None).await, Ok("host".to_owned()));
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_our_protocol_is_garbage() {
     let world = World::new();
@@ -284,4 +392,6 @@ fn calls_can_be_made_from_a_spawned_task() {
     let agent = world.agent(vec![ServerUrl::parse("https://localhost").unwrap()]);
     sendable(agent.enroll(EnrollRequest::default(), "k", "c", None));
     sendable(agent.confirm(ConfirmRequest::default(), "c", None));
+    sendable(agent.renew(RenewRequest::default(), "c", None));
+    sendable(agent.live(Hello::default(), "c", None));
 }

@@ -200,6 +200,22 @@ async fn the_reason_for_a_refused_certificate_is_read() {
 }
 
 #[tokio::test]
+async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
+    let root = Authority::root(Dates::Now);
+    let client = root.client();
+    let credential = Credential::Certificate(Identity::new(vec![client.der], client.key));
+    for alert in [42, 44, 45, 48] {
+        let url = server::breaks_off(alert).await;
+        let trust = Trust::CaFile(vec![root.der.clone()]);
+        let operator = Operator::over_tls(url, &trust, Some(&credential)).unwrap();
+        let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
+        assert_eq!((error.exit_code(), error.code()), (4, "endpoint_unreachable"));
+        let cause = cause(error);
+        assert!(matches!(cause, Unreachable::BrokenOff(_)), "{cause:?}");
+    }
+}
+
+#[tokio::test]
 async fn each_way_of_not_connecting_has_its_name() {
     let trust = Trust::CaFile(vec![Authority::root(Dates::Now).der]);
     let ask = async |url: &str| {

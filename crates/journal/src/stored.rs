@@ -58,7 +58,14 @@ pub fn open<T: DeserializeOwned>(row: &[u8]) -> Result<T, RowFault> {
 
 /// Reads one MessagePack value. Nothing stored is nested deeply; what is deeper than that is refused before it
 /// could exhaust the stack.
-pub fn decode<T: DeserializeOwned>(from: impl std::io::Read) -> Result<T, rmp_serde::decode::Error> {
+pub fn decode<T: DeserializeOwned>(from: &[u8]) -> Result<T, rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(from);
+    reader.set_max_depth(DEPTH);
+    T::deserialize(&mut reader)
+}
+
+/// The same from a stream whose lengths were looked over: it makes room for what they claim.
+pub fn decode_stream<T: DeserializeOwned>(from: impl std::io::Read) -> Result<T, rmp_serde::decode::Error> {
     let mut reader = rmp_serde::Deserializer::new(from);
     reader.set_max_depth(DEPTH);
     T::deserialize(&mut reader)

@@ -187,6 +187,70 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
     ]
 }
 
+fn node_commands() -> Vec<(&'static str, Command)> {
+    let tenant = TenantId::parse("default").expect("a tenant");
+    let renew = Renew {
+        node: node(),
+        key: KeyHash::new([22; 32]),
+        key_kind: KeyKind::Ed25519,
+        agent_version: Label::parse("0.1.0").ok(),
+        prepared: Some(issued(SpiffeId::agent(&domain(), &tenant, &node()))),
+    };
+    let sighting = Sighting {
+        node: node(),
+        seen: AT,
+        instance: Label::parse("start-1").ok(),
+        bundle: Some(2),
+        agent_version: Label::parse("0.1.0").ok(),
+    };
+    let reason = || "stolen".to_owned();
+    vec![
+        ("renew", Command::Renew(Box::new(renew))),
+        ("contact", Command::Contact { node: node() }),
+        ("observe", Command::Observe(vec![sighting])),
+        ("mark_inactive", Command::MarkInactive(Silence { nodes: vec![node()], listening_since: AT })),
+        ("drain", Command::Drain { node: node(), within: Some(Span::from_minutes(30)) }),
+        ("undrain", Command::Undrain { node: node() }),
+        ("quarantine", Command::Quarantine { node: node(), reason: reason() }),
+        ("release", Command::Release { node: node() }),
+        ("decommission", Command::Decommission { node: node() }),
+        ("revoke", Command::Revoke { node: node(), reason: reason() }),
+        ("reinstate", Command::Reinstate { node: node() }),
+        ("rotate", Command::Rotate { node: node() }),
+    ]
+}
+
+fn alert_commands() -> Vec<(&'static str, Command)> {
+    let raise =
+        RaiseAlert { kind: AlertKind::CloneSuspected, node: Some(node()), detail: "two starts".to_owned() };
+    vec![
+        ("raise_alert", Command::RaiseAlert(raise)),
+        ("clear_alert", Command::ClearAlert { alert: AlertId(id(4)) }),
+        ("acknowledge_alert", Command::AcknowledgeAlert { alert: AlertId(id(4)) }),
+    ]
+}
+
+fn issuer_commands() -> Vec<(&'static str, Command)> {
+    let next = IssuerId::parse("sealed-2").expect("an issuer");
+    let prepare =
+        PrepareRoll { key: KeyHash::new([23; 32]), request: "a request".to_owned(), sealed_key: vec![24; 3] };
+    let certified = FoundIssuer { id: next.clone(), sealed_key: vec![24; 3], ..found().issuer };
+    let activate = ActivateIssuer { issuer: next, force: true, audit_certificate: vec![25; 3] };
+    let rewrap = Rewrap {
+        issuers: vec![(issuer(), vec![26; 3].into())],
+        audit: vec![27; 3],
+        roll: Some(vec![28; 3].into()),
+    };
+    vec![
+        ("prepare_roll", Command::PrepareRoll(prepare)),
+        ("certify_roll", Command::CertifyRoll(Box::new(certified))),
+        ("activate_issuer", Command::ActivateIssuer(activate)),
+        ("retire_issuer", Command::RetireIssuer { issuer: issuer() }),
+        ("revoke_issuer", Command::RevokeIssuer { issuer: issuer(), reason: "lost".to_owned() }),
+        ("rewrap", Command::Rewrap(rewrap)),
+    ]
+}
+
 /// One of every command, by its stored name.
 fn samples() -> BTreeMap<&'static str, Command> {
     let tenant = TenantId::parse("lab").expect("a tenant");
@@ -203,6 +267,9 @@ fn samples() -> BTreeMap<&'static str, Command> {
     ]);
     samples.extend(operator_commands());
     samples.extend(housekeeping());
+    samples.extend(node_commands());
+    samples.extend(alert_commands());
+    samples.extend(issuer_commands());
     samples
 }
 

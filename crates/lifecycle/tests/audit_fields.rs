@@ -2,12 +2,13 @@
 //! time, actor, source and ids are added where the line is written.
 
 use crate::support::{
-    Domain, START, check, confirm_failed, create_tenant, enroll, granted, issuer, local, only, operator,
-    refused_with, set_policy, span,
+    Domain, Enrolled, START, activate, check, confirm_failed, contact, create_tenant, enroll, granted,
+    issuer, local, only, operator, refused_with, revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, Source};
+use lifecycle::names::{Fingerprint, KeyHash, Source};
 use lifecycle::registry::{
-    Actor, AuditGap, Checkpoint, Command, Event, Refusals, Role, ServerCertificate, Tenants, Underlay,
+    Actor, AlertKind, AuditGap, Checkpoint, Command, Event, RaiseAlert, Refusals, Rewrap, Role,
+    ServerCertificate, Tenants, Underlay,
 };
 use serde_json::{Value, json};
 
@@ -245,6 +246,124 @@ fn housekeeping_has_lines_of_its_own() {
     says(&mut domain, (Actor::Reconciler, Command::RecordAuditGap(gap)), "audit.gap", expected);
     domain.key(Role::Viewer, Tenants::All);
     domain.pass(span("31d"));
-    let expected = json!({ "tokens": 0, "certificates": 0, "keys": 1 });
+    let expected = json!({ "tokens": 0, "certificates": 0, "keys": 1, "issuers": [] });
     says(&mut domain, (Actor::Reconciler, Command::Tidy), "registry.tidied", expected);
+}
+
+#[test]
+fn a_renewal_names_both_serials_and_what_it_denies() {
+    let mut domain = Domain::founded();
+    let old = domain.active();
+    let lost = domain.renew(&old);
+    let renewal = domain.renewal(&old.node, KeyHash::new([7; 32]));
+    let certificate = renewal.prepared.clone().unwrap();
+    let expected = json!({
+        "node_id": old.node.as_str(),
+        "cert_serial": certificate.serial.as_str(),
+        "mtls_cert_fingerprint": format!("SHA256:{}", certificate.fingerprint.hex()),
+        "issuer": "i1",
+        "not_after": "2027-01-16T08:00:00Z",
+        "with_serial": old.serial.as_str(),
+        "denied_serials": [lost.serial.as_str()],
+    });
+    let renew = (old.actor(), Command::Renew(Box::new(renewal)));
+    says(&mut domain, renew, "certificate.renewed", expected);
+    let new = Enrolled { serial: certificate.serial, ..old.clone() };
+    let expected = json!({
+        "node_id": old.node.as_str(),
+        "cert_serial": old.serial.as_str(),
+        "superseded_by": new.serial.as_str(),
+        "until": "2027-01-15T08:10:00Z",
+    });
+    says(&mut domain, contact(&new), "certificate.superseded", expected);
+}
+
+#[test]
+fn what_is_done_to_a_host_names_it_and_says_why() {
+    let mut domain = Domain::founded();
+    let host = domain.active();
+    let (id, node) = (host.node.as_str(), || host.node.clone());
+    let with = |name: &str, value: Value| {
+        let mut line = json!({ "host_id": id, "node_id": id });
+        line[name] = value;
+        line
+    };
+    let both = json!({ "host_id": id, "node_id": id });
+    domain.silence(&host.node);
+    let line = |events: &[Event]| line(&events[0]);
+    let last_seen = with("last_seen", json!("2027-01-15T08:00:00Z"));
+    assert_eq!(line(&[Event::NodeInactive { node: node(), last_seen: Some(START) }]), last_seen);
+    let rotate = domain.give(local(), Command::Rotate { node: node() }).events;
+    let order = domain.state.nodes[&host.node].rotation.as_ref().unwrap().order;
+    assert_eq!(line(&rotate), json!({ "node_id": id, "order_id": order.to_string() }));
+    let quarantine = Command::Quarantine { node: node(), reason: "odd".to_owned() };
+    for (command, name, expected) in [
+        (
+            Command::Drain { node: node(), within: Some(span("30m")) },
+            "host.draining",
+            with("drain_by", json!("2027-01-15T08:35:00Z")),
+        ),
+        (Command::Undrain { node: node() }, "host.undrained", both.clone()),
+        (quarantine, "host.quarantined", with("reason", json!("odd"))),
+        (Command::Release { node: node() }, "host.released", both),
+        (
+            Command::Decommission { node: node() },
+            "host.decommissioned",
+            with("denied_serials", json!([host.serial.as_str()])),
+        ),
+        (Command::Reinstate { node: node() }, "host.reinstated", with("generation", json!(2))),
+    ] {
+        says(&mut domain, (local(), command), name, expected);
+    }
+    let other = domain.enroll();
+    let id = other.node.as_str();
+    let expected = json!({
+        "host_id": id,
+        "node_id": id,
+        "revoked_by": "local:root",
+        "reason": "stolen",
+        "denied_serials": [other.serial.as_str()],
+    });
+    says(&mut domain, (local(), revoke(&other.node)), "host.revoked", expected);
+}
+
+#[test]
+fn a_roll_names_issuers_and_never_a_key() {
+    let mut domain = Domain::founded();
+    domain.active();
+    let prepare = domain.roll_request();
+    let expected = json!({ "key_hash": prepare.key.hex() });
+    says(&mut domain, (local(), Command::PrepareRoll(prepare)), "ca.requested", expected);
+    let next = domain.next_issuer("i2");
+    let expected = json!({
+        "issuer": "i2",
+        "issuer_fingerprint": format!("SHA256:{}", next.fingerprint.hex()),
+        "subject": "CN=i2",
+        "not_after": "2028-01-15T08:00:00Z",
+    });
+    says(&mut domain, (local(), Command::CertifyRoll(Box::new(next))), "ca.prepared", expected);
+    let expected = json!({ "issuer": "i2", "before": "i1", "forced": true });
+    says(&mut domain, (local(), activate("i2", true)), "ca.activated", expected);
+    let sealed = |name: &str| (issuer(name), b"anew".to_vec().into());
+    let rewrap = Rewrap { issuers: vec![sealed("i1"), sealed("i2")], audit: b"anew".to_vec(), roll: None };
+    let expected = json!({ "issuers": ["i1", "i2"] });
+    says(&mut domain, (local(), Command::Rewrap(rewrap)), "ca.rewrapped", expected);
+    let revoke = Command::RevokeIssuer { issuer: issuer("i1"), reason: "lost".to_owned() };
+    let expected = json!({ "issuer": "i1", "reason": "lost", "leaves": 1 });
+    says(&mut domain, (local(), revoke), "ca.revoked", expected);
+    domain.roll("i3");
+    let retire = Command::RetireIssuer { issuer: issuer("i2") };
+    says(&mut domain, (local(), retire), "ca.retired", json!({ "issuer": "i2" }));
+}
+
+#[test]
+fn an_alert_that_ends_is_told_with_its_kind_and_node() {
+    let mut domain = Domain::founded();
+    let raise = RaiseAlert { kind: AlertKind::IssuerExpiring, node: None, detail: "30 d".to_owned() };
+    check(&mut domain, (Actor::Reconciler, Command::RaiseAlert(raise)), granted(&["alert.raised"]));
+    let alert = *domain.state.alerts.keys().next().unwrap();
+    let expected = json!({ "alert_id": alert.to_string(), "kind": "issuer_expiring", "node_id": null });
+    let acknowledge = (local(), Command::AcknowledgeAlert { alert });
+    says(&mut domain, acknowledge, "alert.acknowledged", expected.clone());
+    says(&mut domain, (Actor::Reconciler, Command::ClearAlert { alert }), "alert.cleared", expected);
 }

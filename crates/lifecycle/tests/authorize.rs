@@ -1,12 +1,13 @@
 //! Who may do what, written out a second time: every act, every kind of actor.
 
 use crate::support::{
-    Domain, Enrolled, check, confirm_ok, create_tenant, granted, local, only, operator, set_policy, span,
+    Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, revoke,
+    set_policy, span,
 };
-use lifecycle::names::{Fingerprint, Serial};
+use lifecycle::names::{Fingerprint, KeyHash, Serial};
 use lifecycle::registry::{
-    Act, Actor, AuditGap, Checkpoint, Command, Refusals, Role, ServerCertificate, TABLE, Tenants, authorize,
-    may_read,
+    Act, Actor, AlertKind, AuditGap, Checkpoint, Command, RaiseAlert, Refusals, Rewrap, Role,
+    ServerCertificate, Silence, TABLE, Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -22,7 +23,16 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::RevokeToken, "+ ++- ++- 00- ? -- ? -"),
     (Act::Enroll, "+ +++ +++ +++ + ++ + +"),
     (Act::Confirm, "? ??? ??? ??? ? +- ? ?"),
+    (Act::Renew, "? ??? ??? ??? ? +- ? ?"),
     (Act::ReadNodes, "+ +++ +++ +++ ? -- ? -"),
+    (Act::DrainNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::QuarantineNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::RotateNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::RevokeNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::DecommissionNode, "+ +-- +-- 0-- ? -- ? -"),
+    (Act::ReinstateNode, "+ +-- +-- 0-- ? -- ? -"),
+    (Act::ReadAlerts, "+ +++ +++ +++ ? -- ? -"),
+    (Act::AcknowledgeAlert, "+ ++- ++- 00- ? -- ? -"),
     (Act::ReadTenants, "+ +++ +++ +++ ? -- ? -"),
     (Act::CreateTenant, "+ +-- --- --- ? -- ? -"),
     (Act::ReadOperators, "+ +-- --- --- ? -- ? -"),
@@ -33,6 +43,7 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::ReadPolicy, "+ +++ +++ +++ ? -- ? -"),
     (Act::SetPolicy, "+ +-- --- --- ? -- ? -"),
     (Act::ReadCa, "+ +++ +++ +++ ? -- ? -"),
+    (Act::ManageCa, "+ +-- --- --- ? -- ? -"),
     (Act::ReadAudit, "+ +++ --- --- ? -- ? -"),
     (Act::ReadMetrics, "+ +++ --- --- ? -- ? -"),
     (Act::KeepHouse, "- --- --- --- - -- - +"),
@@ -105,7 +116,9 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Refusals { reason: "token_invalid".to_owned(), network: None, count: 1, samples: Vec::new() };
     let head = Fingerprint::new(domain.digest());
     let key = domain.key_request(Role::Viewer, Tenants::All);
-    vec![
+    let mut commands = of_nodes(domain, node);
+    commands.extend(of_issuers(domain));
+    commands.extend([
         domain.found(),
         Command::CreateToken(domain.token_request()),
         Command::RevokeToken { token: token.id },
@@ -122,6 +135,45 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::RecordCheckpoint(Checkpoint { seq: 1, head, signature: Vec::new() }),
         Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }),
         Command::Tidy,
+    ]);
+    commands
+}
+
+fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
+    let node = || enrolled.node.clone();
+    let raise =
+        RaiseAlert { kind: AlertKind::CloneSuspected, node: Some(node()), detail: "two at once".to_owned() };
+    check(domain, (Actor::Reconciler, Command::RaiseAlert(raise.clone())), granted(&["alert.raised"]));
+    let alert = *domain.state.alerts.keys().next().unwrap();
+    let renewal = domain.renewal(&enrolled.node, KeyHash::new([7; 32]));
+    vec![
+        Command::Renew(Box::new(renewal)),
+        Command::Contact { node: node() },
+        Command::Drain { node: node(), within: None },
+        Command::Undrain { node: node() },
+        Command::Quarantine { node: node(), reason: String::new() },
+        Command::Release { node: node() },
+        Command::Rotate { node: node() },
+        revoke(&enrolled.node),
+        Command::Decommission { node: node() },
+        Command::Reinstate { node: node() },
+        Command::AcknowledgeAlert { alert },
+        Command::ClearAlert { alert },
+        Command::RaiseAlert(raise),
+        Command::Observe(vec![domain.sighting(&enrolled.node)]),
+        Command::MarkInactive(Silence { nodes: vec![node()], listening_since: domain.now }),
+    ]
+}
+
+fn of_issuers(domain: &mut Domain) -> Vec<Command> {
+    let issuer = crate::support::issuer("i1");
+    vec![
+        Command::PrepareRoll(domain.roll_request()),
+        Command::CertifyRoll(Box::new(domain.next_issuer("i2"))),
+        activate("i2", true),
+        Command::RetireIssuer { issuer: issuer.clone() },
+        Command::RevokeIssuer { issuer, reason: String::new() },
+        Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None }),
     ]
 }
 
@@ -194,4 +246,14 @@ fn what_is_no_reading_cannot_be_read() {
     for act in [Act::Found, Act::Enroll, Act::Confirm, Act::KeepHouse] {
         assert!(may_read(&domain.state, &local(), act).is_err(), "{act:?}");
     }
+}
+
+/// What a revoked issuer signed is denied, whoever holds it.
+#[test]
+fn an_operator_whose_issuer_was_revoked_has_no_power() {
+    let mut domain = Domain::founded();
+    let alice = domain.operator("alice", Role::PlatformAdmin, Tenants::All);
+    let revoke = Command::RevokeIssuer { issuer: crate::support::issuer("i1"), reason: "lost".to_owned() };
+    check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
+    assert_eq!(mark(authorize(&domain.state, &alice, &create_tenant("apex"))), '?');
 }

@@ -3,7 +3,7 @@
 use crate::support::{Domain, check, confirm_failed, confirm_ok, granted, local, node, refused, span};
 use lifecycle::registry::{Actor, NodeState};
 
-const CONFIRMED: &[&str] = &["host.confirmed", "host.active"];
+const CONFIRMED: &[&str] = &["host.confirmed", "host.active", "certificate.seen"];
 
 #[test]
 fn a_node_that_confirms_is_active_and_its_certificate_is_no_longer_kept_whole() {
@@ -88,7 +88,7 @@ fn a_node_that_is_gone_does_not_confirm() {
     for gone in [NodeState::Revoked, NodeState::Decommissioned] {
         let mut domain = Domain::founded();
         let enrolled = domain.enroll();
-        domain.put(&enrolled.node, gone);
+        domain.end(&enrolled.node, gone);
         check(&mut domain, (enrolled.actor(), confirm_ok(&enrolled.node)), refused("unauthenticated"));
     }
 }
@@ -98,7 +98,7 @@ fn an_inactive_node_that_confirms_is_active_again() {
     let mut domain = Domain::founded();
     let enrolled = domain.enroll();
     domain.confirm(&enrolled);
-    domain.put(&enrolled.node, NodeState::Inactive);
+    domain.silence(&enrolled.node);
     check(&mut domain, (enrolled.actor(), confirm_ok(&enrolled.node)), granted(&["host.active"]));
 }
 
@@ -136,7 +136,11 @@ fn each_node_has_its_own_alert_and_confirming_ends_it() {
         check(&mut domain, when, granted(&["alert.raised"]));
     }
     let confirmed = (nodes[0].actor(), confirm_ok(&nodes[0].node));
-    check(&mut domain, confirmed, granted(&["host.confirmed", "host.active", "alert.cleared"]));
+    check(
+        &mut domain,
+        confirmed,
+        granted(&["host.confirmed", "host.active", "alert.cleared", "certificate.seen"]),
+    );
     let open: Vec<_> = domain.state.alerts.values().map(|alert| alert.node.clone()).collect();
     assert_eq!(open, [Some(nodes[1].node.clone())]);
 }

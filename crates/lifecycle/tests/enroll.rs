@@ -190,7 +190,7 @@ fn the_tombstone_of_a_node_keeps_its_wireguard_key() {
     let token = domain.mint();
     let gone = domain.enroll_with(token, |request| request.wireguard = Some(wireguard));
     domain.confirm(&gone);
-    domain.put(&gone.node, NodeState::Revoked);
+    domain.end(&gone.node, NodeState::Revoked);
     let token = domain.mint();
     let mut request = domain.request(token);
     request.wireguard = Some(wireguard);
@@ -203,7 +203,7 @@ fn a_pin_on_a_node_that_is_gone_burns_the_token() {
         let mut domain = Domain::founded();
         let enrolled = domain.enroll();
         let token = domain.mint_pinned(&enrolled.node);
-        domain.put(&enrolled.node, gone);
+        domain.end(&enrolled.node, gone);
         let request = domain.request(token);
         check(&mut domain, enroll(request.clone()), refused_with("node_revoked", BURNED));
         check(&mut domain, enroll(request), refused("token_used"));
@@ -228,7 +228,7 @@ fn a_kind_of_key_that_the_profile_does_not_allow_leaves_the_token_good() {
 fn a_requested_id_that_is_taken_leaves_the_token_good() {
     let mut domain = Domain::founded();
     let (taken, gone) = (domain.enroll(), domain.enroll());
-    domain.put(&gone.node, NodeState::Revoked);
+    domain.end(&gone.node, NodeState::Revoked);
     let token = domain.mint();
     for wanted in [taken.node, gone.node] {
         let mut request = domain.request(token);
@@ -371,7 +371,7 @@ fn an_enrollment_that_a_later_one_replaced_is_not_repeated() {
 #[test]
 fn a_revoked_nodes_enrollment_is_not_repeated() {
     let (mut domain, enrolled) = lost_reply();
-    domain.put(&enrolled.node, NodeState::Revoked);
+    domain.end(&enrolled.node, NodeState::Revoked);
     check(&mut domain, ask_again(&enrolled, |_| ()), refused("token_used"));
 }
 

@@ -8,14 +8,23 @@
     reason = "a test that cannot go on stops"
 )]
 
+mod alert;
 mod apply;
 mod audit_fields;
 mod authorize;
 mod confirm;
+mod contact;
+mod drain;
 mod enroll;
 mod histories;
+mod issuer;
+mod liveness;
 mod operator;
 mod policy;
+mod quarantine;
+mod renew;
+mod revoke;
+mod rotate;
 mod server_certificate;
 mod support;
 mod tenant;

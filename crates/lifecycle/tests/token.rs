@@ -83,7 +83,7 @@ fn a_node_that_is_gone_cannot_be_pinned() {
     for gone in [NodeState::Revoked, NodeState::Decommissioned] {
         let mut domain = Domain::founded();
         let enrolled = domain.enroll();
-        domain.put(&enrolled.node, gone);
+        domain.end(&enrolled.node, gone);
         let pin = mint(&mut domain, |create| create.node = Some(enrolled.node));
         check(&mut domain, (local(), pin), refused("node_revoked"));
     }
@@ -186,7 +186,7 @@ fn a_token_pinned_to_a_new_name_makes_that_node() {
     check(
         &mut domain,
         (enrolled.actor(), confirm_ok(&enrolled.node)),
-        granted(&["host.confirmed", "host.active"]),
+        granted(&["host.confirmed", "host.active", "certificate.seen"]),
     );
     check(&mut domain, enroll(enrolled.request), refused("token_used"));
 }

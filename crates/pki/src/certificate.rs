@@ -12,6 +12,8 @@ use crate::{der, moment};
 
 /// The upper bound of RFC 5280 on a common name and on an organization.
 const MAX_NAME: usize = 64;
+/// Version, serial number and algorithm.
+const BEFORE_ISSUER: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
@@ -74,14 +76,16 @@ pub(crate) fn common_name(name: Option<&str>) -> DistinguishedName {
     dn
 }
 
-/// `<domain> <role>`; a long domain goes into the organization, where it always fits.
-pub(crate) fn role_name(domain: &lifecycle::names::TrustDomain, role: &str) -> DistinguishedName {
-    let whole = format!("{domain} {role}");
+/// `<owner> <role>`; a long owner goes into the organization, where a trust domain always fits.
+pub(crate) fn role_name(owner: &str, role: &str) -> DistinguishedName {
+    let whole = format!("{owner} {role}");
     if whole.len() <= MAX_NAME {
-        return common_name(Some(&whole));
+        return common_name(Some(whole.trim_start()));
     }
     let mut dn = DistinguishedName::new();
-    dn.push(DnType::OrganizationName, DnValue::Utf8String(domain.to_string()));
+    if owner.len() <= MAX_NAME {
+        dn.push(DnType::OrganizationName, DnValue::Utf8String(owner.to_owned()));
+    }
     dn.push(DnType::CommonName, DnValue::Utf8String(role.to_owned()));
     dn
 }
@@ -101,29 +105,37 @@ pub(crate) fn sign(
 ) -> Result<Signed, SignError> {
     params.key_identifier_method = key_identifier(key);
     let unsigned = params.signed_by(key, issuer.template())?;
-    let der = with_issuer_name(unsigned.der(), issuer)?;
+    let der = with_issuer_name(unsigned.der(), BEFORE_ISSUER, issuer)?;
     let serial = params.serial_number.as_ref().map(SerialNumber::to_bytes).unwrap_or_default();
     let serial = Serial::from_bytes(&serial).map_err(|error| SignError::Build(error.to_string()))?;
     let fingerprint = crate::digest::fingerprint(&der);
     Ok(Signed { der, serial, fingerprint, not_before: validity.not_before, not_after: validity.not_after })
 }
 
-/// Takes the body apart (version, serial, algorithm, empty issuer, the rest), puts the issuer's name in and
-/// signs the result.
-fn with_issuer_name(unsigned: &[u8], issuer: &Issuer) -> Result<Vec<u8>, SignError> {
-    let body = der::content(unsigned).and_then(der::content);
-    let parts = body.and_then(|body| {
-        let (version, rest) = der::split(body)?;
-        let (serial, rest) = der::split(rest)?;
-        let (algorithm, rest) = der::split(rest)?;
-        let (_empty, rest) = der::split(rest)?;
-        Some((version, serial, algorithm, rest))
-    });
-    let (version, serial, algorithm, rest) =
-        parts.ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
-    let body = der::wrap(der::SEQUENCE, &[version, serial, algorithm, issuer.name(), rest]);
+/// Takes the body apart at the issuer, which is empty and comes after so many other elements, puts the
+/// issuer's name in and signs the result. The last element before the issuer is the algorithm.
+pub(crate) fn with_issuer_name(
+    unsigned: &[u8],
+    before: usize,
+    issuer: &Issuer,
+) -> Result<Vec<u8>, SignError> {
+    let (head, algorithm, rest) =
+        around_issuer(unsigned, before).ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
+    let body = der::wrap(der::SEQUENCE, &[head, issuer.name(), rest]);
     let signature = issuer.key().signature(&body).ok_or(SignError::Signature)?;
     Ok(der::wrap(der::SEQUENCE, &[&body, algorithm, &der::wrap(der::BIT_STRING, &[&[0], &signature])]))
+}
+
+/// What stands before the issuer, the last element of that, and what stands after the issuer.
+fn around_issuer(unsigned: &[u8], before: usize) -> Option<(&[u8], &[u8], &[u8])> {
+    let body = der::content(unsigned).and_then(der::content)?;
+    let (mut last, mut rest) = (body, body);
+    for _ in 0..before {
+        (last, rest) = der::split(rest)?;
+    }
+    let (head, _) = body.split_at_checked(body.len() - rest.len())?;
+    let (_empty, after) = der::split(rest)?;
+    Some((head, last, after))
 }
 
 /// A serial is a positive INTEGER, and sixteen octets whatever chance brought.

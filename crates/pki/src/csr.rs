@@ -65,7 +65,7 @@ pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
     if der.len() > MAX_BYTES {
         return Err(CsrError::TooLong);
     }
-    let (body, algorithm, signature) = parts(der).ok_or(CsrError::Malformed)?;
+    let (body, algorithm, signature) = der::signed(der).ok_or(CsrError::Malformed)?;
     let (_, info) = X509CertificationRequestInfo::from_der(body).map_err(|_| CsrError::Malformed)?;
     let key = PublicKey::read(info.subject_pki.raw)?;
     let hash = signed_over(key.kind, algorithm).ok_or(CsrError::SignatureAlgorithm)?;
@@ -79,19 +79,6 @@ pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
         kind: key.kind,
         common_name: common_name.map(str::to_owned),
     })
-}
-
-/// The signed body, the inside of the algorithm, and the signature; nothing else may be there.
-fn parts(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (whole, after) = der::split(der)?;
-    let (body, rest) = der::content(whole).and_then(der::split)?;
-    let (algorithm, rest) = der::split(rest)?;
-    let (signature, trailing) = der::split(rest)?;
-    let (unused_bits, bytes) = der::content(signature)?.split_first()?;
-    let tags = [whole.first(), body.first(), algorithm.first()] == [Some(&der::SEQUENCE); 3]
-        && signature.first() == Some(&der::BIT_STRING);
-    let exact = tags && *unused_bits == 0 && after.is_empty() && trailing.is_empty();
-    exact.then_some((body, der::content(algorithm)?, bytes))
 }
 
 /// Which digest was signed; nothing if key and algorithm do not belong together. Ed25519 names no digest:

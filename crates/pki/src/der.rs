@@ -1,4 +1,4 @@
-//! Just enough DER to take a certificate apart at its top level and put it together again.
+//! Just enough DER to take what is signed apart at its top level and put it together again.
 
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const BIT_STRING: u8 = 0x03;
@@ -31,6 +31,19 @@ pub(crate) fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     }
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out
+}
+
+/// Of anything signed (certificate, request): the body, the inside of the algorithm, and the signature; nothing else may be there.
+pub(crate) fn signed(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (whole, after) = split(der)?;
+    let (body, rest) = content(whole).and_then(split)?;
+    let (algorithm, rest) = split(rest)?;
+    let (signature, trailing) = split(rest)?;
+    let (unused_bits, bytes) = content(signature)?.split_first()?;
+    let tags = [whole.first(), body.first(), algorithm.first()] == [Some(&SEQUENCE); 3]
+        && signature.first() == Some(&BIT_STRING);
+    let exact = tags && *unused_bits == 0 && after.is_empty() && trailing.is_empty();
+    exact.then_some((body, content(algorithm)?, bytes))
 }
 
 /// How long the header is, and how long it says the content is. One-byte tags only.

@@ -2,7 +2,9 @@
 //! below them without being a node or a server.
 
 use lifecycle::names::{Span, Timestamp, TrustDomain};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
+};
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
@@ -15,8 +17,10 @@ use crate::pem;
 use crate::signing_key::{SigningKey, SigningKeyError};
 use crate::spki::PublicKey;
 
+const ROOT_ROLE: &str = "Enlist Root CA";
 const ROOT_LIFETIME: Span = Span::from_days(3652);
-const INTERMEDIATE_LIFETIME: Span = Span::from_days(365);
+/// Of an intermediate, unless its root ends earlier.
+pub const INTERMEDIATE_LIFETIME: Span = Span::from_days(365);
 /// CAs begin an hour early, so that a host whose clock is behind can verify at once what they sign.
 const CA_BACKDATE: Span = Span::from_hours(1);
 
@@ -34,6 +38,8 @@ pub enum HierarchyError {
     Sign(#[from] SignError),
     #[error("this CA may not have another CA below it")]
     PathLength,
+    #[error("this is the key of the CA that would sign, not of a CA below it")]
+    OwnKey,
 }
 
 /// Why certificates given as a chain are none.
@@ -83,10 +89,10 @@ pub fn found(
     serials: [[u8; 16]; 2],
 ) -> Result<Hierarchy, HierarchyError> {
     let [root_serial, intermediate_serial] = serials;
-    let (root_der, root_key) = self_signed(domain, "Enlist Root CA", 1, at, ROOT_LIFETIME, root_serial)?;
+    let (root_der, root_key) = self_signed(domain, ROOT_ROLE, 1, at, ROOT_LIFETIME, root_serial)?;
     let root = Issuer::new(&root_der, &root_key)?;
     let (key, intermediate_key) = SigningKey::generate()?;
-    let signed = sign_intermediate(&root, &key.spki(), domain, intermediate_serial, at)?;
+    let signed = sign_intermediate(&root, &key.spki(), intermediate_serial, at, INTERMEDIATE_LIFETIME)?;
     Ok(Hierarchy {
         root_der,
         root_key_pem: pem::key_pem_pkcs8(&root_key),
@@ -95,23 +101,46 @@ pub fn found(
     })
 }
 
-/// Certifies the key of an intermediate CA, at the founding and at every roll.
+/// Certifies the key of an intermediate CA, at the founding and at every roll. Whose CA it is, the root's name
+/// says.
 pub fn sign_intermediate(
     root: &Issuer,
     spki: &[u8],
-    domain: &TrustDomain,
     serial: [u8; 16],
     at: Timestamp,
+    lifetime: Span,
 ) -> Result<Signed, HierarchyError> {
     if root.path_length() == Some(0) {
         return Err(HierarchyError::PathLength);
     }
+    if spki == root.key().spki() {
+        return Err(HierarchyError::OwnKey);
+    }
     let key = PublicKey::read(spki).map_err(SignError::from)?;
-    let end = validity(root, at, INTERMEDIATE_LIFETIME)?.not_after;
+    let end = validity(root, at, lifetime)?.not_after;
     let begin = at.whole_second().minus(CA_BACKDATE).max(root.not_before());
     let validity = Validity { not_before: begin, not_after: end };
-    let params = ca(domain, "Enlist Intermediate CA", 0, serial, validity);
-    Ok(sign(root, &key, params, validity)?)
+    let name = intermediate_name(&owner(root.certificate()), spki);
+    Ok(sign(root, &key, ca(name, 0, serial, validity), validity)?)
+}
+
+/// With a piece of the key's digest: verifiers look for issuers and their lists of revocations by name, so
+/// two keys must not share one.
+pub(crate) fn intermediate_name(owner: &str, spki: &[u8]) -> DistinguishedName {
+    let digest: String = crate::digest::key_hash(spki).hex().chars().take(8).collect();
+    role_name(owner, &format!("Enlist Intermediate CA {digest}"))
+}
+
+/// What the root is called without its role: the trust domain, for a root that was made here. Of another
+/// root, the organization or the common name will do.
+fn owner(root_der: &[u8]) -> String {
+    let Ok((_, root)) = X509Certificate::from_der(root_der) else { return String::new() };
+    let subject = root.subject();
+    let common_name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
+    let organization = subject.iter_organization().next().and_then(|name| name.as_str().ok());
+    let domain = common_name.and_then(|name| name.strip_suffix(ROOT_ROLE)).map(str::trim_end);
+    let owner = domain.filter(|domain| !domain.is_empty()).or(organization).or(common_name);
+    owner.unwrap_or_default().to_owned()
 }
 
 /// A CA for a replica that seals nothing: self-signed, path length 0, an anchor for client certificates only.
@@ -132,14 +161,36 @@ pub fn audit_signer(
     at: Timestamp,
 ) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), HierarchyError> {
     let (key, pkcs8) = SigningKey::generate()?;
+    Ok((audit_certificate(issuer, &key, domain, serial, at)?, pkcs8))
+}
+
+/// The same key under another issuer: what it signed before stays verifiable.
+pub fn recertify_audit(
+    issuer: &Issuer,
+    certificate: &[u8],
+    domain: &TrustDomain,
+    serial: [u8; 16],
+    at: Timestamp,
+) -> Result<Vec<u8>, HierarchyError> {
+    let facts = crate::describe::facts(certificate).map_err(|_| IssuerError::Malformed)?;
+    let key = PublicKey::read(&facts.spki).map_err(SignError::from)?;
+    audit_certificate(issuer, &key, domain, serial, at)
+}
+
+fn audit_certificate(
+    issuer: &Issuer,
+    key: &impl rcgen::PublicKeyData,
+    domain: &TrustDomain,
+    serial: [u8; 16],
+    at: Timestamp,
+) -> Result<Vec<u8>, HierarchyError> {
     let validity = validity(issuer, at, issuer.not_after().since(at))?;
     let mut params = blank(serial, validity);
-    params.distinguished_name = role_name(domain, "Enlist Audit");
+    params.distinguished_name = role_name(domain.as_str(), "Enlist Audit");
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(AUDIT_USE.to_vec())];
-    let signed = sign(issuer, &key, params, validity)?;
-    Ok((signed.der, pkcs8))
+    Ok(sign(issuer, key, params, validity)?.der)
 }
 
 fn self_signed(
@@ -154,24 +205,23 @@ fn self_signed(
     let at = at.whole_second();
     let validity =
         Validity { not_before: at.minus(CA_BACKDATE), not_after: at.plus(lifetime).whole_second() };
-    let mut params = ca(domain, role, below, serial, validity);
+    let mut params = ca(role_name(domain.as_str(), role), below, serial, validity);
     params.key_identifier_method = key_identifier(&key);
     let certificate = params.self_signed(&key).map_err(SignError::from)?;
     Ok((certificate.der().to_vec(), pkcs8))
 }
 
-fn ca(
-    domain: &TrustDomain,
-    role: &str,
-    below: u8,
-    serial: [u8; 16],
-    validity: Validity,
-) -> CertificateParams {
+fn ca(name: DistinguishedName, below: u8, serial: [u8; 16], validity: Validity) -> CertificateParams {
     let mut params = blank(serial, validity);
-    params.distinguished_name = role_name(domain, role);
+    params.distinguished_name = name;
+    may_sign(&mut params, below);
+    params
+}
+
+/// The rights of a CA with so many CAs below it.
+pub(crate) fn may_sign(params: &mut CertificateParams, below: u8) {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(below));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
 }
 
 #[cfg(test)]
@@ -179,23 +229,37 @@ mod tests {
     use super::*;
     use crate::describe;
 
+    const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
+
     #[test]
-    fn a_long_domain_still_gives_names_that_fit() {
-        let domain = TrustDomain::parse(&"d".repeat(63)).unwrap();
-        let made = found(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
-        let facts = describe::facts(&made.intermediate_der).unwrap();
-        assert_eq!(facts.common_name.as_deref(), Some("Enlist Intermediate CA"));
-        assert!(facts.subject.contains(domain.as_str()));
+    fn an_intermediate_is_named_after_its_domain_and_its_key() {
+        for (domain, organization) in [("probectl".to_owned(), None), ("d".repeat(63), Some("d".repeat(63)))]
+        {
+            let domain = TrustDomain::parse(&domain).unwrap();
+            let made = found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+            let facts = describe::facts(&made.intermediate_der).unwrap();
+            let digest = crate::digest::key_hash(&facts.spki).hex();
+            let role = format!("Enlist Intermediate CA {}", digest.get(..8).unwrap());
+            let expected = match organization {
+                None => format!("CN={domain} {role}"),
+                Some(organization) => format!("O={organization}, CN={role}"),
+            };
+            assert_eq!(facts.subject, expected);
+        }
     }
 
     #[test]
-    fn an_intermediate_certifies_no_further_ca() {
+    fn a_root_certifies_other_keys_and_an_intermediate_none() {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let at = Timestamp::from_secs(1_800_000_000);
-        let made = found(&domain, at, [[1; 16], [2; 16]]).unwrap();
-        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
-        let spki = issuer.key().spki();
-        let refused = sign_intermediate(&issuer, &spki, &domain, [3; 16], at);
-        assert_eq!(refused.unwrap_err(), HierarchyError::PathLength);
+        let made = found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
+        let root = Issuer::new(&made.root_der, root_key.secret_der()).unwrap();
+        let intermediate = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let sign = |by: &Issuer, spki: &[u8], lifetime| sign_intermediate(by, spki, [3; 16], AT, lifetime);
+        let (own, other) = (root.key().spki(), intermediate.key().spki());
+        assert_eq!(sign(&root, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::OwnKey);
+        assert_eq!(sign(&intermediate, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::PathLength);
+        let longest = sign(&root, &other, Span::from_days(20_000)).unwrap();
+        assert_eq!(longest.not_after, root.not_after());
     }
 }

@@ -44,6 +44,8 @@ pub struct Issuer {
     not_before: Timestamp,
     not_after: Timestamp,
     path_length: Option<u32>,
+    may_sign_crls: bool,
+    key_id: KeyIdMethod,
     key: SigningKey,
     template: rcgen::Issuer<'static, Unsigned>,
 }
@@ -62,6 +64,7 @@ impl Issuer {
             return Err(IssuerError::KeyMismatch);
         }
         let (not_before, not_after) = (ca.validity().not_before, ca.validity().not_after);
+        let key_id = stated_identifier(&ca).unwrap_or_else(|| key_identifier(&key));
         Ok(Self {
             id: issuer_id(certificate_der),
             certificate: certificate_der.to_vec(),
@@ -70,7 +73,9 @@ impl Issuer {
             not_before: moment::timestamp(not_before),
             not_after: moment::timestamp(not_after),
             path_length,
-            template: template(&key, stated_identifier(&ca)),
+            may_sign_crls: may_sign_crls(&ca),
+            template: template(&key, key_id.clone()),
+            key_id,
             key,
         })
     }
@@ -98,6 +103,16 @@ impl Issuer {
     /// How many CAs may stand below this one; nothing if the certificate sets no limit.
     pub fn path_length(&self) -> Option<u32> {
         self.path_length
+    }
+
+    /// Whether verifiers will accept a list of revocations from this CA: an imported one may lack the right.
+    pub fn may_sign_crls(&self) -> bool {
+        self.may_sign_crls
+    }
+
+    /// By which leaves and lists refer to this CA's key.
+    pub(crate) fn key_id(&self) -> &KeyIdMethod {
+        &self.key_id
     }
 
     pub(crate) fn name(&self) -> &[u8] {
@@ -146,6 +161,11 @@ fn may_sign(ca: &X509Certificate<'_>) -> Result<Option<u32>, IssuerError> {
     Ok(constraints.value.path_len_constraint)
 }
 
+/// A CA that states no usages has them all.
+fn may_sign_crls(ca: &X509Certificate<'_>) -> bool {
+    ca.key_usage().is_ok_and(|usage| usage.is_none_or(|usage| usage.value.crl_sign()))
+}
+
 fn stated_identifier(ca: &X509Certificate<'_>) -> Option<KeyIdMethod> {
     ca.iter_extensions().find_map(|extension| match extension.parsed_extension() {
         ParsedExtension::SubjectKeyIdentifier(id) => Some(KeyIdMethod::PreSpecified(id.0.to_vec())),
@@ -154,10 +174,10 @@ fn stated_identifier(ca: &X509Certificate<'_>) -> Option<KeyIdMethod> {
 }
 
 /// What rcgen is given as the issuer: no name, because that is put in afterwards, and no key.
-fn template(key: &SigningKey, stated: Option<KeyIdMethod>) -> rcgen::Issuer<'static, Unsigned> {
+fn template(key: &SigningKey, key_id: KeyIdMethod) -> rcgen::Issuer<'static, Unsigned> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.key_identifier_method = stated.unwrap_or_else(|| key_identifier(key));
+    params.key_identifier_method = key_id;
     rcgen::Issuer::new(params, Unsigned(crate::spki::rcgen_algorithm(key.kind())))
 }
 

@@ -5,10 +5,12 @@
 //!
 //! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`].
 //! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`sign`] (audit).
+//! - Taking back and replacing: [`crl`], [`roll`], [`succession`] (of trust bundles).
 //! - Keeping keys: [`seal`] at rest, [`agent_key`] on a host.
 
 pub mod agent_key;
 mod certificate;
+pub mod crl;
 pub mod csr;
 mod der;
 pub mod describe;
@@ -20,9 +22,11 @@ pub mod leaf;
 mod moment;
 pub mod pem;
 pub mod pin;
+pub mod roll;
 pub mod seal;
 pub mod server_cert;
 pub mod sign;
 mod signing_key;
 mod spki;
+pub mod succession;
 pub mod verify;

@@ -60,6 +60,11 @@ pub fn key_pem_pkcs8(pkcs8: &[u8]) -> Zeroizing<String> {
     Zeroizing::new(encode("PRIVATE KEY", pkcs8))
 }
 
+/// A list of revoked certificates.
+pub fn crl_pem(der: &[u8]) -> String {
+    encode("X509 CRL", der)
+}
+
 pub(crate) fn request_pem(der: &[u8]) -> String {
     encode("CERTIFICATE REQUEST", der)
 }

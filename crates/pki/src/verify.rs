@@ -6,6 +6,7 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::nom::Parser as _;
 use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
+use x509_parser::prelude::FromDer as _;
 
 use crate::{describe, moment};
 
@@ -153,6 +154,15 @@ fn peer(leaf: &CertificateDer<'_>, spiffe: SpiffeId) -> Result<PeerCertificate, 
         not_after: moment::timestamp(parsed.validity().not_after),
         common_name: describe::common_name(&parsed),
     })
+}
+
+/// Whether this CA signed this certificate, whatever else is to be said of either.
+pub fn is_issued_by(leaf: &CertificateDer<'_>, ca: &[u8]) -> bool {
+    let (Ok((_, leaf)), Ok((_, ca))) = (X509Certificate::from_der(leaf), X509Certificate::from_der(ca))
+    else {
+        return false;
+    };
+    leaf.issuer() == ca.subject() && leaf.verify_signature(Some(ca.public_key())).is_ok()
 }
 
 fn refusal(error: webpki::Error) -> PeerError {

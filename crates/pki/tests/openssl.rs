@@ -1,72 +1,27 @@
 //! What openssl makes, Enlist reads; what Enlist makes, openssl accepts.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::panic,
-    reason = "a test that cannot go on may panic"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on may panic")]
+
+mod bench;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use bench::{Bench, now};
 use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
 use pki::csr::{self, CsrError, KeyError, KeyKind};
 use pki::hierarchy;
 use pki::issuer::Issuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::pem;
+use pki::roll::{IntermediateError, check_intermediate, intermediate_request};
 use pki::server_cert::{DEFAULT_COMMON_NAME, issue_server};
 
-/// A directory in which openssl works.
-struct Bench(tempfile::TempDir);
-
 impl Bench {
-    /// Nothing, on a laptop without openssl; where everything is required, a failure.
-    fn new() -> Option<Self> {
-        if Command::new("openssl").arg("version").output().is_ok() {
-            return Some(Self(tempfile::tempdir().unwrap()));
-        }
-        if std::env::var_os("ENLIST_REQUIRE_ALL").is_some() {
-            panic!("openssl is required");
-        }
-        eprintln!("skipped: no openssl");
-        None
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) -> PathBuf {
-        std::fs::write(self.path(name), content).unwrap();
-        self.path(name)
-    }
-
-    fn try_run(&self, line: &str) -> (bool, String) {
-        let output =
-            Command::new("openssl").args(line.split(' ')).current_dir(self.0.path()).output().unwrap();
-        let text =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), text)
-    }
-
-    fn run(&self, line: &str) -> String {
-        let (success, text) = self.try_run(line);
-        assert!(success, "openssl {line}\n{text}");
-        text
-    }
-
     /// A key by `genpkey` and a request for it.
     fn request(&self, key: &str, req: &str) -> Vec<u8> {
         self.run(&format!("genpkey {key} -out key.pem"));
         self.run(&format!("req -new -key key.pem -subj /CN=n-1 {req} -out csr.pem"));
         std::fs::read(self.path("csr.pem")).unwrap()
     }
-}
-
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    Timestamp::from_secs(since.as_secs())
 }
 
 fn domain() -> TrustDomain {
@@ -276,6 +231,35 @@ fn an_imported_ca_of_any_kind_and_name_signs() {
         bench.write("leaf.pem", &pem::certificate_pem(&signed.der));
         bench.run("verify -purpose sslclient -CAfile ca.pem leaf.pem");
     }
+}
+
+#[test]
+fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
+    let Some(bench) = Bench::new() else { return };
+    let at = now();
+    let made = hierarchy::found(&domain(), at, [[1; 16], [2; 16]]).unwrap();
+    let waiting = intermediate_request(&domain()).unwrap();
+    bench.write("root.pem", &pem::certificate_pem(&made.root_der));
+    bench.write("root-key.pem", &made.root_key_pem);
+    bench.write("csr.pem", &waiting.csr_pem);
+    let check = |line: &str| {
+        bench.run(&format!(
+            "x509 -req -in csr.pem -CA root.pem -CAkey root-key.pem -out new.pem -set_serial 9 {line}"
+        ));
+        let der = pem::certificates(&std::fs::read(bench.path("new.pem")).unwrap()).unwrap().remove(0);
+        check_intermediate(&der, &[&made.root_der], &waiting.spki, at).map(|_| der)
+    };
+    let der = check("-days 300 -copy_extensions copyall -sha512").unwrap();
+    bench.run("verify -x509_strict -CAfile root.pem new.pem");
+    let issuer = Issuer::new(&der, &waiting.key).unwrap();
+    let spki = csr::read(&bench.request(P256, "-sha256")).unwrap().spki;
+    let leaf = sign_leaf(&issuer, &spki, &issuance(now())).unwrap();
+    bench.write("leaf.pem", &pem::certificate_pem(&leaf.der));
+    bench.run("verify -purpose sslclient -CAfile root.pem -untrusted new.pem leaf.pem");
+    bench.write("csr.pem", &waiting.csr_pem);
+    assert_eq!(check("-days 300").unwrap_err(), IntermediateError::NotCa);
+    let weak = check("-days 300 -copy_extensions copyall -sha1");
+    assert_eq!(weak.unwrap_err(), IntermediateError::ForeignRoot);
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! What every request can reach: the journal, the keys, the limits, the counters.
 
 use crate::config::Config;
+use crate::crl::Lists;
+use crate::datadir::DataDir;
+use crate::edge::connections::Connections;
 use crate::edge::limits::FailureLimits;
 use crate::edge::places::Places;
 use crate::failure::Failure;
 use crate::issuing::Keys;
 use crate::metrics::Metrics;
+use crate::presence::Presence;
 use crate::refusals::Refusals;
 use crate::{chance, clock};
 use api::code;
@@ -14,7 +18,7 @@ use lifecycle::names::{Label, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 /// Work in progress at once; the rest queues.
 const IN_PROGRESS: usize = 512;
@@ -22,11 +26,18 @@ const IN_PROGRESS: usize = 512;
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct App {
+    pub dir: DataDir,
     pub config: Config,
     pub journal: Journal,
     pub keys: Keys,
     pub failures: FailureLimits,
     pub places: Places,
+    pub connections: Connections,
+    pub presence: Presence,
+    /// Lists of revocations as signed last.
+    pub lists: Lists,
+    /// One change of the key-encryption key at a time.
+    pub rewrapping: Mutex<()>,
     /// One walk over the whole audit trail at a time.
     pub walks: Semaphore,
     pub refusals: Refusals,
@@ -53,13 +64,24 @@ impl Origin {
 }
 
 impl App {
-    pub fn new(config: Config, journal: Journal, keys: Keys, stopping: watch::Receiver<bool>) -> Arc<Self> {
+    pub fn new(
+        dir: DataDir,
+        config: Config,
+        journal: Journal,
+        keys: Keys,
+        stopping: watch::Receiver<bool>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            dir,
             config,
             journal,
             keys,
             failures: FailureLimits::default(),
             places: Places::default(),
+            connections: Connections::default(),
+            presence: Presence::default(),
+            lists: Lists::default(),
+            rewrapping: Mutex::new(()),
             walks: Semaphore::new(1),
             refusals: Refusals::default(),
             metrics: Metrics::default(),

@@ -1,12 +1,12 @@
 //! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
 
-use crate::app::App;
+use crate::app::{App, Origin};
 use crate::failure::Failure;
 use api::code;
 use http::{HeaderMap, header};
 use journal::View;
-use lifecycle::names::{NodeId, Serial, Source, SpiffePath};
-use lifecycle::registry::{Act, Actor, Owner, Rejection, Tenants, may_read};
+use lifecycle::names::{NodeId, Serial, Source, SpiffePath, Timestamp};
+use lifecycle::registry::{Act, Actor, Command, Owner, Rejection, Tenants, may_read};
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,14 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
     }
 }
 
+/// Notes that a node has spoken: the first request with a certificate confirms it, or lets it take over.
+pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -> Result<(), Failure> {
+    let actor = Actor::Node { id: id.clone(), serial: serial.clone() };
+    app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
+    app.presence.seen(id, origin.source, app.now());
+    Ok(())
+}
+
 /// What the edge needs to know of a caller before anything is asked: how much room and noise it is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -75,7 +83,7 @@ pub fn standing(app: &App, peer: &Peer, headers: &HeaderMap) -> Standing {
             return Standing::Operator;
         }
     }
-    match peer.certificate.as_ref().map(|certificate| on_record(&view, certificate)) {
+    match peer.certificate.as_ref().map(|certificate| on_record(&view, app.now(), certificate)) {
         Some(Ok(Actor::Operator { .. })) => Standing::Operator,
         Some(Ok(Actor::Node { .. })) => Standing::Node,
         _ => Standing::Stranger,
@@ -100,7 +108,7 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     }
     let view = app.view();
     if view.state.certificates.contains_key(&certificate.serial) {
-        return on_record(&view, certificate);
+        return on_record(&view, app.now(), certificate);
     }
     // Signed by us but not on record here: perhaps it has only not arrived yet. Never taken for revoked.
     let unknown =
@@ -109,15 +117,26 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     if !view.state.certificates.contains_key(&certificate.serial) {
         return Err(unknown());
     }
-    on_record(&view, certificate)
+    on_record(&view, app.now(), certificate)
 }
 
-fn on_record(view: &View, certificate: &PeerCertificate) -> Result<Actor, Failure> {
+fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Result<Actor, Failure> {
     let refused = || Failure::new(code::UNAUTHENTICATED, "the client certificate is no longer good");
     let serial = &certificate.serial;
     let record = view.state.certificates.get(serial).ok_or_else(refused)?;
-    if record.fingerprint != certificate.fingerprint || view.state.is_denied(serial) {
+    if record.fingerprint != certificate.fingerprint {
         return Err(refused());
+    }
+    if view.state.is_denied(serial) {
+        return Err(match &record.owner {
+            Owner::Node(node) if view.state.nodes.get(node).is_some_and(|node| node.state.is_gone()) => {
+                Rejection::NodeRevoked { node: node.clone() }.into()
+            }
+            _ => refused(),
+        });
+    }
+    if record.is_superseded(now) {
+        return Err(Rejection::CertificateSuperseded.into());
     }
     let serial = serial.clone();
     match (&record.owner, &certificate.spiffe.path) {

@@ -2,6 +2,8 @@
 //! checked, with every complaint at once; only then is a socket opened. What can change an outcome is not
 //! here but in the replicated policy.
 
+use crate::datadir::{DirError, replace};
+use client::webhook::Webhook;
 use pki::seal::KekSource;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -26,6 +28,22 @@ pub struct Raw {
     pub server_cn: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
+    #[serde(default, skip_serializing_if = "RawAlerts::is_empty")]
+    pub alerts: RawAlerts,
+}
+
+/// `[alerts]` as written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawAlerts {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+}
+
+impl RawAlerts {
+    fn is_empty(&self) -> bool {
+        self.webhook.is_none()
+    }
 }
 
 /// Checked configuration: everything here can be used as it is.
@@ -37,6 +55,8 @@ pub struct Config {
     pub kek: KekSource,
     pub server_cn: String,
     pub metrics: Option<SocketAddr>,
+    /// Who is told of alerts.
+    pub webhook: Option<Webhook>,
 }
 
 /// One mistake: where, what stands there, what was expected.
@@ -71,6 +91,20 @@ pub fn load(path: &Path) -> Result<Config, Mistakes> {
     }
 }
 
+/// Writes another source of the key-encryption key into a configuration file, and leaves the rest as it is.
+pub fn set_kek(path: &Path, source: &KekSource) -> Result<(), DirError> {
+    let io = |error| DirError::Io { path: path.to_owned(), error };
+    let text = std::fs::read_to_string(path).map_err(io)?;
+    let is_kek = |line: &str| {
+        line.trim_start().strip_prefix("kek").is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    let value = toml::Value::String(source.to_string());
+    let lines =
+        text.lines().map(|line| if is_kek(line) { format!("kek = {value}") } else { line.to_owned() });
+    let changed = lines.collect::<Vec<_>>().join("\n") + "\n";
+    replace(path, changed.as_bytes(), 0o640)
+}
+
 /// The file's keys one by one, so that one wrong key does not hide the next.
 fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
     let table: toml::Table = toml::from_str(text).map_err(|error| {
@@ -88,13 +122,33 @@ fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
             "kek" => take(value, &mut raw.kek),
             "server_cn" => take(value, &mut raw.server_cn),
             "metrics" => take(value, &mut raw.metrics),
-            _ => Err("one of listen, names, advertise, kek, server_cn, metrics"),
+            "alerts" => match value {
+                toml::Value::Table(table) => {
+                    parse_alerts(table, &mut raw.alerts, &mut mistakes);
+                    Ok(())
+                }
+                _ => Err("a table with webhook"),
+            },
+            _ => Err("one of listen, names, advertise, kek, server_cn, metrics, alerts"),
         };
         if let Err(expected) = taken {
             mistakes.push(mistake(&key, &shown, expected));
         }
     }
     Ok((raw, mistakes))
+}
+
+fn parse_alerts(table: toml::Table, raw: &mut RawAlerts, mistakes: &mut Vec<Mistake>) {
+    for (key, value) in table {
+        let shown = value.to_string();
+        let taken = match key.as_str() {
+            "webhook" => take(value, &mut raw.webhook),
+            _ => Err("webhook"),
+        };
+        if let Err(expected) = taken {
+            mistakes.push(mistake(&format!("alerts.{key}"), &shown, expected));
+        }
+    }
 }
 
 fn take<T: serde::de::DeserializeOwned + Expected>(
@@ -152,6 +206,15 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
             None
         }
     });
+    let webhook = raw.alerts.webhook.as_ref().and_then(|url| {
+        let webhook = Webhook::parse(url).ok();
+        if webhook.is_none() {
+            // The URL may hold a secret.
+            let expected = "an http:// or https:// URL without user name";
+            mistakes.push(mistake("alerts.webhook", "(not shown)", expected));
+        }
+        webhook
+    });
     let server_cn = raw.server_cn.clone().unwrap_or_else(|| DEFAULT_SERVER_CN.to_owned());
     if !(1..=64).contains(&server_cn.len()) || server_cn.chars().any(char::is_control) {
         mistakes.push(mistake("server_cn", &server_cn, "1 to 64 printable characters"));
@@ -174,6 +237,7 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
         kek: kek?,
         server_cn,
         metrics,
+        webhook,
     })
 }
 
@@ -255,6 +319,19 @@ mod tests {
             mistakes_of("kek = \"env:KEK\"\nnames = [\"1.2.3\", \"a b\", \"n1.example\"]\n"),
             ["names", "names"]
         );
+    }
+
+    #[test]
+    fn alerts_go_to_a_url_and_to_nothing_else() {
+        let with = |alerts: &str| mistakes_of(&format!("kek = \"env:KEK\"\n{alerts}\n"));
+        assert!(with("[alerts]").is_empty());
+        assert!(with("[alerts]\nwebhook = \"http://127.0.0.1:9000/in\"").is_empty());
+        assert_eq!(
+            with("[alerts]\nwebhook = \"mailto:a@b\"\ncolour = 1"),
+            ["alerts.colour", "alerts.webhook"]
+        );
+        assert_eq!(with("[alerts]\nwebhook = 3"), ["alerts.webhook"]);
+        assert_eq!(with("alerts = \"http://a\""), ["alerts"]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Enroll
             Ok(Outcome::Enrolled { node, serial, .. }) => {
                 return released(&app.view(), &node, &serial, prepared);
             }
-            Ok(Outcome::Done) => return Err(Failure::internal("an enrollment answered nothing", &"")),
+            Ok(_) => return Err(Failure::internal("an enrollment answered nothing", &"")),
             Err(Rejection::PreparedStale) => view = app.view(),
             Err(rejection) => return Err(rejection.into()),
         }
@@ -159,7 +159,8 @@ fn prepare(
     let subject = SpiffeId::agent(&domain.name, &tenant, &node);
     let common_name = rules.common_name(&domain.name, &tenant, &node);
     let terms = issuing::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
-    let certificate = issuing::sign(&app.keys.issuer, csr, terms, chance::serial(at)?, at)
+    let issuer = app.keys.issuer(state)?;
+    let certificate = issuing::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))?;
     Ok(Prepared { node, tenant, profile, certificate })
 }

@@ -42,6 +42,13 @@ impl From<Rejection> for Failure {
     }
 }
 
+impl From<crate::issuing::UnsealError> for Failure {
+    fn from(error: crate::issuing::UnsealError) -> Self {
+        tracing::error!(%error, "nothing can be signed");
+        Self::new(code::ISSUER_UNAVAILABLE, "no issuer can sign now").retry_after(5)
+    }
+}
+
 impl From<journal::ProposeError> for Failure {
     fn from(error: journal::ProposeError) -> Self {
         let code = match error {

@@ -1,12 +1,14 @@
 //! What can sign: the unsealed keys of the domain, held in memory only.
 
-use lifecycle::names::{IssuerId, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{Issued, Profile, State};
+use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
+use lifecycle::registry::{self, Issued, Profile, State};
 use pki::csr;
 use pki::issuer::Issuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
 use pki::seal::Kek;
 use pki::sign::AuditKey;
+use std::sync::{Arc, PoisonError, RwLock};
+use zeroize::Zeroizing;
 
 pub const AUDIT_CONTEXT: &str = "audit";
 pub const SERVER_CONTEXT: &str = "server";
@@ -14,6 +16,11 @@ pub const SERVER_CONTEXT: &str = "server";
 /// What an issuer's sealed key is bound to, so that one ciphertext cannot stand for another.
 pub fn issuer_context(id: &IssuerId) -> String {
     format!("issuer/{id}")
+}
+
+/// The same for the key of a next issuer, which has no certificate yet.
+pub fn roll_context(key: &KeyHash) -> String {
+    format!("roll/{}", key.hex())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,26 +35,66 @@ pub enum UnsealError {
 
 /// The unsealed keys, and the key that seals what is written beside the store.
 pub struct Keys {
-    pub kek: Kek,
-    pub issuer: Issuer,
+    kek: RwLock<Arc<Kek>>,
+    /// What signed last. Which issuer signs now is the registry's to say.
+    issuer: RwLock<Option<Arc<Issuer>>>,
     pub audit: AuditKey,
 }
 
 impl Keys {
-    pub fn unseal(state: &State, kek: Kek) -> Result<Self, UnsealError> {
-        let record = state.active_issuer().ok_or(UnsealError::Missing("issuer"))?;
-        let key = kek
-            .unseal(&issuer_context(&record.id), &record.sealed_key)
-            .map_err(|_| UnsealError::WrongKek("issuer's key"))?;
-        let issuer = Issuer::new(&record.certificate, &key)
-            .map_err(|error| UnsealError::Unusable { what: "issuer", why: error.to_string() })?;
+    pub fn unseal(state: &State, kek: Arc<Kek>) -> Result<Self, UnsealError> {
+        let issuer = state.active_issuer().map(|record| open(&kek, record)).transpose()?;
         let signer = state.audit_signer.as_ref().ok_or(UnsealError::Missing("audit key"))?;
         let key =
             kek.unseal(AUDIT_CONTEXT, &signer.sealed_key).map_err(|_| UnsealError::WrongKek("audit key"))?;
         let audit = AuditKey::from_pkcs8(&key)
             .map_err(|error| UnsealError::Unusable { what: "audit key", why: error.to_string() })?;
-        Ok(Self { kek, issuer, audit })
+        Ok(Self { kek: RwLock::new(kek), issuer: RwLock::new(issuer.map(Arc::new)), audit })
     }
+
+    pub fn kek(&self) -> Arc<Kek> {
+        read(&self.kek)
+    }
+
+    /// Seals and opens with another key from now on.
+    pub fn set_kek(&self, kek: Arc<Kek>) {
+        *self.kek.write().unwrap_or_else(PoisonError::into_inner) = kek;
+    }
+
+    /// The issuer that signs now. After a roll its key is opened by whoever asks first.
+    pub fn issuer(&self, state: &State) -> Result<Arc<Issuer>, UnsealError> {
+        let record = state.active_issuer().ok_or(UnsealError::Missing("issuer"))?;
+        if let Some(issuer) = read(&self.issuer).filter(|issuer| issuer.id() == record.id) {
+            return Ok(issuer);
+        }
+        let issuer = Arc::new(self.open(record)?);
+        *self.issuer.write().unwrap_or_else(PoisonError::into_inner) = Some(issuer.clone());
+        Ok(issuer)
+    }
+
+    /// Any issuer whose key is held, active or not: it signs its own revocation list.
+    pub fn open(&self, record: &registry::Issuer) -> Result<Issuer, UnsealError> {
+        open(&self.kek(), record)
+    }
+}
+
+fn read<T: Clone>(lock: &RwLock<T>) -> T {
+    lock.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// An issuer's key, and what it was sealed as: a rolled one still as what waited for its certificate, because
+/// what is sealed once is not sealed again while it may be changing hands.
+pub fn unsealed(kek: &Kek, record: &registry::Issuer) -> Result<(String, Zeroizing<Vec<u8>>), UnsealError> {
+    let spki = pki::describe::facts(&record.certificate).map(|facts| facts.spki).unwrap_or_default();
+    let contexts = [issuer_context(&record.id), roll_context(&pki::digest::key_hash(&spki))];
+    let opened = |context: String| kek.unseal(&context, &record.sealed_key).ok().map(|key| (context, key));
+    contexts.into_iter().find_map(opened).ok_or(UnsealError::WrongKek("issuer's key"))
+}
+
+fn open(kek: &Kek, record: &registry::Issuer) -> Result<Issuer, UnsealError> {
+    let (_, key) = unsealed(kek, record)?;
+    Issuer::new(&record.certificate, &key)
+        .map_err(|error| UnsealError::Unusable { what: "issuer", why: error.to_string() })
 }
 
 /// Rules for a leaf that no profile covers: operators' certificates.

@@ -10,17 +10,24 @@ pub mod datadir;
 pub mod init;
 pub mod run;
 
+mod alerts;
 mod app;
 mod auth;
+mod crl;
 mod doors;
 mod edge;
 mod enroll;
 mod failure;
 mod issuing;
+mod live;
 mod metrics;
 mod operator;
+mod presence;
 mod reconcile;
 mod refusals;
+mod renew;
+mod rewrap;
+mod roll;
 mod server_cert;
 
 pub use app::App;

@@ -1,8 +1,10 @@
 //! Counters with stable names; see docs/metrics.md.
 
+use crate::presence::Presence;
 use http::StatusCode;
 use journal::View;
-use lifecycle::registry::{Door, NodeState};
+use lifecycle::names::Span;
+use lifecycle::registry::{AlertKind, CertificateStatus, Door, NodeState, Owner, State};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -15,6 +17,21 @@ use std::time::Instant;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByDays {
+    days: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,6 +60,11 @@ pub struct Metrics {
     registry: Registry,
     enrollments: Family<ByDoor, Counter>,
     refusals: Family<Reason, Counter>,
+    renewals: Family<ByResult, Counter>,
+    connected_nodes: Gauge,
+    expiring: Family<ByDays, Gauge>,
+    alerts: Family<ByKind, Gauge>,
+    alert_deliveries: Family<ByResult, Counter>,
     handshakes_refused: Family<Reason, Counter>,
     answers: Family<ByStatus, Counter>,
     connections: Gauge,
@@ -58,6 +80,11 @@ impl Default for Metrics {
             registry: Registry::with_prefix("enlist"),
             enrollments: Family::default(),
             refusals: Family::default(),
+            renewals: Family::default(),
+            connected_nodes: Gauge::default(),
+            expiring: Family::default(),
+            alerts: Family::default(),
+            alert_deliveries: Family::default(),
             handshakes_refused: Family::default(),
             answers: Family::default(),
             connections: Gauge::default(),
@@ -75,6 +102,14 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register("enrollments", "Enrollments granted", self.enrollments.clone());
         registry.register("enrollment_refusals", "Enrollments refused, by reason", self.refusals.clone());
+        registry.register("renewals", "Renewals, by result", self.renewals.clone());
+        let connected = self.connected_nodes.clone();
+        registry.register("connected_nodes", "Nodes with a live stream", connected);
+        let expiring = self.expiring.clone();
+        registry.register("certificates", "Certificates of nodes that are good, by days left", expiring);
+        registry.register("alerts", "Open alerts, by kind", self.alerts.clone());
+        let told = self.alert_deliveries.clone();
+        registry.register("alert_deliveries", "Attempts to tell the webhook of an alert, by result", told);
         let refused = self.handshakes_refused.clone();
         registry.register("handshakes_refused", "Client certificates refused at the handshake", refused);
         registry.register("answers", "Answers, by kind of status", self.answers.clone());
@@ -98,6 +133,14 @@ impl Metrics {
 
     pub fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub fn renewed(&self, result: &'static str) {
+        self.renewals.get_or_create(&ByResult { result }).inc();
+    }
+
+    pub fn alert_told(&self, result: &'static str) {
+        self.alert_deliveries.get_or_create(&ByResult { result }).inc();
     }
 
     pub fn handshake_refused(&self, reason: &'static str) {
@@ -126,12 +169,21 @@ impl Metrics {
     }
 
     /// The text that a scraper reads.
-    pub fn text(&self, view: &View) -> String {
+    pub fn text(&self, view: &View, presence: &Presence) -> String {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.connected_nodes.set(gauge(presence.connected()));
+        for (days, count) in days_left(&view.state) {
+            self.expiring.get_or_create(&ByDays { days }).set(gauge(count));
+        }
+        for kind in AlertKind::ALL {
+            let open = view.state.alerts.values().filter(|alert| alert.kind == *kind).count();
+            self.alerts.get_or_create(&ByKind { kind: kind.as_str() }).set(gauge(open));
+        }
         self.audit_seq.set(i64::try_from(view.audit.seq).unwrap_or(i64::MAX));
         for state in NodeState::ALL {
             let count = view.state.nodes.values().filter(|node| node.state == state).count();
             let label = ByState { state: state.as_str() };
-            self.nodes.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.nodes.get_or_create(&label).set(gauge(count));
         }
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
@@ -139,6 +191,31 @@ impl Metrics {
             Err(error) => format!("# {error}\n"),
         }
     }
+}
+
+/// How many certificates of nodes end within so many days, each counted once, in the first that holds it.
+fn days_left(state: &State) -> [(&'static str, usize); 5] {
+    let mut counts = [("0", 0), ("1", 0), ("7", 0), ("30", 0), ("more", 0)];
+    let good = state.certificates.iter().filter(|(serial, certificate)| {
+        matches!(certificate.owner, Owner::Node(_))
+            && certificate.status == CertificateStatus::Live
+            && !state.is_denied(serial)
+    });
+    for (_, certificate) in good {
+        let days = certificate.not_after.since(state.at).millis() / Span::from_days(1).millis();
+        let place = match days {
+            _ if certificate.not_after <= state.at => continue,
+            0 => 0,
+            1 => 1,
+            2..=7 => 2,
+            8..=30 => 3,
+            _ => 4,
+        };
+        if let Some((_, count)) = counts.get_mut(place) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 pub struct Timer(Instant);

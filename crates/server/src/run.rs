@@ -5,10 +5,10 @@
 use crate::app::{App, Origin};
 use crate::config::{self, Config, Mistakes};
 use crate::datadir::{DataDir, DirError};
-use crate::edge::{listener, socket, tls};
+use crate::edge::{connections, listener, socket, tls};
 use crate::issuing::{Keys, UnsealError};
 use crate::server_cert::{self, Presented, ServerCertError};
-use crate::{clock, operator, reconcile};
+use crate::{clock, live, operator, reconcile, rewrap};
 use journal::{Journal, OpenError, Options};
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command};
@@ -100,14 +100,16 @@ pub struct Server {
 pub fn check(dir: &DataDir) -> Result<Config, RunError> {
     dir.check_version()?;
     let config = config::load(&dir.config())?;
-    load_kek(dir, &config)?;
+    if rewrap::begun(dir).is_none() {
+        load_kek(dir, &config)?;
+    }
     Ok(config)
 }
 
 fn load_kek(dir: &DataDir, config: &Config) -> Result<Kek, RunError> {
     let kek = config.kek.load()?;
     // Known by its id, so that a wrong key is recognised before the store is touched.
-    let path = dir.keys("kek.id");
+    let path = dir.keys(rewrap::ID);
     let known = std::fs::read_to_string(&path).map_err(|error| DirError::Io { path, error })?;
     if known.trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
 }
@@ -126,7 +128,12 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         config.listen = overrides.listen;
     }
     config.metrics = overrides.metrics.or(config.metrics);
-    let kek = load_kek(&dir, &config)?;
+    let begun = rewrap::begun(&dir);
+    let kek = load_kek(&dir, &config).map(Arc::new);
+    let kek = match &begun {
+        Some(begun) => kek.unwrap_or_else(|_| begun.kek.clone()),
+        None => kek?,
+    };
     let lock = dir.lock()?;
     check_clock(journal::probe(dir.path())?.last_at, overrides.accept_clock)?;
     let listeners = bind(&config.listen).await?;
@@ -135,9 +142,19 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         None => None,
     };
     let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now))).await?;
-    let keys = Keys::unseal(&journal.view().state, kek)?;
+    let state = &journal.view().state;
+    let begun = begun.map(|begun| {
+        let keys = Keys::unseal(state, begun.kek.clone()).ok();
+        (begun, keys)
+    });
+    let (keys, begun) = match begun {
+        Some((begun, Some(keys))) => (keys, Some((begun, true))),
+        Some((begun, None)) => (Keys::unseal(state, kek)?, Some((begun, false))),
+        None => (Keys::unseal(state, kek)?, None),
+    };
+    rewrap::settle(&dir, begun)?;
     let (stop, stopping) = watch::channel(false);
-    let app = App::new(config, journal, keys, stopping);
+    let app = App::new(dir.clone(), config, journal, keys, stopping);
     record_gap(&app).await;
 
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -160,6 +177,11 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(listener::accept_metrics(app.clone(), listener));
     }
     tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
+    tasks.spawn(connections::watch(app.clone()));
+    tasks.spawn(live::follow(app.clone()));
+    if let Some(webhook) = app.config.webhook.clone() {
+        tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
+    }
     tasks.spawn(reconcile::run(app.clone(), dir.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }

@@ -2,10 +2,11 @@
 
 use crate::app::{App, Origin};
 use crate::chance;
-use crate::datadir::{DataDir, replace};
+use crate::datadir::{DataDir, DirError, replace};
 use crate::issuing::SERVER_CONTEXT;
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command, ServerCertificate, State};
+use pki::seal::Kek;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -20,7 +21,7 @@ pub enum ServerCertError {
     #[error("the server certificate could not be made: {0}")]
     Make(String),
     #[error(transparent)]
-    Write(#[from] crate::datadir::DirError),
+    Write(#[from] DirError),
     #[error("the server certificate was not recorded: {0}")]
     Record(String),
 }
@@ -49,6 +50,8 @@ impl ResolvesServerCert for Presented {
 
 /// Presents the certificate on disk if it is still good, else makes, records and keeps a new one.
 pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(), ServerCertError> {
+    // What is sealed meanwhile must not be left behind under the old key.
+    let _still = app.rewrapping.lock().await;
     let at = app.now();
     if let Some(key) = on_disk(app, dir, at) {
         presented.set(key);
@@ -57,13 +60,13 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
     let make = |error: &dyn std::fmt::Display| ServerCertError::Make(error.to_string());
     let serial = chance::serial(at).map_err(|error| make(&error))?;
     let names = app.config.certificate_names();
-    let made =
-        pki::server_cert::issue_server(&app.keys.issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
-            .map_err(|error| make(&error))?;
+    let issuer = app.keys.issuer(&app.view().state).map_err(|error| make(&error))?;
+    let made = pki::server_cert::issue_server(&issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
+        .map_err(|error| make(&error))?;
     let record = ServerCertificate {
         serial: made.signed.serial.clone(),
         fingerprint: made.signed.fingerprint,
-        issuer: app.keys.issuer.id(),
+        issuer: issuer.id(),
         not_after: made.signed.not_after,
     };
     app.commit(Actor::Reconciler, &Origin::internal(), Command::RecordServerCertificate(record))
@@ -71,7 +74,7 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
         .map_err(|failure| ServerCertError::Record(failure.message))?;
     let chain = chain(&app.view().state, made.signed.der.clone());
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
-    let sealed = app.keys.kek.seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
+    let sealed = app.keys.kek().seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
     replace(&dir.keys(KEY_FILE), &sealed, 0o600)?;
     replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
     let key = PrivateKeyDer::Pkcs8(made.key_pkcs8.to_vec().into());
@@ -80,11 +83,21 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
     Ok(())
 }
 
+/// The key on disk under another key-encryption key. One that cannot be read is made anew at the next start.
+pub fn reseal(dir: &DataDir, old: &Kek, next: &Kek) -> Result<(), DirError> {
+    let path = dir.keys(KEY_FILE);
+    let key = std::fs::read(&path).ok().and_then(|sealed| old.unseal(SERVER_CONTEXT, &sealed).ok());
+    match key.and_then(|key| next.seal(SERVER_CONTEXT, &key).ok()) {
+        Some(sealed) => replace(&path, &sealed, 0o600),
+        None => Ok(()),
+    }
+}
+
 /// Leaf, intermediate and root: a pin on any of them can be checked by whoever sees the chain.
 fn chain(state: &State, leaf: Vec<u8>) -> Vec<CertificateDer<'static>> {
     let mut chain = vec![CertificateDer::from(leaf)];
-    for der in state
-        .active_issuer()
+    let issuer = state.server_certificate.as_ref().and_then(|own| state.issuers.get(&own.issuer));
+    for der in issuer
         .map(|issuer| issuer.certificate.clone())
         .into_iter()
         .chain(state.roots.iter().map(|root| root.certificate.clone()))
@@ -107,7 +120,7 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) 
 /// The kept certificate, if it is the recorded one, for these names, and not yet due for renewal.
 fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
-    let key = app.keys.kek.unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
+    let key = app.keys.kek().unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
     let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;
@@ -118,7 +131,7 @@ fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
     let due =
         facts.not_before.plus(Span::from_millis(facts.not_after.since(facts.not_before).millis() / 3 * 2));
     let good = recorded.fingerprint == facts.fingerprint
-        && recorded.issuer == app.keys.issuer.id()
+        && view.state.active_issuer().is_none_or(|issuer| recorded.issuer == issuer.id)
         && facts.common_name.as_deref() == Some(&*app.config.server_cn)
         && at < due
         && wanted.iter().all(|name| names.contains(name));

@@ -29,6 +29,11 @@ pub const CA_PIN: &str = "ca_pin";
 pub const SYSTEM_ROOTS: &str = "system_roots";
 pub const TOKEN_FILE: &str = "token_file";
 pub const STORAGE: &str = "storage";
+pub const EXIT_ON_REVOKED: &str = "exit_on_revoked";
+pub const METRICS_LISTEN: &str = "metrics_listen";
+pub const METRICS_TEXTFILE: &str = "metrics_textfile";
+pub const METRICS_PREFIX: &str = "metrics_prefix";
+pub const ON_RENEW: &str = "on_renew";
 
 /// Every key there is, those of the daemon included: one file serves all commands, and a misspelt key must
 /// not wait for the daemon to be noticed.
@@ -56,11 +61,11 @@ pub const KEYS: &[Key] = &[
     key("overlay.interface", Kind::Text),
     key("proxy", Kind::Text),
     key("check_interval", Kind::Duration),
-    key("exit_on_revoked", Kind::Flag),
-    key("metrics_listen", Kind::Text),
-    key("metrics_textfile", Kind::Text),
-    key("metrics_prefix", Kind::Text),
-    key("on_renew", Kind::List),
+    key(EXIT_ON_REVOKED, Kind::Flag),
+    key(METRICS_LISTEN, Kind::Loopback),
+    key(METRICS_TEXTFILE, Kind::Text),
+    key(METRICS_PREFIX, Kind::Prefix),
+    key(ON_RENEW, Kind::List),
     key("hosts_file", Kind::Text),
     key("hosts", Kind::Map),
 ];

@@ -1,5 +1,7 @@
 //! What a setting's value may be, whether it comes as TOML or as text from the environment.
 
+use std::net::SocketAddr;
+
 use lifecycle::names::Span;
 use toml::Value;
 
@@ -11,6 +13,10 @@ pub enum Kind {
     Bytes,
     Duration,
     Choice(&'static [&'static str]),
+    /// An address of this host that no other can reach, with a port.
+    Loopback,
+    /// What a metric's name may begin with.
+    Prefix,
     /// One or more texts; a single one may stand without brackets. In a variable: separated by commas.
     List,
     /// A table of texts under names of the operator's choice. In a variable: `name=value`, with commas.
@@ -27,6 +33,8 @@ impl Kind {
             (Kind::Bytes, Value::Integer(bytes)) => *bytes >= 0,
             (Kind::Duration, Value::String(text)) => Span::parse(text).is_ok(),
             (Kind::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Kind::Loopback, Value::String(text)) => loopback(text).is_some(),
+            (Kind::Prefix, Value::String(text)) => is_prefix(text),
             (Kind::List, Value::String(text)) => !text.is_empty(),
             (Kind::List, Value::Array(items)) => !items.is_empty() && items.iter().all(is_text),
             (Kind::Map, Value::Table(table)) => table.values().all(is_text),
@@ -41,6 +49,7 @@ impl Kind {
         let plain = || Value::String(text.to_owned());
         match self {
             Kind::Text | Kind::Pin | Kind::Duration | Kind::Choice(_) => plain(),
+            Kind::Loopback | Kind::Prefix => plain(),
             Kind::Flag => match text {
                 "true" | "1" | "yes" => Value::Boolean(true),
                 "false" | "0" | "no" => Value::Boolean(false),
@@ -65,10 +74,23 @@ impl Kind {
             Kind::Bytes => "a number of bytes".to_owned(),
             Kind::Duration => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Loopback => "an address of this host alone, such as \"127.0.0.1:9273\"".to_owned(),
+            Kind::Prefix => "letters, digits and underscores, such as \"enlist_agent_\"".to_owned(),
             Kind::List => "a list of texts, at least one".to_owned(),
             Kind::Map => "a table of texts".to_owned(),
         }
     }
+}
+
+/// The address, if only this host can reach it: what the daemon tells is for this host's own collector.
+pub fn loopback(text: &str) -> Option<SocketAddr> {
+    let text = text.replacen("localhost:", "127.0.0.1:", 1);
+    text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
+}
+
+fn is_prefix(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(inner) && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 fn is_text(value: &Value) -> bool {
@@ -98,6 +120,17 @@ mod tests {
         for (kind, bad) in [(Kind::Flag, "maybe"), (Kind::Bytes, "-1"), (Kind::List, ","), (Kind::Map, "x")] {
             assert!(kind.complaint(&kind.value_of(bad)).is_some(), "{kind:?} {bad}");
         }
+    }
+
+    #[test]
+    fn metrics_are_for_this_host_alone() {
+        for good in ["127.0.0.1:9273", "[::1]:0", "localhost:80", "127.9.9.9:1"] {
+            assert!(loopback(good).is_some(), "{good}");
+        }
+        for bad in ["0.0.0.0:9273", "[::]:1", "192.0.2.1:1", "127.0.0.1", "example:1", ":1"] {
+            assert!(loopback(bad).is_none(), "{bad}");
+        }
+        assert!(is_prefix("enlist_agent_") && !is_prefix("") && !is_prefix("1a") && !is_prefix("a-b"));
     }
 
     #[test]

@@ -8,11 +8,12 @@ mod kind;
 mod trust;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-pub use environment::Environment;
+pub use environment::{Environment, TOKEN};
 pub use trust::TrustChoice;
 
 use crate::fault::{Fault, Mistake};
@@ -20,7 +21,7 @@ use crate::fault::{Fault, Mistake};
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;
 
-/// What enrolling needs to know, as far as it was said.
+/// What the commands need to know, as far as it was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub servers: Vec<String>,
@@ -28,6 +29,18 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
+    pub daemon: Daemon,
+}
+
+/// What only `run` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Daemon {
+    pub exit_on_revoked: bool,
+    /// A command and its arguments.
+    pub on_renew: Option<Vec<String>>,
+    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_textfile: Option<PathBuf>,
+    pub metrics_prefix: String,
 }
 
 /// Reads all three layers; `flags` holds what the command line said, under the names of the keys.
@@ -50,7 +63,19 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Conf
         trust,
         token_file,
         memory_only: storage == Some("memory"),
+        daemon: daemon(&layers),
     })
+}
+
+fn daemon(layers: &[Layer<'_>]) -> Daemon {
+    let text = |key: &str| layers.iter().find_map(|layer| layer.text(key));
+    Daemon {
+        exit_on_revoked: layers.iter().find_map(|layer| layer.said(keys::EXIT_ON_REVOKED)).unwrap_or(false),
+        on_renew: layers.iter().find_map(|layer| layer.list(keys::ON_RENEW)),
+        metrics_listen: text(keys::METRICS_LISTEN).and_then(kind::loopback),
+        metrics_textfile: layers.iter().find_map(|layer| layer.path(keys::METRICS_TEXTFILE)),
+        metrics_prefix: text(keys::METRICS_PREFIX).unwrap_or("enlist_agent_").to_owned(),
+    }
 }
 
 /// The settings of one origin.
@@ -70,8 +95,13 @@ impl Layer<'_> {
         self.text(key).map(|path| self.base.join(path))
     }
 
+    /// What a flag was set to, if it was.
+    fn said(&self, key: &str) -> Option<bool> {
+        self.values.get(key).and_then(Value::as_bool)
+    }
+
     fn flag(&self, key: &str) -> bool {
-        self.values.get(key).and_then(Value::as_bool).unwrap_or(false)
+        self.said(key).unwrap_or(false)
     }
 
     fn list(&self, key: &str) -> Option<Vec<String>> {

@@ -1,103 +1,32 @@
 //! Checks what came back from Enroll before any of it is written: a host that stores a certificate it cannot
-//! use has spent its token for nothing, and would only find out later.
+//! use has spent its token for nothing.
+
+use std::sync::Arc;
 
 use api::agent::EnrollResponse;
-use lifecycle::names::{Span, SpiffePath, Timestamp};
+use lifecycle::names::Timestamp;
 use pki::agent_key::HostKey;
-use pki::describe::{self, Facts};
-use pki::pem;
-use pki::verify::{NodeIssuers, PeerError};
-use rustls_pki_types::CertificateDer;
 
 use crate::fault::Fault;
-use crate::store::identity::{Identity, Meta};
-
-/// How far this clock may be behind the control plane's. A leaf begins a minute early, which is not enough for
-/// a host that has just started and not yet heard of the time.
-const CLOCK_TOLERANCE: Span = Span::from_minutes(5);
+use crate::issued::{Issued, agrees};
+use crate::store::identity::Identity;
 
 /// The identity that the answer holds, for the key that asked for it.
 pub fn check(answer: &EnrollResponse, key: HostKey, at: Timestamp) -> Result<Identity, Fault> {
-    let leaf = match certificates("certificate", &answer.certificate)?.as_slice() {
-        [leaf] => leaf.clone(),
-        _ => return Err(invalid("certificate holds more than the leaf")),
+    let issued = Issued {
+        certificate: &answer.certificate,
+        chain: &answer.chain,
+        bundle: &answer.bundle,
+        bundle_version: answer.bundle_version,
+        cert_serial: &answer.cert_serial,
+        renew_at: &answer.renew_at,
+        profile: &answer.profile,
+        servers: &answer.servers,
     };
-    let chain = match answer.chain.trim() {
-        "" => Vec::new(),
-        chain => certificates("chain", chain)?,
-    };
-    let bundle = certificates("bundle", &answer.bundle)?;
-    let facts = describe::facts(&leaf).map_err(|error| invalid(format!("certificate: {error}")))?;
-    if facts.spki != key.spki() {
-        return Err(invalid("the certificate is for another key than this host's"));
-    }
-    let spiffe = facts.spiffe.clone().ok_or_else(|| invalid("the certificate names no SPIFFE identity"))?;
-    let SpiffePath::Agent { tenant, node } = &spiffe.path else {
-        return Err(invalid("the certificate is not a node's"));
-    };
-    for (field, said, certified) in [
-        ("spiffe_id", &answer.spiffe_id, spiffe.to_string()),
-        ("domain", &answer.domain, spiffe.domain.to_string()),
-        ("tenant", &answer.tenant, tenant.to_string()),
-        ("node_id", &answer.node_id, node.to_string()),
-        ("cert_serial", &answer.cert_serial, facts.serial.to_string()),
-    ] {
-        if *said != certified {
-            return Err(invalid(format!("{field} is {said:?}, and the certificate says {certified:?}")));
-        }
-    }
-    let moment = moment(&facts, at)?;
-    // A node's issuer need not be one that hosts trust for the control plane, so the chain counts as well.
-    let anchors = chain.iter().chain(&bundle).map(|ca| (&spiffe.domain, ca.as_ref()));
-    let issuers = NodeIssuers::new(anchors).map_err(|error| invalid(error.to_string()))?;
-    issuers.check(&leaf, &chain, moment).map_err(|error| refusal(&error, &facts, at))?;
-    let meta = Meta { renew_at: renew_at(&answer.renew_at, &facts)?, profile: answer.profile.clone() };
-    Ok(Identity { key, leaf, chain, bundle, facts, spiffe, meta: Some(meta) })
-}
-
-fn certificates(field: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, Fault> {
-    pem::certificates(text.as_bytes()).map_err(|error| invalid(format!("{field}: {error}")))
-}
-
-/// The moment to verify at: now, or the certificate's beginning if this clock is only a little behind.
-fn moment(facts: &Facts, at: Timestamp) -> Result<Timestamp, Fault> {
-    if facts.not_after <= facts.not_before {
-        return Err(invalid("the certificate ends before it begins"));
-    }
-    if at > facts.not_after || at.plus(CLOCK_TOLERANCE) < facts.not_before {
-        return Err(clock_skew(facts, at));
-    }
-    Ok(at.max(facts.not_before))
-}
-
-fn renew_at(text: &str, facts: &Facts) -> Result<String, Fault> {
-    match Timestamp::parse(text) {
-        Ok(at) if facts.not_before <= at && at <= facts.not_after => Ok(at.to_string()),
-        Ok(_) => Err(invalid("renew_at lies outside the certificate's validity")),
-        Err(error) => Err(invalid(format!("renew_at: {error}"))),
-    }
-}
-
-fn refusal(error: &PeerError, facts: &Facts, at: Timestamp) -> Fault {
-    match error {
-        PeerError::Expired | PeerError::NotYetValid => clock_skew(facts, at),
-        other => invalid(other.to_string()),
-    }
-}
-
-fn clock_skew(facts: &Facts, at: Timestamp) -> Fault {
-    let message = format!(
-        "the certificate is valid from {} to {}, and the clock here says {at}",
-        facts.not_before, facts.not_after
-    );
-    Fault::host("clock_skew", message, "set this host's clock, then run the same command again")
-}
-
-fn invalid(message: impl Into<String>) -> Fault {
-    let hint = "nothing was stored; update enlist-agent if the control plane is newer, then run the same command again";
-    Fault::host(
-        "answer_invalid",
-        format!("the control plane's answer cannot be used: {}", message.into()),
-        hint,
-    )
+    let identity = issued.check(Arc::new(key), at)?;
+    agrees("spiffe_id", &answer.spiffe_id, &identity.spiffe.to_string())?;
+    agrees("domain", &answer.domain, identity.spiffe.domain.as_str())?;
+    agrees("tenant", &answer.tenant, identity.tenant().unwrap_or_default())?;
+    agrees("node_id", &answer.node_id, identity.node_id().unwrap_or_default())?;
+    Ok(identity)
 }

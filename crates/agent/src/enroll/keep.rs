@@ -17,10 +17,10 @@ use crate::store::{disk, pending, unconfirmed};
 /// control plane has heard of it.
 pub fn keep(dir: &Path, identity: &Identity, servers: &[ServerUrl], trust: &TrustChoice) -> io::Result<()> {
     let generations = Generations::under(dir);
-    let number = identity.write(&generations)?;
+    let number = identity.write(&generations, None)?;
     unconfirmed::set(dir, &identity.facts.serial)?;
     settings(dir, servers, trust)?;
-    generations.switch(number)?;
+    generations.switch(number, None)?;
     // It is kept; the request that led to it is only in the way, and the next run removes it.
     if let Err(error) = pending::remove(dir) {
         tracing::warn!(%error, "the finished request could not be removed");

@@ -4,18 +4,18 @@
 //! disk before it is sent, and what comes back is put to use by one rename.
 
 mod answer;
-mod before;
-mod keep;
-mod plan;
+pub(crate) mod before;
+pub(crate) mod keep;
+pub(crate) mod plan;
 mod report;
-mod talk;
+pub(crate) mod talk;
 
 use std::io::{self, Read};
 use std::time::Duration;
 
 use client::ServerUrl;
 
-use crate::cli::EnrollArgs;
+use crate::cli::{Contact, EnrollArgs};
 use crate::config::{self, Config, Environment};
 use crate::fault::Fault;
 use crate::store::dir::Dir;
@@ -34,10 +34,11 @@ use talk::Caller;
 const LAST_WORD: Duration = Duration::from_secs(10);
 
 pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read) -> Result<Report, Fault> {
-    let path = args.place.path(environment);
-    let config = config::load(&path, args.values(), environment)?;
+    let contact = &args.contact;
+    let path = contact.place.path(environment);
+    let config = config::load(&path, contact.values(), environment)?;
     let servers = plan::servers(&config)?;
-    let caller = caller(args)?;
+    let caller = caller(contact, Some(Duration::from_millis(args.timeout.millis())))?;
     // Looked at before the directory is touched, so that a wrong command leaves no trace.
     if !args.replace && usable(&path)?.is_some() {
         let dir = Dir::hold(&path)?;
@@ -49,7 +50,7 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
         };
     }
     refuse_what_cannot_be_kept(&path, &config)?;
-    let token = || token_source::find(sources(args, environment, &config), stdin);
+    let token = || token_source::find(sources(contact, environment, &config), stdin);
     let plan = Plan::check(&config, servers, token)?;
     let dir = Dir::hold(&path)?;
     // Looked at again, now that nobody else can change it.
@@ -59,8 +60,19 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     }
 }
 
-/// Spends the token.
+/// Spends the token, and says so.
 async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> {
+    let (identity, servers) = obtain(dir, plan, caller).await?;
+    let state = confirm(dir, &identity, &servers, caller).await?;
+    Ok(Report::new(dir.path(), &identity, state, false))
+}
+
+/// Spends the token and keeps what it gave. That it is kept has yet to be said.
+pub(crate) async fn obtain(
+    dir: &Dir,
+    plan: &Plan,
+    caller: &Caller,
+) -> Result<(Identity, Vec<ServerUrl>), Fault> {
     let begun = Generations::under(dir.path()).check();
     let begun = begun.and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token));
     let pending = begun.map_err(|error| not_begun(&error))?;
@@ -79,8 +91,7 @@ async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> 
     if let Err(error) = keep::keep(dir.path(), &identity, &servers, &plan.choice) {
         return Err(not_persisted(dir, &identity, &servers, &error, caller).await);
     }
-    let state = confirm(dir, &identity, &servers, caller).await?;
-    Ok(Report::new(dir.path(), &identity, state, false))
+    Ok((identity, servers))
 }
 
 /// Nothing is sent, unless the control plane has yet to hear that the identity was kept.
@@ -143,7 +154,8 @@ async fn not_persisted(
     caller: &Caller,
 ) -> Fault {
     let reason = format!("{}: {error}", dir.path().display());
-    let brief = Caller { patience: LAST_WORD.min(caller.patience), ..caller.clone() };
+    let patience = caller.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
+    let brief = Caller { patience: Some(patience), ..caller.clone() };
     if let Err(fault) = talk::confirm(identity, servers, Some(&reason), &brief).await {
         tracing::warn!(code = %fault.code, "the control plane could not be told either: {}", fault.message);
     }
@@ -154,20 +166,24 @@ async fn not_persisted(
     )
 }
 
-fn sources<'a>(args: &'a EnrollArgs, environment: &'a Environment, config: &'a Config) -> Sources<'a> {
+pub(crate) fn sources<'a>(
+    contact: &'a Contact,
+    environment: &'a Environment,
+    config: &'a Config,
+) -> Sources<'a> {
     Sources {
-        flag: args.token.as_deref(),
-        flag_file: args.token_file.as_deref(),
+        flag: contact.token.as_deref(),
+        flag_file: contact.token_file.as_deref(),
         variable: environment.token().map(AsRef::as_ref),
         file: config.token_file.as_deref(),
     }
 }
 
-fn caller(args: &EnrollArgs) -> Result<Caller, Fault> {
+pub(crate) fn caller(contact: &Contact, patience: Option<Duration>) -> Result<Caller, Fault> {
     Ok(Caller {
-        hostname: args.hostname.clone().unwrap_or_else(host::name),
+        hostname: contact.hostname.clone().unwrap_or_else(host::name),
         correlation_id: chance::hex_128().map_err(|error| not_begun(&error))?,
-        patience: Duration::from_millis(args.timeout.millis()),
+        patience,
     })
 }
 

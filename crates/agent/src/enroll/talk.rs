@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmStatus, EnrollRequest, EnrollResponse};
-use client::{Agent, Error, ServerUrl, Trust};
+use client::{Agent, Error, ServerUrl};
 use tokio::time::Instant;
 
 use super::plan::Plan;
@@ -17,13 +17,13 @@ pub struct Caller {
     pub hostname: String,
     /// Ties the calls of one enrollment together in the control plane's records.
     pub correlation_id: String,
-    /// For all tries of one call together.
-    pub patience: Duration,
+    /// For all tries of one call together; without it every server is asked once.
+    pub patience: Option<Duration>,
 }
 
 impl Caller {
     fn deadline(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.patience)
+        self.patience.and_then(|patience| Instant::now().checked_add(patience))
     }
 }
 
@@ -38,7 +38,7 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
         hostname: caller.hostname.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let agent = Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?;
+    let agent = Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(tell);
     let key = &pending.idempotency_key;
     let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)
@@ -51,17 +51,20 @@ pub async fn confirm(
     failure: Option<&str>,
     caller: &Caller,
 ) -> Result<String, Fault> {
-    let certificates = std::iter::once(&identity.leaf).chain(&identity.chain).cloned().collect();
-    let us = client::Identity::new(certificates, identity.key.private_key_der());
-    let trust = Trust::CaFile(identity.bundle.clone());
     let status = if failure.is_some() { ConfirmStatus::Failed } else { ConfirmStatus::Ok };
     let request = ConfirmRequest { status: status.into(), reason: failure.unwrap_or_default().to_owned() };
-    let agent = Agent::new(servers.to_vec(), &trust, Some(&us)).map_err(fault)?;
+    let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
+    let agent = agent.map_err(fault)?.on_retry(tell);
     let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message.state)
 }
 
-fn fault(error: Error) -> Fault {
+/// Whoever waits should see what for.
+fn tell(error: &Error, pause: Duration) {
+    tracing::warn!(code = error.code(), "not yet: {error}; trying again in {:.1} s", pause.as_secs_f32());
+}
+
+pub fn fault(error: Error) -> Fault {
     let exit = match error.exit_code() {
         2 => Exit::Usage,
         3 => Exit::Refused,

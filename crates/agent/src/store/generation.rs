@@ -53,6 +53,11 @@ impl Generations {
         self.0.join(CURRENT)
     }
 
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
     pub fn path(&self, number: Number) -> PathBuf {
         self.0.join(number.to_string())
     }
@@ -80,10 +85,10 @@ impl Generations {
         }
     }
 
-    /// Writes a generation without using it yet.
-    pub fn write(&self, parts: &[Part<'_>]) -> io::Result<Number> {
+    /// Writes a generation without using it yet. `spare` is another that is not in use yet and stays.
+    pub fn write(&self, parts: &[Part<'_>], spare: Option<Number>) -> io::Result<Number> {
         disk::private_dir(&self.0)?;
-        self.tidy()?;
+        self.tidy(spare)?;
         let last = self.numbers()?.into_iter().max().map_or(0, |number| number.0);
         let number = Number(last + 1);
         let unfinished = self.0.join(format!("{UNFINISHED}{number}"));
@@ -97,27 +102,27 @@ impl Generations {
         Ok(number)
     }
 
-    /// Puts a generation to use, then removes what is older than its predecessor.
-    pub fn switch(&self, number: Number) -> io::Result<()> {
+    /// Puts a generation to use, then removes what is older than its predecessor, but not `spare`.
+    pub fn switch(&self, number: Number, spare: Option<Number>) -> io::Result<()> {
         let fresh = self.0.join(format!("{UNFINISHED}{CURRENT}"));
         disk::remove(&fresh)?;
         symlink(number.to_string(), &fresh)?;
         fs::rename(&fresh, self.current_path())?;
         disk::sync_dir(&self.0)?;
         // It is in use; that something old could not be removed is no failure of the switch.
-        if let Err(error) = self.tidy() {
+        if let Err(error) = self.tidy(spare) {
             tracing::warn!(%error, "old generations could not be removed");
         }
         Ok(())
     }
 
-    /// Removes what a crash left behind, and all but the current generation and the one before it.
-    pub fn tidy(&self) -> io::Result<()> {
+    /// Removes what a crash left behind, and all but the current generation, the one before it, and `spare`.
+    pub fn tidy(&self, spare: Option<Number>) -> io::Result<()> {
         let current = self.current()?;
         let before = self.numbers()?.into_iter().filter(|number| Some(*number) < current).max();
         for name in self.names()? {
             let stale = match Number::parse(&name) {
-                Some(number) => Some(number) != current && Some(number) != before,
+                Some(number) => ![current, before, spare].contains(&Some(number)),
                 None => name.starts_with(UNFINISHED),
             };
             if stale {
@@ -127,7 +132,8 @@ impl Generations {
         Ok(())
     }
 
-    fn numbers(&self) -> io::Result<Vec<Number>> {
+    /// Every generation that was finished.
+    pub fn numbers(&self) -> io::Result<Vec<Number>> {
         Ok(self.names()?.iter().filter_map(|name| Number::parse(name)).collect())
     }
 
@@ -161,7 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let generations = Generations::under(dir.path());
         for _ in 0..4 {
-            generations.switch(generations.write(&PARTS).unwrap()).unwrap();
+            generations.switch(generations.write(&PARTS, None).unwrap(), None).unwrap();
         }
         assert_eq!(listing(&generations), ["0000000003", "0000000004", "current"]);
         assert_eq!(generations.current().unwrap(), Some(Number(4)));
@@ -172,16 +178,30 @@ mod tests {
     fn what_a_crash_left_behind_is_ignored_and_cleaned() {
         let dir = tempfile::tempdir().unwrap();
         let generations = Generations::under(dir.path());
-        generations.switch(generations.write(&PARTS).unwrap()).unwrap();
+        generations.switch(generations.write(&PARTS, None).unwrap(), None).unwrap();
         // Killed before the switch, before the rename, and between the link and its rename.
-        generations.write(&PARTS).unwrap();
+        generations.write(&PARTS, None).unwrap();
         fs::create_dir(dir.path().join("identity/.new-0000000003")).unwrap();
         symlink("0000000002", dir.path().join("identity/.new-current")).unwrap();
         assert_eq!(generations.current().unwrap(), Some(Number(1)));
-        let number = generations.write(&PARTS).unwrap();
+        let number = generations.write(&PARTS, None).unwrap();
         assert_eq!(listing(&generations), ["0000000001", "0000000002", "current"]);
-        generations.switch(number).unwrap();
+        generations.switch(number, None).unwrap();
         assert_eq!(generations.current().unwrap(), Some(Number(2)));
+    }
+
+    #[test]
+    fn a_generation_to_be_spared_outlives_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let generations = Generations::under(dir.path());
+        generations.switch(generations.write(&PARTS, None).unwrap(), None).unwrap();
+        let spare = Some(generations.write(&PARTS, None).unwrap());
+        for _ in 0..3 {
+            generations.switch(generations.write(&PARTS, spare).unwrap(), spare).unwrap();
+        }
+        assert_eq!(listing(&generations), ["0000000002", "0000000004", "0000000005", "current"]);
+        generations.switch(Number(2), None).unwrap();
+        assert_eq!(listing(&generations), ["0000000002", "current"]);
     }
 
     #[test]
@@ -206,7 +226,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         symlink(elsewhere.path(), dir.path().join("identity")).unwrap();
         assert!(Generations::under(dir.path()).check().is_err());
-        assert!(Generations::under(dir.path()).write(&PARTS).is_err());
+        assert!(Generations::under(dir.path()).write(&PARTS, None).is_err());
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

@@ -1,8 +1,10 @@
 //! An identity on disk: key, leaf, chain and bundle of one generation, and what the control plane said of it.
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lifecycle::names::{SpiffeId, SpiffePath, Timestamp};
 use pki::agent_key::HostKey;
@@ -26,12 +28,18 @@ pub struct Meta {
     /// RFC 3339; jitter not counted.
     pub renew_at: String,
     pub profile: String,
+    /// Which trust bundle lies beside it.
+    #[serde(default)]
+    pub bundle_version: u64,
+    /// Where the control plane said that it can be reached.
+    #[serde(default)]
+    pub servers: Vec<String>,
 }
 
 /// A whole identity, checked to belong together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Identity {
-    pub key: HostKey,
+    pub key: Arc<HostKey>,
     pub leaf: CertificateDer<'static>,
     /// Between leaf and root; may be empty.
     pub chain: Vec<CertificateDer<'static>>,
@@ -66,20 +74,36 @@ impl Identity {
         self.meta.as_ref().map(|meta| meta.renew_at.as_str())
     }
 
-    /// Writes it as a new generation that is not in use yet.
-    pub fn write(&self, generations: &Generations) -> io::Result<Number> {
+    pub fn bundle_version(&self) -> u64 {
+        self.meta.as_ref().map_or(0, |meta| meta.bundle_version)
+    }
+
+    /// As whom this host comes.
+    pub fn credentials(&self) -> client::Identity {
+        let certificates = std::iter::once(&self.leaf).chain(&self.chain).cloned().collect();
+        client::Identity::new(certificates, self.key.private_key_der())
+    }
+
+    /// By what it recognises the control plane.
+    pub fn trust(&self) -> client::Trust {
+        client::Trust::CaFile(self.bundle.clone())
+    }
+
+    /// Writes it as a new generation that is not in use yet; `spare` is another such one, which stays.
+    pub fn write(&self, generations: &Generations, spare: Option<Number>) -> io::Result<Number> {
         let key = self.key.to_pem();
         let meta = serde_json::to_vec(&self.meta)?;
         let certificates = |all: &[CertificateDer<'_>]| pem::chain_pem(all.iter().map(AsRef::as_ref));
         let (leaf, chain) = (pem::certificate_pem(&self.leaf), certificates(&self.chain));
         let bundle = certificates(&self.bundle);
-        generations.write(&[
+        let parts = [
             Part { name: KEY, bytes: key.as_bytes(), mode: SECRET },
             Part { name: CERT, bytes: leaf.as_bytes(), mode: PUBLIC },
             Part { name: CHAIN, bytes: chain.as_bytes(), mode: PUBLIC },
             Part { name: BUNDLE, bytes: bundle.as_bytes(), mode: PUBLIC },
             Part { name: META, bytes: &meta, mode: PUBLIC },
-        ])
+        ];
+        generations.write(&parts, spare)
     }
 }
 
@@ -89,7 +113,7 @@ pub enum Standing {
     /// No identity, or none that was finished.
     Absent,
     Present(Box<Identity>),
-    /// Others than this user could read the key.
+    /// Others than this user could read the key, or put another in its place.
     Exposed(PathBuf),
     /// Something is there that is not an identity.
     Damaged(String),
@@ -98,10 +122,24 @@ pub enum Standing {
 /// Reads the generation in use.
 pub fn load(dir: &Path) -> io::Result<Standing> {
     let generations = Generations::under(dir);
-    let Some(number) = generations.current()? else { return Ok(Standing::Absent) };
-    let path = generations.path(number);
-    if !path.is_dir() {
-        return Ok(Standing::Damaged(format!("{} is missing", path.display())));
+    if let Some(fault) = guard(dir, generations.root())? {
+        return Ok(fault);
+    }
+    match generations.current()? {
+        Some(number) => at(dir, number),
+        None if fs::symlink_metadata(generations.current_path()).is_ok() => {
+            let place = generations.current_path();
+            Ok(Standing::Damaged(format!("{} does not point at a generation", place.display())))
+        }
+        None => Ok(Standing::Absent),
+    }
+}
+
+/// Reads one generation.
+pub fn at(dir: &Path, number: Number) -> io::Result<Standing> {
+    let path = Generations::under(dir).path(number);
+    if let Some(fault) = guard(dir, &path)? {
+        return Ok(fault);
     }
     let key = path.join(KEY);
     match disk::open(&key).and_then(|file| file.metadata()) {
@@ -115,8 +153,34 @@ pub fn load(dir: &Path) -> io::Result<Standing> {
     })
 }
 
+/// What is wrong with a directory in which an identity should lie: a planted link, a stranger's directory, or
+/// one in which others may put what they like. One that is missing is told when something is missed in it.
+fn guard(dir: &Path, path: &Path) -> io::Result<Option<Standing>> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    let damaged = |what: &str| Ok(Some(Standing::Damaged(format!("{} {what}", path.display()))));
+    if found.is_symlink() {
+        return damaged("is a symbolic link");
+    }
+    if !found.is_dir() {
+        return damaged("is no directory");
+    }
+    if found.uid() != fs::metadata(dir)?.uid() {
+        return damaged("belongs to another user than the directory it is in");
+    }
+    Ok((found.mode() & 0o022 != 0).then(|| Standing::Exposed(path.to_owned())))
+}
+
 fn read(path: &Path) -> Result<Identity, String> {
-    let bytes = |name: &str| disk::read(&path.join(name)).map_err(|error| format!("{name}: {error}"));
+    let bytes = |name: &str| {
+        let file = path.join(name);
+        disk::read(&file).map_err(|error| match fs::symlink_metadata(&file) {
+            Ok(found) if found.is_symlink() => format!("{} is a symbolic link", file.display()),
+            _ => format!("{}: {error}", file.display()),
+        })
+    };
     let key = zeroize::Zeroizing::new(bytes(KEY)?);
     let key = HostKey::from_pem(&key).map_err(|error| format!("{KEY}: {error}"))?;
     let certificates =
@@ -132,5 +196,5 @@ fn read(path: &Path) -> Result<Identity, String> {
     }
     let spiffe = facts.spiffe.clone().ok_or_else(|| format!("{CERT} names no identity"))?;
     let meta = bytes(META).ok().and_then(|meta| serde_json::from_slice(&meta).ok());
-    Ok(Identity { key, leaf, chain, bundle: certificates(BUNDLE)?, facts, spiffe, meta })
+    Ok(Identity { key: Arc::new(key), leaf, chain, bundle: certificates(BUNDLE)?, facts, spiffe, meta })
 }

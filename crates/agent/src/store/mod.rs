@@ -5,4 +5,5 @@ pub mod disk;
 pub mod generation;
 pub mod identity;
 pub mod pending;
+pub mod renewal_key;
 pub mod unconfirmed;

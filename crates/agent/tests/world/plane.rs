@@ -3,18 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use api::agent::{Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
+use api::agent::{
+    Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, LiveUp,
+    RenewRequest, RenewResponse,
+};
 use api::code;
 use api::error::ErrorDetail;
 use lifecycle::names::{NodeId, Span, SpiffeId, TenantId, Timestamp};
 use pki::agent_key::HostKey;
+use pki::hierarchy::sign_intermediate;
+use pki::issuer::Issuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::{csr, describe, pem};
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
+use super::live::{self, Down, Lives};
 use super::tls::{Domain, listen};
 
 /// What it does instead of answering as it should.
@@ -28,6 +34,20 @@ pub enum Fault {
     CertifiesAnotherKey,
     /// Has nothing to say to Confirm.
     RefusesConfirm,
+    /// Records the renewal and keeps the answer back until the fault is lifted.
+    HoldsRenew,
+    /// Welcomes nobody who has renewed.
+    AwayForRenewed,
+    /// Refuses renewed certificates for good.
+    RefusesRenewed,
+    /// Refuses streams of renewed certificates, for no fault of theirs.
+    CrowdedForRenewed,
+    /// Has seen another certificate than the first.
+    Superseded,
+    /// Renews with a bundle that nobody trusted has signed.
+    ForeignBundle,
+    /// Takes every node for revoked.
+    Revoked,
 }
 
 #[derive(Default)]
@@ -37,6 +57,12 @@ pub struct Record {
     enrolled: BTreeMap<String, (String, Vec<u8>, EnrollResponse)>,
     pub enrolls: usize,
     pub confirms: Vec<(ConfirmStatus, String, String)>,
+    /// The keys that certificates were asked for.
+    pub renews: Vec<Vec<u8>>,
+    /// Until the point of renewal, for enrollments from now on.
+    pub renew_after: Option<Span>,
+    pub lifetime: Option<Span>,
+    pub lives: Lives,
 }
 
 pub struct Plane {
@@ -98,8 +124,30 @@ impl Plane {
         assert!(!late.timed_out(), "the agent never called");
     }
 
+    /// Until this holds of the record.
+    pub fn wait(&self, what: &str, holds: impl Fn(&Record) -> bool) {
+        let limit = std::time::Duration::from_secs(60);
+        let waited = self.changed.wait_timeout_while(self.record(), limit, |record| !holds(record)).unwrap();
+        assert!(!waited.1.timed_out(), "never happened: {what}; {:?}", waited.0.lives);
+    }
+
+    /// Changes the record, and wakes whoever waits for that.
+    pub fn change(&self, change: impl FnOnce(&mut Record)) {
+        change(&mut self.record());
+        self.changed.notify_all();
+    }
+
     pub fn root_pem(&self) -> String {
         pem::certificate_pem(&self.domain.made.root_der)
+    }
+
+    /// A CA that the root has signed.
+    pub fn another_ca_pem(&self) -> String {
+        let key = pem::private_key(self.domain.made.root_key_pem.as_bytes()).unwrap();
+        let root = Issuer::new(&self.domain.made.root_der, key.secret_der()).unwrap();
+        let spki = HostKey::generate().unwrap().spki();
+        let signed = sign_intermediate(&root, &spki, [9; 16], self.at, Span::from_days(1)).unwrap();
+        pem::certificate_pem(&signed.der)
     }
 
     pub fn pin(&self) -> String {
@@ -123,22 +171,24 @@ impl Plane {
             };
         }
         let node = NodeId::parse(&format!("n-{}", record.enrolled.len() + 1)).unwrap();
-        let answer = match record.fault {
-            Fault::CertifiesAnotherKey => self.certify(&node, &HostKey::generate().unwrap().spki()),
-            _ => self.certify(&node, &spki),
+        let asked = match record.fault {
+            Fault::CertifiesAnotherKey => HostKey::generate().unwrap().spki(),
+            _ => spki.clone(),
         };
+        let lifetime = record.lifetime.unwrap_or(Span::from_hours(1));
+        let renew_after = record.renew_after.unwrap_or(Span::from_minutes(40));
+        let answer = self.certify(&node, &asked, lifetime, renew_after);
         record.enrolled.insert(request.token.clone(), (idempotency.to_owned(), spki, answer.clone()));
         Ok(answer)
     }
 
-    fn certify(&self, node: &NodeId, spki: &[u8]) -> EnrollResponse {
+    fn certify(&self, node: &NodeId, spki: &[u8], lifetime: Span, renew_after: Span) -> EnrollResponse {
         let tenant = TenantId::default_tenant();
         let subject = SpiffeId::agent(&self.domain.name, &tenant, node);
-        let lifetime = Span::from_hours(1);
         let issuance = Issuance {
             subject: subject.clone(),
             common_name: None,
-            serial: pki::digest::secret_hash(node.as_str().as_bytes()).as_bytes()[..16].try_into().unwrap(),
+            serial: pki::digest::secret_hash(spki).as_bytes()[..16].try_into().unwrap(),
             signing_time: self.at,
             lifetime,
         };
@@ -152,10 +202,11 @@ impl Plane {
             bundle: self.root_pem(),
             cert_serial: signed.serial.to_string(),
             not_after: signed.not_after.to_string(),
-            renew_at: self.at.plus(Span::from_minutes(40)).to_string(),
+            renew_at: self.at.plus(renew_after).to_string(),
             domain: self.domain.name.to_string(),
             profile: "default".to_owned(),
             servers: vec![self.url.clone(), "https://second.example:8443".to_owned()],
+            bundle_version: 1,
         }
     }
 }
@@ -190,5 +241,64 @@ impl Agent for Door {
         let request = request.into_inner();
         record.confirms.push((request.status(), request.reason, spiffe));
         Ok(Response::new(ConfirmResponse { node_id: String::new(), state: "active".to_owned() }))
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
+        let peer = self.peer.as_ref().ok_or_else(|| Status::unauthenticated("no certificate"))?;
+        let spki = csr::read(request.get_ref().csr.as_bytes()).unwrap().spki;
+        let spiffe = describe::facts(peer).unwrap().spiffe.unwrap().to_string();
+        let node = NodeId::parse(spiffe.rsplit('/').next().unwrap()).unwrap();
+        self.plane.change(|record| record.renews.push(spki.clone()));
+        loop {
+            let lifted = self.plane.lifted.notified();
+            match self.plane.record().fault {
+                Fault::HoldsRenew => {}
+                Fault::Revoked => return Err(live::revoked()),
+                Fault::Superseded => return Err(live::superseded()),
+                _ => break,
+            }
+            lifted.await;
+        }
+        // The serial is made from the key, so the same key gets the same certificate.
+        let mut answer = self.plane.certify(&node, &spki, Span::from_hours(1), Span::from_minutes(40));
+        if self.plane.record().fault == Fault::ForeignBundle {
+            let foreign = Domain::found(self.plane.at).made.root_der;
+            (answer.bundle, answer.bundle_version) = (pem::certificate_pem(&foreign), 9);
+        }
+        Ok(Response::new(RenewResponse {
+            certificate: answer.certificate,
+            chain: answer.chain,
+            bundle: answer.bundle,
+            bundle_version: answer.bundle_version,
+            cert_serial: answer.cert_serial,
+            not_after: answer.not_after,
+            renew_at: answer.renew_at,
+            profile: answer.profile,
+            servers: vec![self.plane.url.clone()],
+        }))
+    }
+
+    type LiveStream = Down;
+
+    async fn live(&self, request: Request<Streaming<LiveUp>>) -> Result<Response<Down>, Status> {
+        let peer = self.peer.as_ref().ok_or_else(|| Status::unauthenticated("no certificate"))?;
+        let facts = describe::facts(peer).unwrap();
+        let (fault, renewed) = {
+            let record = self.plane.record();
+            (record.fault, record.renews.contains(&facts.spki))
+        };
+        match fault {
+            Fault::Revoked => return Err(live::revoked()),
+            Fault::AwayForRenewed if renewed => return Err(Status::unavailable("not now")),
+            Fault::RefusesRenewed if renewed => {
+                return Err(ErrorDetail::new(code::UNAUTHENTICATED, "not that one", "01REQUEST").into());
+            }
+            Fault::CrowdedForRenewed if renewed => {
+                return Err(ErrorDetail::new(code::TOO_MANY_STREAMS, "one too many", "01REQUEST").into());
+            }
+            Fault::Superseded if !renewed => return Err(live::superseded()),
+            _ => {}
+        }
+        Ok(Response::new(live::serve(self.plane.clone(), facts.serial.to_string(), request.into_inner())))
     }
 }

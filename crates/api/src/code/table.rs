@@ -68,7 +68,9 @@ codes! {
     NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
         "use the certificate of the node that the request is about";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
-        "find out why it was revoked; enroll the machine under another id";
+        "find out why it was revoked; `enlist node reinstate ID` gives the id a new life";
+    CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final
+        "use the newest certificate; if it is lost, enroll again with a token for this node: `enlist token create --node ID`";
     NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
         "choose another node id, or pin the token to this one: `enlist token create --node ID`";
     ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
@@ -91,6 +93,26 @@ codes! {
         "check the id with `enlist operator key list`; it is the key_id, not the key";
     POLICY_KEY_UNKNOWN "policy_key_unknown" 404 NotFound final
         "check the key with `enlist policy show`";
+    ALERT_NOT_FOUND "alert_not_found" 404 NotFound final
+        "check the id with `enlist alert list`";
+    ISSUER_NOT_FOUND "issuer_not_found" 404 NotFound final
+        "check the id with `enlist ca show`";
+    KEY_IN_USE "key_in_use" 409 AlreadyExists final
+        "make a new key and ask with that";
+    NO_CERTIFICATE "no_certificate" 409 FailedPrecondition final
+        "enroll the node first: `enlist token create --node ID`";
+    HELLO_EXPECTED "hello_expected" 409 FailedPrecondition final
+        "say Hello first";
+    ROLL_UNDERWAY "roll_underway" 409 FailedPrecondition final
+        "activate the prepared issuer first: `enlist ca roll activate`";
+    NO_ROLL "no_roll" 409 FailedPrecondition final
+        "begin one: `enlist ca roll prepare --csr-out FILE`";
+    ISSUER_NOT_PREPARED "issuer_not_prepared" 409 FailedPrecondition final
+        "prepare one: `enlist ca roll prepare`; `enlist ca show` lists the issuers";
+    NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
+        "wait until every node has it (`enlist ca roll status`), or override with --force";
+    ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
+        "wait until its certificates are renewed or expired; `enlist node rotate ID` hurries a node";
     TOKEN_USED "token_used" 409 FailedPrecondition final
         "a token works once: ask an operator for a new one, `enlist token create`";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
@@ -107,6 +129,12 @@ codes! {
     // Too much at once.
     RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
         "wait for the time in Retry-After, then send it again";
+    TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
+        "close a live stream of this node first, or wait until the control plane notices that it is dead";
+    TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
+        "wait until older certificates of the node have expired, and renew less often";
+    TOO_SLOW "too_slow" 429 ResourceExhausted retry
+        "read what is sent down, then connect again";
     OVERLOADED "overloaded" 429 ResourceExhausted retry
         "wait for the time in Retry-After and a little chance on top, then send it again";
 

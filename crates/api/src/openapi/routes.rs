@@ -5,10 +5,14 @@ use super::route::Method::{Delete, Get, Post, Put};
 use super::route::Route;
 use super::shape::{of, page, query};
 use crate::code;
+use crate::rest::alerts::{AlertItem, AlertQuery};
 use crate::rest::audit::{AuditLine, AuditQuery, AuditVerify};
-use crate::rest::ca::{BundleQuery, Ca};
+use crate::rest::ca::{
+    ActivateIssuer, BundleQuery, Ca, CrlQuery, PrepareRoll, RetireIssuer, RevokeIssuer, Rewrap, Rewrapped,
+    Roll,
+};
 use crate::rest::health::{Alive, Health};
-use crate::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
+use crate::rest::nodes::{Decommission, Drain, NodeDetail, NodeItem, NodeQuery, Quarantine, Revoke};
 use crate::rest::operators::{
     AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem,
 };
@@ -58,6 +62,44 @@ pub const ROUTES: &[Route] = &[
         Json(200, of::<NodeDetail>),
     )
     .errors(&[code::NODE_NOT_FOUND]),
+    act("/v1/nodes/{id}/drain", "drain_node", "Let a node finish what it does and take nothing new")
+        .body(of::<Drain>)
+        .errors(LIVING),
+    act("/v1/nodes/{id}/undrain", "undrain_node", "Let a draining node work again").errors(LIVING),
+    act("/v1/nodes/{id}/quarantine", "quarantine_node", "Let a node authenticate and renew, and no more")
+        .body(of::<Quarantine>)
+        .errors(LIVING),
+    act("/v1/nodes/{id}/release", "release_node", "End a node's quarantine").errors(LIVING),
+    act("/v1/nodes/{id}/rotate", "rotate_node", "Order a node to renew its certificate now").errors(&[
+        code::NODE_NOT_FOUND,
+        code::NODE_REVOKED,
+        code::NO_CERTIFICATE,
+    ]),
+    act("/v1/nodes/{id}/decommission", "decommission_node", "End a node's life in good order")
+        .body(of::<Decommission>)
+        .errors(LIVING),
+    act("/v1/nodes/{id}/revoke", "revoke_node", "Take a node's identity away, at once")
+        .body(of::<Revoke>)
+        .errors(&[code::NODE_NOT_FOUND]),
+    act("/v1/nodes/{id}/reinstate", "reinstate_node", "Give the id of a node that is gone a new life")
+        .errors(&[code::NODE_NOT_FOUND]),
+    // Alerts.
+    Route::new(
+        Get,
+        "/v1/alerts",
+        "list_alerts",
+        "List open alerts, oldest first",
+        Json(200, page::<AlertItem>),
+    )
+    .query(query::<AlertQuery>),
+    Route::new(
+        Post,
+        "/v1/alerts/{id}/ack",
+        "acknowledge_alert",
+        "Say that somebody looks after an alert",
+        Json(200, of::<AlertItem>),
+    )
+    .errors(&[code::ALERT_NOT_FOUND]),
     // Tenants.
     Route::new(Post, "/v1/tenants", "create_tenant", "Make a tenant", Json(201, of::<TenantItem>))
         .body(of::<CreateTenant>)
@@ -81,6 +123,68 @@ pub const ROUTES: &[Route] = &[
     )
     .query(query::<BundleQuery>)
     .errors(&[code::NOT_FOUNDED]),
+    Route::new(
+        Get,
+        "/v1/ca/crl",
+        "show_crl",
+        "The list of revocations of an issuer",
+        Text("application/pkix-crl", "DER; with `format=pem` PEM."),
+    )
+    .query(query::<CrlQuery>)
+    .errors(&[code::ISSUER_NOT_FOUND, code::ISSUER_UNAVAILABLE])
+    .public(),
+    Route::new(Get, "/v1/ca/roll", "show_roll", "How far a roll has come", Json(200, of::<Roll>)),
+    Route::new(
+        Post,
+        "/v1/ca/roll/prepare",
+        "prepare_roll",
+        "Begin a roll, or bring the certificate that came back",
+        Json(200, of::<Roll>),
+    )
+    .body(of::<PrepareRoll>)
+    .errors(&[code::ROLL_UNDERWAY, code::NO_ROLL, code::ISSUER_UNAVAILABLE]),
+    Route::new(
+        Post,
+        "/v1/ca/roll/activate",
+        "activate_issuer",
+        "Let the prepared issuer sign",
+        Json(200, of::<Ca>),
+    )
+    .body(of::<ActivateIssuer>)
+    .errors(&[
+        code::NO_ROLL,
+        code::ISSUER_NOT_FOUND,
+        code::ISSUER_NOT_PREPARED,
+        code::NOT_ADOPTED,
+        code::ISSUER_UNAVAILABLE,
+    ]),
+    Route::new(
+        Post,
+        "/v1/ca/roll/retire",
+        "retire_issuer",
+        "End the trust in the issuer of before",
+        Json(200, of::<Ca>),
+    )
+    .body(of::<RetireIssuer>)
+    .errors(&[code::NO_ROLL, code::ISSUER_NOT_FOUND, code::ISSUER_IN_USE]),
+    Route::new(
+        Post,
+        "/v1/ca/issuers/{id}/revoke",
+        "revoke_issuer",
+        "Deny everything that an issuer signed",
+        Json(200, of::<Ca>),
+    )
+    .body(of::<RevokeIssuer>)
+    .errors(&[code::ISSUER_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/ca/rewrap",
+        "rewrap_keys",
+        "Seal every key under another key-encryption key",
+        Json(200, of::<Rewrapped>),
+    )
+    .body(of::<Rewrap>)
+    .errors(&[code::ISSUER_UNAVAILABLE]),
     // Audit trail.
     Route::new(
         Get,
@@ -141,10 +245,12 @@ pub const ROUTES: &[Route] = &[
         Get,
         "/v1/events",
         "watch_events",
-        "Watch nodes as they change",
+        "Watch nodes and alerts as they change",
         Text(
             "text/event-stream",
-            "Server-sent events `node`: `data` is a node as it is now, as in the list, whenever it has changed.",
+            "Server-sent events. `node`: `data` is a node as it is now, as in the list, whenever more of it has \
+             changed than the time it was last seen. `alert`: `data` is an alert as in the list, and in `event` \
+             what has happened to it: `raised`, `acknowledged` or `cleared`.",
         ),
     ),
     // The server itself.
@@ -168,3 +274,11 @@ pub const ROUTES: &[Route] = &[
     Route::new(Get, "/openapi.json", "openapi", "This document", Text("application/json", "OpenAPI 3.1."))
         .public(),
 ];
+
+/// How an act on a node that must not be gone can fail.
+const LIVING: &[&code::Code] = &[code::NODE_NOT_FOUND, code::NODE_REVOKED];
+
+/// Something done to a node: done again it answers the same and changes nothing.
+const fn act(path: &'static str, id: &'static str, summary: &'static str) -> Route {
+    Route::new(Post, path, id, summary, Json(200, of::<NodeItem>))
+}

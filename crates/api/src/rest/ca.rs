@@ -4,9 +4,6 @@ use lifecycle::registry::{Issuer, IssuerKind, IssuerState, Owner, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// The trust bundle that hosts get. It counts up with every change; founding makes the first.
-const FIRST_BUNDLE: u64 = 1;
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ca {
     pub root: RootItem,
@@ -27,13 +24,15 @@ pub struct IssuerItem {
     pub id: String,
     /// `sealed` or `imported`.
     pub kind: String,
-    /// `active`.
+    /// `prepared`, `active`, `retiring`, `retired` or `revoked`.
     pub state: String,
     pub subject: String,
     pub fingerprint: String,
     pub not_after: String,
     /// How many live certificates hang on it.
     pub leaves: u64,
+    /// Whether it signs a list of revocations.
+    pub crl: bool,
 }
 
 /// How many nodes have the newest bundle, of those that need it.
@@ -53,18 +52,120 @@ pub struct BundleQuery {
     pub server: Option<bool>,
 }
 
+/// How far a roll has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Roll {
+    /// `none`, `requested` (a certificate is awaited), `prepared` (ready to be activated) or `retiring` (the
+    /// issuer of before still has certificates out).
+    pub stage: String,
+    /// The request that is out, PEM.
+    #[schema(required)]
+    pub request: Option<String>,
+    /// The issuer that the stage is about.
+    #[schema(required)]
+    pub issuer: Option<String>,
+    pub bundle_version: u64,
+    pub adoption: Adoption,
+    /// Nodes that have not got the bundle yet, at most 100.
+    pub missing: Vec<String>,
+}
+
+const MISSING: usize = 100;
+
+impl Roll {
+    pub fn of(state: &State) -> Self {
+        let in_state = |wanted: IssuerState| state.issuers.values().find(|issuer| issuer.state == wanted);
+        let (stage, issuer) = match (in_state(IssuerState::Prepared), &state.roll) {
+            (Some(issuer), _) => ("prepared", Some(issuer)),
+            (None, Some(_)) => ("requested", None),
+            (None, None) => match in_state(IssuerState::Retiring) {
+                Some(issuer) => ("retiring", Some(issuer)),
+                None => ("none", None),
+            },
+        };
+        let (current, total) = state.adoption();
+        Self {
+            stage: stage.to_owned(),
+            request: state.roll.as_ref().map(|roll| roll.request.clone()),
+            issuer: issuer.map(|issuer| issuer.id.to_string()),
+            bundle_version: state.bundle_version,
+            adoption: Adoption { current, total },
+            missing: state.lagging().take(MISSING).map(|node| node.id.to_string()).collect(),
+        }
+    }
+}
+
+/// Begins a roll, or brings the certificate that came back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PrepareRoll {
+    /// The certificate that the root's keeper signed, PEM; without it, the request is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActivateIssuer {
+    /// The prepared one, if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Even if nodes have not got the bundle yet.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetireIssuer {
+    /// The one that was active before, if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeIssuer {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rewrap {
+    /// Where the control plane finds the new key: `file:PATH` (made if missing) or `env:NAME`.
+    pub kek: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Rewrapped {
+    /// Tells one key-encryption key from another, and nothing more.
+    pub kek_id: String,
+}
+
+/// Which list of revocations, and how it is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CrlQuery {
+    /// `der` (default) or `pem`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The issuer that signs now, if none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+}
+
 impl Ca {
     /// None before the domain is founded.
     pub fn of(state: &State) -> Option<Self> {
         let root = state.roots.last()?;
-        let holders = state.nodes.values().filter(|node| !node.state.is_gone() && !node.serials.is_empty());
-        // There is one bundle so far, and every node got it with its certificate.
-        let holders = u64::try_from(holders.count()).unwrap_or(u64::MAX);
+        let (current, total) = state.adoption();
         Some(Self {
             root: RootItem { fingerprint: root.fingerprint.pin(), not_after: root.not_after.to_string() },
             issuers: state.issuers.values().map(|issuer| IssuerItem::of(state, issuer)).collect(),
-            bundle_version: FIRST_BUNDLE,
-            adoption: Adoption { current: holders, total: holders },
+            bundle_version: state.bundle_version,
+            adoption: Adoption { current, total },
         })
     }
 }
@@ -84,14 +185,12 @@ impl IssuerItem {
                 IssuerKind::Imported => "imported",
             }
             .to_owned(),
-            state: match issuer.state {
-                IssuerState::Active => "active",
-            }
-            .to_owned(),
+            state: issuer.state.as_str().to_owned(),
             subject: issuer.subject.clone(),
             fingerprint: issuer.fingerprint.pin(),
             not_after: issuer.not_after.to_string(),
             leaves: u64::try_from(leaves.count()).unwrap_or(u64::MAX),
+            crl: !issuer.sealed_key.is_empty(),
         }
     }
 }

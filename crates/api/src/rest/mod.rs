@@ -3,6 +3,7 @@
 //! Requests refuse unknown fields, so that a misspelled one is never silently ignored. In answers every field
 //! is always there; what is missing is null. Strings become names at the door, not here.
 
+pub mod alerts;
 pub mod audit;
 pub mod ca;
 pub mod health;

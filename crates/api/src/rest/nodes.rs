@@ -1,15 +1,19 @@
 //! Nodes: the item of lists, and the query that chooses which.
 
-use lifecycle::names::SpiffeId;
+use lifecycle::names::{SpiffeId, Timestamp};
 use lifecycle::registry::{Node, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+mod act;
 mod detail;
 mod health;
+mod live;
 
-pub use detail::{AlertItem, CertificateItem, HardwareFacts, NodeDetail, Overlay};
+pub use act::{Decommission, Drain, Plainly, Quarantine, Revoke};
+pub use detail::{CertificateItem, HardwareFacts, NodeDetail, Overlay};
 pub use health::NodeHealth;
+pub use live::{AttemptItem, EvidenceItem, Live};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeItem {
@@ -39,7 +43,8 @@ pub struct NodeItem {
 }
 
 impl NodeItem {
-    pub fn of(state: &State, node: &Node) -> Self {
+    /// `seen` is the last sign of life that has not been written down yet.
+    pub fn of(state: &State, node: &Node, seen: Option<Timestamp>) -> Self {
         let domain = state.domain.as_ref();
         let certificate = state.current_certificate(node);
         Self {
@@ -54,7 +59,7 @@ impl NodeItem {
             // The serial outlives the certificate's own record, which goes when it expires.
             cert_serial: node.current_serial().map(ToString::to_string),
             cert_not_after: certificate.map(|(_, certificate)| certificate.not_after.to_string()),
-            last_seen: node.last_seen.map(|at| at.to_string()),
+            last_seen: node.last_seen.max(seen).map(|at| at.to_string()),
             enrolled_at: node.enrolled_at.map(|at| at.to_string()),
             generation: node.generation,
             health: NodeHealth::of(state, node),

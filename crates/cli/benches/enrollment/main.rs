@@ -8,7 +8,10 @@
 mod floor;
 mod load;
 mod plane;
+mod shim;
 mod stages;
+mod tokens;
+mod wire;
 
 use std::time::Duration;
 
@@ -54,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "| fsync | clients | enrollments | durable/s | server CPU µs each | × floor | rest µs | RSS MB |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    let shim = plane::slow_fsync_shim();
+    let shim = shim::slow_fsync();
     for slow in [None, Some(Duration::from_millis(2))] {
         if slow.is_some() && shim.is_none() {
             println!("| +2 ms | (skipped: no C compiler for the shim) | | | | | | |");

@@ -113,7 +113,7 @@ fn config(arguments: &Arguments) -> Result<Raw, Failure> {
         advertise: arguments.advertise.clone(),
         kek: Some(kek(&arguments.kek)?),
         server_cn: arguments.server_cn.clone().or_else(|| default_cn(arguments.profile.as_ref()?)),
-        metrics: None,
+        ..Raw::default()
     })
 }
 

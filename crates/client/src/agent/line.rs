@@ -27,7 +27,11 @@ const ANSWER_BYTES: usize = 256 * 1024;
 const REQUEST_BYTES: usize = 64 * 1024;
 const HEADER_BYTES: u32 = 16 * 1024;
 
+/// How often a standing connection is asked whether it still stands, and how long it may take to say so.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
 /// What goes with a call beside its message.
+#[derive(Clone)]
 pub(super) struct Labels {
     idempotency: Option<MetadataValue<Ascii>>,
     correlation: MetadataValue<Ascii>,
@@ -52,6 +56,7 @@ impl Labels {
     }
 }
 
+#[derive(Debug)]
 pub(super) struct Line {
     client: AgentClient<Channel>,
     server: ServerUrl,
@@ -64,10 +69,34 @@ impl Line {
         tls: Arc<ClientConfig>,
         until: Instant,
     ) -> Result<Self, Error> {
+        Self::over(server, tls, until, |endpoint| endpoint).await
+    }
+
+    /// For a stream: a peer that has silently gone away is noticed.
+    pub(super) async fn open_standing(
+        server: ServerUrl,
+        tls: Arc<ClientConfig>,
+        until: Instant,
+    ) -> Result<Self, Error> {
+        Self::over(server, tls, until, |endpoint| {
+            endpoint
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(KEEP_ALIVE)
+                .keep_alive_while_idle(true)
+        })
+        .await
+    }
+
+    async fn over(
+        server: ServerUrl,
+        tls: Arc<ClientConfig>,
+        until: Instant,
+        tune: impl FnOnce(Endpoint) -> Endpoint,
+    ) -> Result<Self, Error> {
         let connected = connect(&server, tls, until).await;
         let (stream, cause) = connected.map_err(|cause| Error::unreachable(server.to_string(), cause))?;
         let time_left = until.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
-        let channel = channel(&server, stream, time_left).await?;
+        let channel = channel(&server, stream, time_left, tune).await?;
         let client = AgentClient::new(channel)
             .max_decoding_message_size(ANSWER_BYTES)
             .max_encoding_message_size(REQUEST_BYTES);
@@ -85,18 +114,29 @@ impl Line {
                 let server_time = time.and_then(|value| value.to_str().ok()?.parse().ok());
                 Ok(Reply { server_time, server: self.server, message: answer.into_inner() })
             }
-            Err(status) => match ErrorDetail::from_status(&status) {
-                Some(detail) => {
-                    let asked = status.metadata().get(header::RETRY_AFTER);
-                    let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
-                    Err(Error::Refused(Refusal { detail, retry_after }))
-                }
-                None => {
-                    let cause = self.cause.get().unwrap_or_else(|| accident(&status));
-                    Err(Error::unreachable(self.server.to_string(), cause))
-                }
-            },
+            Err(status) => Err(self.failure(&status)),
         }
+    }
+
+    /// What a status means: the control plane's word, or what happened to the connection.
+    pub(super) fn failure(&self, status: &Status) -> Error {
+        match ErrorDetail::from_status(status) {
+            Some(detail) => {
+                let asked = status.metadata().get(header::RETRY_AFTER);
+                let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
+                Error::Refused(Refusal { detail, retry_after })
+            }
+            None => self.broken(accident(status)),
+        }
+    }
+
+    /// What broke the connection, or else this.
+    pub(super) fn broken(&self, otherwise: Unreachable) -> Error {
+        Error::unreachable(self.server.to_string(), self.cause.get().unwrap_or(otherwise))
+    }
+
+    pub(super) fn server(&self) -> &ServerUrl {
+        &self.server
     }
 }
 
@@ -113,7 +153,12 @@ fn accident(status: &Status) -> Unreachable {
 }
 
 /// A channel over this connection and no other: once it is gone, the call has failed.
-async fn channel(server: &ServerUrl, stream: Connection, time_left: Duration) -> Result<Channel, Error> {
+async fn channel(
+    server: &ServerUrl,
+    stream: Connection,
+    time_left: Duration,
+    tune: impl FnOnce(Endpoint) -> Endpoint,
+) -> Result<Channel, Error> {
     let unusable = |error: &dyn std::fmt::Display| Error::Fault(format!("{server}: {error}"));
     let authority = server.authority();
     let origin = Uri::try_from(format!("https://{authority}")).map_err(|error| unusable(&error))?;
@@ -124,7 +169,7 @@ async fn channel(server: &ServerUrl, stream: Connection, time_left: Duration) ->
     });
     // The connection is encrypted already: for the library it looks plain, for the server it does not.
     let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|error| unusable(&error))?;
-    endpoint
+    tune(endpoint)
         .origin(origin)
         .timeout(time_left)
         .http2_max_header_list_size(HEADER_BYTES)

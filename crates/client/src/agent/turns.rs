@@ -1,7 +1,7 @@
 //! Fail-over and retry. A refusal that no repetition changes ends it at once; everything else leads to the next
 //! server, and after the last one to a pause.
 
-use super::Reply;
+use super::{OnRetry, Reply};
 use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::unreachable::{Alert, Unreachable};
@@ -15,6 +15,7 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(40);
 pub(super) async fn take<T, F>(
     servers: &[ServerUrl],
     deadline: Option<Instant>,
+    on_retry: &OnRetry,
     ask: impl Fn(ServerUrl, Instant) -> F,
 ) -> Result<Reply<T>, Error>
 where
@@ -37,6 +38,9 @@ where
         let time_left = deadline.is_some_and(|deadline| Instant::now() + pause < deadline);
         if !(round.again && time_left) {
             return Err(round.told());
+        }
+        if let Some(error) = &round.told {
+            on_retry(error, pause);
         }
         sleep(pause).await;
     }
@@ -86,7 +90,7 @@ fn weight(error: &Error) -> u8 {
         Error::Refused(_) => 4,
         Error::Unreachable { cause: Unreachable::Alert(_), .. } => 3,
         Error::Unreachable { cause: Unreachable::Untrusted(_), .. } => 2,
-        Error::Unreachable { cause: Unreachable::Garbage(_), .. } => 1,
+        Error::Unreachable { cause: Unreachable::Garbage(_) | Unreachable::BrokenOff(_), .. } => 1,
         Error::Unreachable { .. } | Error::Usage(_) | Error::Fault(_) => 0,
     }
 }

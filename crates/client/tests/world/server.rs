@@ -68,6 +68,21 @@ where
     ServerUrl::parse(&format!("https://localhost:{port}")).unwrap()
 }
 
+/// Answers every greeting with an alert in plain text, as anybody on the way can.
+pub async fn breaks_off(alert: u8) -> ServerUrl {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 16 * 1024]).await;
+            let _ = stream.write_all(&[0x15, 3, 3, 0, 2, 2, alert]).await;
+            let _ = stream.shutdown().await;
+            let _ = stream.read(&mut [0; 4096]).await;
+        }
+    });
+    ServerUrl::parse(&format!("https://localhost:{port}")).unwrap()
+}
+
 /// Answers every request with these bytes and closes.
 pub async fn answers(config: ServerConfig, answer: impl Into<Vec<u8>>) -> ServerUrl {
     let answer: Arc<Vec<u8>> = Arc::new(answer.into());

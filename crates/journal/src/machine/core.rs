@@ -77,7 +77,7 @@ impl Core {
         let mut answers = Vec::with_capacity(batch.items().len());
         for envelope in batch.envelopes() {
             let applied = registry::apply(&mut self.state, envelope, batch.at());
-            for event in &applied.events {
+            for event in applied.events.iter().filter(|event| event.is_audited()) {
                 let seq = self.head.seq + 1;
                 let head = chain::compose(&mut self.line, seq, &at, event, envelope, &self.head.head)
                     .map_err(|error| ApplyError::Line(error.to_string()))?;

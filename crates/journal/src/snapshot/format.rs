@@ -3,6 +3,7 @@
 //! Written and read as a stream: the registry of a large fleet is some hundred megabytes, and a second copy
 //! of it in memory would be the largest allocation of the program.
 
+use super::lengths;
 use crate::raft::{LogId, StoredMembership};
 use crate::stored;
 use crate::view::AuditHead;
@@ -16,6 +17,10 @@ const MAGIC: &[u8; 8] = b"enlistSN";
 const VERSION: u8 = 1;
 /// Magic, version, CRC-32 of the body, length of the body (both little-endian).
 const HEADER: u64 = 8 + 1 + 4 + 8;
+/// Meta and state.
+const VALUES: u64 = 2;
+/// Room enough for what a snapshot says about itself.
+const META: u64 = 1 << 16;
 
 /// What a snapshot says about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +64,8 @@ pub enum FormatError {
     Newer { version: u8 },
     #[error("its checksum does not match")]
     Checksum,
+    #[error("the lengths in it do not add up")]
+    Lengths,
     #[error("it cannot be decoded: {0}")]
     Undecodable(#[from] rmp_serde::decode::Error),
     #[error("it cannot be encoded: {0}")]
@@ -83,7 +90,7 @@ pub fn encode(image: &Image, mut file: impl Write + Seek) -> Result<(), FormatEr
     Ok(())
 }
 
-/// Reads twice: the checksum first, so that nothing unchecked is decoded.
+/// Reads three times: the checksum and the lengths first, so that nothing unchecked is decoded.
 pub fn decode(mut file: impl Read + Seek) -> Result<Image, FormatError> {
     let (crc, length) = header(&mut file)?;
     let mut sum = Summed { inner: std::io::sink(), crc: seed(), length: 0 };
@@ -92,16 +99,22 @@ pub fn decode(mut file: impl Read + Seek) -> Result<Image, FormatError> {
         return Err(FormatError::Checksum);
     }
     file.seek(SeekFrom::Start(HEADER))?;
+    if !lengths::check(BufReader::with_capacity(1 << 16, &mut file), VALUES, length)? {
+        return Err(FormatError::Lengths);
+    }
+    file.seek(SeekFrom::Start(HEADER))?;
     let mut body = BufReader::with_capacity(1 << 16, &mut file);
-    let meta = stored::decode(&mut body)?;
-    let state = stored::decode(&mut body)?;
+    let meta = stored::decode_stream(&mut body)?;
+    let state = stored::decode_stream(&mut body)?;
     Ok(Image { meta, state })
 }
 
 /// Only what the snapshot says about itself; the body is not checked.
 pub fn peek(mut file: impl Read) -> Result<Meta, FormatError> {
     header(&mut file)?;
-    Ok(stored::decode(BufReader::new(file))?)
+    let mut beginning = Vec::new();
+    file.take(META).read_to_end(&mut beginning)?;
+    Ok(stored::decode(&beginning)?)
 }
 
 fn header(mut file: impl Read) -> Result<(u32, u64), FormatError> {

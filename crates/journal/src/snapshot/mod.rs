@@ -5,6 +5,7 @@
 //! damaged, the older one and the log still give everything back.
 
 mod format;
+mod lengths;
 mod shelf;
 
 pub use format::{FormatError, Image, Meta, decode, encode};

@@ -46,7 +46,7 @@ pub fn apply(state: &mut State, envelope: &Envelope, at: Timestamp) -> Applied {
     for event in &events {
         fold(state, event, envelope);
     }
-    if !events.is_empty() {
+    if events.iter().any(Event::is_audited) {
         state.revision += 1;
     }
     remember(state, envelope.id, answer.clone());
@@ -97,6 +97,27 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RecordCheckpoint(checkpoint) => acts::audit::checkpoint(checkpoint),
         Command::RecordAuditGap(gap) => acts::audit::gap(gap),
         Command::Tidy => acts::tidy::decide(state),
+        Command::Renew(renew) => acts::renew::decide(state, envelope, renew),
+        Command::Contact { node } => acts::contact::decide(state, envelope, node),
+        Command::Observe(sightings) => acts::liveness::observe(state, sightings),
+        Command::MarkInactive(silence) => acts::liveness::mark_inactive(state, silence),
+        Command::Drain { node, within } => acts::drain::drain(state, node, *within),
+        Command::Undrain { node } => acts::drain::undrain(state, node),
+        Command::Quarantine { node, reason } => acts::quarantine::quarantine(state, node, reason),
+        Command::Release { node } => acts::quarantine::release(state, node),
+        Command::Decommission { node } => acts::revoke::decommission(state, node),
+        Command::Revoke { node, reason } => acts::revoke::revoke(state, &envelope.actor, node, reason),
+        Command::Reinstate { node } => acts::revoke::reinstate(state, node),
+        Command::Rotate { node } => acts::rotate::decide(state, envelope, node),
+        Command::RaiseAlert(raise) => acts::alert::raise(state, envelope, raise),
+        Command::ClearAlert { alert } => acts::alert::clear(state, *alert),
+        Command::AcknowledgeAlert { alert } => acts::alert::acknowledge(state, *alert),
+        Command::PrepareRoll(prepare) => acts::issuer::prepare(state, prepare),
+        Command::CertifyRoll(issuer) => acts::issuer::certify(state, issuer),
+        Command::ActivateIssuer(activate) => acts::issuer::activate(state, activate),
+        Command::RetireIssuer { issuer } => acts::issuer::retire(state, issuer),
+        Command::RevokeIssuer { issuer, reason } => acts::issuer::revoke(state, issuer, reason),
+        Command::Rewrap(rewrap) => acts::issuer::rewrap(state, rewrap),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who may do what: one table.
 
 use super::{Actor, Command, Rejection, State};
-use crate::names::TenantId;
+use crate::names::{NodeId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -56,7 +56,16 @@ pub enum Act {
     RevokeToken,
     Enroll,
     Confirm,
+    Renew,
     ReadNodes,
+    DrainNode,
+    QuarantineNode,
+    RotateNode,
+    RevokeNode,
+    DecommissionNode,
+    ReinstateNode,
+    ReadAlerts,
+    AcknowledgeAlert,
     ReadTenants,
     CreateTenant,
     ReadOperators,
@@ -67,6 +76,7 @@ pub enum Act {
     ReadPolicy,
     SetPolicy,
     ReadCa,
+    ManageCa,
     ReadAudit,
     ReadMetrics,
     KeepHouse,
@@ -97,7 +107,16 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::RevokeToken, Who::Within(Role::Operator)),
     (Act::Enroll, Who::Anyone),
     (Act::Confirm, Who::TheNode),
+    (Act::Renew, Who::TheNode),
     (Act::ReadNodes, Who::Within(Role::Viewer)),
+    (Act::DrainNode, Who::Within(Role::Operator)),
+    (Act::QuarantineNode, Who::Within(Role::Operator)),
+    (Act::RotateNode, Who::Within(Role::Operator)),
+    (Act::RevokeNode, Who::Within(Role::Operator)),
+    (Act::DecommissionNode, Who::Within(Role::PlatformAdmin)),
+    (Act::ReinstateNode, Who::Within(Role::PlatformAdmin)),
+    (Act::ReadAlerts, Who::Within(Role::Viewer)),
+    (Act::AcknowledgeAlert, Who::Within(Role::Operator)),
     (Act::ReadTenants, Who::Within(Role::Viewer)),
     (Act::CreateTenant, Who::Everywhere(Role::PlatformAdmin)),
     (Act::ReadOperators, Who::Everywhere(Role::PlatformAdmin)),
@@ -108,6 +127,7 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::ReadPolicy, Who::Within(Role::Viewer)),
     (Act::SetPolicy, Who::Everywhere(Role::PlatformAdmin)),
     (Act::ReadCa, Who::Within(Role::Viewer)),
+    (Act::ManageCa, Who::Everywhere(Role::PlatformAdmin)),
     (Act::ReadAudit, Who::Everywhere(Role::Viewer)),
     (Act::ReadMetrics, Who::Everywhere(Role::Viewer)),
     (Act::KeepHouse, Who::System),
@@ -137,7 +157,51 @@ impl Command {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::Observe(_)
+            | Command::MarkInactive(_)
+            | Command::RaiseAlert(_)
+            | Command::ClearAlert { .. }
             | Command::Tidy => Act::KeepHouse,
+            Command::Contact { .. } => Act::Confirm,
+            Command::Renew(_) => Act::Renew,
+            Command::Drain { .. } | Command::Undrain { .. } => Act::DrainNode,
+            Command::Quarantine { .. } | Command::Release { .. } => Act::QuarantineNode,
+            Command::Rotate { .. } => Act::RotateNode,
+            Command::Revoke { .. } => Act::RevokeNode,
+            Command::Decommission { .. } => Act::DecommissionNode,
+            Command::Reinstate { .. } => Act::ReinstateNode,
+            Command::AcknowledgeAlert { .. } => Act::AcknowledgeAlert,
+            Command::PrepareRoll(_)
+            | Command::CertifyRoll(_)
+            | Command::ActivateIssuer(_)
+            | Command::RetireIssuer { .. }
+            | Command::RevokeIssuer { .. }
+            | Command::Rewrap(_) => Act::ManageCa,
+        }
+    }
+
+    /// The node that an operator's command is about, where it is about one.
+    fn node(&self) -> Option<&NodeId> {
+        match self {
+            Command::Drain { node, .. }
+            | Command::Undrain { node }
+            | Command::Quarantine { node, .. }
+            | Command::Release { node }
+            | Command::Decommission { node }
+            | Command::Revoke { node, .. }
+            | Command::Reinstate { node }
+            | Command::Rotate { node } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about something that belongs to no tenant.
+    fn is_domain_wide(&self, state: &State) -> bool {
+        match self {
+            Command::AcknowledgeAlert { alert } => {
+                state.alerts.get(alert).is_some_and(|alert| alert.node.is_none())
+            }
+            _ => false,
         }
     }
 
@@ -146,7 +210,11 @@ impl Command {
         match self {
             Command::CreateToken(create) => Some(&create.tenant),
             Command::RevokeToken { token } => state.tokens.get(token).map(|token| &token.tenant),
-            _ => None,
+            Command::AcknowledgeAlert { alert } => {
+                let node = state.alerts.get(alert)?.node.as_ref()?;
+                state.nodes.get(node).map(|node| &node.tenant)
+            }
+            _ => state.nodes.get(self.node()?).map(|node| &node.tenant),
         }
     }
 }
@@ -164,8 +232,7 @@ pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
         Actor::Local { .. } => Some(Standing { role: Role::PlatformAdmin, tenants: Tenants::All }),
         Actor::Operator { name, serial } => {
             let operator = state.operators.get(name)?;
-            let live =
-                state.certificates.get(serial).is_some_and(|certificate| certificate.is_live(state.at));
+            let live = state.is_good(serial);
             (live && operator.serial.as_ref() == Some(serial))
                 .then(|| Standing { role: operator.role, tenants: operator.tenants.clone() })
         }
@@ -194,6 +261,9 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             match command.tenant(state) {
                 // What lies in another tenant does not exist for this operator: the act itself says so.
                 Some(tenant) if !standing.tenants.include(tenant) => Err(outside(command)),
+                None if standing.tenants != Tenants::All && command.is_domain_wide(state) => {
+                    Err(outside(command))
+                }
                 _ => Ok(()),
             }
         }
@@ -228,7 +298,10 @@ fn outside(command: &Command) -> Rejection {
     match command {
         Command::RevokeToken { token } => Rejection::TokenNotFound { token: *token },
         Command::CreateToken(create) => Rejection::TenantNotFound { tenant: create.tenant.clone() },
-        _ => Rejection::Unauthenticated,
+        Command::AcknowledgeAlert { alert } => Rejection::AlertNotFound { alert: *alert },
+        _ => command
+            .node()
+            .map_or(Rejection::Unauthenticated, |node| Rejection::NodeNotFound { node: node.clone() }),
     }
 }
 
@@ -239,25 +312,64 @@ fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejec
     };
     let about = match command {
         Command::Confirm(confirm) => &confirm.node,
+        Command::Renew(renew) => &renew.node,
+        Command::Contact { node } => node,
         _ => return Err(Rejection::NotAllowed { actor: actor.to_string() }),
     };
     if about != id {
         return Err(Rejection::NotAllowed { actor: actor.to_string() });
     }
     let live = state.certificates.get(serial).is_some_and(|certificate| {
-        certificate.is_live(state.at) && certificate.owner == super::Owner::Node(id.clone())
+        state.is_good(serial) && certificate.owner == super::Owner::Node(id.clone())
     });
-    if live && !state.is_denied(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
+    if live { Ok(()) } else { Err(Rejection::Unauthenticated) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::{AlertId, KeyId, OperatorName, SecretHash, Timestamp, Ulid};
+    use crate::registry::{Alert, AlertKind, OperatorKey};
 
     #[test]
     fn every_act_stands_in_the_table_once() {
         for (position, (act, _)) in TABLE.iter().enumerate() {
             assert_eq!(TABLE.iter().position(|(other, _)| other == act), Some(position), "{act:?}");
         }
+    }
+
+    #[test]
+    fn an_alert_about_the_domain_is_acknowledged_by_those_of_all_tenants() {
+        let ulid = |byte| Ulid::new(Timestamp::from_secs(1), [byte; 10]);
+        let (key, alert) = (KeyId(ulid(1)), AlertId(ulid(2)));
+        let with = |tenants| {
+            let mut state = State::default();
+            let made = OperatorKey {
+                id: key,
+                hash: SecretHash::new([0; 32]),
+                name: OperatorName::parse("ci").expect("a name"),
+                role: Role::Operator,
+                tenants,
+                created_by: String::new(),
+                created_at: Timestamp::from_secs(0),
+                expires_at: Timestamp::from_secs(9),
+                revoked_at: None,
+            };
+            state.operator_keys.insert(key, made);
+            let raised = Alert {
+                id: alert,
+                kind: AlertKind::IssuerExpiring,
+                node: None,
+                since: Timestamp::from_secs(1),
+                count: 1,
+                detail: String::new(),
+                acknowledged: false,
+            };
+            state.alerts.insert(alert, raised);
+            authorize(&state, &Actor::Key { id: key }, &Command::AcknowledgeAlert { alert })
+        };
+        assert_eq!(with(Tenants::All), Ok(()));
+        let some = Tenants::Only([TenantId::default_tenant()].into());
+        assert_eq!(with(some), Err(Rejection::AlertNotFound { alert }));
     }
 }

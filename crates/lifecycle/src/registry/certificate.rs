@@ -51,6 +51,10 @@ pub enum Owner {
 #[serde(rename_all = "snake_case")]
 pub enum CertificateStatus {
     Live,
+    /// Its successor was seen in use: good until this moment.
+    Superseded {
+        until: Timestamp,
+    },
     /// Never again accepted.
     Denied,
 }
@@ -68,6 +72,9 @@ pub struct Certificate {
     pub renew_at: Timestamp,
     /// Kept until the holder's first authenticated contact, so that a lost reply can be repeated.
     pub der: Option<serde_bytes::ByteBuf>,
+    /// Since when it is denied, for the revocation list.
+    #[serde(default)]
+    pub denied_at: Option<Timestamp>,
 }
 
 impl Certificate {
@@ -82,10 +89,26 @@ impl Certificate {
             not_after: issued.not_after,
             renew_at: issued.renew_at,
             der: Some(serde_bytes::ByteBuf::from(issued.der.clone())),
+            denied_at: None,
         }
     }
 
     pub fn is_live(&self, at: Timestamp) -> bool {
-        self.status == CertificateStatus::Live && at < self.not_after
+        let until = match self.status {
+            CertificateStatus::Live => self.not_after,
+            CertificateStatus::Superseded { until } => until.min(self.not_after),
+            CertificateStatus::Denied => return false,
+        };
+        at < until
+    }
+
+    /// Whether its successor has taken over for good.
+    pub fn is_superseded(&self, at: Timestamp) -> bool {
+        matches!(self.status, CertificateStatus::Superseded { until } if until <= at)
+    }
+
+    /// Whether its holder has never shown it.
+    pub fn is_unseen(&self) -> bool {
+        self.der.is_some()
     }
 }

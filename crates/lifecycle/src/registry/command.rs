@@ -1,8 +1,8 @@
 //! What can be asked of the registry, by whom, and what it answers.
 
-use super::{Issued, IssuerKind, KeyKind, Rejection, Role, Tenants};
+use super::{AlertKind, Issued, IssuerKind, KeyKind, Rejection, Role, Tenants};
 use crate::names::{
-    ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName,
+    AlertId, ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName,
     ProfileName, RequestId, SecretHash, Serial, Source, Span, TenantId, Timestamp, TokenId, TrustDomain,
     WireguardKey,
 };
@@ -63,20 +63,80 @@ pub struct Envelope {
 pub enum Command {
     Found(Box<Found>),
     CreateToken(CreateToken),
-    RevokeToken { token: TokenId },
+    RevokeToken {
+        token: TokenId,
+    },
     Enroll(Box<Enroll>),
     Confirm(Confirm),
     CreateTenant(CreateTenant),
     AddOperator(AddOperator),
-    RemoveOperator { name: OperatorName },
+    RemoveOperator {
+        name: OperatorName,
+    },
     CreateOperatorKey(CreateOperatorKey),
-    RevokeOperatorKey { key: KeyId },
+    RevokeOperatorKey {
+        key: KeyId,
+    },
     SetPolicy(SetPolicy),
     RecordServerCertificate(ServerCertificate),
     RecordRefusals(Refusals),
     RecordCheckpoint(Checkpoint),
     RecordAuditGap(AuditGap),
     Tidy,
+    Renew(Box<Renew>),
+    /// An authenticated request of a node: the first under this serial, or the first after silence.
+    Contact {
+        node: NodeId,
+    },
+    Observe(Vec<Sighting>),
+    MarkInactive(Silence),
+    Drain {
+        node: NodeId,
+        /// How long the host may take.
+        within: Option<Span>,
+    },
+    Undrain {
+        node: NodeId,
+    },
+    Quarantine {
+        node: NodeId,
+        reason: String,
+    },
+    Release {
+        node: NodeId,
+    },
+    Decommission {
+        node: NodeId,
+    },
+    Revoke {
+        node: NodeId,
+        reason: String,
+    },
+    Reinstate {
+        node: NodeId,
+    },
+    /// Orders a renewal now.
+    Rotate {
+        node: NodeId,
+    },
+    RaiseAlert(RaiseAlert),
+    ClearAlert {
+        alert: AlertId,
+    },
+    AcknowledgeAlert {
+        alert: AlertId,
+    },
+    PrepareRoll(PrepareRoll),
+    CertifyRoll(Box<FoundIssuer>),
+    ActivateIssuer(ActivateIssuer),
+    RetireIssuer {
+        issuer: IssuerId,
+    },
+    RevokeIssuer {
+        issuer: IssuerId,
+        reason: String,
+    },
+    Rewrap(Rewrap),
 }
 
 /// Founds the domain: the first command of every log.
@@ -282,6 +342,72 @@ pub struct AuditGap {
     pub refilled: bool,
 }
 
+/// Asks for a certificate for a new key, with the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renew {
+    pub node: NodeId,
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Issued>,
+}
+
+/// A node was heard of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    pub node: NodeId,
+    pub seen: Timestamp,
+    /// Which start of the agent spoke, on its live stream; none for other requests.
+    pub instance: Option<Label>,
+    /// The trust bundle that the host says it has on disk.
+    pub bundle: Option<u64>,
+    pub agent_version: Option<Label>,
+}
+
+/// Nodes that have said nothing for the grace period.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    pub nodes: Vec<NodeId>,
+    /// Nobody could be heard before this moment.
+    pub listening_since: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaiseAlert {
+    pub kind: AlertKind,
+    pub node: Option<NodeId>,
+    pub detail: String,
+}
+
+/// The key of the next issuer, and the request for its certificate that goes to wherever the root key is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrepareRoll {
+    pub key: KeyHash,
+    pub request: String,
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivateIssuer {
+    pub issuer: IssuerId,
+    /// Even if nodes have not got the bundle yet.
+    pub force: bool,
+    /// The audit key, certified by the new issuer.
+    #[serde(with = "serde_bytes")]
+    pub audit_certificate: Vec<u8>,
+}
+
+/// Every sealed key under another key-encryption key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewrap {
+    pub issuers: Vec<(IssuerId, serde_bytes::ByteBuf)>,
+    #[serde(with = "serde_bytes")]
+    pub audit: Vec<u8>,
+    pub roll: Option<serde_bytes::ByteBuf>,
+}
+
 /// What a granted command answers. Everything else that a caller is told is read from the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -290,6 +416,8 @@ pub enum Outcome {
     Done,
     /// The node has this certificate: a new one, or the same again after a lost reply.
     Enrolled { node: NodeId, serial: Serial, replayed: bool },
+    /// The node has this certificate too: a new one, or the same again after a lost reply.
+    Renewed { serial: Serial, replayed: bool },
 }
 
 /// A command's answer.

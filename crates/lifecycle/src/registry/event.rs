@@ -1,11 +1,13 @@
 //! What happened: the only thing that changes state, and the lines of the audit trail.
 
 use super::{
-    AuditGap, Checkpoint, Found, Hardware, Issued, Operator, OperatorKey, Refusals, ServerCertificate,
-    Tenant, Token, Underlay, Wireguard,
+    ActivateIssuer, AlertKind, AuditGap, Checkpoint, Found, FoundIssuer, Hardware, Issued, Operator,
+    OperatorKey, PrepareRoll, Refusals, Rewrap, ServerCertificate, Sighting, Tenant, Token, Underlay,
+    Wireguard,
 };
 use crate::names::{
-    AlertId, IdempotencyHash, KeyId, Label, NodeId, OperatorName, ProfileName, Serial, TenantId, TokenId,
+    AlertId, IdempotencyHash, IssuerId, KeyId, Label, NodeId, OperatorName, ProfileName, RequestId, Serial,
+    TenantId, Timestamp, TokenId,
 };
 use serde::Serialize;
 use std::net::Ipv6Addr;
@@ -33,15 +35,98 @@ pub enum Event {
     NodeActive {
         node: NodeId,
     },
+    NodeInactive {
+        node: NodeId,
+        last_seen: Option<Timestamp>,
+    },
+    /// Heard of, nothing more: an observation of liveness, which is not audited.
+    NodeSeen(Sighting),
+    /// A certificate was used for the first time; what it takes over from is told by others.
+    CertificateSeen {
+        serial: Serial,
+    },
+    CertificateRenewed {
+        node: NodeId,
+        /// Asked for with this one.
+        with: Serial,
+        certificate: Box<Issued>,
+        agent_version: Option<Label>,
+        /// Issued before and never seen: its answer was lost.
+        denied: Vec<Serial>,
+    },
+    CertificateSuperseded {
+        node: NodeId,
+        serial: Serial,
+        by: Serial,
+        until: Timestamp,
+    },
+    RotationOrdered {
+        node: NodeId,
+        order: RequestId,
+    },
+    RotationExpired {
+        node: NodeId,
+        order: RequestId,
+    },
+    NodeDraining {
+        node: NodeId,
+        by: Option<Timestamp>,
+    },
+    NodeUndrained {
+        node: NodeId,
+    },
+    NodeQuarantined {
+        node: NodeId,
+        reason: String,
+    },
+    NodeReleased {
+        node: NodeId,
+    },
+    NodeDecommissioned {
+        node: NodeId,
+        denied: Vec<Serial>,
+    },
+    NodeRevoked {
+        node: NodeId,
+        by: String,
+        reason: String,
+        denied: Vec<Serial>,
+    },
+    NodeReinstated {
+        node: NodeId,
+        generation: u32,
+    },
+    RollPrepared(PrepareRoll),
+    RollCertified(Box<FoundIssuer>),
+    IssuerActivated {
+        activate: ActivateIssuer,
+        /// What signed until now.
+        before: Option<IssuerId>,
+    },
+    IssuerRetired {
+        issuer: IssuerId,
+    },
+    IssuerRevoked {
+        issuer: IssuerId,
+        reason: String,
+        /// How many certificates that were good are denied by it.
+        leaves: u64,
+    },
+    Rewrapped(Rewrap),
+    AlertAcknowledged {
+        alert: AlertId,
+        kind: AlertKind,
+        node: Option<NodeId>,
+    },
     AlertRaised {
         alert: AlertId,
-        kind: &'static str,
+        kind: AlertKind,
         node: Option<NodeId>,
         detail: String,
     },
     AlertCleared {
         alert: AlertId,
-        kind: &'static str,
+        kind: AlertKind,
         node: Option<NodeId>,
     },
     TenantCreated(Tenant),
@@ -70,6 +155,7 @@ pub enum Event {
         tokens: Vec<TokenId>,
         certificates: Vec<Serial>,
         keys: Vec<KeyId>,
+        issuers: Vec<IssuerId>,
     },
 }
 
@@ -129,6 +215,27 @@ impl Event {
             Event::NodeEnrolled(_) => "host.enrolled",
             Event::NodeConfirmed { .. } => "host.confirmed",
             Event::NodeActive { .. } => "host.active",
+            Event::NodeInactive { .. } => "host.inactive",
+            Event::NodeSeen(_) => "host.seen",
+            Event::CertificateSeen { .. } => "certificate.seen",
+            Event::CertificateRenewed { .. } => "certificate.renewed",
+            Event::CertificateSuperseded { .. } => "certificate.superseded",
+            Event::RotationOrdered { .. } => "certificate.rotation_ordered",
+            Event::RotationExpired { .. } => "certificate.rotation_expired",
+            Event::NodeDraining { .. } => "host.draining",
+            Event::NodeUndrained { .. } => "host.undrained",
+            Event::NodeQuarantined { .. } => "host.quarantined",
+            Event::NodeReleased { .. } => "host.released",
+            Event::NodeDecommissioned { .. } => "host.decommissioned",
+            Event::NodeRevoked { .. } => "host.revoked",
+            Event::NodeReinstated { .. } => "host.reinstated",
+            Event::RollPrepared(_) => "ca.requested",
+            Event::RollCertified(_) => "ca.prepared",
+            Event::IssuerActivated { .. } => "ca.activated",
+            Event::IssuerRetired { .. } => "ca.retired",
+            Event::IssuerRevoked { .. } => "ca.revoked",
+            Event::Rewrapped(_) => "ca.rewrapped",
+            Event::AlertAcknowledged { .. } => "alert.acknowledged",
             Event::AlertRaised { .. } => "alert.raised",
             Event::AlertCleared { .. } => "alert.cleared",
             Event::TenantCreated(_) => "tenant.created",
@@ -142,6 +249,11 @@ impl Event {
             Event::AuditGapFound(_) => "audit.gap",
             Event::Tidied { .. } => "registry.tidied",
         }
+    }
+
+    /// Whether it is a line of the audit trail. Observations of liveness are not.
+    pub fn is_audited(&self) -> bool {
+        !matches!(self, Event::NodeSeen(_) | Event::CertificateSeen { .. })
     }
 
     /// What the audit line says beyond who, when and from where. Public data only: no secret reaches an event.
@@ -183,11 +295,79 @@ impl Event {
                 ("node_id", Field::maybe(node.as_ref())),
                 ("detail", Field::text(detail)),
             ],
-            Event::AlertCleared { alert, kind, node } => vec![
-                ("alert_id", Field::text(alert)),
-                ("kind", Field::text(kind)),
-                ("node_id", Field::maybe(node.as_ref())),
+            Event::NodeInactive { node, last_seen } => {
+                host(node).into_iter().chain([("last_seen", Field::maybe(*last_seen))]).collect()
+            }
+            Event::NodeSeen(_) => Vec::new(),
+            Event::CertificateSeen { serial } => vec![("cert_serial", Field::text(serial))],
+            Event::CertificateRenewed { node, with, certificate, denied, .. } => vec![
+                ("node_id", Field::text(node)),
+                ("cert_serial", Field::text(&certificate.serial)),
+                ("mtls_cert_fingerprint", Field::text(certificate.fingerprint.labelled())),
+                ("issuer", Field::text(&certificate.issuer)),
+                ("not_after", Field::text(certificate.not_after)),
+                ("with_serial", Field::text(with)),
+                ("denied_serials", Field::texts(denied)),
             ],
+            Event::CertificateSuperseded { node, serial, by, until } => vec![
+                ("node_id", Field::text(node)),
+                ("cert_serial", Field::text(serial)),
+                ("superseded_by", Field::text(by)),
+                ("until", Field::text(until)),
+            ],
+            Event::RotationOrdered { node, order } | Event::RotationExpired { node, order } => {
+                vec![("node_id", Field::text(node)), ("order_id", Field::text(order))]
+            }
+            Event::NodeDraining { node, by } => {
+                host(node).into_iter().chain([("drain_by", Field::maybe(*by))]).collect()
+            }
+            Event::NodeUndrained { node } | Event::NodeReleased { node } => host(node).to_vec(),
+            Event::NodeQuarantined { node, reason } => {
+                host(node).into_iter().chain([("reason", Field::text(reason))]).collect()
+            }
+            Event::NodeDecommissioned { node, denied } => {
+                host(node).into_iter().chain([("denied_serials", Field::texts(denied))]).collect()
+            }
+            Event::NodeRevoked { node, by, reason, denied } => host(node)
+                .into_iter()
+                .chain([
+                    ("revoked_by", Field::text(by)),
+                    ("reason", Field::text(reason)),
+                    ("denied_serials", Field::texts(denied)),
+                ])
+                .collect(),
+            Event::NodeReinstated { node, generation } => host(node)
+                .into_iter()
+                .chain([("generation", Field::Number(u64::from(*generation)))])
+                .collect(),
+            Event::RollPrepared(roll) => vec![("key_hash", Field::text(roll.key.hex()))],
+            Event::RollCertified(issuer) => vec![
+                ("issuer", Field::text(&issuer.id)),
+                ("issuer_fingerprint", Field::text(issuer.fingerprint.labelled())),
+                ("subject", Field::text(&issuer.subject)),
+                ("not_after", Field::text(issuer.not_after)),
+            ],
+            Event::IssuerActivated { activate, before } => vec![
+                ("issuer", Field::text(&activate.issuer)),
+                ("before", Field::maybe(before.as_ref())),
+                ("forced", Field::Flag(activate.force)),
+            ],
+            Event::IssuerRetired { issuer } => vec![("issuer", Field::text(issuer))],
+            Event::IssuerRevoked { issuer, reason, leaves } => vec![
+                ("issuer", Field::text(issuer)),
+                ("reason", Field::text(reason)),
+                ("leaves", Field::Number(*leaves)),
+            ],
+            Event::Rewrapped(rewrap) => {
+                vec![("issuers", Field::texts(&rewrap.issuers.iter().map(|(id, _)| id).collect::<Vec<_>>()))]
+            }
+            Event::AlertAcknowledged { alert, kind, node } | Event::AlertCleared { alert, kind, node } => {
+                vec![
+                    ("alert_id", Field::text(alert)),
+                    ("kind", Field::text(kind)),
+                    ("node_id", Field::maybe(node.as_ref())),
+                ]
+            }
             Event::TenantCreated(tenant) => vec![("tenant", Field::text(&tenant.name))],
             Event::OperatorAdded { operator, .. } => vec![
                 ("operator", Field::text(&operator.name)),
@@ -235,10 +415,11 @@ impl Event {
                 ("to", Field::Number(gap.to)),
                 ("refilled", Field::Flag(gap.refilled)),
             ],
-            Event::Tidied { tokens, certificates, keys } => vec![
+            Event::Tidied { tokens, certificates, keys, issuers } => vec![
                 ("tokens", Field::Number(tokens.len() as u64)),
                 ("certificates", Field::Number(certificates.len() as u64)),
                 ("keys", Field::Number(keys.len() as u64)),
+                ("issuers", Field::texts(issuers)),
             ],
         }
     }

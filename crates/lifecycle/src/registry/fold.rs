@@ -1,10 +1,11 @@
 //! Events change the state. Nothing else does.
 
 use super::{
-    Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, Issuer, IssuerState,
-    Node, NodeEnrolled, NodeState, Operator, Owner, Root, State, Tenant, Token, TokenState,
+    Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer, INSTANCES,
+    Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeState, Operator, Owner, Rewrap, Root, Rotation,
+    Sighting, State, Tenant, Token, TokenState,
 };
-use crate::names::{NodeId, Serial, Span, TenantId, TokenId};
+use crate::names::{IssuerId, Label, NodeId, Serial, Span, TenantId, TokenId};
 use std::sync::Arc;
 
 pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
@@ -16,12 +17,13 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::TokenExpired { token } => set_token(state, *token, TokenState::Expired),
         Event::TokenBurned { token, .. } => set_token(state, *token, TokenState::Used { at, node: None }),
         Event::NodeEnrolled(enrolled) => node_enrolled(state, enrolled),
-        Event::NodeConfirmed { serial, .. } => node_confirmed(state, serial),
+        // What it says of the certificate is an event of its own.
+        Event::NodeConfirmed { .. } => {}
         Event::NodeActive { node } => node_active(state, node),
         Event::AlertRaised { alert, kind, node, detail } => {
             let raised = Alert {
                 id: *alert,
-                kind: (*kind).to_owned(),
+                kind: *kind,
                 node: node.clone(),
                 since: at,
                 count: 1,
@@ -31,6 +33,71 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
             alert_raised(state, raised);
         }
         Event::AlertCleared { alert, .. } => drop(state.alerts.remove(alert)),
+        Event::AlertAcknowledged { alert, .. } => {
+            if let Some(alert) = state.alerts.get_mut(alert) {
+                alert.acknowledged = true;
+            }
+        }
+        Event::NodeInactive { node, .. } => change(state, node, |node| {
+            node.state = NodeState::Inactive;
+            node.state_since = at;
+        }),
+        Event::NodeSeen(sighting) => node_seen(state, sighting),
+        Event::CertificateSeen { serial } => certificate_seen(state, serial),
+        Event::CertificateRenewed { node, certificate, agent_version, denied, .. } => {
+            certificate_renewed(state, node, certificate, agent_version.as_ref(), denied);
+        }
+        Event::CertificateSuperseded { serial, until, .. } => {
+            if let Some(old) = state.certificates.get_mut(serial).map(Arc::make_mut) {
+                old.status = CertificateStatus::Superseded { until: *until };
+            }
+        }
+        Event::RotationOrdered { node, order } => {
+            change(state, node, |node| node.rotation = Some(Rotation { order: *order, at }));
+        }
+        Event::RotationExpired { node, .. } => change(state, node, |node| node.rotation = None),
+        Event::NodeDraining { node, by } => change(state, node, |node| {
+            (node.draining, node.drain_by) = (true, *by);
+        }),
+        Event::NodeUndrained { node } => change(state, node, |node| {
+            (node.draining, node.drain_by) = (false, None);
+        }),
+        Event::NodeQuarantined { node, .. } => change(state, node, |node| node.quarantined = true),
+        Event::NodeReleased { node } => change(state, node, |node| node.quarantined = false),
+        Event::NodeDecommissioned { node, denied } => {
+            node_gone(state, node, denied, NodeState::Decommissioned);
+        }
+        Event::NodeRevoked { node, denied, .. } => node_gone(state, node, denied, NodeState::Revoked),
+        Event::NodeReinstated { node, generation } => change(state, node, |node| {
+            node.state = NodeState::Registered;
+            node.state_since = at;
+            node.generation = *generation;
+            (node.draining, node.drain_by, node.quarantined) = (false, None, false);
+            forget_streams(node);
+        }),
+        Event::RollPrepared(roll) => state.roll = Some(roll.clone()),
+        Event::RollCertified(issuer) => {
+            state.roll = None;
+            state.issuers.insert(issuer.id.clone(), issuer_of(issuer, IssuerState::Prepared));
+            state.bundle_version += 1;
+        }
+        Event::IssuerActivated { activate, before } => {
+            if let Some(old) = before.as_ref().and_then(|id| state.issuers.get_mut(id)) {
+                old.state = IssuerState::Retiring;
+            }
+            if let Some(new) = state.issuers.get_mut(&activate.issuer) {
+                new.state = IssuerState::Active;
+            }
+            if let Some(signer) = &mut state.audit_signer {
+                signer.certificate = activate.audit_certificate.clone();
+            }
+        }
+        Event::IssuerRetired { issuer } => issuer_gone(state, issuer, IssuerState::Retired),
+        Event::IssuerRevoked { issuer, .. } => {
+            issuer_gone(state, issuer, IssuerState::Revoked);
+            state.denials += 1;
+        }
+        Event::Rewrapped(rewrap) => rewrapped(state, rewrap),
         Event::TenantCreated(tenant) => {
             state.tenants.insert(tenant.name.clone(), tenant.clone());
         }
@@ -62,7 +129,10 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::ServerCertificateIssued(certificate) => state.server_certificate = Some(certificate.clone()),
         Event::CheckpointRecorded(checkpoint) => state.checkpoint = checkpoint.seq,
         Event::EnrollmentRefused(_) | Event::AuditGapFound(_) => {}
-        Event::Tidied { tokens, certificates, keys } => {
+        Event::Tidied { tokens, certificates, keys, issuers } => {
+            for issuer in issuers {
+                state.issuers.remove(issuer);
+            }
             for token in tokens.iter().filter_map(|id| state.tokens.remove(id)) {
                 state.token_by_hash.remove(&token.hash);
             }
@@ -72,6 +142,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
             for key in keys.iter().filter_map(|id| state.operator_keys.remove(id)) {
                 state.operator_key_by_hash.remove(&key.hash);
             }
+            forget_idle_keys(state);
         }
     }
 }
@@ -87,19 +158,7 @@ fn domain_founded(state: &mut State, found: &Found, envelope: &Envelope) {
         not_after: found.root_not_after,
     }];
     let issuer = &found.issuer;
-    state.issuers.insert(
-        issuer.id.clone(),
-        Issuer {
-            id: issuer.id.clone(),
-            kind: issuer.kind,
-            state: IssuerState::Active,
-            subject: issuer.subject.clone(),
-            certificate: issuer.certificate.clone(),
-            fingerprint: issuer.fingerprint,
-            not_after: issuer.not_after,
-            sealed_key: issuer.sealed_key.clone(),
-        },
-    );
+    state.issuers.insert(issuer.id.clone(), issuer_of(issuer, IssuerState::Active));
     state.audit_signer = Some(super::AuditSigner {
         certificate: found.audit_certificate.clone(),
         sealed_key: found.audit_sealed_key.clone(),
@@ -107,6 +166,56 @@ fn domain_founded(state: &mut State, found: &Found, envelope: &Envelope) {
     let name = TenantId::default_tenant();
     let tenant = Tenant { name: name.clone(), created_by: envelope.actor.to_string(), created_at: at };
     state.tenants.insert(name, tenant);
+}
+
+fn issuer_of(issuer: &FoundIssuer, state: IssuerState) -> Issuer {
+    Issuer {
+        id: issuer.id.clone(),
+        kind: issuer.kind,
+        state,
+        subject: issuer.subject.clone(),
+        certificate: issuer.certificate.clone(),
+        fingerprint: issuer.fingerprint,
+        not_after: issuer.not_after,
+        sealed_key: issuer.sealed_key.clone(),
+        revoked_at: None,
+    }
+}
+
+fn issuer_gone(state: &mut State, id: &IssuerId, next: IssuerState) {
+    let at = state.at;
+    if let Some(issuer) = state.issuers.get_mut(id) {
+        issuer.state = next;
+        issuer.revoked_at = Some(at).filter(|_| next == IssuerState::Revoked);
+    }
+    forget_idle_keys(state);
+    state.bundle_version += 1;
+}
+
+/// A retired or revoked issuer signs one thing still, the list of what was revoked. Once everything on that
+/// list has expired its key is not kept.
+fn forget_idle_keys(state: &mut State) {
+    let over = |issuer: &&Issuer| !issuer.state.is_trusted() && !issuer.sealed_key.is_empty();
+    let idle: Vec<IssuerId> = state.issuers.values().filter(over).map(|issuer| issuer.id.clone()).collect();
+    for id in idle.into_iter().filter(|id| !state.issuer_is_named(id)).collect::<Vec<_>>() {
+        if let Some(issuer) = state.issuers.get_mut(&id) {
+            issuer.sealed_key = Vec::new();
+        }
+    }
+}
+
+fn rewrapped(state: &mut State, rewrap: &Rewrap) {
+    for (id, sealed) in &rewrap.issuers {
+        if let Some(issuer) = state.issuers.get_mut(id) {
+            issuer.sealed_key = sealed.to_vec();
+        }
+    }
+    if let Some(signer) = &mut state.audit_signer {
+        signer.sealed_key = rewrap.audit.clone();
+    }
+    if let (Some(roll), Some(sealed)) = (&mut state.roll, &rewrap.roll) {
+        roll.sealed_key = sealed.to_vec();
+    }
 }
 
 fn token_created(state: &mut State, token: &Token) {
@@ -126,9 +235,8 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
     for serial in &enrolled.denied {
         deny(state, serial);
     }
-    let owner = Owner::Node(enrolled.node.clone());
     let issued = &enrolled.certificate;
-    state.certificates.insert(issued.serial.clone(), Arc::new(Certificate::of(owner, issued, at)));
+    record(state, &enrolled.node, issued);
 
     let known = state.nodes.get(&enrolled.node);
     let mut node = known.map_or_else(|| blank(enrolled), |node| node.as_ref().clone());
@@ -143,6 +251,9 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
     node.hostname = enrolled.hostname.clone().or(node.hostname);
     node.agent_version = enrolled.agent_version.clone().or(node.agent_version);
     node.serials.push(issued.serial.clone());
+    node.bundle = state.bundle_version;
+    node.rotation = None;
+    forget_streams(&mut node);
     if let Some(wireguard) = enrolled.wireguard {
         if let Some(old) = node.wireguard.replace(wireguard) {
             state.wireguard_keys.remove(&old.key);
@@ -183,11 +294,96 @@ fn blank(enrolled: &NodeEnrolled) -> Node {
         hostname: None,
         agent_version: None,
         serials: Vec::new(),
+        drain_by: None,
+        rotation: None,
+        streamed: false,
+        instances: Vec::new(),
+        bundle: 0,
     }
 }
 
+fn record(state: &mut State, node: &NodeId, issued: &Issued) {
+    let certificate = Certificate::of(Owner::Node(node.clone()), issued, state.at);
+    state.certificates.insert(issued.serial.clone(), Arc::new(certificate));
+    state.certified_keys.insert(issued.key, issued.serial.clone());
+}
+
+fn change(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Node)) {
+    if let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) {
+        how(node);
+    }
+}
+
+/// A new life has had no live stream yet, so its silence means nothing and no start of its agent is old.
+fn forget_streams(node: &mut Node) {
+    node.streamed = false;
+    node.instances.clear();
+}
+
+fn node_seen(state: &mut State, sighting: &Sighting) {
+    change(state, &sighting.node, |node| {
+        node.last_seen = node.last_seen.max(Some(sighting.seen));
+        node.bundle = node.bundle.max(sighting.bundle.unwrap_or(0));
+        if let Some(version) = &sighting.agent_version {
+            node.agent_version = Some(version.clone());
+        }
+        if let Some(instance) = &sighting.instance {
+            node.streamed = true;
+            node.instances.retain(|known| known != instance);
+            node.instances.push(instance.clone());
+            if node.instances.len() > INSTANCES {
+                node.instances.remove(0);
+            }
+        }
+    });
+}
+
+fn certificate_renewed(
+    state: &mut State,
+    id: &NodeId,
+    issued: &Issued,
+    agent_version: Option<&Label>,
+    denied: &[Serial],
+) {
+    for serial in denied {
+        deny(state, serial);
+    }
+    record(state, id, issued);
+    let bundle = state.bundle_version;
+    change(state, id, |node| {
+        node.serials.push(issued.serial.clone());
+        node.rotation = None;
+        // The answer holds it.
+        node.bundle = bundle;
+        if let Some(version) = agent_version {
+            node.agent_version = Some(version.clone());
+        }
+    });
+}
+
+/// A tombstone keeps its WireGuard key if it was ever active; its address rests.
+fn node_gone(state: &mut State, id: &NodeId, denied: &[Serial], next: NodeState) {
+    let at = state.at;
+    for serial in denied {
+        deny(state, serial);
+    }
+    let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) else { return };
+    node.state = next;
+    node.state_since = at;
+    node.rotation = None;
+    let address = node.address.take();
+    let unused = if node.ever_active { None } else { node.wireguard.take() };
+    if let Some(address) = address {
+        state.addresses.release(address, at);
+    }
+    if let Some(wireguard) = unused {
+        state.wireguard_keys.remove(&wireguard.key);
+    }
+    state.denials += 1;
+}
+
 /// The holder has what was sent: from now on only serial, fingerprint and dates are kept.
-fn node_confirmed(state: &mut State, serial: &Serial) {
+fn certificate_seen(state: &mut State, serial: &Serial) {
     if let Some(certificate) = state.certificates.get_mut(serial).map(Arc::make_mut) {
         certificate.der = None;
     }
@@ -216,16 +412,21 @@ fn alert_raised(state: &mut State, raised: Alert) {
 }
 
 fn deny(state: &mut State, serial: &Serial) {
+    let at = state.at;
     if let Some(certificate) = state.certificates.get_mut(serial).map(Arc::make_mut) {
         certificate.status = CertificateStatus::Denied;
         certificate.der = None;
+        certificate.denied_at.get_or_insert(at);
+        state.denials += 1;
     }
 }
 
 fn forget_certificate(state: &mut State, serial: &Serial) {
-    if let Some(Owner::Node(id)) = state.certificates.remove(serial).map(|gone| gone.owner.clone())
-        && let Some(node) = state.nodes.get_mut(&id).map(Arc::make_mut)
-    {
-        node.serials.retain(|known| known != serial);
+    let Some(gone) = state.certificates.remove(serial) else { return };
+    if state.certified_keys.get(&gone.key) == Some(serial) {
+        state.certified_keys.remove(&gone.key);
+    }
+    if let Owner::Node(id) = &gone.owner {
+        change(state, id, |node| node.serials.retain(|known| known != serial));
     }
 }

@@ -1,6 +1,6 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
-use super::{NodeState, Owner, State, TokenState};
+use super::{CertificateStatus, IssuerState, NodeState, Owner, State, TokenState};
 use std::collections::BTreeMap;
 
 /// An invariant that does not hold.
@@ -18,8 +18,15 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     a_denied_serial_stays_denied(before, after)?;
     an_address_belongs_to_one_node(before, after)?;
     a_wireguard_key_belongs_to_one_node(after)?;
+    a_tombstone_keeps_the_wireguard_key_of_a_node_that_was_active(before, after)?;
     only_known_transitions_occur(before, after)?;
-    no_certificate_outlives_its_issuer(after)
+    no_certificate_outlives_its_issuer(after)?;
+    a_node_that_is_gone_has_nothing_good(after)?;
+    what_was_superseded_stays_so(before, after)?;
+    at_most_one_certificate_of_a_node_is_unseen(after)?;
+    one_issuer_signs(before, after)?;
+    keys_point_to_what_certifies_them(after)?;
+    counters_never_fall(before, after)
 }
 
 fn violated(id: &'static str, what: impl Into<String>) -> Result<(), Violation> {
@@ -139,4 +146,110 @@ fn no_certificate_outlives_its_issuer(state: &State) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// I5, of tombstones. One that was never active gives its key back.
+fn a_tombstone_keeps_the_wireguard_key_of_a_node_that_was_active(
+    before: &State,
+    after: &State,
+) -> Result<(), Violation> {
+    for (id, node) in after.nodes.iter().filter(|(_, node)| node.state.is_gone()) {
+        let had = before.nodes.get(id).and_then(|node| node.wireguard);
+        let kept = if node.ever_active { had } else { None };
+        if node.wireguard != kept {
+            return violated("I5", format!("the tombstone of {id} has {:?}", node.wireguard));
+        }
+    }
+    Ok(())
+}
+
+/// I3, of nodes: each serial by itself, so that a new life of the name does not revive it. The address is free.
+fn a_node_that_is_gone_has_nothing_good(state: &State) -> Result<(), Violation> {
+    for (id, node) in state.nodes.iter().filter(|(_, node)| node.state.is_gone()) {
+        let status = |serial| state.certificates.get(serial).map(|certificate| certificate.status);
+        if node.serials.iter().any(|serial| status(serial) != Some(CertificateStatus::Denied)) {
+            return violated("I3", format!("{id} is {} and not all of it is denied", node.state));
+        }
+        if node.address.is_some() || node.rotation.is_some() {
+            return violated("I7", format!("{id} is {} and still holds something", node.state));
+        }
+    }
+    Ok(())
+}
+
+/// D32: a superseded certificate never gets more time than it was left.
+fn what_was_superseded_stays_so(before: &State, after: &State) -> Result<(), Violation> {
+    for (serial, certificate) in &before.certificates {
+        let now = after.certificates.get(serial).map(|certificate| certificate.status);
+        let same = now.is_none_or(|now| now == certificate.status || now == CertificateStatus::Denied);
+        if matches!(certificate.status, CertificateStatus::Superseded { .. }) && !same {
+            return violated("D32", format!("serial {serial} was superseded and is {now:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// D32: what was lost is denied before something new is issued.
+fn at_most_one_certificate_of_a_node_is_unseen(state: &State) -> Result<(), Violation> {
+    for (id, node) in &state.nodes {
+        let unseen = node.serials.iter().filter_map(|serial| state.certificates.get(serial));
+        let unseen = unseen.filter(|held| held.is_unseen() && held.status == CertificateStatus::Live);
+        if unseen.count() > 1 {
+            return violated("D32", format!("{id} has two certificates that it never showed"));
+        }
+    }
+    Ok(())
+}
+
+/// D13: only the arrows of a roll, one issuer that signs, and no key where it is of no use.
+fn one_issuer_signs(before: &State, after: &State) -> Result<(), Violation> {
+    use IssuerState::{Active, Prepared, Retired, Retiring, Revoked};
+    for (id, issuer) in &after.issuers {
+        let was = before.issuers.get(id).map(|issuer| issuer.state);
+        let first = before.domain.is_none();
+        let known = match (was, issuer.state) {
+            (Some(was), now) if was == now => true,
+            (None, Active) => first,
+            (None, Prepared)
+            | (Some(Prepared), Active)
+            | (Some(Active), Retiring)
+            | (Some(Retiring), Retired)
+            | (Some(_), Revoked) => true,
+            _ => false,
+        };
+        if !known {
+            return violated("D13", format!("issuer {id} went from {was:?} to {:?}", issuer.state));
+        }
+        let idle = matches!(issuer.state, Retired | Revoked) && was != Some(issuer.state);
+        if idle && !issuer.sealed_key.is_empty() && !after.issuer_is_named(id) {
+            return violated("D13", format!("the key of {id} is kept for nothing"));
+        }
+    }
+    match after.issuers.values().filter(|issuer| issuer.state == Active).count() {
+        0 | 1 => Ok(()),
+        many => violated("D13", format!("{many} issuers sign")),
+    }
+}
+
+fn keys_point_to_what_certifies_them(state: &State) -> Result<(), Violation> {
+    for (key, serial) in &state.certified_keys {
+        if state.certificates.get(serial).is_none_or(|certificate| certificate.key != *key) {
+            return violated("D11", format!("a key points to {serial}, which does not certify it"));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever waits for them to rise would wait in vain, and connections would not be looked at again.
+fn counters_never_fall(before: &State, after: &State) -> Result<(), Violation> {
+    let newly = |serial: &_| after.is_denied(serial) && !before.is_denied(serial);
+    if after.denials < before.denials || after.bundle_version < before.bundle_version {
+        return violated("D14", "a counter fell");
+    }
+    match before.certificates.keys().find(|serial| newly(*serial)) {
+        Some(serial) if after.denials == before.denials => {
+            violated("D14", format!("serial {serial} was denied and nobody was told"))
+        }
+        _ => Ok(()),
+    }
 }

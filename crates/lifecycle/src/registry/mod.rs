@@ -6,6 +6,7 @@
 
 mod acts;
 mod address;
+mod alert;
 mod apply;
 mod authorize;
 mod certificate;
@@ -23,20 +24,23 @@ mod token;
 
 pub use crate::names::KeyKind;
 pub use acts::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
+pub use acts::renew::{Renewal, renewable};
 pub use address::Addresses;
+pub use alert::{Alert, AlertKind};
 pub use apply::{Applied, apply, would_apply};
 pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
 pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
 pub use command::{
-    Actor, AddOperator, Answer, AuditGap, Checkpoint, Command, Confirm, ConfirmStatus, CreateOperatorKey,
-    CreateTenant, CreateToken, Door, Enroll, Envelope, Found, FoundIssuer, Hardware, Outcome, Prepared,
-    Refusals, ServerCertificate, SetPolicy, Underlay, Wireguard,
+    ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Checkpoint, Command, Confirm, ConfirmStatus,
+    CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Found, FoundIssuer, Hardware,
+    Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, Renew, Rewrap, ServerCertificate, SetPolicy,
+    Sighting, Silence, Underlay, Wireguard,
 };
 pub use event::{Event, Field, NodeEnrolled};
 pub use invariant::{Violation, check as check_invariants};
-pub use node::{Alert, Node, NodeState};
+pub use node::{INSTANCES, Node, NodeState, Rotation};
 pub use operator::{Operator, OperatorKey};
-pub use policy::{Policy, PolicyError};
+pub use policy::{CloneRule, Policy, PolicyError};
 pub use profile::{Fraction, Profile};
 pub use rejection::Rejection;
 pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};

@@ -1,8 +1,9 @@
-//! Nodes and what wants attention about them.
+//! Nodes.
 
 use super::{Hardware, Underlay, Wireguard};
 use crate::names::{
-    AlertId, IdempotencyHash, Label, NodeId, ProfileName, Serial, TenantId, Timestamp, TokenId, VclusterId,
+    IdempotencyHash, Label, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, TokenId,
+    VclusterId,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -95,22 +96,42 @@ pub struct Node {
     pub agent_version: Option<Label>,
     /// Serials on record, oldest first; the last one is current.
     pub serials: Vec<Serial>,
+    /// When draining should be over.
+    #[serde(default)]
+    pub drain_by: Option<Timestamp>,
+    /// A renewal ordered by an operator and not yet obeyed.
+    #[serde(default)]
+    pub rotation: Option<Rotation>,
+    /// Whether it ever had a live stream: only then does silence mean anything.
+    #[serde(default)]
+    pub streamed: bool,
+    /// The latest starts of its agent, the newest last.
+    #[serde(default)]
+    pub instances: Vec<Label>,
+    /// The newest trust bundle that it surely has.
+    #[serde(default)]
+    pub bundle: u64,
+}
+
+/// An order to renew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    pub order: RequestId,
+    pub at: Timestamp,
+}
+
+/// How many starts of an agent are remembered, to notice one that comes back.
+pub const INSTANCES: usize = 4;
+
+impl Rotation {
+    /// An order that nobody has come to fetch.
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        self.at.plus(Span::from_days(7)) <= at
+    }
 }
 
 impl Node {
     pub fn current_serial(&self) -> Option<&Serial> {
         self.serials.last()
     }
-}
-
-/// Something an operator should look at. One open alert per kind and node, counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alert {
-    pub id: AlertId,
-    pub kind: String,
-    pub node: Option<NodeId>,
-    pub since: Timestamp,
-    pub count: u64,
-    pub detail: String,
-    pub acknowledged: bool,
 }

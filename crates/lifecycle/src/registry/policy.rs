@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const TOKEN_TTL_MIN: Span = Span::from_secs(10);
 /// No policy can raise the maximum above this.
 pub const TOKEN_TTL_CEILING: Span = Span::from_hours(24);
+/// The shortest duration where no decision sets another.
+const SECOND: Span = Span::from_secs(1);
 /// How many profiles a domain may have.
 const PROFILES_MAX: usize = 64;
 
@@ -24,9 +26,49 @@ pub struct Policy {
     pub token_max_ttl: Span,
     /// How long a released overlay address rests.
     pub overlay_cooldown: Span,
+    /// How often a node's live stream should say something.
+    #[serde(default = "liveness_interval")]
+    pub liveness_interval: Span,
+    /// A node silent for this long is inactive.
+    #[serde(default = "liveness_grace")]
+    pub liveness_grace: Span,
+    /// An enrollment unconfirmed for this long is stuck.
+    #[serde(default = "stuck_after")]
+    pub stuck_after: Span,
+    /// For how long a certificate is good after its successor was seen.
+    #[serde(default = "renew_drain")]
+    pub renew_drain: Span,
+    /// What follows when an identity seems to be in use twice.
+    #[serde(default)]
+    pub clone_rule: CloneRule,
     /// The profile of enrollments whose token and door name none.
     pub default_profile: ProfileName,
     pub profiles: OrdMap<ProfileName, Profile>,
+}
+
+fn liveness_interval() -> Span {
+    Span::from_secs(30)
+}
+
+fn liveness_grace() -> Span {
+    Span::from_minutes(5)
+}
+
+fn stuck_after() -> Span {
+    Span::from_minutes(10)
+}
+
+fn renew_drain() -> Span {
+    Span::from_minutes(10)
+}
+
+/// What follows when an identity seems to be in use twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CloneRule {
+    #[default]
+    Alert,
+    Quarantine,
 }
 
 impl Default for Policy {
@@ -38,6 +80,11 @@ impl Default for Policy {
             token_default_ttl: Span::from_hours(1),
             token_max_ttl: TOKEN_TTL_CEILING,
             overlay_cooldown: Span::from_days(30),
+            liveness_interval: liveness_interval(),
+            liveness_grace: liveness_grace(),
+            stuck_after: stuck_after(),
+            renew_drain: renew_drain(),
+            clone_rule: CloneRule::default(),
             default_profile: ProfileName::default_profile(),
             profiles: profile::presets(),
         }
@@ -52,11 +99,16 @@ pub enum PolicyError {
     Value(&'static str),
 }
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 11] = [
     "attestors",
+    "clone",
     "enroll.max_per_minute",
+    "enrolled.stuck_after",
     "failures.per_minute",
+    "liveness.grace",
+    "liveness.interval",
     "overlay.cooldown",
+    "renew.drain",
     "token.default_ttl",
     "token.max_ttl",
 ];
@@ -80,7 +132,16 @@ impl Policy {
         }
         Some(match key {
             "attestors" => self.attestors.join(","),
+            "clone" => match self.clone_rule {
+                CloneRule::Alert => "alert",
+                CloneRule::Quarantine => "quarantine",
+            }
+            .to_owned(),
             "enroll.max_per_minute" => self.enroll_max_per_minute.to_string(),
+            "enrolled.stuck_after" => self.stuck_after.to_string(),
+            "liveness.grace" => self.liveness_grace.to_string(),
+            "liveness.interval" => self.liveness_interval.to_string(),
+            "renew.drain" => self.renew_drain.to_string(),
             "failures.per_minute" => self.failures_per_minute.to_string(),
             "overlay.cooldown" => self.overlay_cooldown.to_string(),
             "token.default_ttl" => self.token_default_ttl.to_string(),
@@ -101,11 +162,20 @@ impl Policy {
                 }
                 self.attestors = words;
             }
-            "enroll.max_per_minute" => self.enroll_max_per_minute = count(value)?,
-            "failures.per_minute" => self.failures_per_minute = count(value)?,
-            "overlay.cooldown" => {
-                self.overlay_cooldown = span(value, Span::from_secs(1), Span::from_days(3650))?
+            "clone" => {
+                self.clone_rule = match value {
+                    "alert" => CloneRule::Alert,
+                    "quarantine" => CloneRule::Quarantine,
+                    _ => return Err(PolicyError::Value("alert or quarantine")),
+                };
             }
+            "enroll.max_per_minute" => self.enroll_max_per_minute = count(value)?,
+            "enrolled.stuck_after" => self.stuck_after = span(value, SECOND, Span::from_days(3650))?,
+            "liveness.grace" => self.liveness_grace = span(value, SECOND, Span::from_days(3650))?,
+            "liveness.interval" => self.liveness_interval = span(value, SECOND, Span::from_days(1))?,
+            "renew.drain" => self.renew_drain = span(value, SECOND, Span::from_days(90))?,
+            "failures.per_minute" => self.failures_per_minute = count(value)?,
+            "overlay.cooldown" => self.overlay_cooldown = span(value, SECOND, Span::from_days(3650))?,
             "token.default_ttl" => self.token_default_ttl = span(value, TOKEN_TTL_MIN, self.token_max_ttl)?,
             "token.max_ttl" => {
                 let max = span(value, TOKEN_TTL_MIN, TOKEN_TTL_CEILING)?;
@@ -132,6 +202,9 @@ impl Policy {
             None => self.profiles.get(&ProfileName::default_profile()).cloned().ok_or(PolicyError::Key)?,
         };
         changed.set(field, value)?;
+        if changed.renew_before.is_some_and(|before| before >= changed.lifetime) {
+            return Err(PolicyError::Value("such that renew_before is shorter than lifetime"));
+        }
         self.profiles.insert(name, changed);
         Ok(())
     }
@@ -178,6 +251,15 @@ mod tests {
         assert_eq!(policy.token_default_ttl, Span::from_minutes(30));
         assert!(policy.set("token.max_ttl", "1h").is_err());
         assert!(policy.set("token.default_ttl", "1h").is_err());
+    }
+
+    #[test]
+    fn nothing_can_be_due_for_renewal_when_it_is_signed() {
+        let mut policy = Policy::default();
+        assert_eq!(policy.set("profile.default.lifetime", "1h"), Ok(()));
+        assert!(policy.set("profile.default.renew_before", "1h").is_err());
+        assert_eq!(policy.set("profile.default.renew_before", "59m"), Ok(()));
+        assert!(policy.set("profile.default.lifetime", "59m").is_err());
     }
 
     #[test]

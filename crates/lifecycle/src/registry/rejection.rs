@@ -1,6 +1,6 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
-use crate::names::{KeyId, NodeId, OperatorName, ProfileName, Span, TenantId, TokenId};
+use crate::names::{AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Span, TenantId, TokenId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum Rejection {
     TokenTtlTooShort { min: Span },
     #[error("the WireGuard key belongs to another node")]
     WireguardKeyInUse,
-    #[error("node {node} was revoked")]
+    #[error("node {node} was revoked or decommissioned")]
     NodeRevoked { node: NodeId },
     #[error("the id {node} is taken")]
     NodeIdInUse { node: NodeId },
@@ -68,6 +68,28 @@ pub enum Rejection {
     PreparedStale,
     #[error("the request is too old to be applied safely")]
     RequestTooOld,
+    #[error("a newer certificate of this node is in use")]
+    CertificateSuperseded,
+    #[error("the key is certified already: a renewal needs a new one")]
+    KeyInUse,
+    #[error("node {node} has more certificates on record than a node has reason to ask for")]
+    TooManyCertificates { node: NodeId },
+    #[error("node {node} has no certificate")]
+    NoCertificate { node: NodeId },
+    #[error("there is no alert {alert}")]
+    AlertNotFound { alert: AlertId },
+    #[error("there is no issuer {issuer}")]
+    IssuerNotFound { issuer: IssuerId },
+    #[error("issuer {issuer} is prepared already: activate it first")]
+    RollUnderway { issuer: IssuerId },
+    #[error("no roll has been prepared")]
+    NoRoll,
+    #[error("issuer {issuer} is not prepared")]
+    IssuerNotPrepared { issuer: IssuerId },
+    #[error("{current} of {total} nodes have the new trust bundle")]
+    NotAdopted { current: u64, total: u64 },
+    #[error("issuer {issuer} is in use: {leaves} certificates hang on it")]
+    IssuerInUse { issuer: IssuerId, leaves: u64 },
 }
 
 impl Rejection {
@@ -105,6 +127,17 @@ impl Rejection {
             Rejection::AlreadyFounded => "already_founded",
             Rejection::PreparedStale => "try_again",
             Rejection::RequestTooOld => "request_too_old",
+            Rejection::CertificateSuperseded => "certificate_superseded",
+            Rejection::KeyInUse => "key_in_use",
+            Rejection::TooManyCertificates { .. } => "too_many_certificates",
+            Rejection::NoCertificate { .. } => "no_certificate",
+            Rejection::AlertNotFound { .. } => "alert_not_found",
+            Rejection::IssuerNotFound { .. } => "issuer_not_found",
+            Rejection::RollUnderway { .. } => "roll_underway",
+            Rejection::NoRoll => "no_roll",
+            Rejection::IssuerNotPrepared { .. } => "issuer_not_prepared",
+            Rejection::NotAdopted { .. } => "not_adopted",
+            Rejection::IssuerInUse { .. } => "issuer_in_use",
         }
     }
 }

@@ -6,11 +6,11 @@
 use super::command::Answer;
 use super::{
     Addresses, Alert, Certificate, CertificateStatus, Node, Operator, OperatorKey, Owner, Policy,
-    ServerCertificate, Token,
+    PrepareRoll, ServerCertificate, Token,
 };
 use crate::names::{
-    AlertId, ClusterId, Fingerprint, IssuerId, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial,
-    TenantId, Timestamp, TokenId, TrustDomain, WireguardKey,
+    AlertId, ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
+    Serial, TenantId, Timestamp, TokenId, TrustDomain, WireguardKey,
 };
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,33 @@ pub enum IssuerKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssuerState {
+    /// Trusted, does not sign yet.
+    Prepared,
+    /// Signs.
     Active,
+    /// Trusted for what it signed, signs no more.
+    Retiring,
+    /// Nothing good hangs on it any more.
+    Retired,
+    /// Nothing that it signed is good.
+    Revoked,
+}
+
+impl IssuerState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IssuerState::Prepared => "prepared",
+            IssuerState::Active => "active",
+            IssuerState::Retiring => "retiring",
+            IssuerState::Retired => "retired",
+            IssuerState::Revoked => "revoked",
+        }
+    }
+
+    /// Whether what it signed may be good.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, IssuerState::Prepared | IssuerState::Active | IssuerState::Retiring)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +90,8 @@ pub struct Issuer {
     /// Ciphertext under the key-encryption key, which is never here.
     #[serde(with = "serde_bytes")]
     pub sealed_key: Vec<u8>,
+    #[serde(default)]
+    pub revoked_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,10 +135,26 @@ pub struct State {
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
     pub checkpoint: u64,
+    /// Rises whenever something that was good is denied, so that open connections are looked at again.
+    #[serde(default)]
+    pub denials: u64,
+    /// Rises whenever what must be trusted changes.
+    #[serde(default = "first_bundle")]
+    pub bundle_version: u64,
+    /// A key that waits for its certificate.
+    #[serde(default)]
+    pub roll: Option<PrepareRoll>,
+    /// The latest certificate for each key: a renewal must bring a new one.
+    #[serde(default)]
+    pub certified_keys: OrdMap<KeyHash, Serial>,
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
+}
+
+fn first_bundle() -> u64 {
+    1
 }
 
 impl Default for State {
@@ -136,6 +180,10 @@ impl Default for State {
             server_certificate: None,
             alerts: OrdMap::new(),
             checkpoint: 0,
+            denials: 0,
+            bundle_version: first_bundle(),
+            roll: None,
+            certified_keys: OrdMap::new(),
             minute: (Timestamp::from_millis(0), 0),
             recent: OrdMap::new(),
         }
@@ -173,8 +221,46 @@ impl State {
     /// Whether a serial must be refused at the handshake. One that is unknown is no matter for a handshake.
     pub fn is_denied(&self, serial: &Serial) -> bool {
         self.certificates.get(serial).is_some_and(|certificate| {
-            certificate.status == CertificateStatus::Denied || self.owner_is_gone(&certificate.owner)
+            certificate.status == CertificateStatus::Denied
+                || self.owner_is_gone(&certificate.owner)
+                || self.issuer_is_revoked(&certificate.issuer)
         })
+    }
+
+    /// Whether a serial is on record, within its time and not denied, by whatever it may be denied.
+    pub fn is_good(&self, serial: &Serial) -> bool {
+        self.certificates.get(serial).is_some_and(|certificate| certificate.is_live(self.at))
+            && !self.is_denied(serial)
+    }
+
+    /// Whether a node could authenticate now.
+    pub fn holds_good_certificate(&self, node: &Node) -> bool {
+        node.serials.iter().any(|serial| self.is_good(serial))
+    }
+
+    /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
+    pub(super) fn issuer_is_named(&self, issuer: &IssuerId) -> bool {
+        self.certificates.values().any(|held| held.issuer == *issuer && held.not_after > self.at)
+    }
+
+    pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {
+        self.issuers.get(issuer).is_some_and(|issuer| issuer.state == IssuerState::Revoked)
+    }
+
+    /// How many nodes have the newest trust bundle, of those that hold a certificate that is good.
+    pub fn adoption(&self) -> (u64, u64) {
+        self.holders().fold((0, 0), |(current, total), node| {
+            (current + u64::from(node.bundle >= self.bundle_version), total + 1)
+        })
+    }
+
+    /// Nodes that hold a good certificate and have not got the newest trust bundle.
+    pub fn lagging(&self) -> impl Iterator<Item = &Node> {
+        self.holders().filter(|node| node.bundle < self.bundle_version)
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().map(Arc::as_ref).filter(|node| self.holds_good_certificate(node))
     }
 
     fn owner_is_gone(&self, owner: &Owner) -> bool {

@@ -1,11 +1,12 @@
 //! The rules once more, in plain words: a second opinion on every step.
 
 use lifecycle::names::{
-    IdempotencyHash, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
+    IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
     Timestamp, TokenId, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Answer, Applied, Command, Enroll, Envelope, Event, NodeEnrolled, Outcome, Role, State, Tenants,
+    Actor, Answer, Applied, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, NodeEnrolled, Outcome,
+    Role, State, Tenants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,7 @@ pub struct Model {
     /// Serials ever recorded.
     serials: BTreeSet<Serial>,
     nodes: BTreeMap<NodeId, Node>,
+    revoked_issuers: BTreeSet<IssuerId>,
 }
 
 struct Token {
@@ -39,10 +41,38 @@ struct Grant {
 
 struct Node {
     tenant: TenantId,
-    serials: Vec<Serial>,
-    current_ends: Timestamp,
-    confirmed: bool,
+    /// Everything ever issued to it, oldest first.
+    papers: Vec<Paper>,
+    gone: bool,
+    ever_confirmed: bool,
     wireguard: Option<WireguardKey>,
+}
+
+/// A certificate of a node.
+struct Paper {
+    serial: Serial,
+    key: KeyHash,
+    issuer: IssuerId,
+    ends: Timestamp,
+    /// Whether the node has shown it.
+    shown: bool,
+    denied: bool,
+    /// When a successor leaves it no more time.
+    yields: Option<Timestamp>,
+}
+
+impl Paper {
+    fn of(issued: &Issued) -> Self {
+        Self {
+            serial: issued.serial.clone(),
+            key: issued.key,
+            issuer: issued.issuer.clone(),
+            ends: issued.not_after,
+            shown: false,
+            denied: false,
+            yields: None,
+        }
+    }
 }
 
 struct Powers {
@@ -51,6 +81,11 @@ struct Powers {
     /// Only with this certificate, where it is one.
     serial: Option<Serial>,
     ends: Timestamp,
+    issuer: Option<IssuerId>,
+}
+
+fn at_hand(paper: &Paper, at: Timestamp) -> bool {
+    !paper.denied && at < paper.ends && paper.yields.is_none_or(|yields| at < yields)
 }
 
 impl Model {
@@ -78,36 +113,112 @@ impl Model {
         if let Command::Enroll(enroll) = &envelope.command {
             special.extend(self.check_enrollment(before, after, enroll, applied));
         }
-        if let Command::Confirm(confirm) = &envelope.command
-            && applied.answer.is_ok()
-        {
-            let Actor::Node { id, serial } = &envelope.actor else { panic!("confirmed by another") };
-            let node = &self.nodes[&confirm.node];
-            assert_eq!((id, Some(serial)), (&confirm.node, node.serials.last()), "confirmed by another");
-            assert!(after.at < node.current_ends, "confirmed with an expired certificate");
-            assert!(!before.nodes[id].state.is_gone(), "confirmed after its end");
+        if applied.answer.is_ok() {
+            special.extend(self.check_node(after.at, envelope, applied));
         }
         for event in &applied.events {
             self.learn(after, event);
         }
-        for node in self.nodes.values() {
-            let (current, older) = node.serials.split_last().unwrap();
-            let accepted =
-                |serial: &Serial| after.certificates.contains_key(serial) && !after.is_denied(serial);
-            assert!(!older.iter().any(accepted), "an older serial is accepted beside {current}");
-        }
+        self.check_papers(after);
         special
+    }
+
+    /// Who speaks for a node is that node, with a paper that is good; a renewal is for a new key or repeats what
+    /// was never shown.
+    fn check_node(&mut self, at: Timestamp, envelope: &Envelope, applied: &Applied) -> Option<&'static str> {
+        let about = match &envelope.command {
+            Command::Confirm(confirm) => &confirm.node,
+            Command::Renew(renew) => &renew.node,
+            Command::Contact { node } => node,
+            _ => return None,
+        };
+        let Actor::Node { id, serial } = &envelope.actor else { panic!("a node's word by another") };
+        assert_eq!(id, about, "a node's word by another node");
+        let good = self.is_good(at, id, serial);
+        assert!(good, "{id} was heard with {serial}");
+        let failed =
+            matches!(&envelope.command, Command::Confirm(confirm) if confirm.status != ConfirmStatus::Ok);
+        if failed {
+            return None;
+        }
+        let Command::Renew(renew) = &envelope.command else {
+            self.show(id, serial);
+            return None;
+        };
+        let holders = |paper: &&Paper| paper.key == renew.key;
+        let held: Vec<&Paper> = self.nodes[id].papers.iter().filter(holders).collect();
+        let with = self.nodes[id].papers.iter().find(|paper| paper.serial == *serial).expect("its own");
+        assert_eq!(with.yields, None, "renewed with what was superseded");
+        let special = match &applied.answer {
+            Ok(Outcome::Renewed { serial: same, replayed: true }) => {
+                let paper = held.iter().find(|paper| paper.serial == *same).expect("of the same key");
+                assert!(!paper.shown && self.is_good(at, id, same) && same != serial);
+                Some("the same certificate after a lost renewal")
+            }
+            Ok(Outcome::Renewed { serial: new, replayed: false }) => {
+                assert!(!self.serials.contains(new), "a serial twice");
+                assert!(held.iter().all(|paper| !at_hand(paper, at)), "a key that it has already");
+                None
+            }
+            other => panic!("a renewal came to {other:?}"),
+        };
+        self.show(id, serial);
+        special
+    }
+
+    fn is_good(&self, at: Timestamp, id: &NodeId, serial: &Serial) -> bool {
+        let node = &self.nodes[id];
+        let mut papers = node.papers.iter().filter(|paper| paper.serial == *serial);
+        !node.gone && papers.any(|paper| at_hand(paper, at) && !self.revoked_issuers.contains(&paper.issuer))
+    }
+
+    fn show(&mut self, id: &NodeId, serial: &Serial) {
+        let node = self.nodes.get_mut(id).expect("a known node");
+        node.ever_confirmed = true;
+        let paper = node.papers.iter_mut().find(|paper| paper.serial == *serial).expect("its own");
+        paper.shown = true;
+    }
+
+    /// The registry accepts exactly what is good here: both papers until the new one is shown, the old one for
+    /// its drain, nothing that was denied, nothing of a node that is gone, nothing under a revoked issuer.
+    fn check_papers(&self, after: &State) {
+        for (id, node) in &self.nodes {
+            let mut unshown = 0;
+            for paper in &node.papers {
+                let good = self.is_good(after.at, id, &paper.serial);
+                assert_eq!(after.is_good(&paper.serial), good, "{} of {id}", paper.serial);
+                unshown += u32::from(good && !paper.shown);
+                if paper.denied && after.certificates.contains_key(&paper.serial) {
+                    assert!(after.is_denied(&paper.serial), "{} of {id} came back", paper.serial);
+                }
+            }
+            assert!(unshown <= 1, "{id} has two that it never showed");
+            let holder = node.wireguard.and_then(|key| after.wireguard_keys.get(&key));
+            assert_eq!(holder, node.wireguard.map(|_| id), "the WireGuard key of {id}");
+        }
     }
 
     /// Who was granted something had the power to ask for it.
     fn check_power(&self, before: &State, at: Timestamp, envelope: &Envelope) {
+        let of = |node: &NodeId| before.nodes.get(node).map(|node| &node.tenant);
         let about = match &envelope.command {
             Command::CreateToken(create) => Some(&create.tenant),
             Command::RevokeToken { token } => before.tokens.get(token).map(|token| &token.tenant),
+            Command::Drain { node, .. }
+            | Command::Undrain { node }
+            | Command::Quarantine { node, .. }
+            | Command::Release { node }
+            | Command::Rotate { node }
+            | Command::Revoke { node, .. }
+            | Command::Decommission { node }
+            | Command::Reinstate { node } => of(node),
+            Command::AcknowledgeAlert { alert } => before.alerts[alert].node.as_ref().and_then(of),
             _ => None,
         };
+        // What concerns the whole domain may be acknowledged by anyone who may acknowledge at all.
+        let anywhere = matches!(&envelope.command, Command::AcknowledgeAlert { .. }) && about.is_none();
         let needs = match &envelope.command {
-            Command::Enroll(_) | Command::Confirm(_) => return,
+            Command::Enroll(_) | Command::Confirm(_) | Command::Renew(_) | Command::Contact { .. } => return,
             Command::Found(_) => {
                 assert!(matches!(envelope.actor, Actor::Local { .. }));
                 return;
@@ -116,11 +227,23 @@ impl Model {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::Observe(_)
+            | Command::MarkInactive(_)
+            | Command::RaiseAlert(_)
+            | Command::ClearAlert { .. }
             | Command::Tidy => {
                 assert_eq!(envelope.actor, Actor::Reconciler);
                 return;
             }
-            Command::CreateToken(_) | Command::RevokeToken { .. } => Role::Operator,
+            Command::CreateToken(_)
+            | Command::RevokeToken { .. }
+            | Command::Drain { .. }
+            | Command::Undrain { .. }
+            | Command::Quarantine { .. }
+            | Command::Release { .. }
+            | Command::Rotate { .. }
+            | Command::Revoke { .. }
+            | Command::AcknowledgeAlert { .. } => Role::Operator,
             _ => Role::PlatformAdmin,
         };
         let powers = match &envelope.actor {
@@ -133,12 +256,14 @@ impl Model {
         };
         let powers = powers.unwrap_or_else(|| panic!("{:?} has no power at all", envelope.actor));
         assert!(at < powers.ends, "power that has ended");
+        let issuer = powers.issuer.as_ref();
+        assert!(issuer.is_none_or(|issuer| !self.revoked_issuers.contains(issuer)), "power that was revoked");
         assert!(powers.role >= needs, "power of too low a role");
         let within = match about {
             Some(tenant) => powers.tenants.include(tenant),
             None => powers.tenants == Tenants::All,
         };
-        assert!(within, "power over other tenants");
+        assert!(within || anywhere, "power over other tenants");
     }
 
     fn check_enrollment(
@@ -156,8 +281,9 @@ impl Model {
                 assert!(enroll.idempotency.is_some() && enroll.idempotency == grant.idempotency);
                 assert!(after.at < token.expires_at, "repeated after the token's end");
                 let holder = &self.nodes[node];
-                assert_eq!((holder.serials.last(), holder.confirmed), (Some(serial), false));
-                assert!(after.certificates[serial].der.is_some() && !after.is_denied(serial));
+                let last = holder.papers.last().expect("a paper");
+                assert_eq!((&last.serial, last.shown), (serial, false));
+                assert!(self.is_good(after.at, node, serial) && after.certificates[serial].der.is_some());
                 Some("the same certificate after a lost reply")
             }
             (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled)]) => {
@@ -190,6 +316,7 @@ impl Model {
             (Some(pin), again) => {
                 assert_eq!(*pin, enrolled.node, "another node than the pin");
                 assert!(again.is_none_or(|node| node.tenant == token.tenant), "another tenant's node");
+                assert!(again.is_none_or(|node| !node.gone), "a tombstone");
             }
             (None, Some(_)) => panic!("a node again without a pin"),
             (None, None) => {}
@@ -235,21 +362,46 @@ impl Model {
                 self.end_token(*token, None);
             }
             Event::NodeEnrolled(enrolled) => self.learn_enrolled(enrolled),
-            Event::NodeConfirmed { node, serial } => {
+            Event::NodeConfirmed { serial, .. } => {
                 assert_eq!(after.certificates[serial].der, None, "kept whole after its holder has it");
-                self.nodes.get_mut(node).expect("a known node").confirmed = true;
             }
+            Event::CertificateRenewed { node, certificate, .. } => {
+                let node = self.nodes.get_mut(node).expect("a known node");
+                // What was issued before and never shown is lost.
+                node.papers.iter_mut().filter(|paper| !paper.shown).for_each(|paper| paper.denied = true);
+                node.papers.push(Paper::of(certificate));
+                self.serials.insert(certificate.serial.clone());
+            }
+            Event::CertificateSuperseded { node, serial, by, until } => {
+                let node = self.nodes.get_mut(node).expect("a known node");
+                assert!(node.papers.iter().any(|paper| paper.serial == *by && paper.shown), "by what?");
+                assert_eq!(*until, after.at.plus(after.policy.renew_drain));
+                let old = node.papers.iter_mut().find(|paper| paper.serial == *serial).expect("its own");
+                assert_eq!(old.yields.replace(*until), None, "superseded twice");
+            }
+            Event::NodeRevoked { node, .. } | Event::NodeDecommissioned { node, .. } => {
+                let node = self.nodes.get_mut(node).expect("a known node");
+                node.gone = true;
+                node.papers.iter_mut().for_each(|paper| paper.denied = true);
+                node.wireguard = node.wireguard.filter(|_| node.ever_confirmed);
+            }
+            Event::NodeReinstated { node, .. } => {
+                self.nodes.get_mut(node).expect("a known node").gone = false;
+            }
+            Event::IssuerRevoked { issuer, .. } => drop(self.revoked_issuers.insert(issuer.clone())),
             Event::OperatorAdded { operator, certificate } => {
                 let serial = certificate.as_ref().map(|certificate| certificate.serial.clone());
                 assert!(serial.iter().all(|serial| self.serials.insert(serial.clone())), "a serial twice");
                 let ends = certificate.as_ref().map_or(after.at, |certificate| certificate.not_after);
                 let (role, tenants) = (operator.role, operator.tenants.clone());
-                self.operators.insert(operator.name.clone(), Powers { role, tenants, serial, ends });
+                let issuer = certificate.as_ref().map(|certificate| certificate.issuer.clone());
+                let powers = Powers { role, tenants, serial, ends, issuer };
+                self.operators.insert(operator.name.clone(), powers);
             }
             Event::OperatorRemoved { name } => drop(self.operators.remove(name)),
             Event::OperatorKeyCreated(key) => {
                 let (role, tenants, ends) = (key.role, key.tenants.clone(), key.expires_at);
-                self.keys.insert(key.id, Powers { role, tenants, serial: None, ends });
+                self.keys.insert(key.id, Powers { role, tenants, serial: None, ends, issuer: None });
             }
             Event::OperatorKeyRevoked { key, .. } => drop(self.keys.remove(key)),
             Event::ServerCertificateIssued(certificate) => {
@@ -275,14 +427,13 @@ impl Model {
         self.serials.insert(serial.clone());
         let known = self.nodes.entry(node).or_insert_with(|| Node {
             tenant: enrolled.tenant.clone(),
-            serials: Vec::new(),
-            current_ends: certificate.not_after,
-            confirmed: false,
+            papers: Vec::new(),
+            gone: false,
+            ever_confirmed: false,
             wireguard: None,
         });
-        known.serials.push(serial);
-        known.current_ends = certificate.not_after;
-        known.confirmed = false;
+        known.papers.iter_mut().for_each(|paper| paper.denied = true);
+        known.papers.push(Paper::of(certificate));
         known.wireguard = enrolled.wireguard.map(|wireguard| wireguard.key).or(known.wireguard);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::Flaw;
 use lifecycle::names::KeyKind;
-use lifecycle::registry::{Door, Role};
+use lifecycle::registry::{AlertKind, Door, Role};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -20,8 +20,6 @@ pub enum Step {
     Repeat(usize),
     /// A command, from the actor it is meant for or from someone else, its id drawn some milliseconds ago.
     Give { ask: Ask, by: Option<Who>, age: u64 },
-    /// What later acts will do to a node.
-    Meddle { node: usize, change: Change },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,11 +32,28 @@ pub enum Who {
     Reconciler,
 }
 
+/// What an operator does to a node.
 #[derive(Debug, Clone, Copy)]
-pub enum Change {
+pub enum Care {
+    Drain(Option<u64>),
+    Undrain,
+    Quarantine,
+    Release,
     Revoke,
     Decommission,
-    Silence,
+    Reinstate,
+    Rotate,
+}
+
+/// What is done about issuers.
+#[derive(Debug, Clone, Copy)]
+pub enum Roll {
+    Prepare,
+    Certify { other_key: bool },
+    Activate { number: usize, force: bool },
+    Retire(usize),
+    Revoke(usize),
+    Rewrap { whole: bool },
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +80,29 @@ pub enum Ask {
         node: usize,
         failed: Option<usize>,
     },
+    /// With the latest serial but so many, for the latest key (0), one of a few, or a new one.
+    Renew {
+        node: usize,
+        serial: usize,
+        key: Option<u8>,
+        flaw: Option<RenewFlaw>,
+    },
+    Contact {
+        node: usize,
+        serial: usize,
+    },
+    /// Nodes and how many milliseconds ago they were heard, or how far ahead a clock was.
+    Observe(Vec<(usize, i64, bool)>),
+    Silence(Vec<usize>, u64),
+    Care(usize, Care),
+    RaiseAlert {
+        kind: AlertKind,
+        node: Option<usize>,
+        detail: usize,
+    },
+    ClearAlert(usize),
+    AcknowledgeAlert(usize),
+    Roll(Roll),
     Tenant(usize),
     AddOperator {
         name: usize,
@@ -105,14 +143,21 @@ pub struct Request {
     pub flaw: Option<Flaw>,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub enum RenewFlaw {
+    Missing,
+    OtherKey,
+    OtherIssuer,
+    UsedSerial,
+    TooLongLived,
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => pass(),
         1 => (0..7_200_000u64).prop_map(Step::SetBack),
         4 => (0..20usize).prop_map(Step::Repeat),
         60 => (ask(), mostly_none(who()), age()).prop_map(|(ask, by, age)| Step::Give { ask, by, age }),
-        2 => (0..4usize, select(vec![Change::Revoke, Change::Decommission, Change::Silence]))
-            .prop_map(|(node, change)| Step::Meddle { node, change }),
     ]
 }
 
@@ -146,7 +191,7 @@ fn who() -> impl Strategy<Value = Who> {
         1 => Just(Who::Local),
         4 => (0..3usize, any::<bool>()).prop_map(|(name, own_serial)| Who::Operator { name, own_serial }),
         4 => one(4).prop_map(Who::Key),
-        3 => (one(6), 0..3usize).prop_map(|(node, serial)| Who::Node { node, serial }),
+        3 => (one(6), 0..4usize).prop_map(|(node, serial)| Who::Node { node, serial }),
         1 => Just(Who::Stranger),
         1 => Just(Who::Reconciler),
     ]
@@ -163,11 +208,13 @@ fn ask() -> impl Strategy<Value = Ask> {
         ),
         9 => (one(6), option::weighted(0.3, 0..2usize))
             .prop_map(|(node, failed)| Ask::Confirm { node, failed }),
+        50 => living(),
+        20 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
         3 => (0..3usize, role(), scope(), any::<bool>()).prop_map(|(name, role, tenants, with_certificate)| {
             Ask::AddOperator { name, role, tenants, with_certificate }
         }),
-        1 => (0..3usize).prop_map(Ask::RemoveOperator),
+        2 => (0..3usize).prop_map(Ask::RemoveOperator),
         3 => (role(), scope(), ttl(), any::<bool>())
             .prop_map(|(role, tenants, ttl, reuse)| Ask::CreateKey { role, tenants, ttl, reuse }),
         1 => one(4).prop_map(Ask::RevokeKey),
@@ -178,10 +225,67 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
+/// What a node does, and what is done to it.
+fn living() -> impl Strategy<Value = Ask> {
+    let serial = || prop_oneof![6 => Just(0usize), 4 => Just(1), 1 => Just(2), 1 => Just(3)];
+    let flaws = vec![
+        RenewFlaw::Missing,
+        RenewFlaw::OtherKey,
+        RenewFlaw::OtherIssuer,
+        RenewFlaw::UsedSerial,
+        RenewFlaw::TooLongLived,
+    ];
+    let heard = (one(6), -600_000..600_000i64, any::<bool>());
+    prop_oneof![
+        16 => (one(6), serial(), option::of(0..4u8), mostly_none(select(flaws)))
+            .prop_map(|(node, serial, key, flaw)| Ask::Renew { node, serial, key, flaw }),
+        12 => (one(6), serial()).prop_map(|(node, serial)| Ask::Contact { node, serial }),
+        5 => proptest::collection::vec(heard, 1..3).prop_map(Ask::Observe),
+        5 => (proptest::collection::vec(one(6), 1..4), 0..1_000_000u64)
+            .prop_map(|(nodes, ago)| Ask::Silence(nodes, ago)),
+        8 => (one(6), care()).prop_map(|(node, care)| Ask::Care(node, care)),
+        3 => (select(AlertKind::ALL), option::weighted(0.8, one(6)), 0..2usize)
+            .prop_map(|(kind, node, detail)| Ask::RaiseAlert { kind, node, detail }),
+        1 => one(3).prop_map(Ask::ClearAlert),
+        1 => one(3).prop_map(Ask::AcknowledgeAlert),
+    ]
+}
+
+fn care() -> impl Strategy<Value = Care> {
+    prop_oneof![
+        2 => option::of(0..3_600_000u64).prop_map(Care::Drain),
+        2 => Just(Care::Undrain),
+        2 => Just(Care::Quarantine),
+        2 => Just(Care::Release),
+        2 => Just(Care::Revoke),
+        2 => Just(Care::Decommission),
+        3 => Just(Care::Reinstate),
+        4 => Just(Care::Rotate),
+    ]
+}
+
+fn rolling() -> impl Strategy<Value = Roll> {
+    let number = || 0..3usize;
+    prop_oneof![
+        6 => Just(Roll::Prepare),
+        6 => (0..8u8).prop_map(|n| Roll::Certify { other_key: n == 0 }),
+        8 => (number(), proptest::bool::weighted(0.25)).prop_map(|(number, force)| Roll::Activate { number, force }),
+        6 => number().prop_map(Roll::Retire),
+        1 => number().prop_map(Roll::Revoke),
+        2 => any::<bool>().prop_map(|whole| Roll::Rewrap { whole }),
+    ]
+}
+
 const POLICY: &[(&str, &str)] = &[
     ("attestors", "hardware"),
     ("attestors", "join-token"),
     ("attestors", "join-token,recovery-token"),
+    ("clone", "quarantine"),
+    ("clone", "alert"),
+    ("liveness.grace", "30s"),
+    ("liveness.grace", "10m"),
+    ("renew.drain", "30s"),
+    ("renew.drain", "1h"),
     ("enroll.max_per_minute", "0"),
     ("enroll.max_per_minute", "1"),
     ("enroll.max_per_minute", "2"),

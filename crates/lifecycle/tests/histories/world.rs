@@ -1,16 +1,18 @@
 //! A domain in which a history takes place, and what is remembered of it.
 
 use super::model::Model;
-use super::step::{Ask, Change, Request, Scope, Step, UNKNOWN, Who};
+use super::step::{Ask, Care, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who};
 use super::stored_envelope;
 use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, local, node};
-use crate::support::{digest, operator, profile, set_policy, tenant};
+use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::names::{
-    Fingerprint, IdempotencyHash, KeyHash, KeyId, NodeId, Serial, Span, Timestamp, WireguardKey,
+    AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, Serial, Span, Timestamp,
+    WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Applied, AuditGap, CertificateStatus, Checkpoint, Command, CreateOperatorKey, Enroll, Envelope,
-    Event, NodeState, Refusals, ServerCertificate, State, Tenants, Wireguard, apply, check_invariants,
+    Actor, Applied, AuditGap, Checkpoint, Command, CreateOperatorKey, Enroll, Envelope, Event, IssuerState,
+    Node, RaiseAlert, Refusals, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Wireguard,
+    apply,
 };
 use std::collections::BTreeMap;
 
@@ -30,20 +32,16 @@ pub struct World {
     requests: Vec<Enroll>,
 }
 
-/// Something that changed the state, to be done again.
-pub enum Past {
-    Applied(Box<Envelope>, Timestamp, Applied),
-    Meddled(NodeId, Change),
+/// Something that was asked, to be asked again.
+pub struct Past {
+    envelope: Box<Envelope>,
+    at: Timestamp,
+    applied: Applied,
 }
 
 impl Past {
     pub fn replay(&self, state: &mut State) {
-        match self {
-            Past::Applied(envelope, at, applied) => {
-                assert_eq!(apply(state, &stored_envelope(envelope), *at), *applied);
-            }
-            Past::Meddled(node, change) => meddle(state, node, *change),
-        }
+        assert_eq!(apply(state, &stored_envelope(&self.envelope), self.at), self.applied);
     }
 }
 
@@ -69,7 +67,30 @@ impl World {
             let envelope = world.domain.envelope(local(), Command::CreateToken(create));
             world.apply(envelope);
         }
+        // And two nodes, of which one has confirmed.
+        for number in [3, 1] {
+            let token = world.tokens[number];
+            let request = world.domain.request(token);
+            let request = world.domain.prepare(request);
+            let envelope = world.domain.envelope(Actor::Stranger, Command::Enroll(Box::new(request)));
+            world.apply(envelope);
+        }
+        let Actor::Node { id, serial } = world.node(1, 0) else { unreachable!() };
+        let command = Command::Contact { node: id.clone() };
+        let envelope = world.domain.envelope(Actor::Node { id, serial }, command);
+        world.apply(envelope);
+        world.begin();
         world
+    }
+
+    /// Something to end: an order, a drain, a quarantine, an issuer that retires.
+    fn begin(&mut self) {
+        let rest = [Care::Rotate, Care::Drain(None), Care::Quarantine].map(|care| Ask::Care(1, care));
+        let roll =
+            [Roll::Prepare, Roll::Certify { other_key: false }, Roll::Activate { number: 1, force: true }];
+        for ask in rest.into_iter().chain(roll.map(Ask::Roll)) {
+            self.give(&ask, None, 0);
+        }
     }
 
     pub fn take(&mut self, step: &Step) {
@@ -78,7 +99,6 @@ impl World {
             Step::SetBack(millis) => self.domain.now = self.domain.now.minus(Span::from_millis(*millis)),
             Step::Repeat(back) => self.repeat(*back),
             Step::Give { ask, by, age } => self.give(ask, *by, *age),
-            Step::Meddle { node, change } => self.meddle(*node, *change),
         }
     }
 
@@ -114,7 +134,7 @@ impl World {
             self.saw(what.to_owned());
         }
         let at = self.domain.now;
-        self.past.push(Past::Applied(Box::new(envelope), at, applied.clone()));
+        self.past.push(Past { envelope: Box::new(envelope), at, applied: applied.clone() });
         applied
     }
 
@@ -123,27 +143,10 @@ impl World {
     }
 
     fn repeat(&mut self, back: usize) {
-        let earlier: Vec<&Envelope> = self
-            .past
-            .iter()
-            .filter_map(|past| match past {
-                Past::Applied(envelope, ..) => Some(&**envelope),
-                Past::Meddled(..) => None,
-            })
-            .collect();
-        if let Some(envelope) = earlier.iter().rev().nth(back) {
-            let envelope = (*envelope).clone();
+        if let Some(past) = self.past.iter().rev().nth(back) {
+            let envelope = past.envelope.as_ref().clone();
             let applied = self.apply(envelope);
             assert!(applied.events.is_empty(), "applied twice");
-        }
-    }
-
-    fn meddle(&mut self, number: usize, change: Change) {
-        let before = self.domain.state.clone();
-        if let Some(id) = self.any_node(number) {
-            meddle(&mut self.domain.state, &id, change);
-            assert_eq!(check_invariants(&before, &self.domain.state), Ok(()));
-            self.past.push(Past::Meddled(id, change));
         }
     }
 
@@ -174,7 +177,7 @@ impl World {
         let state = &self.domain.state;
         let own = |back| state.nodes.get(&id).and_then(|node| node.serials.iter().rev().nth(back)).cloned();
         let serial = match serial {
-            0 | 1 => own(serial),
+            0..3 => own(serial),
             _ => state.certificates.keys().next_back().cloned(),
         };
         Actor::Node { id, serial: serial.unwrap_or_else(|| self.domain.serial()) }
@@ -220,12 +223,15 @@ impl World {
             }
             Ask::ServerCertificate { used_serial } => {
                 let used = self.used_serial().filter(|_| *used_serial);
-                let spoiled = used.is_some();
+                let active = self.domain.state.active_issuer();
+                let signer = active.map(|issuer| (issuer.id.clone(), issuer.not_after));
+                let spoiled = used.is_some() || signer.is_none();
+                let (signer, not_after) = signer.unwrap_or_else(|| (issuer("i1"), self.domain.now));
                 let certificate = ServerCertificate {
                     serial: used.unwrap_or_else(|| self.domain.serial()),
                     fingerprint: Fingerprint::new(self.domain.digest()),
-                    issuer: issuer("i1"),
-                    not_after: self.domain.state.active_issuer().unwrap().not_after,
+                    issuer: signer,
+                    not_after,
                 };
                 (Actor::Reconciler, Command::RecordServerCertificate(certificate), spoiled)
             }
@@ -247,6 +253,27 @@ impl World {
                 good(Actor::Reconciler, Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }))
             }
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
+            Ask::Renew { node, serial, key, flaw } => self.renew((*node, *serial), *key, *flaw),
+            Ask::Contact { node, serial } => {
+                let actor = self.node(*node, *serial);
+                let Actor::Node { id, .. } = &actor else { unreachable!() };
+                let command = Command::Contact { node: id.clone() };
+                good(actor, command)
+            }
+            Ask::Observe(heard) => good(Actor::Reconciler, self.observe(heard)),
+            Ask::Silence(numbers, ago) => {
+                let nodes = numbers.iter().map(|number| self.some_node(*number)).collect();
+                let listening_since = self.domain.now.minus(Span::from_millis(*ago));
+                good(Actor::Reconciler, Command::MarkInactive(Silence { nodes, listening_since }))
+            }
+            Ask::RaiseAlert { kind, node, detail } => {
+                let node = node.map(|number| self.some_node(number));
+                let detail = ["one", "two"][*detail].to_owned();
+                good(Actor::Reconciler, Command::RaiseAlert(RaiseAlert { kind: *kind, node, detail }))
+            }
+            Ask::ClearAlert(back) => {
+                good(Actor::Reconciler, Command::ClearAlert { alert: self.alert(*back) })
+            }
             _ => good(local(), self.operators_command(ask)),
         }
     }
@@ -290,7 +317,117 @@ impl World {
             }
             Ask::RevokeKey(back) => Command::RevokeOperatorKey { key: self.key(*back) },
             Ask::Policy(key, value) => set_policy(key, value),
+            Ask::AcknowledgeAlert(back) => Command::AcknowledgeAlert { alert: self.alert(*back) },
+            Ask::Care(number, care) => cared(self.cared_for(*number, *care), *care),
+            Ask::Roll(roll) => self.roll(*roll),
             other => panic!("{other:?} is not for operators"),
+        }
+    }
+
+    fn some_node(&self, number: usize) -> NodeId {
+        self.any_node(number).unwrap_or_else(|| node("nobody"))
+    }
+
+    /// Mostly one for whom it means something.
+    fn cared_for(&self, number: usize, care: Care) -> NodeId {
+        let fits = |node: &Node| match care {
+            Care::Undrain => node.draining,
+            Care::Release => node.quarantined,
+            Care::Reinstate => node.state.is_gone(),
+            _ => false,
+        };
+        let fitting = self.domain.state.nodes.values().find(|node| fits(node));
+        let fitting = fitting.filter(|_| number.is_multiple_of(2)).map(|node| node.id.clone());
+        fitting.unwrap_or_else(|| self.some_node(number))
+    }
+
+    /// The same of issuers.
+    fn issuer(&self, number: usize, wanted: IssuerState) -> IssuerId {
+        let issuers = &self.domain.state.issuers;
+        let fitting = issuers.values().find(|issuer| issuer.state == wanted).filter(|_| number > 0);
+        let other = || nth_back(issuers.keys(), number).cloned().unwrap_or_else(|| issuer("i1"));
+        fitting.map_or_else(other, |issuer| issuer.id.clone())
+    }
+
+    fn alert(&mut self, back: usize) -> AlertId {
+        let known = nth_back(self.domain.state.alerts.keys(), back).copied();
+        known.unwrap_or_else(|| AlertId(self.domain.ulid()))
+    }
+
+    fn observe(&mut self, heard: &[(usize, i64, bool)]) -> Command {
+        let sighting = |(number, offset, streams): &(usize, i64, bool)| {
+            let (now, by) = (self.domain.now, Span::from_millis(offset.unsigned_abs()));
+            Sighting {
+                node: self.some_node(*number),
+                seen: if *offset < 0 { now.minus(by) } else { now.plus(by) },
+                instance: Label::parse(&format!("start-{}", offset % 7 + 7)).ok().filter(|_| *streams),
+                bundle: Some(offset.unsigned_abs() % 5),
+                agent_version: None,
+            }
+        };
+        Command::Observe(heard.iter().map(sighting).collect())
+    }
+
+    fn renew(
+        &mut self,
+        (number, serial): (usize, usize),
+        key: Option<u8>,
+        flaw: Option<RenewFlaw>,
+    ) -> (Actor, Command, bool) {
+        let actor = self.node(number, serial);
+        let Actor::Node { id, .. } = &actor else { unreachable!() };
+        let current =
+            self.domain.state.nodes.get(id).and_then(|node| self.domain.state.current_certificate(node));
+        let key = match (key, current) {
+            (Some(0), Some((_, certificate))) => certificate.key,
+            (Some(number), _) => KeyHash::new([number; 32]),
+            (None, _) => KeyHash::new(self.domain.digest()),
+        };
+        let mut renew = self.domain.renewal(id, key);
+        if let (Some(flaw), Some(certificate)) = (flaw, &mut renew.prepared) {
+            match flaw {
+                RenewFlaw::Missing => renew.prepared = None,
+                RenewFlaw::OtherKey => certificate.key = KeyHash::new([0xee; 32]),
+                RenewFlaw::OtherIssuer => certificate.issuer = issuer("never"),
+                RenewFlaw::UsedSerial => certificate.serial = self.used_serial().unwrap(),
+                RenewFlaw::TooLongLived => {
+                    certificate.not_after = certificate.not_after.plus(Span::from_millis(1))
+                }
+            }
+        }
+        // The same key again is answered from the record, whatever was prepared.
+        (actor, Command::Renew(Box::new(renew)), false)
+    }
+
+    fn roll(&mut self, roll: Roll) -> Command {
+        match roll {
+            Roll::Prepare => Command::PrepareRoll(self.domain.roll_request()),
+            Roll::Certify { other_key } => {
+                let name = format!("i{}", self.domain.draw() + 100);
+                let mut next = self.domain.next_issuer(&name);
+                if other_key {
+                    next.sealed_key = b"other".to_vec();
+                }
+                Command::CertifyRoll(Box::new(next))
+            }
+            Roll::Activate { number, force } => {
+                activate(self.issuer(number, IssuerState::Prepared).as_str(), force)
+            }
+            Roll::Retire(number) => {
+                Command::RetireIssuer { issuer: self.issuer(number, IssuerState::Retiring) }
+            }
+            Roll::Revoke(number) => Command::RevokeIssuer {
+                issuer: self.issuer(number, IssuerState::Active),
+                reason: "lost".to_owned(),
+            },
+            Roll::Rewrap { whole } => {
+                let anew = self.domain.draw().to_be_bytes().to_vec();
+                let held = self.domain.state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty());
+                let issuers = held.map(|issuer| (issuer.id.clone(), anew.clone().into()));
+                let issuers = issuers.skip(usize::from(!whole)).collect();
+                let roll = self.domain.state.roll.as_ref().map(|_| anew.clone().into());
+                Command::Rewrap(Rewrap { issuers, audit: anew, roll })
+            }
         }
     }
 
@@ -337,33 +474,22 @@ fn nth_back<T>(all: impl DoubleEndedIterator<Item = T> + ExactSizeIterator, numb
     if number == UNKNOWN || count == 0 { None } else { all.rev().nth(number % count) }
 }
 
+fn cared(node: NodeId, care: Care) -> Command {
+    match care {
+        Care::Drain(millis) => Command::Drain { node, within: millis.map(Span::from_millis) },
+        Care::Undrain => Command::Undrain { node },
+        Care::Quarantine => Command::Quarantine { node, reason: "odd".to_owned() },
+        Care::Release => Command::Release { node },
+        Care::Revoke => Command::Revoke { node, reason: "stolen".to_owned() },
+        Care::Decommission => Command::Decommission { node },
+        Care::Reinstate => Command::Reinstate { node },
+        Care::Rotate => Command::Rotate { node },
+    }
+}
+
 fn scope(numbers: &Scope) -> Tenants {
     match numbers {
         None => Tenants::All,
         Some(numbers) => Tenants::Only(numbers.iter().map(|number| tenant(TENANTS[*number])).collect()),
-    }
-}
-
-/// What revoking, decommissioning and falling silent will do, as far as the rules of today can meet it.
-fn meddle(state: &mut State, id: &NodeId, change: Change) {
-    let at = state.at;
-    let Some(node) = state.nodes.get_mut(id).map(std::sync::Arc::make_mut) else { return };
-    match change {
-        Change::Silence if node.state == NodeState::Active => node.state = NodeState::Inactive,
-        Change::Silence => {}
-        Change::Decommission if !node.state.is_gone() => node.state = NodeState::Decommissioned,
-        Change::Revoke if !node.state.is_gone() => {
-            node.state = NodeState::Revoked;
-            for serial in &node.serials {
-                if let Some(certificate) = state.certificates.get_mut(serial).map(std::sync::Arc::make_mut) {
-                    certificate.status = CertificateStatus::Denied;
-                    certificate.der = None;
-                }
-            }
-            if let Some(address) = node.address.take() {
-                state.addresses.release(address, at);
-            }
-        }
-        Change::Decommission | Change::Revoke => {}
     }
 }

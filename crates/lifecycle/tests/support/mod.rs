@@ -3,14 +3,15 @@
 mod promises;
 
 use lifecycle::names::{
-    ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, NodeId, OperatorName, ProfileName, RequestId,
-    SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
+    ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName, ProfileName,
+    RequestId, SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
     WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, AddOperator, Admission, Applied, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant,
-    CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued, IssuerKind, NodeChoice,
-    NodeState, Outcome, Prepared, Role, SetPolicy, State, Tenants, Wireguard, admit, apply, would_apply,
+    ActivateIssuer, Actor, AddOperator, Admission, Applied, Command, Confirm, ConfirmStatus,
+    CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued,
+    IssuerKind, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Renew, Role, SetPolicy, Sighting,
+    Silence, State, Tenants, Wireguard, admit, apply, would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -257,17 +258,19 @@ impl Domain {
         request
     }
 
-    /// A certificate, signed at the later of the replica's clock and the last applied moment.
+    /// A certificate, signed at the later of the replica's clock and the last applied moment. Where no issuer
+    /// signs, by one that did.
     pub fn issue(&mut self, subject: SpiffeId, key: KeyHash, lifetime: Span) -> Issued {
-        let issuer = self.state.active_issuer().unwrap().clone();
+        let signer = self.state.active_issuer().map(|issuer| (issuer.id.clone(), issuer.not_after));
+        let (issuer, end) = signer.unwrap_or_else(|| (issuer("i1"), Timestamp::from_millis(u64::MAX)));
         let signed_at = self.now.max(self.state.at);
-        let not_after = signed_at.plus(lifetime).min(issuer.not_after);
+        let not_after = signed_at.plus(lifetime).min(end);
         let serial = self.serial();
         Issued {
             fingerprint: Fingerprint::new(self.digest()),
             subject,
             key,
-            issuer: issuer.id,
+            issuer,
             signed_at,
             not_after,
             renew_at: signed_at.plus(Span::from_millis(not_after.since(signed_at).millis() / 2)),
@@ -297,7 +300,7 @@ impl Domain {
 
     #[track_caller]
     pub fn confirm(&mut self, enrolled: &Enrolled) {
-        let events = &["host.confirmed", "host.active"];
+        let events = &["host.confirmed", "host.active", "certificate.seen"];
         check(self, (enrolled.actor(), confirm_ok(&enrolled.node)), granted(events));
     }
 
@@ -306,10 +309,131 @@ impl Domain {
         Wireguard { key, fingerprint: Fingerprint::new(self.digest()) }
     }
 
-    /// Puts a node into a state that no command leads to yet.
-    pub fn put(&mut self, node: &NodeId, state: NodeState) {
-        std::sync::Arc::make_mut(self.state.nodes.get_mut(node).unwrap()).state = state;
+    /// What ends a node, by the one way or the other.
+    #[track_caller]
+    pub fn end(&mut self, node: &NodeId, how: NodeState) {
+        let node = node.clone();
+        let command = match how {
+            NodeState::Revoked => Command::Revoke { node, reason: "stolen".to_owned() },
+            NodeState::Decommissioned => Command::Decommission { node },
+            other => panic!("{other} is no end"),
+        };
+        assert_eq!(self.give(local(), command).answer, Ok(Outcome::Done));
     }
+}
+
+/// The life of a node.
+impl Domain {
+    /// An enrolled node that has confirmed.
+    #[track_caller]
+    pub fn active(&mut self) -> Enrolled {
+        let enrolled = self.enroll();
+        self.confirm(&enrolled);
+        enrolled
+    }
+
+    /// What a host sends to renew, and what the replica adds if the registry would grant it.
+    pub fn renewal(&mut self, node: &NodeId, key: KeyHash) -> Renew {
+        let record = self.state.nodes.get(node).cloned();
+        let prepared = record.map(|record| {
+            let domain = self.state.domain.as_ref().unwrap().name.clone();
+            let lifetime = self.state.policy.profiles[&record.profile].lifetime;
+            self.issue(SpiffeId::agent(&domain, &record.tenant, node), key, lifetime)
+        });
+        Renew { node: node.clone(), key, key_kind: KeyKind::P256, agent_version: None, prepared }
+    }
+
+    /// The node, once it has renewed with what it holds for a key of its own making: not seen yet.
+    #[track_caller]
+    pub fn renew(&mut self, with: &Enrolled) -> Enrolled {
+        let key = KeyHash::new(self.digest());
+        let command = Command::Renew(Box::new(self.renewal(&with.node, key)));
+        match self.give(with.actor(), command).answer {
+            Ok(Outcome::Renewed { serial, replayed: false }) => Enrolled { serial, ..with.clone() },
+            other => panic!("not renewed: {other:?}"),
+        }
+    }
+
+    /// A node that was heard on its live stream just now.
+    #[track_caller]
+    pub fn streams(&mut self, node: &NodeId) {
+        let sighting = self.sighting(node);
+        check(self, (Actor::Reconciler, Command::Observe(vec![sighting])), granted(&["host.seen"]));
+    }
+
+    pub fn sighting(&self, node: &NodeId) -> Sighting {
+        Sighting {
+            node: node.clone(),
+            seen: self.now,
+            instance: Label::parse("first-start").ok(),
+            bundle: None,
+            agent_version: None,
+        }
+    }
+
+    /// A streaming node falls silent.
+    #[track_caller]
+    pub fn silence(&mut self, node: &NodeId) {
+        self.streams(node);
+        let listening_since = self.now;
+        self.pass(self.state.policy.liveness_grace);
+        let silence = Silence { nodes: vec![node.clone()], listening_since };
+        check(self, (Actor::Reconciler, Command::MarkInactive(silence)), granted(&["host.inactive"]));
+    }
+}
+
+/// Issuers.
+impl Domain {
+    /// The key of the next issuer.
+    pub fn roll_request(&mut self) -> PrepareRoll {
+        PrepareRoll {
+            key: KeyHash::new(self.digest()),
+            request: "request".to_owned(),
+            sealed_key: self.draw().to_be_bytes().to_vec(),
+        }
+    }
+
+    /// The certificate that comes back for the key that waits.
+    pub fn next_issuer(&mut self, name: &str) -> FoundIssuer {
+        let sealed_key = self.state.roll.as_ref().map_or_else(|| b"other".to_vec(), |r| r.sealed_key.clone());
+        FoundIssuer {
+            id: issuer(name),
+            kind: IssuerKind::Sealed,
+            subject: format!("CN={name}"),
+            certificate: name.as_bytes().to_vec(),
+            fingerprint: Fingerprint::new(self.digest()),
+            not_after: self.now.plus(ISSUER_LIFE),
+            sealed_key,
+        }
+    }
+
+    /// An issuer that is trusted and does not sign yet.
+    #[track_caller]
+    pub fn prepare_issuer(&mut self, name: &str) {
+        let prepare = Command::PrepareRoll(self.roll_request());
+        check(self, (local(), prepare), granted(&["ca.requested"]));
+        let next = self.next_issuer(name);
+        check(self, (local(), Command::CertifyRoll(Box::new(next))), granted(&["ca.prepared"]));
+    }
+
+    #[track_caller]
+    pub fn roll(&mut self, name: &str) {
+        self.prepare_issuer(name);
+        check(self, (local(), activate(name, true)), granted(&["ca.activated"]));
+    }
+}
+
+pub fn activate(name: &str, force: bool) -> Command {
+    let audit_certificate = format!("audit by {name}").into_bytes();
+    Command::ActivateIssuer(ActivateIssuer { issuer: issuer(name), force, audit_certificate })
+}
+
+pub fn revoke(node: &NodeId) -> Command {
+    Command::Revoke { node: node.clone(), reason: "stolen".to_owned() }
+}
+
+pub fn contact(by: &Enrolled) -> (Actor, Command) {
+    (by.actor(), Command::Contact { node: by.node.clone() })
 }
 
 /// Operators and their keys.
@@ -436,7 +560,8 @@ impl Flaw {
             Flaw::OutlivesIssuer => {
                 // Only near the issuer's end is this a fault of its own.
                 let lifetime = domain.state.policy.profiles[&prepared.profile].lifetime;
-                let past_end = domain.state.active_issuer().unwrap().not_after.plus(Span::from_millis(1));
+                let Some(issuer) = domain.state.active_issuer() else { return false };
+                let past_end = issuer.not_after.plus(Span::from_millis(1));
                 if certificate.signed_at.plus(lifetime) < past_end {
                     return false;
                 }

@@ -4,20 +4,24 @@ use crate::app::{App, Origin};
 use crate::auth::{self, Peer};
 use crate::enroll::{self, Enrolled};
 use crate::failure::{Failed, Failure};
+use crate::{live, renew};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
-    EnrollResponse,
+    EnrollResponse, LiveDown, LiveUp, RenewRequest, RenewResponse,
 };
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
-use lifecycle::names::{IdempotencyHash, Label};
-use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door};
+use lifecycle::names::{IdempotencyHash, IssuerId, Label, NodeId, Serial};
+use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, State};
 use pki::pem;
 use std::sync::Arc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status};
 
 const REASON_LENGTH: usize = 200;
+/// The one call whose request and answer last.
+pub const LIVE: &str = "/enlist.agent.v1.Agent/Live";
 
 pub fn service(app: &Arc<App>) -> AgentServer<Native> {
     let limit = usize::try_from(crate::edge::body::BODY_LIMIT).unwrap_or(usize::MAX);
@@ -30,6 +34,8 @@ pub struct Native {
 
 #[tonic::async_trait]
 impl Agent for Native {
+    type LiveStream = ReceiverStream<Result<LiveDown, Status>>;
+
     async fn enroll(
         &self,
         request: Request<EnrollRequest>,
@@ -54,6 +60,22 @@ impl Agent for Native {
         let origin = origin(&request)?;
         self.confirmed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
     }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<tonic::Response<RenewResponse>, Status> {
+        let origin = origin(&request)?;
+        self.renewed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
+    }
+
+    async fn live(
+        &self,
+        request: Request<tonic::Streaming<LiveUp>>,
+    ) -> Result<tonic::Response<Self::LiveStream>, Status> {
+        let origin = origin(&request)?;
+        let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
+        let guest = live::Guest { id, serial, origin };
+        let answers = live::serve(self.app.clone(), guest, request.into_inner(), status_with);
+        Ok(tonic::Response::new(ReceiverStream::new(answers)))
+    }
 }
 
 impl Native {
@@ -62,9 +84,7 @@ impl Native {
         origin: &Origin,
         request: Request<ConfirmRequest>,
     ) -> Result<ConfirmResponse, Failure> {
-        let peer = request.extensions().get::<Peer>().cloned();
-        let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
-        let (id, serial) = auth::node(&self.app, &peer).await?;
+        let (id, serial) = self.node(&request).await?;
         let request = request.into_inner();
         let status = match request.status() {
             WireStatus::Failed => ConfirmStatus::Failed { reason: plain(&request.reason) },
@@ -75,9 +95,41 @@ impl Native {
         };
         let command = Command::Confirm(Confirm { node: id.clone(), status });
         self.app.commit(Actor::Node { id: id.clone(), serial }, origin, command).await?;
+        self.app.presence.seen(&id, origin.source, self.app.now());
         let view = self.app.view();
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
         Ok(ConfirmResponse { node_id: id.to_string(), state })
+    }
+
+    /// The node at the other end, and the serial it shows.
+    async fn node<T>(&self, request: &Request<T>) -> Result<(NodeId, Serial), Failure> {
+        let peer = request.extensions().get::<Peer>();
+        let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
+        auth::node(&self.app, peer).await
+    }
+
+    async fn renewed(
+        &self,
+        origin: &Origin,
+        request: Request<RenewRequest>,
+    ) -> Result<RenewResponse, Failure> {
+        let (node, with) = self.node(&request).await?;
+        let body = request.into_inner();
+        let agent_version = label("agent_version", &body.agent_version)?;
+        let request = renew::Request { node: node.clone(), with, csr: body.csr.into_bytes(), agent_version };
+        let renewed = renew::renew(&self.app, origin, request).await?;
+        let state = &renewed.view.state;
+        Ok(RenewResponse {
+            certificate: pem::certificate_pem(&renewed.der),
+            chain: chain(state, &renewed.certificate.issuer),
+            bundle: bundle(state),
+            bundle_version: state.bundle_version,
+            cert_serial: renewed.serial.to_string(),
+            not_after: renewed.certificate.not_after.to_string(),
+            renew_at: renewed.certificate.renew_at.to_string(),
+            profile: state.nodes.get(&node).map(|node| node.profile.to_string()).unwrap_or_default(),
+            servers: self.app.servers(),
+        })
     }
 }
 
@@ -126,15 +178,14 @@ fn label(name: &str, text: &str) -> Result<Option<Label>, Failure> {
 
 fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
     let state = &enrolled.view.state;
-    let issuer = state.issuers.get(&enrolled.certificate.issuer);
-    let chain = issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default();
     EnrollResponse {
         node_id: enrolled.node.id.to_string(),
         tenant: enrolled.node.tenant.to_string(),
         spiffe_id: enrolled.subject.to_string(),
         certificate: pem::certificate_pem(&enrolled.der),
-        chain,
-        bundle: pem::chain_pem(state.roots.iter().map(|root| root.certificate.as_slice())),
+        chain: chain(state, &enrolled.certificate.issuer),
+        bundle: bundle(state),
+        bundle_version: state.bundle_version,
         cert_serial: enrolled.serial.to_string(),
         not_after: enrolled.certificate.not_after.to_string(),
         renew_at: enrolled.certificate.renew_at.to_string(),
@@ -142,6 +193,17 @@ fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
         profile: enrolled.node.profile.to_string(),
         servers: app.servers(),
     }
+}
+
+/// The intermediates between a leaf and its root.
+fn chain(state: &State, issuer: &IssuerId) -> String {
+    let issuer = state.issuers.get(issuer);
+    issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default()
+}
+
+/// What hosts trust to reach the control plane.
+fn bundle(state: &State) -> String {
+    pem::chain_pem(state.roots.iter().map(|root| root.certificate.as_slice()))
 }
 
 fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {
@@ -154,7 +216,12 @@ fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {
 
 /// The request id is filled in by the edge, which knows it.
 fn status(failure: &Failure) -> Status {
-    let mut status = Status::from(failure.detail(""));
+    status_with(failure, "")
+}
+
+/// For what ends a stream: the edge, which fills in the id elsewhere, sees only its beginning.
+fn status_with(failure: &Failure, request_id: &str) -> Status {
+    let mut status = Status::from(failure.detail(request_id));
     if let Some(seconds) = failure.retry_after {
         status.metadata_mut().insert(header::RETRY_AFTER, seconds.into());
     }

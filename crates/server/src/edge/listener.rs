@@ -2,7 +2,8 @@
 
 use crate::app::App;
 use crate::auth::Peer;
-use crate::edge::service;
+use crate::edge::connections::{self, is_good};
+use crate::edge::service::{self, Leash};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
 use axum::Router;
@@ -67,7 +68,8 @@ async fn connection(
     address: SocketAddr,
 ) {
     let _ = stream.set_nodelay(true);
-    let handshake = acceptor.accept(stream).into_fallible();
+    let source = Source::Address(address.ip().to_canonical());
+    let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
     let mut stopping = app.stopping.clone();
     let handshake = tokio::select! {
         done = tokio::time::timeout(HANDSHAKE_LIMIT, handshake) => done,
@@ -81,7 +83,7 @@ async fn connection(
         }
         Err(_) => return tracing::debug!(%address, "handshake took too long"),
     };
-    let peer = peer(&stream, address);
+    let peer = peer(&stream, source);
     if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
         return tracing::warn!(%address, "a verified client certificate could not be read");
     }
@@ -93,19 +95,28 @@ async fn connection(
             None => return tracing::debug!(%address, "no place for another stranger"),
         },
     };
+    // Registered first, checked then: a revocation in between finds it.
+    let registered = peer
+        .certificate
+        .as_ref()
+        .map(|certificate| (connections::register(&app, &certificate.serial), certificate.clone()));
+    if let Some((_, certificate)) = &registered
+        && !is_good(&app.view().state, &certificate.serial, app.now())
+    {
+        return tracing::debug!(%address, "revoked during the handshake");
+    }
+    let leash = registered
+        .as_ref()
+        .map(|(registered, certificate)| Leash { cut: registered.cut.clone(), until: certificate.not_after });
     app.metrics.connected();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    service::serve(app.clone(), router, Stall::new(stream), peer, http2).await;
+    service::serve(app.clone(), router, Stall::new(stream), peer, leash, http2).await;
     app.metrics.disconnected();
 }
 
-fn peer(stream: &TlsStream<TcpStream>, address: SocketAddr) -> Peer {
+fn peer(stream: &TlsStream<TcpStream>, source: Source) -> Peer {
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    Peer {
-        source: Source::Address(address.ip().to_canonical()),
-        certificate: leaf.and_then(tls::peer_certificate).map(Arc::new),
-        local_user: None,
-    }
+    Peer { source, certificate: leaf.and_then(tls::peer_certificate).map(Arc::new), local_user: None }
 }
 
 /// Half-closes and drains, so that the client finds the alert and not a reset.
@@ -132,7 +143,7 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
         "/metrics",
         axum::routing::get({
             let app = app.clone();
-            move || async move { crate::operator::metrics_text(app.metrics.text(&app.view())) }
+            move || async move { crate::operator::metrics_text(app.metrics.text(&app.view(), &app.presence)) }
         }),
     );
     let places = Arc::new(Semaphore::new(METRICS_CONNECTIONS));
@@ -150,7 +161,7 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
         let peer = Peer { source: Source::Address(address.ip()), certificate: None, local_user: None };
         tokio::spawn(async move {
             let _permit = permit;
-            service::serve(app, router, Stall::new(stream), peer, false).await;
+            service::serve(app, router, Stall::new(stream), peer, None, false).await;
         });
     }
 }

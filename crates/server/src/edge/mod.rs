@@ -1,6 +1,7 @@
 //! The edge: connections in, answers out, everything in between bounded in size, time and number.
 
 pub mod body;
+pub mod connections;
 pub mod limits;
 pub mod listener;
 pub mod places;

@@ -13,13 +13,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use lifecycle::names::Label;
+use hyper_util::server::graceful::GracefulConnection;
+use lifecycle::names::{Label, Span, Timestamp};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
@@ -29,6 +31,8 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long requests in progress may take once the process stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
 const QUIET_DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How long a connection may go without a look at the clock.
+const CLOCK_LOOK: Duration = Duration::from_secs(30);
 const STREAMS: u32 = 64;
 const STRANGER_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
@@ -59,6 +63,10 @@ impl Watch {
         if self.open.load(Ordering::Relaxed) == 0 { QUIET_DRAIN_LIMIT } else { DRAIN_LIMIT }
     }
 }
+
+/// Marks an answer that lasts as long as both ends want.
+#[derive(Debug, Clone, Copy)]
+pub struct Lasting;
 
 /// Marks an answer after which the connection ends.
 #[derive(Debug, Clone, Copy)]
@@ -98,11 +106,12 @@ impl Drop for Working {
 }
 
 /// Serves one connection to its end.
-pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, http2: bool)
+pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, leash: Option<Leash>, http2: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut stopping = app.stopping.clone();
+    let clock = app.clone();
     let watch = Arc::new(Watch::default());
     let stranger = peer.local_user.is_none() && peer.certificate.is_none();
     watch.known.store(!stranger, Ordering::Relaxed);
@@ -114,15 +123,25 @@ where
             async move {
                 let working = Working::new(&open.0);
                 let response = answer(&app, peer, router, request, &open.0).await;
-                drop(working);
+                // A live stream is at work until it ends.
+                let working = Some(working).filter(|_| response.extensions().get::<Lasting>().is_some());
                 if response.extensions().get::<LastAnswer>().is_some() {
                     open.0.enough.notify_one();
                 }
-                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, open })))
+                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, open, _working: working })))
             }
         }
     });
     let io = TokioIo::new(stream);
+    let over = async {
+        tokio::select! {
+            () = idle(&watch) => {}
+            () = overstayed(&watch) => {}
+            () = watch.enough.notified() => {}
+            _ = stopping.wait_for(|stop| *stop) => {}
+        }
+    };
+    let cut = cut(&clock, leash);
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -135,32 +154,59 @@ where
             .max_send_buf_size(128 * 1024)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
-        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = idle(&watch) => {}
-            () = overstayed(&watch) => {}
-            () = watch.enough.notified() => {}
-            _ = stopping.wait_for(|stop| *stop) => {}
-        }
-        connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(watch.patience(), connection).await;
+        drive(builder.serve_connection(io, service), over, cut, &watch).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(HEADER_BYTES as usize);
-        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = idle(&watch) => {}
-            () = overstayed(&watch) => {}
-            () = watch.enough.notified() => {}
-            _ = stopping.wait_for(|stop| *stop) => {}
+        drive(builder.serve_connection(io, service), over, cut, &watch).await;
+    }
+}
+
+/// Serves until the peer leaves. When it is `over`, what was asked may still be answered; when it is `cut`,
+/// nothing is.
+async fn drive(
+    connection: impl GracefulConnection,
+    over: impl Future<Output = ()>,
+    cut: impl Future<Output = ()>,
+    watch: &Watch,
+) {
+    let mut connection = std::pin::pin!(connection);
+    let mut cut = std::pin::pin!(cut);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = over => {}
+        () = cut.as_mut() => return,
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = tokio::time::timeout(watch.patience(), connection) => {}
+        () = cut => {}
+    }
+}
+
+/// What ends a connection with a client certificate, whatever it is doing.
+pub struct Leash {
+    pub cut: CancellationToken,
+    pub until: Timestamp,
+}
+
+/// Ends when the certificate does, or when it is no longer good. Looks at the clock now and then, because a
+/// clock may be set.
+async fn cut(app: &App, leash: Option<Leash>) {
+    let Some(leash) = leash else { return std::future::pending().await };
+    loop {
+        let left = leash.until.since(app.now());
+        if left == Span::from_millis(0) {
+            return;
         }
-        connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(watch.patience(), connection).await;
+        let nap = Duration::from_millis(left.millis()).min(CLOCK_LOOK);
+        tokio::select! {
+            () = leash.cut.cancelled() => return,
+            () = tokio::time::sleep(nap) => {}
+        }
     }
 }
 
@@ -193,6 +239,7 @@ async fn overstayed(watch: &Watch) {
 struct Held {
     body: Body,
     open: Open,
+    _working: Option<Working>,
 }
 
 impl http_body::Body for Held {
@@ -256,13 +303,20 @@ async fn answer(
         None
     };
     let version = request.version();
-    let request = request.map(|body| Body::new(Bounded::new(body, version)));
+    let lasting = path == crate::doors::native::LIVE && standing == Standing::Node;
+    let request = match lasting {
+        true => request.map(Body::new),
+        false => request.map(|body| Body::new(Bounded::new(body, version))),
+    };
     let mut response = match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
     };
     if response.headers().contains_key("grpc-status") {
         response = crate::doors::native::marked(response);
+    }
+    if lasting {
+        response.extensions_mut().insert(Lasting);
     }
     if strange {
         response = limited(app, source, response);

@@ -2,7 +2,8 @@
 
 use crate::app::App;
 use crate::clock;
-use lifecycle::registry::State;
+use lifecycle::names::Source;
+use lifecycle::registry::{IssuerState, State};
 use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature};
@@ -12,7 +13,7 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
 };
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// The listener's configuration. Resumption is off: a resumed session would skip the check of the certificate.
 pub fn server_config(
@@ -37,14 +38,17 @@ pub fn server_config(
 pub fn node_issuers(state: &State) -> Result<NodeIssuers, Error> {
     let general = |error: &dyn std::fmt::Display| Error::General(format!("node issuers: {error}"));
     let domain = state.domain.as_ref().ok_or_else(|| general(&"no domain"))?;
-    let issuers = state.issuers.values().map(|issuer| (&domain.name, issuer.certificate.as_slice()));
+    // A revoked issuer stays among them, so that what it signed is told that it is revoked.
+    let known = state.issuers.values().filter(|issuer| issuer.state != IssuerState::Retired);
+    let issuers = known.map(|issuer| (&domain.name, issuer.certificate.as_slice()));
     NodeIssuers::new(issuers).map_err(|error| general(&error))
 }
 
 /// Checks a client certificate at the handshake: chain, time, deny list. Every request is checked again.
 struct NodeVerifier {
     app: Weak<App>,
-    issuers: NodeIssuers,
+    /// The issuers of this bundle version.
+    issuers: RwLock<(u64, Arc<NodeIssuers>)>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -58,19 +62,75 @@ impl NodeVerifier {
     fn new(app: &Arc<App>, provider: &CryptoProvider) -> Result<Self, Error> {
         Ok(Self {
             app: Arc::downgrade(app),
-            issuers: node_issuers(&app.view().state)?,
+            issuers: RwLock::new(current_issuers(&app.view().state)?),
             algorithms: provider.signature_verification_algorithms,
         })
     }
 
     fn check(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
-        let peer = self.issuers.check(leaf, chain, clock::now()).map_err(refused)?;
-        if app.view().state.is_denied(&peer.serial) {
+        let view = app.view();
+        let now = app.now();
+        let peer = self.issuers(&view.state).check(leaf, chain, clock::now()).map_err(refused)?;
+        // To the moment: a connection ends then, so none may begin.
+        if peer.not_after <= now {
+            return Err(CertificateError::Expired);
+        }
+        if view.state.is_denied(&peer.serial) || is_of_a_revoked_issuer(&view.state, leaf) {
             return Err(CertificateError::Revoked);
         }
         Ok(())
     }
+
+    /// Asked once the peer has shown that it holds the key: only then does an old certificate that comes back
+    /// say something about its holder.
+    fn is_superseded(&self, leaf: &CertificateDer<'_>) -> bool {
+        let (Some(app), Ok(peer)) = (self.app.upgrade(), PeerCertificate::read(leaf)) else { return false };
+        let (view, now) = (app.view(), app.now());
+        let record = view.state.certificates.get(&peer.serial).filter(|record| record.is_superseded(now));
+        if let Some(old) = record {
+            app.metrics.handshake_refused("superseded");
+            app.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
+        }
+        record.is_some()
+    }
+
+    /// Looked up again when what is trusted has changed.
+    fn issuers(&self, state: &State) -> Arc<NodeIssuers> {
+        let (version, known) = self.issuers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if version == state.bundle_version {
+            return known;
+        }
+        match current_issuers(state) {
+            Ok(fresh) => {
+                *self.issuers.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
+                fresh.1
+            }
+            Err(error) => {
+                tracing::error!(%error, "the issuers of client certificates cannot be read");
+                known
+            }
+        }
+    }
+}
+
+fn current_issuers(state: &State) -> Result<(u64, Arc<NodeIssuers>), Error> {
+    Ok((state.bundle_version, Arc::new(node_issuers(state)?)))
+}
+
+/// Also where the serial is on no record: nothing that a revoked issuer signed is good.
+fn is_of_a_revoked_issuer(state: &State, leaf: &CertificateDer<'_>) -> bool {
+    let revoked = state.issuers.values().filter(|issuer| issuer.state == IssuerState::Revoked);
+    revoked.into_iter().any(|issuer| pki::verify::is_issued_by(leaf, &issuer.certificate))
+}
+
+tokio::task_local! {
+    /// Where the handshake in progress comes from: rustls does not tell its verifier.
+    pub static SOURCE: Source;
+}
+
+fn source() -> Option<Source> {
+    SOURCE.try_with(|source| *source).ok()
 }
 
 /// By these rustls chooses the alert: 45 expired, 48 unknown issuer, 42 for everything else.
@@ -129,7 +189,11 @@ impl ClientCertVerifier for NodeVerifier {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signature, &self.algorithms)
+        let valid = verify_tls13_signature(message, leaf, signature, &self.algorithms)?;
+        if self.is_superseded(leaf) {
+            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
+        }
+        Ok(valid)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -16,7 +16,8 @@ use futures::Stream;
 use http::header;
 use journal::View;
 use journal::audit::{Footer, footer_message};
-use lifecycle::registry::Act;
+use lifecycle::registry::{Act, Issuer};
+use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
 
 const CHUNK: usize = 500;
@@ -133,7 +134,10 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.keys.audit.sign(&message).map_err(std::io::Error::other)?;
-    let issuer = view.state.active_issuer().map(|issuer| issuer.certificate.as_slice());
+    // The one that vouches for the audit key, whether it signs now or not.
+    let own = CertificateDer::from(signer.certificate.as_slice());
+    let vouches = |issuer: &&Issuer| pki::verify::is_issued_by(&own, &issuer.certificate);
+    let issuer = view.state.issuers.values().find(vouches).map(|issuer| issuer.certificate.as_slice());
     let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));
     let footer = Footer {
         cluster_id: domain.cluster,

@@ -1,14 +1,21 @@
 //! `/v1/ca`: what is trusted and what signs.
 
-use super::extract::{Caller, Query};
+use super::extract::{Caller, Json, Query, Segment, bad};
 use crate::app::App;
 use crate::auth;
 use crate::failure::Failure;
-use api::rest::ca::{BundleQuery, Ca};
+use crate::roll::{self, By};
+use crate::{crl, rewrap};
+use api::code;
+use api::rest::ca::{
+    ActivateIssuer, BundleQuery, Ca, CrlQuery, PrepareRoll, RetireIssuer, RevokeIssuer, Rewrap, Rewrapped,
+    Roll,
+};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use lifecycle::registry::{Act, Rejection};
+use lifecycle::names::IssuerId;
+use lifecycle::registry::{Act, Command, Rejection};
 use pki::pem;
 use std::sync::Arc;
 
@@ -26,7 +33,8 @@ pub async fn bundle(
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadCa)?;
     let mut ders: Vec<&[u8]> = Vec::new();
     if query.server != Some(true) {
-        ders.extend(view.state.issuers.values().map(|issuer| issuer.certificate.as_slice()));
+        let trusted = view.state.issuers.values().filter(|issuer| issuer.state.is_trusted());
+        ders.extend(trusted.map(|issuer| issuer.certificate.as_slice()));
     }
     for root in &view.state.roots {
         if !ders.contains(&root.certificate.as_slice()) {
@@ -34,4 +42,91 @@ pub async fn bundle(
         }
     }
     Ok(([(header::CONTENT_TYPE, "application/pem-certificate-chain")], pem::chain_pem(ders)).into_response())
+}
+
+/// Public: whoever verifies certificates needs it, and it says only what it must.
+pub async fn list(State(app): State<Arc<App>>, Query(query): Query<CrlQuery>) -> Result<Response, Failure> {
+    let issuer = query.issuer.as_deref().map(issuer).transpose()?;
+    let as_pem = match query.format.as_deref() {
+        None | Some("der") => false,
+        Some("pem") => true,
+        Some(_) => return Err(Failure::new(code::BAD_REQUEST, "format must be der or pem")),
+    };
+    let list = crl::list(&app, issuer.as_ref()).await?;
+    let (kind, body) =
+        if as_pem { ("application/x-pem-file", list.pem) } else { ("application/pkix-crl", list.der) };
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+pub async fn roll(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Roll>, Failure> {
+    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadCa)?;
+    Ok(axum::Json(Roll::of(&view.state)))
+}
+
+pub async fn prepare(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(body): Json<PrepareRoll>,
+) -> Result<axum::Json<Roll>, Failure> {
+    let by = manager(&app, &caller)?;
+    match &body.certificate {
+        Some(certificate) => roll::certify(&app, &by, certificate).await?,
+        None => drop(roll::request(&app, &by).await?),
+    }
+    Ok(axum::Json(Roll::of(&app.view().state)))
+}
+
+pub async fn activate(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(body): Json<ActivateIssuer>,
+) -> Result<axum::Json<Ca>, Failure> {
+    let named = body.issuer.as_deref().map(issuer).transpose()?;
+    roll::activate(&app, &manager(&app, &caller)?, named, body.force).await?;
+    show(State(app), caller).await
+}
+
+pub async fn retire(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(body): Json<RetireIssuer>,
+) -> Result<axum::Json<Ca>, Failure> {
+    let named = body.issuer.as_deref().map(issuer).transpose()?;
+    roll::retire(&app, &manager(&app, &caller)?, named).await?;
+    show(State(app), caller).await
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(body): Json<RevokeIssuer>,
+) -> Result<axum::Json<Ca>, Failure> {
+    let issuer = issuer(&id)?;
+    let reason = body.reason.unwrap_or_else(|| "unspecified".to_owned());
+    if !(1..=200).contains(&reason.chars().count()) || reason.chars().any(char::is_control) {
+        return Err(Failure::new(code::BAD_REQUEST, "reason: 1 to 200 printable characters"));
+    }
+    let command = Command::RevokeIssuer { issuer, reason };
+    app.commit(caller.actor.clone(), &caller.origin, command).await?;
+    show(State(app), caller).await
+}
+
+pub async fn rewrap(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(body): Json<Rewrap>,
+) -> Result<axum::Json<Rewrapped>, Failure> {
+    let kek_id = rewrap::rewrap(&app, &manager(&app, &caller)?, &body.kek).await?;
+    Ok(axum::Json(Rewrapped { kek_id }))
+}
+
+fn issuer(text: &str) -> Result<IssuerId, Failure> {
+    IssuerId::parse(text).map_err(bad)
+}
+
+/// Rights first: who may not touch the CA costs no key and reads no file.
+fn manager<'a>(app: &App, caller: &'a Caller) -> Result<By<'a>, Failure> {
+    auth::reader(app, &caller.actor, Act::ManageCa)?;
+    Ok(By { actor: &caller.actor, origin: &caller.origin })
 }

@@ -1,10 +1,11 @@
-//! `/v1/events`: nodes as they change, as server-sent events. A slow reader skips what it missed in between:
+//! `/v1/events`: nodes and alerts as they change, as server-sent events. A slow reader skips what it missed in between:
 //! what it gets is always the newest state, and nothing is queued for it.
 
 use super::extract::Caller;
 use crate::app::App;
-use crate::auth;
 use crate::failure::Failure;
+use crate::{alerts, auth};
+use api::rest::alerts::AlertEvent;
 use api::rest::nodes::NodeItem;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,24 +15,33 @@ use futures::Stream;
 use http::header;
 use imbl::ordmap::DiffItem;
 use journal::View;
-use lifecycle::registry::{Act, Actor, Tenants};
+use lifecycle::names::NodeId;
+use lifecycle::registry::{Act, Actor, Node, Tenants, may_read};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// A comment now and then, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
+    // Before the first look, so that nothing falls in between.
+    let wake = app.journal.changes();
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((kind, Body::from_stream(changes(app, caller.actor, view))).into_response())
+    Ok((kind, Body::from_stream(changes(app, caller.actor, view, wake))).into_response())
 }
 
-fn changes(app: Arc<App>, actor: Actor, start: Arc<View>) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let wake = app.journal.changes();
+fn changes(
+    app: Arc<App>,
+    actor: Actor,
+    start: Arc<View>,
+    wake: watch::Receiver<u64>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let first = (app, actor, start, wake, true);
-    futures::stream::unfold(first, |(app, actor, seen, mut wake, greet)| async move {
+    futures::stream::unfold(first, |(app, actor, mut seen, mut wake, greet)| async move {
         if greet {
             return Some((Ok(Bytes::from_static(b": following\n\n")), (app, actor, seen, wake, false)));
         }
@@ -40,10 +50,10 @@ fn changes(app: Arc<App>, actor: Actor, start: Arc<View>) -> impl Stream<Item = 
             let text = tokio::select! {
                 changed = wake.changed() => {
                     changed.ok()?;
-                    // Rights may have gone since the stream began.
-                    let (now, tenants) = auth::reader(&app, &actor, Act::ReadNodes).ok()?;
-                    let text = difference(&seen, &now, &tenants);
+                    let (now, tenants) = still_allowed(&app, &actor)?;
+                    let text = difference(&app, &seen, &now, &tenants);
                     if text.is_empty() {
+                        seen = now;
                         continue;
                     }
                     return Some((Ok(Bytes::from(text)), (app, actor, now, wake, false)));
@@ -51,23 +61,54 @@ fn changes(app: Arc<App>, actor: Actor, start: Arc<View>) -> impl Stream<Item = 
                 () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b": still here\n\n"),
                 _ = stopping.wait_for(|stop| *stop) => return None,
             };
-            auth::reader(&app, &actor, Act::ReadNodes).ok()?;
+            still_allowed(&app, &actor)?;
             return Some((Ok(text), (app, actor, seen, wake, false)));
         }
     })
 }
 
-fn difference(before: &View, after: &View, tenants: &Tenants) -> String {
-    let changed = before.state.nodes.diff(&after.state.nodes).filter_map(|item| match item {
-        DiffItem::Add(_, node) | DiffItem::Update { new: (_, node), .. } => Some(node),
-        DiffItem::Remove(..) => None,
-    });
+/// Rights may have gone since the stream began: by a change, or by time alone.
+fn still_allowed(app: &App, actor: &Actor) -> Option<(Arc<View>, Tenants)> {
+    let view = app.view();
+    let mut state = view.state.clone();
+    state.at = app.now();
+    let tenants = may_read(&state, actor, Act::ReadNodes).ok()?;
+    Some((view, tenants))
+}
+
+/// What to tell a reader who knew `before`.
+fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> String {
     let mut text = String::new();
-    for node in changed.filter(|node| tenants.include(&node.tenant)) {
-        let item = NodeItem::of(&after.state, node);
-        if let Ok(json) = serde_json::to_string(&item) {
-            text.push_str(&format!("event: node\nid: {}\ndata: {json}\n\n", after.applied_index));
+    let mut tell = |name: &str, data: Result<String, serde_json::Error>| {
+        if let Ok(json) = data {
+            text.push_str(&format!("event: {name}\nid: {}\ndata: {json}\n\n", after.applied_index));
+        }
+    };
+    for id in touched(before, after) {
+        let known = |view: &View| view.state.nodes.get(id).cloned();
+        let Some(node) = known(after).filter(|node| tenants.include(&node.tenant)) else { continue };
+        // When it was last seen is no news: every node would be told of every few minutes.
+        let shown =
+            |view: &View, node: &Node| NodeItem { last_seen: None, ..NodeItem::of(&view.state, node, None) };
+        if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
+            let item = NodeItem::of(&after.state, &node, app.presence.last_seen(id));
+            tell("node", serde_json::to_string(&item));
+        }
+    }
+    for (change, alert) in alerts::changes(&before.state, &after.state) {
+        if alerts::is_visible(&after.state, tenants, alert) {
+            tell("alert", serde_json::to_string(&AlertEvent::of(change, alert)));
         }
     }
     text
+}
+
+/// Nodes that may look different now: by themselves, or by an alert about them, which is their health.
+fn touched<'a>(before: &'a View, after: &'a View) -> BTreeSet<&'a NodeId> {
+    let changed = before.state.nodes.diff(&after.state.nodes).filter_map(|item| match item {
+        DiffItem::Add(id, _) | DiffItem::Update { new: (id, _), .. } => Some(id),
+        DiffItem::Remove(..) => None,
+    });
+    let alerts = alerts::changes(&before.state, &after.state).filter_map(|(_, alert)| alert.node.as_ref());
+    changed.chain(alerts).collect()
 }

@@ -38,7 +38,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
 /// On the TLS port for operators only; a scraper without a credential uses `--metrics`.
 pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadMetrics)?;
-    Ok(metrics_text(app.metrics.text(&view)))
+    Ok(metrics_text(app.metrics.text(&view, &app.presence)))
 }
 
 pub fn metrics_text(text: String) -> Response {

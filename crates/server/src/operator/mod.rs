@@ -1,5 +1,7 @@
 //! The operator API: one file per family of paths. Each handler reads, or gives one command.
 
+mod acts;
+mod alerts;
 mod audit;
 mod ca;
 mod events;
@@ -19,7 +21,7 @@ use crate::failure::Failure;
 use api::code;
 use axum::Router;
 use axum::response::IntoResponse;
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use std::sync::Arc;
 
 /// Every path of the TLS port and of the operator socket.
@@ -29,10 +31,27 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/tokens/{id}", get(tokens::show).delete(tokens::revoke))
         .route("/v1/nodes", get(nodes::list))
         .route("/v1/nodes/{id}", get(nodes::show))
+        .route("/v1/nodes/{id}/drain", post(acts::drain))
+        .route("/v1/nodes/{id}/undrain", post(acts::undrain))
+        .route("/v1/nodes/{id}/quarantine", post(acts::quarantine))
+        .route("/v1/nodes/{id}/release", post(acts::release))
+        .route("/v1/nodes/{id}/rotate", post(acts::rotate))
+        .route("/v1/nodes/{id}/decommission", post(acts::decommission))
+        .route("/v1/nodes/{id}/revoke", post(acts::revoke))
+        .route("/v1/nodes/{id}/reinstate", post(acts::reinstate))
+        .route("/v1/alerts", get(alerts::list))
+        .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))
         .route("/v1/policy", get(policy::show).put(policy::set))
         .route("/v1/ca", get(ca::show))
         .route("/v1/ca/bundle", get(ca::bundle))
+        .route("/v1/ca/crl", get(ca::list))
+        .route("/v1/ca/roll", get(ca::roll))
+        .route("/v1/ca/roll/prepare", post(ca::prepare))
+        .route("/v1/ca/roll/activate", post(ca::activate))
+        .route("/v1/ca/roll/retire", post(ca::retire))
+        .route("/v1/ca/issuers/{id}/revoke", post(ca::revoke))
+        .route("/v1/ca/rewrap", post(ca::rewrap))
         .route("/v1/audit", get(audit::list))
         .route("/v1/audit/export", get(audit::export))
         .route("/v1/audit/verify", get(audit::verify))

@@ -1,4 +1,4 @@
-//! `/v1/nodes`: reading. What changes a node is an act of its own.
+//! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
 use super::extract::{Caller, Query, Segment, bad};
 use super::tokens::limit;
@@ -10,7 +10,7 @@ use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
 use api::rest::page::Page;
 use axum::extract::State;
 use lifecycle::names::NodeId;
-use lifecycle::registry::{Act, Node, NodeState};
+use lifecycle::registry::{Act, Node, NodeState, Rejection};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub async fn list(
         .map(|(_, node)| node.as_ref())
         .filter(wanted)
         .take(limit + 1)
-        .map(|node| NodeItem::of(&view.state, node))
+        .map(|node| NodeItem::of(&view.state, node, app.presence.last_seen(&node.id)))
         .collect();
     let more = items.len() > limit;
     items.truncate(limit);
@@ -63,8 +63,13 @@ pub async fn show(
     Segment(id): Segment,
 ) -> Result<axum::Json<NodeDetail>, Failure> {
     let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
-    let missing = || Failure::new(code::NODE_NOT_FOUND, "there is no node with this id");
-    let id = NodeId::parse(&id).map_err(|_| missing())?;
-    let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant)).ok_or_else(missing)?;
-    Ok(axum::Json(NodeDetail::of(&view.state, node)))
+    let id = parse(&id)?;
+    let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant));
+    let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
+    Ok(axum::Json(NodeDetail::of(&view.state, node, &app.presence.live(&id))))
+}
+
+/// What cannot be an id is not found.
+pub fn parse(id: &str) -> Result<NodeId, Failure> {
+    NodeId::parse(id).map_err(|_| Failure::new(code::NODE_NOT_FOUND, "there is no node with this id"))
 }

@@ -80,7 +80,8 @@ fn sign(app: &App, name: &OperatorName, csr: &str) -> Result<Issued, Failure> {
         lifetime: OPERATOR_LIFETIME,
         profile: None,
     };
-    issuing::sign(&app.keys.issuer, &request, terms, chance::serial(at)?, at)
+    let issuer = app.keys.issuer(&app.view().state)?;
+    issuing::sign(&issuer, &request, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
 }
 

@@ -1,5 +1,9 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+mod issuers;
+mod liveness;
+pub mod webhook;
+
 use crate::app::{App, Origin};
 use crate::clock;
 use crate::datadir::DataDir;
@@ -16,6 +20,7 @@ const CHECKPOINT_LINES: u64 = 1000;
 const CHECKPOINT_AGE: Span = Span::from_minutes(5);
 const TICKS_PER_TIDY: u64 = 5;
 const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
+const TICKS_PER_ISSUER_CHECK: u64 = 60;
 
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
@@ -23,6 +28,8 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
+    let liveness = liveness::Liveness::new(app.now());
+    let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
     let mut tick: u64 = 0;
     loop {
         tokio::select! {
@@ -32,10 +39,17 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
         tick += 1;
         app.refusals.flush(&app, false).await;
         checkpoints.sign_if_due(&app).await;
+        liveness.tick(&app).await;
+        let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
+        let rolled = signs != now_signs;
+        signs = now_signs;
+        if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
+            issuers::tick(&app).await;
+        }
         if tick.is_multiple_of(TICKS_PER_TIDY) {
             propose(&app, Command::Tidy).await;
         }
-        if tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK)
+        if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)
             && let Err(error) = server_cert::ensure(&app, &dir, &presented).await
         {
             tracing::error!(%error, "the server certificate was not renewed");

@@ -1,10 +1,11 @@
 //! Everything that is known of one node.
 
-use super::NodeItem;
+use super::{EvidenceItem, Live, NodeItem};
+use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Alert, Certificate, CertificateStatus, Hardware, Node, State};
+use lifecycle::registry::{Certificate, CertificateStatus, Hardware, Node, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,6 +20,20 @@ pub struct NodeDetail {
     #[schema(required)]
     pub hardware: Option<HardwareFacts>,
     pub overlay: Overlay,
+    /// Whether it has a live stream to the replica that answers.
+    pub connected: bool,
+    /// When draining should be over; null when it may take its time.
+    #[schema(required)]
+    pub drain_by: Option<String>,
+    /// When a renewal was ordered that it has not obeyed yet.
+    #[schema(required)]
+    pub rotation_ordered_at: Option<String>,
+    /// The newest trust bundle that it surely has.
+    #[schema(required)]
+    pub bundle_version: Option<u64>,
+    /// What the host said last of itself to the replica that answers.
+    #[schema(required)]
+    pub evidence: Option<EvidenceItem>,
     /// Those still on record, oldest first.
     pub certificates: Vec<CertificateItem>,
     pub alerts: Vec<AlertItem>,
@@ -55,31 +70,19 @@ pub struct CertificateItem {
     pub issuer: String,
     pub issued_at: String,
     pub not_after: String,
-    /// `live`, `expired` or `denied`.
+    /// `live`, `superseded`, `expired` or `denied`.
     pub status: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AlertItem {
-    pub alert_id: String,
-    pub kind: String,
-    #[schema(required)]
-    pub node_id: Option<String>,
-    pub since: String,
-    pub count: u64,
-    pub detail: String,
-    pub acknowledged: bool,
-}
-
 impl NodeDetail {
-    pub fn of(state: &State, node: &Node) -> Self {
+    pub fn of(state: &State, node: &Node, live: &Live) -> Self {
         let alerts = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
         let certificates = node.serials.iter().filter_map(|serial| {
             let certificate = state.certificates.get(serial)?;
             Some(CertificateItem::of(state, serial, certificate, state.at))
         });
         Self {
-            item: NodeItem::of(state, node),
+            item: NodeItem::of(state, node, live.last_seen),
             hostname: node.hostname.as_ref().map(ToString::to_string),
             agent_version: node.agent_version.as_ref().map(ToString::to_string),
             hardware: node.hardware.as_ref().map(HardwareFacts::of),
@@ -90,6 +93,11 @@ impl NodeDetail {
                     .map(|wireguard| STANDARD.encode(wireguard.key.as_bytes())),
                 underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
             },
+            connected: live.connected,
+            drain_by: node.drain_by.map(|at| at.to_string()),
+            rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
+            bundle_version: (node.bundle > 0).then_some(node.bundle),
+            evidence: live.evidence.as_ref().map(|(at, evidence)| EvidenceItem::of(*at, evidence)),
             certificates: certificates.collect(),
             alerts: alerts.map(AlertItem::of).collect(),
         }
@@ -111,10 +119,11 @@ impl CertificateItem {
     /// A certificate whose owner is gone is denied, whatever its own record says.
     fn of(state: &State, serial: &Serial, certificate: &Certificate, at: Timestamp) -> Self {
         let status = match certificate.status {
+            _ if state.is_denied(serial) => "denied",
+            _ if certificate.not_after <= at => "expired",
+            CertificateStatus::Live => "live",
+            CertificateStatus::Superseded { .. } => "superseded",
             CertificateStatus::Denied => "denied",
-            CertificateStatus::Live if state.is_denied(serial) => "denied",
-            CertificateStatus::Live if certificate.is_live(at) => "live",
-            CertificateStatus::Live => "expired",
         };
         Self {
             serial: serial.to_string(),
@@ -123,20 +132,6 @@ impl CertificateItem {
             issued_at: certificate.issued_at.to_string(),
             not_after: certificate.not_after.to_string(),
             status: status.to_owned(),
-        }
-    }
-}
-
-impl AlertItem {
-    pub fn of(alert: &Alert) -> Self {
-        Self {
-            alert_id: alert.id.to_string(),
-            kind: alert.kind.clone(),
-            node_id: alert.node.as_ref().map(ToString::to_string),
-            since: alert.since.to_string(),
-            count: alert.count,
-            detail: alert.detail.clone(),
-            acknowledged: alert.acknowledged,
         }
     }
 }

@@ -19,7 +19,7 @@ impl NodeHealth {
     pub(super) fn of(state: &State, node: &Node) -> Self {
         let about = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
         about.min_by_key(|alert| (alert.since, alert.id)).map_or_else(Self::default, |alert| Self {
-            reason: Some(alert.kind.clone()),
+            reason: Some(alert.kind.to_string()),
             since: Some(alert.since.to_string()),
             evidence: Some(alert.detail.clone()),
         })

@@ -97,8 +97,8 @@ fn repeat(state: &State, enroll: &Enroll, token: &Token, node: Option<&NodeId>) 
         && node.idempotency == enroll.idempotency
         && certificate.key == enroll.key;
     let fresh = node.state == NodeState::Enrolled
-        && certificate.is_live(state.at)
-        && certificate.der.is_some()
+        && state.is_good(serial)
+        && certificate.is_unseen()
         && !token.is_expired(state.at);
     (same && fresh).then(|| Admission::Again { node: node.id.clone(), serial: serial.clone() })
 }
@@ -222,7 +222,7 @@ fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
         state
             .certificates
             .get(*serial)
-            .is_some_and(|certificate| certificate.status == CertificateStatus::Live)
+            .is_some_and(|certificate| certificate.status != CertificateStatus::Denied)
     };
     let denied = known.map(|node| node.serials.iter().filter(live).cloned().collect()).unwrap_or_default();
     let event = Event::NodeEnrolled(Box::new(NodeEnrolled {

@@ -7,7 +7,7 @@ pub(in crate::registry) fn decide(state: &State, certificate: &ServerCertificate
     if state.server_certificate.as_ref() == Some(certificate) {
         return Decision::granted(Vec::new());
     }
-    let issuer = state.issuers.get(&certificate.issuer);
+    let issuer = state.active_issuer().filter(|issuer| issuer.id == certificate.issuer);
     let fits = issuer.is_some_and(|issuer| certificate.not_after <= issuer.not_after)
         && !state.serial_is_taken(&certificate.serial);
     if !fits {

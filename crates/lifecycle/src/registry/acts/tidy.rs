@@ -1,8 +1,8 @@
 //! Tidying: tokens expire, and what can no longer matter is forgotten. Bounded, so that no entry grows large.
 
-use crate::names::{KeyId, Serial, Span, TokenId};
+use crate::names::{IssuerId, KeyId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{Event, Owner, State, Token, TokenState};
+use crate::registry::{Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,11 +19,28 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
         .take(AT_ONCE)
         .map(|token| Event::TokenExpired { token: token.id });
     let mut events: Vec<Event> = expired.collect();
+    events.extend(unfetched_orders(state));
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
-    if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty()) {
-        events.push(Event::Tidied { tokens, certificates, keys });
+    let issuers = old_issuers(state);
+    if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {
+        events.push(Event::Tidied { tokens, certificates, keys, issuers });
     }
     Decision::granted(events)
+}
+
+fn unfetched_orders(state: &State) -> impl Iterator<Item = Event> + '_ {
+    let over = |node: &Arc<Node>| {
+        let rotation = node.rotation.as_ref().filter(|rotation| rotation.is_over(state.at))?;
+        Some(Event::RotationExpired { node: node.id.clone(), order: rotation.order })
+    };
+    state.nodes.values().filter_map(over).take(AT_ONCE)
+}
+
+/// Issuers that have ended and on which nothing is on record any more.
+fn old_issuers(state: &State) -> Vec<IssuerId> {
+    let over = |issuer: &&Issuer| issuer.not_after <= state.at && issuer.state != IssuerState::Active;
+    let bare = |issuer: &&Issuer| !state.certificates.values().any(|held| held.issuer == issuer.id);
+    state.issuers.values().filter(over).filter(bare).map(|issuer| issuer.id.clone()).collect()
 }
 
 fn old_tokens(state: &State) -> Vec<TokenId> {

@@ -1,0 +1,54 @@
+//! `run`: keeps the identity alive for as long as the host is.
+//!
+//! One task decides (`daemon`); calls to the control plane are made beside it and come back as outcomes.
+//!
+//! **Renewing never strands the host.** The steps are: a new key on disk; the request; the answer as a whole
+//! generation on disk, not in use; a connection with it that is welcomed; `current` switched to it; the key's
+//! own file removed. Killed before the request or the answer, the next start asks again with the same key and
+//! gets the same certificate. Killed between answer and switch, the next start finds the generation by its key
+//! and proves it first: until then the old certificate, which `current` still names, is good as well, since the
+//! control plane accepts it until the new one is seen and for a while (`renew.drain`) after that. A new
+//! certificate that is refused is dropped, and the old one stays in use.
+
+mod accepts;
+mod calls;
+mod channel;
+mod daemon;
+mod hears;
+mod hook;
+mod metrics;
+mod notify;
+mod renews;
+mod signals;
+pub mod socket;
+mod start;
+mod tells;
+
+use std::io::Read;
+
+use crate::cli::RunArgs;
+use crate::config::{self, Environment};
+use crate::enroll::before::refuse_what_cannot_be_kept;
+use crate::enroll::plan;
+use crate::fault::Fault;
+use crate::store::dir::Dir;
+use daemon::Daemon;
+use notify::Manager;
+
+/// Until a signal ends it, which is no fault.
+pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) -> Result<(), Fault> {
+    let path = args.contact.place.path(environment);
+    let config = config::load(&path, args.contact.values(), environment)?;
+    let servers = plan::servers(&config)?;
+    refuse_what_cannot_be_kept(&path, &config)?;
+    start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
+    let mut stop = signals::Stop::listen()?;
+    let dir = Dir::hold(&path)?;
+    let manager = Manager::of(environment);
+    let found = tokio::select! {
+        found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
+        () = stop.asked() => return Ok(()),
+    };
+    let daemon = Daemon::new(dir, config.daemon, found, manager).await?;
+    daemon.run(stop).await
+}

@@ -1,0 +1,72 @@
+//! `DIR/agent.sock`: whoever may enter the directory can ask the daemon how it is. One line `status` in, one line
+//! of JSON out.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream as Caller;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::accepts;
+use crate::status::Status;
+use crate::store::disk;
+
+const NAME: &str = "agent.sock";
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A longer question is none of ours.
+const QUESTION: usize = 64;
+/// More than any status.
+const ANSWER: u64 = 64 * 1024;
+
+pub fn path(dir: &Path) -> PathBuf {
+    dir.join(NAME)
+}
+
+/// Answers in the background. The directory is held, so a socket that lies there is a dead daemon's.
+pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<()> {
+    disk::remove(&path(dir))?;
+    let listener = UnixListener::bind(path(dir))?;
+    fs::set_permissions(path(dir), fs::Permissions::from_mode(disk::SECRET))?;
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = accepts::next(|| listener.accept()).await;
+            let status = status.clone();
+            // Whoever is slow only keeps itself waiting.
+            tokio::spawn(timeout(PATIENCE, answer(stream, status)));
+        }
+    });
+    Ok(())
+}
+
+async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>) -> io::Result<()> {
+    let mut question = Vec::new();
+    while question.len() < QUESTION && !question.contains(&b'\n') {
+        if stream.read_buf(&mut question).await? == 0 {
+            break;
+        }
+    }
+    let mut line = match question.trim_ascii() {
+        b"status" | b"" => serde_json::to_vec(&*status.borrow())?,
+        _ => br#"{"error":"unknown question, expected status"}"#.to_vec(),
+    };
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.shutdown().await
+}
+
+/// What the daemon says; nothing if there is none that answers.
+pub fn ask(dir: &Path) -> Option<Status> {
+    let mut stream = Caller::connect(path(dir)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"status\n").ok()?;
+    let mut line = String::new();
+    stream.take(ANSWER).read_to_string(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}

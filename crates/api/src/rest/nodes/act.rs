@@ -1,0 +1,38 @@
+//! What can be done to a node, and with what words. Every act answers with the node as it is then.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An act that needs no words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plainly {}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// How long the host may take, 1s to 30d. Said again it counts from then; no limit when absent.
+    #[schema(example = "10m")]
+    pub within: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quarantine {
+    /// 1 to 200 characters, for the audit trail; `unspecified` when absent.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Revoke {
+    /// 1 to 200 characters, for the audit trail; `unspecified` when absent.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decommission {
+    /// Ends the node's sessions instead of refusing because of them. There are none yet, so it changes nothing.
+    pub force: Option<bool>,
+}

@@ -1,0 +1,55 @@
+//! `enlist alert`: what wants an operator's attention.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::{Table, Tone, harmless, or_dash};
+use api::rest::alerts::{AlertItem, AlertQuery};
+use api::rest::nodes::Plainly;
+use client::rest::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// List open alerts, oldest first
+    List {
+        /// Only those of this kind, such as enrollment_stuck
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only those about this node
+        #[arg(long, value_name = "ID")]
+        node: Option<String>,
+    },
+    /// Say that somebody looks after an alert; it stays open until its cause is gone
+    Ack {
+        /// Its alert_id
+        id: String,
+    },
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let operator = reach.operator()?;
+    let path = Path::new("/v1/alerts");
+    match command {
+        Command::List { kind, node } => {
+            let query = AlertQuery { kind, node, ..AlertQuery::default() };
+            let items: Vec<AlertItem> = operator.list(&path.queries(&query)?).await?;
+            output.list(&items, table)
+        }
+        Command::Ack { id } => {
+            let alert: AlertItem = operator.post(&path.segment(&id).segment("ack"), &Plainly {}).await?;
+            output.document(&alert, |alert| format!("alert {} is acknowledged\n", harmless(&alert.alert_id)))
+        }
+    }
+}
+
+fn table(items: &[AlertItem]) -> Table {
+    let head = ["ALERT ID", "KIND", "NODE", "SINCE", "COUNT", "ACKNOWLEDGED", "DETAIL"];
+    let mut table = Table::new(head, "no open alerts");
+    for item in items {
+        let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };
+        let (node, count) = (or_dash(item.node_id.as_deref()), item.count.to_string());
+        let taken = if item.acknowledged { "yes" } else { "no" };
+        table.row(tone, [&item.alert_id, &item.kind, node, &item.since, &count, taken, &item.detail]);
+    }
+    table
+}

@@ -1,0 +1,131 @@
+//! `enlist ca sign-intermediate`: on the machine where the root key is, without a control plane.
+
+use crate::failure::{Exit, Failure};
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::reach;
+use ::server::{chance, clock};
+use lifecycle::names::Span;
+use pki::hierarchy::{self, HierarchyError};
+use pki::issuer::{Issuer, IssuerError};
+use pki::leaf::Signed;
+use pki::{csr, describe, pem};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The root key that `enlist server init` gave out, PEM
+    #[arg(long, value_name = "FILE")]
+    root_key: PathBuf,
+    /// The root certificate, PEM; a bundle that holds it will do
+    #[arg(long, value_name = "FILE")]
+    root_cert: PathBuf,
+    /// The request that the control plane wrote, PEM
+    #[arg(long, value_name = "FILE")]
+    csr: PathBuf,
+    /// Where to write the certificate; must not exist
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// How long the certificate is good; it never outlives the root
+    #[arg(long, value_name = "DAYS", default_value_t = hierarchy::INTERMEDIATE_LIFETIME.secs() / 86_400,
+        value_parser = clap::value_parser!(u64).range(1..=3652))]
+    days: u64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    subject: String,
+    fingerprint: String,
+    not_after: String,
+    out: String,
+}
+
+pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+    let root = root(&arguments.root_cert, &arguments.root_key)?;
+    let request =
+        csr::read(&reach::read(&arguments.csr)?).map_err(|error| bad_csr(&arguments.csr, &error))?;
+    let at = clock::now();
+    let serial = chance::serial(at).map_err(|error| Failure::fault("chance", error.to_string()))?;
+    let signed =
+        hierarchy::sign_intermediate(&root, &request.spki, serial, at, Span::from_days(arguments.days));
+    let signed = signed.map_err(|error| refused(arguments, &error))?;
+    let report = report(&signed, &arguments.out)?;
+    write(&arguments.out, &pem::certificate_pem(&signed.der))?;
+    output.document(&report, text)
+}
+
+/// The certificate in the file that belongs to the key.
+fn root(certificates: &Path, key: &Path) -> Result<Issuer, Failure> {
+    let key_pem = Zeroizing::new(reach::read(key)?);
+    let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
+    let found = pem::certificates(&reach::read(certificates)?);
+    let mut mismatch = IssuerError::KeyMismatch;
+    for certificate in found.map_err(|error| bad_root(certificates, &error))? {
+        match Issuer::new(&certificate, key_der.secret_der()) {
+            Ok(root) => return Ok(root),
+            Err(error @ IssuerError::PrivateKey(_)) => return Err(bad_root(key, &error)),
+            Err(error) => mismatch = error,
+        }
+    }
+    Err(bad_root(certificates, &mismatch))
+}
+
+fn bad_root(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    let hint =
+        "give the root key as `enlist server init` gave it out, and the certificate it belongs to, PEM";
+    Failure::new(Exit::Usage, "ca_unusable", message, hint)
+}
+
+fn bad_csr(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    let hint = "give the request as the control plane wrote it: one PEM block, unchanged";
+    Failure::new(Exit::Usage, "csr_invalid", message, hint)
+}
+
+fn refused(arguments: &Arguments, error: &HierarchyError) -> Failure {
+    match error {
+        HierarchyError::OwnKey => bad_csr(&arguments.csr, error),
+        _ => bad_root(&arguments.root_cert, error),
+    }
+}
+
+fn report(signed: &Signed, out: &Path) -> Result<Report, Failure> {
+    let facts = describe::facts(&signed.der).map_err(|error| Failure::fault("signing", error.to_string()))?;
+    Ok(Report {
+        subject: facts.subject,
+        fingerprint: facts.fingerprint.pin(),
+        not_after: facts.not_after.to_string(),
+        out: out.display().to_string(),
+    })
+}
+
+/// Never over something that is there: it may be a certificate that is still needed.
+fn write(path: &Path, pem: &str) -> Result<(), Failure> {
+    let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o644).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let message = format!("{} exists already", path.display());
+            return Err(Failure::new(Exit::Usage, "file_exists", message, "choose another --out path"));
+        }
+        Err(error) => return Err(Failure::file(path, &error)),
+    };
+    file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
+        let _ = std::fs::remove_file(path);
+        Failure::file(path, &error)
+    })
+}
+
+fn text(report: &Report) -> String {
+    let fields = Fields::new()
+        .with("subject", &report.subject)
+        .with("fingerprint", &report.fingerprint)
+        .with("until", &report.not_after)
+        .with("certificate", &report.out);
+    format!("the intermediate is signed\n{}", fields.text())
+}

@@ -1,0 +1,84 @@
+//! A node's standing connection: Hello and Welcome, then messages both ways until it ends.
+
+use super::Reply;
+use super::line::{Labels, Line};
+use crate::error::Error;
+use crate::unreachable::Unreachable;
+use crate::url::ServerUrl;
+use api::agent::{Hello, LiveDown, LiveUp, Welcome, live_down, live_up};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+/// How many messages may wait for the network. More means that the other side has stopped reading.
+const WAITING: usize = 64;
+
+/// Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Live {
+    line: Line,
+    /// Gone once nothing more is to be said.
+    up: Option<mpsc::Sender<LiveUp>>,
+    down: Streaming<LiveDown>,
+    welcome: Welcome,
+}
+
+impl Live {
+    pub(super) async fn open(mut line: Line, hello: Hello, labels: &Labels) -> Result<Reply<Self>, Error> {
+        let (up, waiting) = mpsc::channel(WAITING);
+        let full = |_| Error::Fault("a new stream takes no message".to_owned());
+        up.try_send(message(live_up::Message::Hello(hello))).map_err(full)?;
+        let request = labels.attach(ReceiverStream::new(waiting));
+        let mut down = match line.client().live(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => return Err(line.failure(&status)),
+        };
+        let welcome = match next(&line, &mut down).await? {
+            live_down::Message::Welcome(welcome) => welcome,
+            _ => return Err(line.broken(Unreachable::Garbage("its first word is not Welcome".to_owned()))),
+        };
+        let (server, server_time) = (line.server().clone(), u64::try_from(welcome.server_time_ms).ok());
+        Ok(Reply { message: Self { line, up: Some(up), down, welcome }, server, server_time })
+    }
+
+    pub fn server(&self) -> &ServerUrl {
+        self.line.server()
+    }
+
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Hands a message to the network without waiting for it.
+    pub fn send(&self, word: live_up::Message) -> Result<(), Error> {
+        let sent = self.up.as_ref().is_some_and(|up| up.try_send(message(word)).is_ok());
+        if sent { Ok(()) } else { Err(self.line.broken(Unreachable::TimedOut("stream"))) }
+    }
+
+    /// The next message; an error is the end. Nothing is lost if this is dropped while it waits.
+    pub async fn receive(&mut self) -> Result<live_down::Message, Error> {
+        next(&self.line, &mut self.down).await
+    }
+
+    /// Says that nothing more will come from here, and hears the other side out.
+    pub async fn finish(mut self) {
+        self.up = None;
+        while self.receive().await.is_ok() {}
+    }
+}
+
+fn message(word: live_up::Message) -> LiveUp {
+    LiveUp { message: Some(word) }
+}
+
+/// A message of a kind that this version does not know is passed over.
+async fn next(line: &Line, down: &mut Streaming<LiveDown>) -> Result<live_down::Message, Error> {
+    loop {
+        match down.message().await {
+            Ok(Some(LiveDown { message: Some(message) })) => return Ok(message),
+            Ok(Some(LiveDown { message: None })) => {}
+            Ok(None) => return Err(line.broken(Unreachable::Closed)),
+            Err(status) => return Err(line.failure(&status)),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The host's own decisions: when to renew, how long to stay away, what a failure means.
+//!
+//! Time and chance are arguments here as everywhere in this crate. `agent` performs what is decided.
+
+mod backoff;
+mod notices;
+mod renewal;
+mod trouble;
+
+pub use backoff::Backoff;
+pub use notices::Notices;
+pub use renewal::{due, retry_within};
+pub use trouble::{Trouble, check_revoked_after, gives_up_candidate, gives_up_key, takes_up_candidate};
+
+use crate::names::Span;
+
+/// Part of a span, by chance: nothing at 0, all of it at the highest number.
+fn share(whole: Span, chance: u32) -> Span {
+    let part = u128::from(whole.millis()) * u128::from(chance) / u128::from(u32::MAX);
+    Span::from_millis(u64::try_from(part).unwrap_or(u64::MAX))
+}

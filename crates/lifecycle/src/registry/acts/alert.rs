@@ -1,0 +1,60 @@
+//! Alerts: raised and cleared by the control plane, acknowledged by operators.
+
+use super::contact;
+use crate::names::AlertId;
+use crate::registry::apply::Decision;
+use crate::registry::policy::CloneRule;
+use crate::registry::{AlertKind, Envelope, Event, Node, NodeState, RaiseAlert, Rejection, State};
+use std::sync::Arc;
+
+/// Raised again with other words, an open alert counts up. A copied identity may cost the node its freedom.
+pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &RaiseAlert) -> Decision {
+    let node = raise.node.as_ref().map(|id| state.nodes.get(id));
+    if node.is_some_and(|node| node.is_none_or(|node| node.state.is_gone())) {
+        return Decision::granted(Vec::new());
+    }
+    // Confirmed while the alert was on its way: nothing would ever clear it.
+    let over = |node: &Arc<Node>| node.state != NodeState::Enrolled;
+    if contact::ENROLLMENT.contains(&raise.kind) && node.flatten().is_none_or(over) {
+        return Decision::granted(Vec::new());
+    }
+    let open = state.open_alert(raise.kind, raise.node.as_ref());
+    if open.is_some_and(|open| open.detail == raise.detail) {
+        return Decision::granted(Vec::new());
+    }
+    let mut events = vec![Event::AlertRaised {
+        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
+        kind: raise.kind,
+        node: raise.node.clone(),
+        detail: raise.detail.clone(),
+    }];
+    if raise.kind == AlertKind::CloneSuspected
+        && state.policy.clone_rule == CloneRule::Quarantine
+        && let Some(node) = node.flatten().filter(|node| !node.quarantined)
+    {
+        let reason = format!("{}: {}", raise.kind, raise.detail);
+        events.push(Event::NodeQuarantined { node: node.id.clone(), reason });
+    }
+    Decision::granted(events)
+}
+
+pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
+    let cleared = state.alerts.get(&id).map(|alert| Event::AlertCleared {
+        alert: id,
+        kind: alert.kind,
+        node: alert.node.clone(),
+    });
+    Decision::granted(cleared.into_iter().collect())
+}
+
+pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
+    match state.alerts.get(&id) {
+        None => Rejection::AlertNotFound { alert: id }.into(),
+        Some(alert) if alert.acknowledged => Decision::granted(Vec::new()),
+        Some(alert) => Decision::granted(vec![Event::AlertAcknowledged {
+            alert: id,
+            kind: alert.kind,
+            node: alert.node.clone(),
+        }]),
+    }
+}

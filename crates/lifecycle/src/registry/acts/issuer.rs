@@ -1,0 +1,109 @@
+//! Rolling the issuer: prepare (request out, certificate in), activate, retire; and revoking one.
+
+use crate::names::IssuerId;
+use crate::registry::apply::Decision;
+use crate::registry::{
+    ActivateIssuer, Event, FoundIssuer, Issuer, IssuerState, PrepareRoll, Rejection, Rewrap, State,
+};
+
+/// One roll at a time. Asked again, the request that is out stays the one.
+pub(in crate::registry) fn prepare(state: &State, prepare: &PrepareRoll) -> Decision {
+    if let Some(issuer) = in_state(state, IssuerState::Prepared) {
+        return Rejection::RollUnderway { issuer: issuer.id.clone() }.into();
+    }
+    match &state.roll {
+        Some(_) => Decision::granted(Vec::new()),
+        None => Decision::granted(vec![Event::RollPrepared(prepare.clone())]),
+    }
+}
+
+/// The certificate has come back: the issuer is trusted from now on, and signs once it is activated.
+pub(in crate::registry) fn certify(state: &State, issuer: &FoundIssuer) -> Decision {
+    let known = state.issuers.get(&issuer.id);
+    if known.is_some_and(|known| known.fingerprint == issuer.fingerprint) {
+        return Decision::granted(Vec::new());
+    }
+    let Some(roll) = &state.roll else {
+        return Rejection::NoRoll.into();
+    };
+    // Rewrapped meanwhile, the key would stay behind under the old key-encryption key.
+    let same_key = roll.sealed_key == issuer.sealed_key;
+    let within_root = state.roots.iter().any(|root| issuer.not_after <= root.not_after);
+    if known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
+        return Rejection::PreparedStale.into();
+    }
+    Decision::granted(vec![Event::RollCertified(Box::new(issuer.clone()))])
+}
+
+pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) -> Decision {
+    match state.issuers.get(&activate.issuer) {
+        None => Rejection::IssuerNotFound { issuer: activate.issuer.clone() }.into(),
+        Some(issuer) if issuer.state == IssuerState::Active => Decision::granted(Vec::new()),
+        Some(issuer) if issuer.state != IssuerState::Prepared || issuer.not_after <= state.at => {
+            Rejection::IssuerNotPrepared { issuer: issuer.id.clone() }.into()
+        }
+        Some(_) => {
+            let (current, total) = state.adoption();
+            if current < total && !activate.force {
+                return Rejection::NotAdopted { current, total }.into();
+            }
+            let before = state.active_issuer().map(|issuer| issuer.id.clone());
+            Decision::granted(vec![Event::IssuerActivated { activate: activate.clone(), before }])
+        }
+    }
+}
+
+pub(in crate::registry) fn retire(state: &State, id: &IssuerId) -> Decision {
+    match state.issuers.get(id) {
+        None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
+        Some(issuer) if issuer.state == IssuerState::Retired => Decision::granted(Vec::new()),
+        Some(issuer) if issuer.state != IssuerState::Retiring => {
+            Rejection::IssuerInUse { issuer: id.clone(), leaves: leaves(state, id) }.into()
+        }
+        Some(_) => match leaves(state, id) {
+            0 => Decision::granted(vec![Event::IssuerRetired { issuer: id.clone() }]),
+            leaves => Rejection::IssuerInUse { issuer: id.clone(), leaves }.into(),
+        },
+    }
+}
+
+pub(in crate::registry) fn revoke(state: &State, id: &IssuerId, reason: &str) -> Decision {
+    match state.issuers.get(id) {
+        None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
+        Some(issuer) if issuer.state == IssuerState::Revoked => Decision::granted(Vec::new()),
+        Some(_) => Decision::granted(vec![Event::IssuerRevoked {
+            issuer: id.clone(),
+            reason: reason.to_owned(),
+            leaves: leaves(state, id),
+        }]),
+    }
+}
+
+/// Every key that is held, and no other: nothing may stay behind under the old key.
+pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
+    let held = state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty()).map(|issuer| &issuer.id);
+    let same =
+        held.eq(rewrap.issuers.iter().map(|(id, _)| id)) && state.roll.is_some() == rewrap.roll.is_some();
+    let sealed = rewrap.issuers.iter().map(|(_, sealed)| sealed).chain(&rewrap.roll);
+    let whole = !rewrap.audit.is_empty() && sealed.into_iter().all(|sealed| !sealed.is_empty());
+    if same && whole {
+        Decision::granted(vec![Event::Rewrapped(rewrap.clone())])
+    } else {
+        Rejection::PreparedStale.into()
+    }
+}
+
+/// Certificates under an issuer that are good, the control plane's own included.
+fn leaves(state: &State, id: &IssuerId) -> u64 {
+    let own =
+        state.server_certificate.as_ref().is_some_and(|own| own.issuer == *id && own.not_after > state.at);
+    let held = state
+        .certificates
+        .iter()
+        .filter(|(serial, certificate)| certificate.issuer == *id && state.is_good(serial));
+    u64::try_from(held.count()).unwrap_or(u64::MAX).saturating_add(u64::from(own))
+}
+
+fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {
+    state.issuers.values().find(|issuer| issuer.state == wanted)
+}

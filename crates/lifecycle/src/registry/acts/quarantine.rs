@@ -1,0 +1,24 @@
+//! Quarantine: a node may authenticate, send evidence and renew, and gets nothing else.
+
+use super::living;
+use crate::names::NodeId;
+use crate::registry::apply::Decision;
+use crate::registry::{Event, State};
+
+pub(in crate::registry) fn quarantine(state: &State, id: &NodeId, reason: &str) -> Decision {
+    match living(state, id) {
+        Err(rejection) => rejection.into(),
+        Ok(node) if node.quarantined => Decision::granted(Vec::new()),
+        Ok(_) => {
+            Decision::granted(vec![Event::NodeQuarantined { node: id.clone(), reason: reason.to_owned() }])
+        }
+    }
+}
+
+pub(in crate::registry) fn release(state: &State, id: &NodeId) -> Decision {
+    match living(state, id) {
+        Err(rejection) => rejection.into(),
+        Ok(node) if node.quarantined => Decision::granted(vec![Event::NodeReleased { node: id.clone() }]),
+        Ok(_) => Decision::granted(Vec::new()),
+    }
+}

@@ -1,0 +1,122 @@
+//! Renewing: a certificate for a new key, asked for with the one in use.
+//!
+//! Until the new certificate is seen, both are good, so a lost answer strands nobody: the same key again gets
+//! the same certificate, another key replaces what was never seen. [`renewable`] is asked by the replica that
+//! received the request, before it signs, and again when the command is applied.
+
+use super::contact;
+use crate::names::{ProfileName, Serial, SpiffeId, TenantId};
+use crate::registry::apply::Decision;
+use crate::registry::{
+    Actor, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome, Owner,
+    Rejection, Renew, State,
+};
+
+/// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
+const ON_RECORD: usize = 256;
+
+/// What a renewal may come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewal {
+    Fresh {
+        tenant: TenantId,
+        profile: ProfileName,
+    },
+    /// The answer was lost: the same certificate again.
+    Again {
+        serial: Serial,
+    },
+}
+
+/// May the node renew with this serial, for this key?
+pub fn renewable(state: &State, with: &Serial, renew: &Renew) -> Result<Renewal, Rejection> {
+    let node = state.nodes.get(&renew.node);
+    let node = node.ok_or_else(|| Rejection::NodeNotFound { node: renew.node.clone() })?;
+    if node.state.is_gone() {
+        return Err(Rejection::NodeRevoked { node: node.id.clone() });
+    }
+    let held = state.certificates.get(with).filter(|held| held.owner == Owner::Node(node.id.clone()));
+    match held.map(|held| held.status) {
+        Some(CertificateStatus::Live) if node.state != NodeState::Registered => {}
+        Some(CertificateStatus::Superseded { .. }) => return Err(Rejection::CertificateSuperseded),
+        _ => return Err(Rejection::Unauthenticated),
+    }
+    if let Some((serial, known)) = holder(state, node, renew) {
+        let same = known.owner == Owner::Node(node.id.clone())
+            && known.is_unseen()
+            && state.is_good(serial)
+            && serial != with;
+        return if same { Ok(Renewal::Again { serial: serial.clone() }) } else { Err(Rejection::KeyInUse) };
+    }
+    let rules = state.policy.profiles.get(&node.profile);
+    let rules = rules.ok_or_else(|| Rejection::ProfileNotFound { profile: node.profile.clone() })?;
+    if !rules.keys.contains(&renew.key_kind) {
+        return Err(Rejection::KeyKindNotAllowed { kind: renew.key_kind.as_str().to_owned() });
+    }
+    if node.serials.len() >= ON_RECORD {
+        return Err(Rejection::TooManyCertificates { node: node.id.clone() });
+    }
+    Ok(Renewal::Fresh { tenant: node.tenant.clone(), profile: node.profile.clone() })
+}
+
+/// The certificate that holds the key already. The index knows only the latest of a key, which may have been
+/// another node's and forgotten; the node's own are all looked at.
+fn holder<'a>(state: &'a State, node: &'a Node, renew: &Renew) -> Option<(&'a Serial, &'a Certificate)> {
+    let own = node.serials.iter().rev().chain(state.certified_keys.get(&renew.key));
+    let mut held = own.filter_map(|serial| Some((serial, state.certificates.get(serial)?.as_ref())));
+    held.find(|(_, certificate)| certificate.key == renew.key)
+}
+
+pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Renew) -> Decision {
+    let Actor::Node { serial: with, .. } = &envelope.actor else {
+        return Rejection::Unauthenticated.into();
+    };
+    let renewal = match renewable(state, with, renew) {
+        Ok(renewal) => renewal,
+        Err(rejection) => return rejection.into(),
+    };
+    let Some(node) = state.nodes.get(&renew.node) else {
+        return Rejection::NodeNotFound { node: renew.node.clone() }.into();
+    };
+    // Asking is an authenticated request like any other.
+    let mut events = contact::events(state, node, with);
+    match (renewal, &renew.prepared) {
+        (Renewal::Again { serial }, _) => {
+            Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: true }) }
+        }
+        (Renewal::Fresh { profile, .. }, Some(certificate))
+            if fits(state, renew, node, certificate, &profile) =>
+        {
+            events.push(Event::CertificateRenewed {
+                node: node.id.clone(),
+                with: with.clone(),
+                certificate: Box::new(certificate.clone()),
+                agent_version: renew.agent_version.clone(),
+                denied: unseen(state, node, with),
+            });
+            let serial = certificate.serial.clone();
+            Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
+        }
+        (Renewal::Fresh { .. }, _) => Rejection::PreparedStale.into(),
+    }
+}
+
+fn fits(state: &State, renew: &Renew, node: &Node, certificate: &Issued, profile: &ProfileName) -> bool {
+    let subject = state.domain.as_ref().map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id));
+    let rules = state.policy.profiles.get(profile);
+    certificate.key == renew.key
+        && Some(&certificate.subject) == subject.as_ref()
+        && certificate.may_be_recorded(state)
+        && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
+}
+
+/// Certificates that were issued after this one and never shown: their holder lost them.
+fn unseen(state: &State, node: &Node, with: &Serial) -> Vec<Serial> {
+    let lost = |serial: &&Serial| {
+        *serial != with
+            && state.certificates.get(*serial).is_some_and(|certificate| {
+                certificate.is_unseen() && certificate.status == CertificateStatus::Live
+            })
+    };
+    node.serials.iter().filter(lost).cloned().collect()
+}

@@ -1,0 +1,123 @@
+//! What wants an operator's attention.
+
+use crate::support::{Domain, Enrolled, check, confirm_ok, granted, local, node, only, refused, revoke};
+use lifecycle::names::AlertId;
+use lifecycle::registry::{Actor, AlertKind, Command, NodeState, RaiseAlert, Role};
+
+const RAISED: &[&str] = &["alert.raised"];
+
+fn raise(kind: AlertKind, about: Option<&Enrolled>, detail: &str) -> (Actor, Command) {
+    let node = about.map(|of| of.node.clone());
+    (Actor::Reconciler, Command::RaiseAlert(RaiseAlert { kind, node, detail: detail.to_owned() }))
+}
+
+fn only_alert(domain: &Domain) -> AlertId {
+    assert_eq!(domain.state.alerts.len(), 1);
+    *domain.state.alerts.keys().next().unwrap()
+}
+
+#[test]
+fn an_open_alert_counts_what_is_new_and_keeps_its_id() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    for (detail, events, count) in [("one", RAISED, 1), ("one", &[], 1), ("two", RAISED, 2)] {
+        check(&mut domain, raise(AlertKind::CloneSuspected, Some(&node), detail), granted(events));
+        let alert = &domain.state.alerts[&only_alert(&domain)];
+        assert_eq!((alert.count, alert.detail.as_str()), (count, detail));
+    }
+    check(&mut domain, raise(AlertKind::IssuerExpiring, None, "30 d"), granted(RAISED));
+    assert_eq!(domain.state.alerts.len(), 2);
+}
+
+#[test]
+fn acknowledging_and_clearing_twice_is_once() {
+    let mut domain = Domain::founded();
+    check(&mut domain, raise(AlertKind::IssuerExpiring, None, "30 d"), granted(RAISED));
+    let alert = only_alert(&domain);
+    let acknowledge = || (local(), Command::AcknowledgeAlert { alert });
+    let clear = || (Actor::Reconciler, Command::ClearAlert { alert });
+    check(&mut domain, acknowledge(), granted(&["alert.acknowledged"]));
+    check(&mut domain, acknowledge(), granted(&[]));
+    check(&mut domain, raise(AlertKind::IssuerExpiring, None, "7 d"), granted(RAISED));
+    assert!(domain.state.alerts[&alert].acknowledged);
+    check(&mut domain, clear(), granted(&["alert.cleared"]));
+    check(&mut domain, clear(), granted(&[]));
+    check(&mut domain, acknowledge(), refused("alert_not_found"));
+}
+
+#[test]
+fn nothing_is_raised_about_who_is_gone_or_unknown() {
+    let mut domain = Domain::founded();
+    let gone = domain.active();
+    domain.end(&gone.node, NodeState::Revoked);
+    let unknown = Enrolled { node: node("nobody"), ..gone.clone() };
+    for about in [gone, unknown] {
+        check(&mut domain, raise(AlertKind::CloneSuspected, Some(&about), "two"), granted(&[]));
+    }
+}
+
+#[test]
+fn an_enrollment_confirmed_meanwhile_is_not_stuck() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    for kind in [AlertKind::EnrollmentStuck, AlertKind::EnrollmentNotPersisted] {
+        check(&mut domain, raise(kind, Some(&node), "10m"), granted(&[]));
+    }
+    let stuck = domain.enroll();
+    check(&mut domain, raise(AlertKind::EnrollmentStuck, Some(&stuck), "10m"), granted(RAISED));
+    let first = &["host.confirmed", "host.active", "alert.cleared", "certificate.seen"];
+    check(&mut domain, (stuck.actor(), confirm_ok(&stuck.node)), granted(first));
+}
+
+#[test]
+fn what_is_settled_by_the_end_of_a_node_is_cleared_except_the_suspicion_of_a_copy() {
+    let mut domain = Domain::founded();
+    let node = domain.enroll();
+    for kind in [AlertKind::EnrollmentStuck, AlertKind::CloneSuspected] {
+        check(&mut domain, raise(kind, Some(&node), "look"), granted(RAISED));
+    }
+    check(&mut domain, (local(), revoke(&node.node)), granted(&["host.revoked", "alert.cleared"]));
+    assert_eq!(domain.state.alerts[&only_alert(&domain)].kind, AlertKind::CloneSuspected);
+}
+
+#[test]
+fn a_copied_identity_is_quarantined_where_policy_says_so() {
+    let mut domain = Domain::founded();
+    let (first, second) = (domain.active(), domain.active());
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&first), "two"), granted(RAISED));
+    assert!(!domain.state.nodes[&first.node].quarantined);
+    domain.policy("clone", "quarantine");
+    let taken = &["alert.raised", "host.quarantined"];
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&second), "two"), granted(taken));
+    assert!(domain.state.nodes[&second.node].quarantined);
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&second), "three"), granted(RAISED));
+    let stuck = domain.enroll();
+    check(&mut domain, raise(AlertKind::EnrollmentStuck, Some(&stuck), "10m"), granted(RAISED));
+    assert!(!domain.state.nodes[&stuck.node].quarantined);
+}
+
+#[test]
+fn only_the_control_plane_raises_and_clears() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    let (actor, raise) = raise(AlertKind::CloneSuspected, Some(&node), "two");
+    check(&mut domain, (actor, raise.clone()), granted(RAISED));
+    let clear = Command::ClearAlert { alert: only_alert(&domain) };
+    for actor in [local(), node.actor(), Actor::Stranger] {
+        check(&mut domain, (actor.clone(), raise.clone()), refused("forbidden"));
+        check(&mut domain, (actor, clear.clone()), refused("forbidden"));
+    }
+}
+
+#[test]
+fn another_tenants_alert_does_not_exist() {
+    let mut domain = Domain::founded();
+    domain.tenant("acme");
+    let node = domain.active();
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&node), "two"), granted(RAISED));
+    let acknowledge = Command::AcknowledgeAlert { alert: only_alert(&domain) };
+    let bob = domain.operator("bob", Role::Operator, only(&["acme"]));
+    check(&mut domain, (bob, acknowledge.clone()), refused("alert_not_found"));
+    let carol = domain.operator("carol", Role::Operator, only(&["default"]));
+    check(&mut domain, (carol, acknowledge), granted(&["alert.acknowledged"]));
+}

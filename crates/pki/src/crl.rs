@@ -1,0 +1,153 @@
+//! Lists of revoked certificates (RFC 5280, version 2): one list per issuer, whole every time.
+
+use lifecycle::names::{Serial, Span, Timestamp};
+use rcgen::{CertificateRevocationListParams, RevocationReason, RevokedCertParams, SerialNumber};
+
+use crate::certificate::{SignError, with_issuer_name};
+use crate::issuer::Issuer;
+use crate::moment;
+
+/// How long a list is good. It is signed again daily, so that a verifier survives some days without.
+pub const LIFETIME: Span = Span::from_days(7);
+
+/// Version and algorithm.
+const BEFORE_ISSUER: usize = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CrlError {
+    #[error("this CA certificate's keyUsage does not allow signing lists of revocations")]
+    MayNotSign,
+    #[error("the list would end before it begins")]
+    NoLifetime,
+    #[error(transparent)]
+    Sign(#[from] SignError),
+}
+
+/// Why a certificate was taken back, as far as Enlist knows reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Written by leaving the reason out.
+    Unspecified,
+    KeyCompromise,
+    AffiliationChanged,
+    Superseded,
+    CessationOfOperation,
+    PrivilegeWithdrawn,
+}
+
+/// One certificate that must not be accepted any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revoked {
+    pub serial: Serial,
+    pub at: Timestamp,
+    pub reason: Reason,
+}
+
+/// What a list says besides who says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// In any order. Of a serial named twice, the earlier revocation counts.
+    pub revoked: Vec<Revoked>,
+    /// Higher than in every earlier list of this issuer.
+    pub number: u64,
+    pub this_update: Timestamp,
+    /// Usually [`LIFETIME`] later.
+    pub next_update: Timestamp,
+}
+
+/// Builds and signs the list, in DER.
+pub fn sign_crl(issuer: &Issuer, contents: Contents) -> Result<Vec<u8>, CrlError> {
+    if !issuer.may_sign_crls() {
+        return Err(CrlError::MayNotSign);
+    }
+    let Contents { mut revoked, number, this_update, next_update } = contents;
+    if next_update.secs() <= this_update.secs() {
+        return Err(CrlError::NoLifetime);
+    }
+    revoked.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
+    revoked.dedup_by(|later, earlier| later.serial == earlier.serial);
+    let params = CertificateRevocationListParams {
+        this_update: moment::date_time(this_update),
+        next_update: moment::date_time(next_update),
+        crl_number: SerialNumber::from(number),
+        issuing_distribution_point: None,
+        revoked_certs: revoked.iter().map(entry).collect::<Result<_, _>>()?,
+        key_identifier_method: issuer.key_id().clone(),
+    };
+    let unsigned = params.signed_by(issuer.template()).map_err(SignError::from)?;
+    Ok(with_issuer_name(unsigned.der(), BEFORE_ISSUER, issuer)?)
+}
+
+/// By number (a serial has no leading zeros, so the shorter one is smaller), then by time.
+fn order(revoked: &Revoked) -> (usize, &str, Timestamp) {
+    let digits = revoked.serial.as_str();
+    (digits.len(), digits, revoked.at)
+}
+
+fn entry(revoked: &Revoked) -> Result<RevokedCertParams, SignError> {
+    let digits = revoked.serial.as_str();
+    let even = if digits.len().is_multiple_of(2) { digits.to_owned() } else { format!("0{digits}") };
+    let octets = hex::decode(even).map_err(|error| SignError::Build(error.to_string()))?;
+    Ok(RevokedCertParams {
+        serial_number: SerialNumber::from_slice(&octets),
+        revocation_time: moment::date_time(revoked.at),
+        reason_code: code(revoked.reason),
+        invalidity_date: None,
+    })
+}
+
+fn code(reason: Reason) -> Option<RevocationReason> {
+    match reason {
+        Reason::Unspecified => None,
+        Reason::KeyCompromise => Some(RevocationReason::KeyCompromise),
+        Reason::AffiliationChanged => Some(RevocationReason::AffiliationChanged),
+        Reason::Superseded => Some(RevocationReason::Superseded),
+        Reason::CessationOfOperation => Some(RevocationReason::CessationOfOperation),
+        Reason::PrivilegeWithdrawn => Some(RevocationReason::PrivilegeWithdrawn),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifecycle::names::TrustDomain;
+    use x509_parser::prelude::FromDer as _;
+    use x509_parser::revocation_list::CertificateRevocationList;
+
+    use super::*;
+    use crate::hierarchy;
+
+    const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn issuer() -> Issuer {
+        let domain = TrustDomain::parse("probectl").unwrap();
+        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+    }
+
+    fn contents(revoked: Vec<Revoked>) -> Contents {
+        Contents { revoked, number: 7, this_update: AT, next_update: AT.plus(LIFETIME) }
+    }
+
+    fn revoked(serial: &str, at: Timestamp) -> Revoked {
+        Revoked { serial: Serial::parse(serial).unwrap(), at, reason: Reason::Unspecified }
+    }
+
+    #[test]
+    fn entries_come_in_order_and_once_with_the_earlier_time() {
+        let later = AT.plus(Span::from_hours(1));
+        let list = vec![revoked("100", later), revoked("ff", later), revoked("2", AT), revoked("100", AT)];
+        let der = sign_crl(&issuer(), contents(list)).unwrap();
+        let (_, list) = CertificateRevocationList::from_der(&der).unwrap();
+        let entries: Vec<(Vec<u8>, Timestamp)> = list
+            .iter_revoked_certificates()
+            .map(|entry| (entry.raw_serial().to_vec(), moment::timestamp(entry.revocation_date)))
+            .collect();
+        assert_eq!(entries, [(vec![2], AT), (vec![0, 0xff], later), (vec![1, 0], AT)]);
+    }
+
+    #[test]
+    fn a_list_needs_a_lifetime() {
+        let list = Contents { next_update: AT.plus(Span::from_millis(999)), ..contents(vec![]) };
+        assert_eq!(sign_crl(&issuer(), list), Err(CrlError::NoLifetime));
+    }
+}

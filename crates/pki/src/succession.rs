@@ -1,0 +1,178 @@
+//! Whether a trust bundle may take the place of another: what is trusted now must vouch for what is trusted next.
+//!
+//! A new root therefore comes signed by the old one first, beside it; then as itself; and then alone.
+
+use lifecycle::names::Timestamp;
+use rustls_pki_types::CertificateDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+use crate::moment;
+use crate::verify::is_issued_by;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SuccessionError {
+    #[error("certificate {0} cannot be read")]
+    Unreadable(usize),
+    #[error("certificate {0} is not a CA's")]
+    NotCa(usize),
+    #[error("nothing that is trusted now has signed certificate {0}")]
+    Stranger(usize),
+    #[error("no CA that is trusted now, and in date, is left in it")]
+    NoneLeft,
+}
+
+/// Checks every certificate of the next bundle against the current one.
+pub fn check_succession(
+    current: &[CertificateDer<'_>],
+    next: &[CertificateDer<'_>],
+    at: Timestamp,
+) -> Result<(), SuccessionError> {
+    // What cannot be read vouches for nothing.
+    let current: Vec<Ca<'_>> = current.iter().filter_map(Ca::read).collect();
+    let mut left = false;
+    for (place, der) in (1..).zip(next) {
+        let ca = Ca::read(der).ok_or(SuccessionError::Unreadable(place))?;
+        if !ca.parsed.is_ca() {
+            return Err(SuccessionError::NotCa(place));
+        }
+        if !current.iter().any(|known| known.der == ca.der || known.vouches_for(&ca, at)) {
+            return Err(SuccessionError::Stranger(place));
+        }
+        left |= ca.lasts(at) && current.iter().any(|known| known.is_same(&ca) && known.lasts(at));
+    }
+    if left { Ok(()) } else { Err(SuccessionError::NoneLeft) }
+}
+
+struct Ca<'a> {
+    der: &'a CertificateDer<'a>,
+    parsed: X509Certificate<'a>,
+}
+
+impl<'a> Ca<'a> {
+    fn read(der: &'a CertificateDer<'a>) -> Option<Self> {
+        let (rest, parsed) = X509Certificate::from_der(der).ok()?;
+        rest.is_empty().then_some(Self { der, parsed })
+    }
+
+    /// The same CA, perhaps in another certificate.
+    fn is_same(&self, other: &Self) -> bool {
+        self.parsed.subject() == other.parsed.subject()
+            && self.parsed.public_key().raw == other.parsed.public_key().raw
+    }
+
+    fn lasts(&self, at: Timestamp) -> bool {
+        at <= moment::timestamp(self.parsed.validity().not_after)
+    }
+
+    /// How many CAs may follow below it.
+    fn below(&self) -> u32 {
+        let constraints = self.parsed.basic_constraints().ok().flatten();
+        constraints.map_or(0, |found| found.value.path_len_constraint.unwrap_or(u32::MAX))
+    }
+
+    /// A CA that may have no other below it speaks for itself alone, and gives itself no more rights.
+    fn vouches_for(&self, other: &Self, at: Timestamp) -> bool {
+        let may = if self.is_same(other) { other.below() <= self.below() } else { self.below() > 0 };
+        may && self.parsed.is_ca() && self.lasts(at) && is_issued_by(other.der, self.der)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lifecycle::names::{Span, TrustDomain};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    /// A CA by its name, with so many below it.
+    struct Made {
+        key: KeyPair,
+        params: CertificateParams,
+    }
+
+    impl Made {
+        fn new(name: &str, below: Option<u8>) -> Self {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            let constraints = below.map_or(BasicConstraints::Unconstrained, BasicConstraints::Constrained);
+            params.is_ca = IsCa::Ca(constraints);
+            Self { key: KeyPair::generate().unwrap(), params }
+        }
+
+        fn with(&self, is_ca: IsCa) -> Self {
+            let key = KeyPair::try_from(self.key.serialize_der()).unwrap();
+            let mut params = self.params.clone();
+            params.is_ca = is_ca;
+            Self { key, params }
+        }
+
+        fn root(&self) -> CertificateDer<'static> {
+            self.params.self_signed(&self.key).unwrap().der().clone()
+        }
+
+        fn by(&self, other: &Self) -> CertificateDer<'static> {
+            let issuer = Issuer::from_params(&other.params, &other.key);
+            self.params.signed_by(&self.key, &issuer).unwrap().der().clone()
+        }
+    }
+
+    #[test]
+    fn a_new_root_comes_in_steps_each_vouched_for_by_the_last() {
+        let (old, new) = (Made::new("old", Some(1)), Made::new("new", Some(1)));
+        let bundles = [
+            vec![old.root()],
+            vec![old.root(), new.by(&old)],
+            vec![old.root(), new.root()],
+            vec![new.root()],
+        ];
+        for (before, after) in bundles.iter().zip(bundles.iter().skip(1)) {
+            assert_eq!(check_succession(before, after, AT), Ok(()));
+        }
+        let [first, .., last] = &bundles;
+        assert_eq!(check_succession(first, last, AT), Err(SuccessionError::Stranger(1)));
+        assert_eq!(check_succession(first, &bundles[2], AT), Err(SuccessionError::Stranger(2)));
+    }
+
+    #[test]
+    fn a_stranger_is_never_trusted_whatever_it_is_called() {
+        let (old, same_name) = (Made::new("old", Some(1)), Made::new("old", Some(1)));
+        let check = |next: &[CertificateDer<'_>]| check_succession(&[old.root()], next, AT);
+        assert_eq!(check(&[old.root(), same_name.root()]), Err(SuccessionError::Stranger(2)));
+        assert_eq!(
+            check(&[old.root(), Made::new("x", None).by(&same_name)]),
+            Err(SuccessionError::Stranger(2))
+        );
+        let leaf = Made::new("leaf", None).with(IsCa::ExplicitNoCa);
+        assert_eq!(check(&[old.root(), leaf.by(&old)]), Err(SuccessionError::NotCa(2)));
+        assert_eq!(check(&[CertificateDer::from(&b"0"[..])]), Err(SuccessionError::Unreadable(1)));
+    }
+
+    #[test]
+    fn an_intermediate_lets_nobody_in_and_widens_nothing() {
+        let (root, below) = (Made::new("root", Some(1)), Made::new("below", Some(0)));
+        let current = [root.root(), below.by(&root)];
+        assert_eq!(check_succession(&current[..1], &current, AT), Ok(()));
+        let evil = Made::new("evil", None).by(&below);
+        let check = |more: CertificateDer<'static>| check_succession(&current, &[root.root(), more], AT);
+        assert_eq!(check(evil), Err(SuccessionError::Stranger(2)));
+        let wider = below.with(IsCa::Ca(BasicConstraints::Unconstrained));
+        assert_eq!(check(wider.root()), Err(SuccessionError::Stranger(2)));
+        assert_eq!(check(below.root()), Ok(()));
+    }
+
+    #[test]
+    fn one_that_is_trusted_and_in_date_remains() {
+        let (old, new) = (Made::new("old", Some(1)), Made::new("new", Some(1)));
+        let none = Err(SuccessionError::NoneLeft);
+        assert_eq!(check_succession(&[old.root()], &[new.by(&old)], AT), none);
+        assert_eq!(check_succession(&[old.root()], &[], AT), none);
+        let domain = TrustDomain::parse("d.example").unwrap();
+        let made = crate::hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let roots = [CertificateDer::from(made.root_der)];
+        assert_eq!(check_succession(&roots, &roots, AT), Ok(()));
+        assert_eq!(check_succession(&roots, &roots, AT.plus(Span::from_days(4000))), none);
+    }
+}

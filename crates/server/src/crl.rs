@@ -1,0 +1,125 @@
+//! Lists of revocations: one per issuer whose key is held, signed when it is asked for and something was denied
+//! since, or a minute has passed. Strangers may ask: what they get is shared, and signing is bounded in number.
+
+use crate::app::App;
+use crate::failure::Failure;
+use bytes::Bytes;
+use lifecycle::names::{IssuerId, Span, Timestamp};
+use lifecycle::registry::{Certificate, CertificateStatus, Issuer, NodeState, Owner, Rejection, State};
+use pki::crl::{Contents, LIFETIME, Reason, Revoked, sign_crl};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// For so long a list is given out again: certificates also end by time, which no command tells.
+const KEPT: Span = Span::from_minutes(1);
+/// One signature in this time and of an issuer; who asks sooner for something new waits.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub struct Lists {
+    signed: Mutex<BTreeMap<IssuerId, List>>,
+}
+
+#[derive(Clone)]
+pub struct List {
+    pub der: Bytes,
+    pub pem: Bytes,
+    /// What was denied when it was signed.
+    denials: u64,
+    at: Timestamp,
+    signed: Instant,
+}
+
+/// The list of an issuer; of the one that signs now, if none is named.
+pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<List, Failure> {
+    let id = find(&app.view().state, issuer)?.id.clone();
+    let mut signed = app.lists.signed.lock().await;
+    let fresh = |list: &&List| list.denials == app.view().state.denials && app.now().since(list.at) < KEPT;
+    let known = signed.get(&id);
+    if let Some(list) = known.filter(fresh) {
+        return Ok(list.clone());
+    }
+    if let Some(list) = known {
+        tokio::time::sleep_until(list.signed + PAUSE).await;
+    }
+    let signer = app.clone();
+    let made = tokio::task::spawn_blocking(move || sign(&signer, &id)).await;
+    let (id, list) = made.map_err(|error| Failure::internal("a list was not signed", &error))??;
+    signed.retain(|id, _| app.view().state.issuers.contains_key(id));
+    signed.insert(id, list.clone());
+    Ok(list)
+}
+
+fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, Failure> {
+    match issuer {
+        Some(id) => state
+            .issuers
+            .get(id)
+            .filter(|issuer| !issuer.sealed_key.is_empty())
+            .ok_or_else(|| Rejection::IssuerNotFound { issuer: id.clone() }.into()),
+        None => state
+            .active_issuer()
+            .ok_or_else(|| Failure::new(api::code::ISSUER_UNAVAILABLE, "no issuer signs now").retry_after(5)),
+    }
+}
+
+fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
+    let (view, now) = (app.view(), app.now());
+    let record = find(&view.state, Some(id))?;
+    let contents = Contents {
+        revoked: revoked(&view.state, record, now),
+        // Time never runs backwards here, so a later list has a higher number.
+        number: now.millis(),
+        this_update: now,
+        next_update: now.plus(LIFETIME),
+    };
+    let der = sign_crl(&app.keys.open(record)?, contents).map_err(|error| {
+        tracing::error!(%error, issuer = %id, "a list of revocations could not be signed");
+        Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string())
+    })?;
+    let list = List {
+        pem: pki::pem::crl_pem(&der).into(),
+        der: der.into(),
+        denials: view.state.denials,
+        at: now,
+        signed: Instant::now(),
+    };
+    Ok((id.clone(), list))
+}
+
+fn revoked(state: &State, issuer: &Issuer, now: Timestamp) -> Vec<Revoked> {
+    let over = state.certificates.iter().filter(|(serial, certificate)| {
+        certificate.issuer == issuer.id
+            && certificate.not_after > now
+            && (state.is_denied(serial) || certificate.is_superseded(now))
+    });
+    over.map(|(serial, certificate)| Revoked {
+        serial: serial.clone(),
+        at: since(certificate, issuer, now),
+        reason: reason(state, certificate),
+    })
+    .collect()
+}
+
+/// Since when it is not good, whatever ended it first.
+fn since(certificate: &Certificate, issuer: &Issuer, now: Timestamp) -> Timestamp {
+    let superseded = match certificate.status {
+        CertificateStatus::Superseded { until } => Some(until).filter(|until| *until <= now),
+        _ => None,
+    };
+    let ends = [certificate.denied_at, issuer.revoked_at, superseded];
+    ends.into_iter().flatten().min().unwrap_or(now)
+}
+
+fn reason(state: &State, certificate: &Certificate) -> Reason {
+    let Owner::Node(node) = &certificate.owner else { return Reason::Unspecified };
+    match state.nodes.get(node).map(|node| node.state) {
+        Some(NodeState::Decommissioned) => Reason::CessationOfOperation,
+        Some(NodeState::Revoked) => Reason::Unspecified,
+        _ if state.issuer_is_revoked(&certificate.issuer) => Reason::Unspecified,
+        _ => Reason::Superseded,
+    }
+}

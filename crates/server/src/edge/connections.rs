@@ -1,0 +1,98 @@
+//! Every connection with a client certificate, so that it can be cut the moment the certificate is no longer
+//! good: a connection is registered first and checked then, so that no revocation falls in between.
+
+use crate::app::App;
+use lifecycle::names::{Serial, Timestamp};
+use lifecycle::registry::State;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often connections are looked at for reasons of time alone: a certificate whose successor took over.
+const TICK: Duration = Duration::from_secs(1);
+/// Connections that one certificate may have; a newcomer beyond that costs the oldest its place.
+const PER_CERTIFICATE: usize = 64;
+
+#[derive(Default)]
+pub struct Connections {
+    /// By serial, the oldest first.
+    open: Mutex<HashMap<Serial, Vec<Open>>>,
+    next: AtomicU64,
+}
+
+struct Open {
+    id: u64,
+    cut: CancellationToken,
+}
+
+/// A registered connection; dropping it takes it off the list.
+pub struct Registered {
+    app: Arc<App>,
+    serial: Serial,
+    id: u64,
+    pub cut: CancellationToken,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut open = self.app.connections.open();
+        if let Some(of_serial) = open.get_mut(&self.serial) {
+            of_serial.retain(|open| open.id != self.id);
+            if of_serial.is_empty() {
+                open.remove(&self.serial);
+            }
+        }
+    }
+}
+
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, HashMap<Serial, Vec<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts what is no longer good.
+    fn sweep(&self, state: &State, now: Timestamp) {
+        let open = self.open();
+        for (_, of_serial) in open.iter().filter(|(serial, _)| !is_good(state, serial, now)) {
+            of_serial.iter().for_each(|open| open.cut.cancel());
+        }
+    }
+}
+
+pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
+    let id = app.connections.next.fetch_add(1, Ordering::Relaxed);
+    let cut = CancellationToken::new();
+    let mut open = app.connections.open();
+    let of_serial = open.entry(serial.clone()).or_default();
+    if of_serial.len() >= PER_CERTIFICATE {
+        of_serial.remove(0).cut.cancel();
+    }
+    of_serial.push(Open { id, cut: cut.clone() });
+    Registered { app: app.clone(), serial: serial.clone(), id, cut }
+}
+
+/// Whether nothing is known against a serial. One that is on no record yet may only have not arrived.
+pub fn is_good(state: &State, serial: &Serial, now: Timestamp) -> bool {
+    let over = state.certificates.get(serial).is_some_and(|record| record.is_superseded(now));
+    !over && !state.is_denied(serial)
+}
+
+/// Looks at the open connections whenever something was denied, until the process stops.
+pub async fn watch(app: Arc<App>) {
+    let (mut changes, mut stopping) = (app.journal.changes(), app.stopping.clone());
+    let mut denials = None;
+    loop {
+        let view = app.view();
+        if denials != Some(view.state.denials) {
+            denials = Some(view.state.denials);
+            app.connections.sweep(&view.state, app.now());
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(TICK) => denials = None,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The live stream: a node's standing connection. Up come hello, heartbeats and evidence; down go what must
+//! be trusted, what the control plane thinks of the node, and orders.
+//!
+//! Orders are not queued here: they follow from the registry, so one that is lost with its stream is found
+//! again by the next.
+
+use crate::app::{App, Origin};
+use crate::auth;
+use crate::failure::Failure;
+use crate::presence::{Opening, Stream};
+use api::agent::{
+    Ack, Bundle, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, Standing, Welcome, live_down,
+    live_up, order,
+};
+use api::code;
+use imbl::ordmap::DiffItem;
+use lifecycle::names::{Label, NodeId, RequestId, Serial};
+use lifecycle::registry::{Node, State};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tonic::Status;
+
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// Answers that may wait for a host that does not read.
+const BACKLOG: usize = 32;
+/// How many messages a host may send at once, and how many more every second.
+const BURST: u32 = 64;
+const RATE: u32 = 8;
+const DETAIL: usize = 200;
+
+pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
+
+/// A node that has opened its stream.
+pub struct Guest {
+    pub id: NodeId,
+    pub serial: Serial,
+    pub origin: Origin,
+}
+
+/// Serves the stream until it ends; the answers come out of what this returns.
+pub fn serve(
+    app: Arc<App>,
+    guest: Guest,
+    up: tonic::Streaming<LiveUp>,
+    refused: fn(&Failure, &str) -> Status,
+) -> Answers {
+    let (down, answers) = mpsc::channel(BACKLOG);
+    let request_id = guest.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    tokio::spawn(async move {
+        let end = Session { app, guest, down: down.clone(), told: Told::default() }.run(up).await;
+        if let Err(failure) = end {
+            // Nobody may be reading any more.
+            let _ = down.try_send(Err(refused(&failure, &request_id)));
+        }
+    });
+    answers
+}
+
+/// What the host was told last.
+#[derive(Default)]
+struct Told {
+    standing: Option<Standing>,
+    bundle: u64,
+    order: Option<RequestId>,
+}
+
+struct Session {
+    app: Arc<App>,
+    guest: Guest,
+    down: mpsc::Sender<Result<LiveDown, Status>>,
+    told: Told,
+}
+
+impl Session {
+    async fn run(mut self, mut up: tonic::Streaming<LiveUp>) -> Result<(), Failure> {
+        let hello = match tokio::time::timeout(HELLO_LIMIT, up.message()).await {
+            Ok(Ok(Some(LiveUp { message: Some(live_up::Message::Hello(hello)) }))) => hello,
+            Ok(Ok(Some(_))) => {
+                return Err(Failure::new(code::HELLO_EXPECTED, "the first message must be Hello"));
+            }
+            Ok(Ok(None) | Err(_)) => return Ok(()),
+            Err(_) => return Err(Failure::new(code::TIMEOUT, "no Hello within 10 s")),
+        };
+        let stream = self.greet(hello).await?;
+        let result = self.talk(&mut up, &stream).await;
+        self.app.presence.close(&self.guest.id, &stream);
+        result
+    }
+
+    async fn greet(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {
+        if hello.node_id != self.guest.id.as_str() {
+            return Err(Failure::new(code::NOT_YOUR_NODE, "the certificate is of another node than Hello"));
+        }
+        let bad =
+            |what: &str| Failure::new(code::BAD_REQUEST, format!("{what}: 1 to 128 visible characters"));
+        let instance = Label::parse(&hello.instance_id).map_err(|_| bad("instance_id"))?;
+        let version = match hello.agent_version.as_str() {
+            "" => None,
+            text => Some(Label::parse(text).map_err(|_| bad("agent_version"))?),
+        };
+        let view = self.app.view();
+        let node = self.node(&view.state)?;
+        let opening = Opening {
+            node: &self.guest.id,
+            serial: &self.guest.serial,
+            source: self.guest.origin.source,
+            instance,
+            agent_version: version,
+            bundle: hello.bundle_version.min(view.state.bundle_version),
+            remembered: &node.instances,
+        };
+        let opened = self.app.presence.open(opening, self.app.now());
+        let stream = opened
+            .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
+        self.told.bundle = hello.bundle_version;
+        match self.welcome(&stream).await {
+            Ok(()) => Ok(stream),
+            Err(failure) => {
+                self.app.presence.close(&self.guest.id, &stream);
+                Err(failure)
+            }
+        }
+    }
+
+    /// There is a place for the stream; only now is the certificate in use.
+    async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
+        auth::contact(&self.app, &self.guest.origin, &self.guest.id, &self.guest.serial).await?;
+        let view = self.app.view();
+        let standing = standing(&*self.node(&view.state)?);
+        self.told.standing = Some(standing.clone());
+        self.say(live_down::Message::Welcome(Welcome {
+            server_time_ms: self.time(),
+            heartbeat_ms: view.state.policy.liveness_interval.millis(),
+            standing: Some(standing),
+            servers: self.app.servers(),
+        }))?;
+        self.tell(stream)
+    }
+
+    async fn talk(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
+        let mut stopping = self.app.stopping.clone();
+        let mut allowance = Allowance::new();
+        loop {
+            tokio::select! {
+                message = up.message() => match message {
+                    Ok(Some(message)) => {
+                        allowance.spend()?;
+                        self.hear(message)?;
+                    }
+                    Ok(None) | Err(_) => return Ok(()),
+                },
+                () = stream.wake.notified() => self.tell(stream)?,
+                () = self.down.closed() => return Ok(()),
+                _ = stopping.wait_for(|stop| *stop) => {
+                    return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, message: LiveUp) -> Result<(), Failure> {
+        let now = self.app.now();
+        match message.message {
+            Some(live_up::Message::Heartbeat(_)) => {
+                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+            }
+            Some(live_up::Message::Evidence(evidence)) => {
+                let newest = self.app.view().state.bundle_version;
+                let bundle_version = evidence.bundle_version.min(newest);
+                let evidence = Evidence { bundle_version, ..trimmed(evidence) };
+                self.app.presence.evidence(&self.guest.id, evidence, now);
+            }
+            Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
+                let (order_id, detail) = (short(&order_id), short(&detail));
+                tracing::debug!(node = %self.guest.id, order_id, ok, detail, "an order was answered");
+                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+            }
+            Some(live_up::Message::Hello(_)) => {
+                return Err(Failure::new(code::BAD_REQUEST, "Hello was said before"));
+            }
+            None => return Err(Failure::new(code::BAD_REQUEST, "an empty message")),
+        }
+        self.say(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
+    }
+
+    /// Tells what has changed since the host was told last.
+    fn tell(&mut self, stream: &Stream) -> Result<(), Failure> {
+        let view = self.app.view();
+        let node = self.node(&view.state)?;
+        let now = standing(&node);
+        if self.told.standing.as_ref() != Some(&now) {
+            self.told.standing = Some(now.clone());
+            self.say(live_down::Message::Standing(now))?;
+        }
+        if self.told.bundle != view.state.bundle_version {
+            self.told.bundle = view.state.bundle_version;
+            let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
+            let bundle = Bundle { version: view.state.bundle_version, pem: pki::pem::chain_pem(roots) };
+            self.say(live_down::Message::Bundle(bundle))?;
+        }
+        let pending = node.rotation.as_ref().map(|rotation| rotation.order);
+        if pending != self.told.order && self.app.presence.is_newest(&self.guest.id, stream) {
+            self.told.order = pending;
+            if let Some(id) = pending {
+                let renew = order::Order::RenewNow(RenewNow {});
+                let order = Order { order_id: id.to_string(), order: Some(renew) };
+                self.say(live_down::Message::Order(order))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The node as it is now; none that is gone.
+    fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {
+        let id = &self.guest.id;
+        match state.nodes.get(id) {
+            Some(node) if !node.state.is_gone() => Ok(node.clone()),
+            _ => Err(lifecycle::registry::Rejection::NodeRevoked { node: id.clone() }.into()),
+        }
+    }
+
+    fn time(&self) -> i64 {
+        i64::try_from(self.app.now().millis()).unwrap_or(i64::MAX)
+    }
+
+    /// A host that does not read what it is told is let go.
+    fn say(&self, message: live_down::Message) -> Result<(), Failure> {
+        self.down
+            .try_send(Ok(LiveDown { message: Some(message) }))
+            .map_err(|_| Failure::new(code::TOO_SLOW, "what was sent down is not being read"))
+    }
+}
+
+fn standing(node: &Node) -> Standing {
+    Standing {
+        state: node.state.to_string(),
+        draining: node.draining,
+        drain_by: node.drain_by.map(|at| at.to_string()).unwrap_or_default(),
+        quarantined: node.quarantined,
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(DETAIL).collect()
+}
+
+/// A host's own words, made fit to be kept.
+fn trimmed(mut evidence: Evidence) -> Evidence {
+    let short = |text: &mut String| *text = short(text);
+    short(&mut evidence.cert_serial);
+    short(&mut evidence.cert_not_after);
+    if let Some(attempt) = &mut evidence.last_renewal {
+        short(&mut attempt.at);
+        short(&mut attempt.code);
+        short(&mut attempt.correlation_id);
+    }
+    evidence
+}
+
+/// How many messages a host may still send.
+struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new() -> Self {
+        Self { left: BURST, since: Instant::now() }
+    }
+
+    fn spend(&mut self) -> Result<(), Failure> {
+        let seconds = u32::try_from(self.since.elapsed().as_secs()).unwrap_or(u32::MAX);
+        if seconds > 0 {
+            self.left = self.left.saturating_add(seconds.saturating_mul(RATE)).min(BURST);
+            self.since = Instant::now();
+        }
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            Failure::new(code::RATE_LIMITED, "more messages than a host has reason to send")
+        })?;
+        Ok(())
+    }
+}
+
+/// Wakes the streams of nodes that have changed, until the process stops.
+pub async fn follow(app: Arc<App>) {
+    let (mut changes, mut stopping) = (app.journal.changes(), app.stopping.clone());
+    let mut seen = app.view();
+    loop {
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+        let now = app.view();
+        if now.state.bundle_version != seen.state.bundle_version {
+            app.presence.wake_all();
+        } else {
+            for item in seen.state.nodes.diff(&now.state.nodes) {
+                if let DiffItem::Update { new: (id, _), .. } = item {
+                    app.presence.wake(id);
+                }
+            }
+        }
+        seen = now;
+    }
+}

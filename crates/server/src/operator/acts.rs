@@ -1,0 +1,120 @@
+//! `/v1/nodes/{id}/…`: what operators do to a node. Each act is one command and answers with the node as it is
+//! then; done again it changes nothing.
+
+use super::extract::{Caller, Json, Segment, bad};
+use super::nodes::parse;
+use crate::app::App;
+use crate::failure::Failure;
+use api::code;
+use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
+use axum::extract::State;
+use lifecycle::names::{NodeId, Span};
+use lifecycle::registry::{Command, Rejection};
+use std::sync::Arc;
+
+const REASON_CHARS: usize = 200;
+const NO_REASON: &str = "unspecified";
+/// How long a host may be given to drain.
+const WITHIN_MIN: Span = Span::from_secs(1);
+const WITHIN_MAX: Span = Span::from_days(30);
+
+type Done = Result<axum::Json<NodeItem>, Failure>;
+
+pub async fn drain(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Drain { within }): Json<Drain>,
+) -> Done {
+    let within = within.as_deref().map(Span::parse).transpose().map_err(bad)?;
+    if within.is_some_and(|within| !(WITHIN_MIN..=WITHIN_MAX).contains(&within)) {
+        let message = format!("within must be {WITHIN_MIN} to {WITHIN_MAX}");
+        return Err(Failure::new(code::BAD_REQUEST, message));
+    }
+    act(&app, caller, &id, |node| Command::Drain { node, within }).await
+}
+
+pub async fn undrain(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Undrain { node }).await
+}
+
+pub async fn quarantine(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<Quarantine>,
+) -> Done {
+    let reason = reason(request.reason)?;
+    act(&app, caller, &id, |node| Command::Quarantine { node, reason }).await
+}
+
+pub async fn release(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Release { node }).await
+}
+
+/// `force` is about sessions, of which there are none yet.
+pub async fn decommission(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Decommission { force: _ }): Json<Decommission>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Decommission { node }).await
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<Revoke>,
+) -> Done {
+    let reason = reason(request.reason)?;
+    act(&app, caller, &id, |node| Command::Revoke { node, reason }).await
+}
+
+pub async fn reinstate(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Reinstate { node }).await
+}
+
+pub async fn rotate(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Rotate { node }).await
+}
+
+async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Done {
+    let id = parse(id)?;
+    app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
+    let view = app.view();
+    let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
+    Ok(axum::Json(NodeItem::of(&view.state, node, app.presence.last_seen(&id))))
+}
+
+/// An operator's words for the trail: bounded, and nothing that could move a reader's cursor.
+fn reason(asked: Option<String>) -> Result<String, Failure> {
+    let reason = asked.unwrap_or_else(|| NO_REASON.to_owned());
+    let fits = (1..=REASON_CHARS).contains(&reason.chars().count()) && !reason.chars().any(char::is_control);
+    if fits {
+        return Ok(reason);
+    }
+    let message = format!("reason must be 1 to {REASON_CHARS} characters without control characters");
+    Err(Failure::new(code::BAD_REQUEST, message))
+}

@@ -1,0 +1,62 @@
+//! `/v1/alerts`: what wants attention, and the word that somebody gives it.
+
+use super::extract::{Caller, Json, Query, Segment, bad};
+use super::tokens::limit;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::{alerts, auth};
+use api::code;
+use api::rest::alerts::{AlertItem, AlertQuery};
+use api::rest::nodes::Plainly;
+use api::rest::page::Page;
+use axum::extract::State;
+use lifecycle::names::{AlertId, NodeId};
+use lifecycle::registry::{Act, Alert, AlertKind, Command, Rejection};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<AlertQuery>,
+) -> Result<axum::Json<Page<AlertItem>>, Failure> {
+    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadAlerts)?;
+    let tenants = caller.narrowed(&app, tenants, None)?;
+    let kind = query.kind.as_deref().map(kind_word).transpose()?;
+    let node = query.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
+    let limit = limit(query.limit)?;
+    let after = query.cursor.as_deref().map(AlertId::parse).transpose().map_err(bad)?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let wanted = |alert: &&Alert| {
+        alerts::is_visible(&view.state, &tenants, alert)
+            && kind.is_none_or(|kind| alert.kind == kind)
+            && (node.is_none() || alert.node == node)
+    };
+    let range = view.state.alerts.range((from, Bound::Unbounded)).map(|(_, alert)| alert);
+    let mut items: Vec<AlertItem> = range.filter(wanted).take(limit + 1).map(AlertItem::of).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = more.then(|| items.last().map(|item| item.alert_id.clone())).flatten();
+    Ok(axum::Json(Page { items, next_cursor }))
+}
+
+fn kind_word(word: &str) -> Result<AlertKind, Failure> {
+    AlertKind::ALL.iter().copied().find(|kind| kind.as_str() == word).ok_or_else(|| {
+        let words: Vec<&str> = AlertKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        Failure::new(code::BAD_REQUEST, format!("kind must be one of {}", words.join(", ")))
+    })
+}
+
+pub async fn acknowledge(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Result<axum::Json<AlertItem>, Failure> {
+    let missing = |_| Failure::new(code::ALERT_NOT_FOUND, "there is no alert with this id");
+    let id = AlertId::parse(&id).map_err(missing)?;
+    app.commit(caller.actor, &caller.origin, Command::AcknowledgeAlert { alert: id }).await?;
+    let view = app.view();
+    let alert = view.state.alerts.get(&id).ok_or(Rejection::AlertNotFound { alert: id })?;
+    Ok(axum::Json(AlertItem::of(alert)))
+}

@@ -1,0 +1,328 @@
+//! Who is there now: live streams, last signs of life, and what looks like a copied identity.
+//!
+//! This is memory of one process. What must outlive it is written down by the reconciler in bulk.
+
+use api::agent::Evidence;
+use api::rest::nodes::Live;
+use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp};
+use lifecycle::registry::{INSTANCES, Owner, Sighting};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Live streams that one node may have.
+const STREAMS: usize = 4;
+/// Two streams with one certificate for longer than this are two hosts. A dead one is noticed earlier.
+const DOUBLE: Span = Span::from_secs(60);
+/// One suspicion about a node in this time.
+const SUSPICION: Span = Span::from_minutes(1);
+/// Suspicions that wait for the reconciler.
+const SUSPICIONS: usize = 256;
+
+#[derive(Default)]
+pub struct Presence {
+    nodes: Mutex<HashMap<NodeId, Known>>,
+    suspicions: Mutex<Vec<Suspicion>>,
+    next: AtomicU64,
+}
+
+/// What is known of a node beyond the registry.
+#[derive(Default)]
+struct Known {
+    seen: Option<Timestamp>,
+    /// What the registry knows of it.
+    written: Option<Timestamp>,
+    /// Something beside the time is new.
+    news: bool,
+    source: Option<Source>,
+    /// The latest starts of its agent, the newest last.
+    instances: Vec<Label>,
+    bundle: Option<u64>,
+    agent_version: Option<Label>,
+    evidence: Option<(Timestamp, Evidence)>,
+    streams: Vec<Arc<Stream>>,
+    suspected: Option<Timestamp>,
+}
+
+/// One live stream.
+pub struct Stream {
+    id: u64,
+    pub serial: Serial,
+    source: Source,
+    since: Timestamp,
+    /// Something about the node has changed.
+    pub wake: Notify,
+}
+
+/// An identity that seems to be in use twice.
+pub struct Suspicion {
+    pub node: NodeId,
+    pub detail: String,
+}
+
+#[derive(Debug)]
+pub struct TooMany;
+
+/// What a host says when it opens a stream.
+pub struct Opening<'a> {
+    pub node: &'a NodeId,
+    pub serial: &'a Serial,
+    pub source: Source,
+    pub instance: Label,
+    pub agent_version: Option<Label>,
+    pub bundle: u64,
+    /// The starts of its agent that the registry remembers.
+    pub remembered: &'a [Label],
+}
+
+impl Presence {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, Known>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An authenticated request.
+    pub fn seen(&self, node: &NodeId, source: Source, at: Timestamp) {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        (known.seen, known.source) = (known.seen.max(Some(at)), Some(source));
+    }
+
+    /// A new live stream; the newest of a node gets its orders.
+    pub fn open(&self, opening: Opening<'_>, at: Timestamp) -> Result<Arc<Stream>, TooMany> {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(opening.node.clone()).or_default();
+        if known.streams.len() >= STREAMS {
+            return Err(TooMany);
+        }
+        if known.instances.is_empty() {
+            known.instances = opening.remembered.to_vec();
+        }
+        let older = known.instances.iter().rev().skip(1).any(|instance| *instance == opening.instance);
+        if older {
+            let detail = format!(
+                "an earlier start of its agent came back from {}; the newest spoke from {}",
+                opening.source,
+                shown(known.source)
+            );
+            self.suspect(opening.node, known, detail, at);
+        } else if known.instances.last() != Some(&opening.instance) {
+            known.instances.push(opening.instance);
+            if known.instances.len() > INSTANCES {
+                known.instances.remove(0);
+            }
+        }
+        (known.seen, known.source, known.news) = (known.seen.max(Some(at)), Some(opening.source), true);
+        known.bundle = Some(opening.bundle);
+        known.agent_version = opening.agent_version.or(known.agent_version.take());
+        let stream = Arc::new(Stream {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            serial: opening.serial.clone(),
+            source: opening.source,
+            since: at,
+            wake: Notify::new(),
+        });
+        known.streams.push(stream.clone());
+        Ok(stream)
+    }
+
+    pub fn close(&self, node: &NodeId, stream: &Stream) {
+        if let Some(known) = self.nodes().get_mut(node) {
+            known.streams.retain(|open| open.id != stream.id);
+            // The one before may be the newest now.
+            if let Some(newest) = known.streams.last() {
+                newest.wake.notify_one();
+            }
+        }
+    }
+
+    pub fn is_newest(&self, node: &NodeId, stream: &Stream) -> bool {
+        self.nodes()
+            .get(node)
+            .and_then(|known| known.streams.last())
+            .is_some_and(|newest| newest.id == stream.id)
+    }
+
+    pub fn evidence(&self, node: &NodeId, evidence: Evidence, at: Timestamp) {
+        if let Some(known) = self.nodes().get_mut(node) {
+            known.seen = known.seen.max(Some(at));
+            if known.bundle != Some(evidence.bundle_version) {
+                (known.bundle, known.news) = (Some(evidence.bundle_version), true);
+            }
+            known.evidence = Some((at, evidence));
+        }
+    }
+
+    /// The last sign of life that this process knows of.
+    pub fn last_seen(&self, node: &NodeId) -> Option<Timestamp> {
+        self.nodes().get(node)?.seen
+    }
+
+    /// All that this process knows of a node, for those who ask.
+    pub fn live(&self, node: &NodeId) -> Live {
+        self.nodes().get(node).map_or_else(Live::default, |known| Live {
+            last_seen: known.seen,
+            connected: !known.streams.is_empty(),
+            evidence: known.evidence.clone(),
+        })
+    }
+
+    pub fn connected(&self) -> usize {
+        self.nodes().values().filter(|known| !known.streams.is_empty()).count()
+    }
+
+    pub fn wake(&self, node: &NodeId) {
+        for stream in self.nodes().get(node).into_iter().flat_map(|known| &known.streams) {
+            stream.wake.notify_one();
+        }
+    }
+
+    pub fn wake_all(&self) {
+        for stream in self.nodes().values().flat_map(|known| &known.streams) {
+            stream.wake.notify_one();
+        }
+    }
+
+    /// What should be written down now: news at once, mere signs of life every so often. What is written and
+    /// gone is forgotten.
+    pub fn sightings(&self, now: Timestamp, every: Span) -> Vec<Sighting> {
+        let mut due = Vec::new();
+        self.nodes().retain(|node, known| {
+            let rested = |at: Option<Timestamp>| at.is_none_or(|at| at.plus(every) <= now);
+            if let Some(seen) = known.seen
+                && (known.news || (known.seen > known.written && rested(known.written)))
+            {
+                let streamed = !known.streams.is_empty() || known.news;
+                due.push(Sighting {
+                    node: node.clone(),
+                    seen,
+                    instance: known.instances.last().filter(|_| streamed).cloned(),
+                    bundle: known.bundle,
+                    agent_version: known.agent_version.clone(),
+                });
+                (known.written, known.news) = (known.seen, false);
+            }
+            !known.streams.is_empty()
+                || known.written < known.seen
+                || !rested(known.seen.max(known.suspected))
+        });
+        due
+    }
+
+    /// Two streams with one certificate that have been open together for too long.
+    pub fn find_doubles(&self, now: Timestamp) {
+        for (node, known) in self.nodes().iter_mut() {
+            let double = known.streams.iter().enumerate().find_map(|(at, one)| {
+                let other = known.streams.iter().skip(at + 1).find(|other| other.serial == one.serial)?;
+                (other.since.max(one.since).plus(DOUBLE) <= now).then_some((one.source, other.source))
+            });
+            if let Some((one, other)) = double {
+                let detail = format!("two live streams with one certificate, from {one} and {other}");
+                self.suspect(node, known, detail, now);
+            }
+        }
+    }
+
+    /// A certificate came back whose successor has long taken over.
+    pub fn suspect_superseded(&self, owner: &Owner, serial: &Serial, source: Option<Source>, at: Timestamp) {
+        let Owner::Node(node) = owner else { return };
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        let detail = format!(
+            "the superseded certificate {serial} came back from {}; the node spoke from {}",
+            shown(source),
+            shown(known.source)
+        );
+        self.suspect(node, known, detail, at);
+    }
+
+    fn suspect(&self, node: &NodeId, known: &mut Known, detail: String, at: Timestamp) {
+        if known.suspected.is_some_and(|last| last.plus(SUSPICION) > at) {
+            return;
+        }
+        let mut suspicions = self.suspicions.lock().unwrap_or_else(PoisonError::into_inner);
+        if suspicions.len() < SUSPICIONS {
+            known.suspected = Some(at);
+            suspicions.push(Suspicion { node: node.clone(), detail });
+        }
+    }
+
+    pub fn suspicions(&self) -> Vec<Suspicion> {
+        std::mem::take(&mut *self.suspicions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn shown(source: Option<Source>) -> String {
+    source.map_or_else(|| "an unknown address".to_owned(), |source| source.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_secs(1_000_000);
+
+    fn node() -> NodeId {
+        NodeId::parse("n1").expect("a name")
+    }
+
+    fn source(last: u8) -> Source {
+        Source::Address(std::net::IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn open(presence: &Presence, serial: &str, instance: &str, from: u8, at: Timestamp) -> Arc<Stream> {
+        let opening = Opening {
+            node: &node(),
+            serial: &Serial::parse(serial).expect("a serial"),
+            source: source(from),
+            instance: Label::parse(instance).expect("a label"),
+            agent_version: None,
+            bundle: 1,
+            remembered: &[],
+        };
+        presence.open(opening, at).expect("there is a place")
+    }
+
+    fn later(seconds: u64) -> Timestamp {
+        START.plus(Span::from_secs(seconds))
+    }
+
+    #[test]
+    fn two_streams_with_one_certificate_look_like_a_copy_after_a_minute() {
+        let presence = Presence::default();
+        open(&presence, "a1", "one", 1, START);
+        open(&presence, "b2", "one", 2, START);
+        presence.find_doubles(later(600));
+        assert!(presence.suspicions().is_empty(), "two certificates: a change from one to the next");
+        let second = open(&presence, "a1", "one", 3, later(600));
+        presence.find_doubles(later(659));
+        assert!(presence.suspicions().is_empty(), "a dead connection is not noticed at once");
+        presence.find_doubles(later(660));
+        presence.find_doubles(later(661));
+        let found = presence.suspicions();
+        assert_eq!(found.len(), 1, "said once");
+        assert!(found[0].detail.contains("192.0.2.1") && found[0].detail.contains("192.0.2.3"));
+        presence.close(&node(), &second);
+        presence.find_doubles(later(9000));
+        assert!(presence.suspicions().is_empty());
+    }
+
+    #[test]
+    fn signs_of_life_are_written_now_and_then_and_news_at_once() {
+        let presence = Presence::default();
+        let every = Span::from_secs(60);
+        let stream = open(&presence, "a1", "one", 1, START);
+        let first = presence.sightings(START, every);
+        assert_eq!(first.len(), 1);
+        assert_eq!(first[0].instance.as_ref().map(Label::as_str), Some("one"));
+        presence.seen(&node(), source(1), later(30));
+        assert!(presence.sightings(later(30), every).is_empty());
+        let written = presence.sightings(later(60), every);
+        assert_eq!(written.first().map(|sighting| sighting.seen), Some(later(30)));
+        presence.evidence(&node(), Evidence { bundle_version: 2, ..Evidence::default() }, later(61));
+        assert_eq!(presence.sightings(later(61), every).first().and_then(|s| s.bundle), Some(2));
+        presence.close(&node(), &stream);
+        assert!(presence.sightings(later(9000), every).is_empty());
+        assert_eq!(presence.last_seen(&node()), None, "forgotten once it is written and gone");
+    }
+}

@@ -1,0 +1,82 @@
+//! Who is there, who is not, and what looks wrong about it.
+
+use super::propose;
+use crate::app::App;
+use lifecycle::names::{NodeId, Span, Timestamp};
+use lifecycle::registry::{AlertKind, Command, NodeState, RaiseAlert, Silence};
+use std::collections::BTreeSet;
+
+/// Signs of life are written down this often in a grace period.
+const PER_GRACE: u64 = 5;
+/// How many nodes one entry may be about.
+const AT_ONCE: usize = 1000;
+
+pub struct Liveness {
+    /// Nobody could be heard before.
+    listening_since: Timestamp,
+}
+
+impl Liveness {
+    pub fn new(now: Timestamp) -> Self {
+        Self { listening_since: now }
+    }
+
+    pub async fn tick(&self, app: &App) {
+        let now = app.now();
+        let view = app.view();
+        let grace = view.state.policy.liveness_grace;
+        app.presence.find_doubles(now);
+        for suspicion in app.presence.suspicions() {
+            tracing::warn!(node = %suspicion.node, "{}", suspicion.detail);
+            raise(app, AlertKind::CloneSuspected, &suspicion.node, suspicion.detail).await;
+        }
+        let sightings = app.presence.sightings(now, Span::from_millis(grace.millis() / PER_GRACE));
+        for some in sightings.chunks(AT_ONCE) {
+            propose(app, Command::Observe(some.to_vec())).await;
+        }
+        let silent = self.silent(app, now, grace);
+        for some in silent.chunks(AT_ONCE) {
+            let silence = Silence { nodes: some.to_vec(), listening_since: self.listening_since };
+            propose(app, Command::MarkInactive(silence)).await;
+        }
+        self.stuck(app, now).await;
+    }
+
+    fn silent(&self, app: &App, now: Timestamp, grace: Span) -> Vec<NodeId> {
+        let view = app.view();
+        let heard = |id: &NodeId, written: Option<Timestamp>| {
+            let live = app.presence.last_seen(id);
+            self.listening_since.max(live.max(written).unwrap_or(self.listening_since))
+        };
+        view.state
+            .nodes
+            .values()
+            .filter(|node| {
+                node.state == NodeState::Active
+                    && node.streamed
+                    && heard(&node.id, node.last_seen).plus(grace) <= now
+            })
+            .map(|node| node.id.clone())
+            .collect()
+    }
+
+    /// Enrollments that nobody has confirmed for too long.
+    async fn stuck(&self, app: &App, now: Timestamp) {
+        let view = app.view();
+        let limit = view.state.policy.stuck_after;
+        let alerts = view.state.alerts.values().filter(|alert| alert.kind == AlertKind::EnrollmentStuck);
+        let known: BTreeSet<&NodeId> = alerts.filter_map(|alert| alert.node.as_ref()).collect();
+        for node in view.state.nodes.values().filter(|node| {
+            node.state == NodeState::Enrolled
+                && self.listening_since.max(node.state_since).plus(limit) <= now
+                && !known.contains(&node.id)
+        }) {
+            let detail = format!("enrolled at {} and not seen since", node.state_since);
+            raise(app, AlertKind::EnrollmentStuck, &node.id, detail).await;
+        }
+    }
+}
+
+async fn raise(app: &App, kind: AlertKind, node: &NodeId, detail: String) {
+    propose(app, Command::RaiseAlert(RaiseAlert { kind, node: Some(node.clone()), detail })).await;
+}

@@ -1,0 +1,197 @@
+//! Tells a webhook of alerts: one at a time, in order, each until it is taken.
+//!
+//! At least once, as far as alerts that are open go: after a restart every open alert that nobody has
+//! acknowledged is told again, because what was delivered is not written down.
+
+use crate::alerts;
+use crate::app::App;
+use api::rest::alerts::{AlertChange, AlertEvent};
+use client::backoff::Backoff;
+use client::webhook::{Undelivered, Webhook};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// What may wait for a receiver that is away; then the oldest goes.
+const WAITING: usize = 256;
+/// A receiver that refuses one this often does not want it, and the next should not wait for it.
+const REFUSALS: u32 = 10;
+
+/// Runs until the process stops.
+pub async fn run(app: Arc<App>, webhook: Webhook) {
+    let queue = Queue::default();
+    let mut stopping = app.stopping.clone();
+    tokio::select! {
+        () = watch(&app, &queue) => {}
+        () = deliver(&app, &webhook, &queue) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+}
+
+/// Queues what happens to alerts, and first what is open.
+async fn watch(app: &App, queue: &Queue) {
+    let mut changes = app.journal.changes();
+    let mut seen = app.view();
+    for alert in seen.state.alerts.values().filter(|alert| !alert.acknowledged) {
+        queue.push(app, AlertEvent::of(AlertChange::Raised, alert));
+    }
+    while changes.changed().await.is_ok() {
+        let now = app.view();
+        for (change, alert) in alerts::changes(&seen.state, &now.state) {
+            queue.push(app, AlertEvent::of(change, alert));
+        }
+        seen = now;
+    }
+}
+
+async fn deliver(app: &App, webhook: &Webhook, queue: &Queue) {
+    let mut trouble = Trouble::default();
+    loop {
+        let (id, event) = queue.first().await;
+        let mut refusals = 0;
+        // Gone from the queue: it made room for newer ones.
+        while queue.holds(id) {
+            match post(webhook, &event).await {
+                Ok(()) => {
+                    app.metrics.alert_told("ok");
+                    trouble.over(webhook);
+                    trouble = Trouble::default();
+                    queue.remove(id);
+                }
+                Err(error) => {
+                    app.metrics.alert_told("failed");
+                    trouble.note(webhook, &error);
+                    refusals += u32::from(error.is_final());
+                    if refusals == REFUSALS {
+                        app.metrics.alert_told("dropped");
+                        tracing::error!(%webhook, %error, alert = event.alert.alert_id, "the webhook does not take this alert: dropped");
+                        queue.remove(id);
+                    }
+                    tokio::time::sleep(trouble.backoff.next(None)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn post(webhook: &Webhook, event: &AlertEvent) -> Result<(), Undelivered> {
+    let json = serde_json::to_vec(event).map_err(|error| Undelivered::Fault(error.to_string()))?;
+    webhook.post(json).await
+}
+
+/// A time in which nothing is taken; told once in the log, and once when it is over.
+#[derive(Default)]
+struct Trouble {
+    failures: u32,
+    backoff: Backoff,
+}
+
+impl Trouble {
+    fn note(&mut self, webhook: &Webhook, error: &Undelivered) {
+        self.failures += 1;
+        if self.failures == 1 {
+            tracing::warn!(%webhook, %error, "an alert could not be delivered and will be tried again");
+        } else {
+            tracing::debug!(%webhook, %error, failures = self.failures, "an alert could not be delivered");
+        }
+    }
+
+    fn over(&self, webhook: &Webhook) {
+        if self.failures > 0 {
+            tracing::info!(%webhook, failures = self.failures, "alerts are delivered again");
+        }
+    }
+}
+
+/// What waits to be told, the one being told included.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    more: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    events: VecDeque<(u64, AlertEvent)>,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, app: &App, event: AlertEvent) {
+        if let Some(lost) = self.add(event) {
+            app.metrics.alert_told("dropped");
+            tracing::error!(
+                alert = lost.alert.alert_id,
+                "too many alerts wait for the webhook: the oldest is dropped"
+            );
+        }
+    }
+
+    /// Gives back what had to make room.
+    fn add(&self, event: AlertEvent) -> Option<AlertEvent> {
+        let mut waiting = self.waiting();
+        let full = waiting.events.len() >= WAITING;
+        let lost = if full { waiting.events.pop_front() } else { None };
+        let id = waiting.next;
+        waiting.next += 1;
+        waiting.events.push_back((id, event));
+        self.more.notify_one();
+        lost.map(|(_, event)| event)
+    }
+
+    /// The oldest; it stays until it is removed.
+    async fn first(&self) -> (u64, AlertEvent) {
+        loop {
+            if let Some(first) = self.waiting().events.front() {
+                return first.clone();
+            }
+            self.more.notified().await;
+        }
+    }
+
+    fn holds(&self, id: u64) -> bool {
+        self.waiting().events.front().is_some_and(|(first, _)| *first == id)
+    }
+
+    fn remove(&self, id: u64) {
+        self.waiting().events.retain(|(known, _)| *known != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::rest::alerts::AlertItem;
+
+    fn event(number: usize) -> AlertEvent {
+        let alert = AlertItem {
+            alert_id: number.to_string(),
+            kind: "enrollment_stuck".to_owned(),
+            node_id: None,
+            since: String::new(),
+            count: 1,
+            detail: String::new(),
+            acknowledged: false,
+        };
+        AlertEvent { event: AlertChange::Raised, alert }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_makes_room_even_while_it_is_being_told() {
+        let queue = Queue::default();
+        for number in 0..WAITING {
+            assert_eq!(queue.add(event(number)), None);
+        }
+        let (first, told) = queue.first().await;
+        assert_eq!(told.alert.alert_id, "0");
+        assert_eq!(queue.add(event(WAITING)), Some(event(0)));
+        assert!(!queue.holds(first));
+        queue.remove(first);
+        assert_eq!(queue.first().await.1.alert.alert_id, "1");
+        assert_eq!(queue.waiting().events.len(), WAITING);
+    }
+}

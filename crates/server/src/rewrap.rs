@@ -1,0 +1,129 @@
+//! Changing the key-encryption key: every sealed key is sealed anew.
+//!
+//! The registry and the files beside it cannot change at once. `keys/kek.next` says, from before the commit
+//! until everything is written, which key may be the right one; the next start finishes what was begun.
+
+use crate::app::App;
+use crate::config;
+use crate::datadir::{DataDir, DirError, replace};
+use crate::failure::Failure;
+use crate::issuing::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
+use crate::roll::By;
+use crate::server_cert;
+use api::code;
+use lifecycle::registry::{Command, Rejection, Rewrap};
+use pki::seal::{Kek, KekSource};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the next key is looked for, while it is being changed.
+const NEXT: &str = "kek.next";
+pub const ID: &str = "kek.id";
+
+/// Also through links, as far as they lead somewhere.
+fn is_inside(dir: &DataDir, path: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let parent = path.parent().unwrap_or(path);
+    real(parent).starts_with(real(dir.path())) || real(path).starts_with(real(dir.path()))
+}
+
+/// Seals everything under another key; answers with its id.
+pub async fn rewrap(app: &App, by: &By<'_>, source: &str) -> Result<String, Failure> {
+    let _alone = app.rewrapping.lock().await;
+    let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
+    let source = KekSource::parse(source).map_err(|error| bad(&error))?;
+    if let KekSource::File(path) = &source
+        && !path.is_absolute()
+    {
+        return Err(bad(&"the path must be absolute: the control plane has a directory of its own"));
+    }
+    if let KekSource::File(path) = &source
+        && is_inside(&app.dir, path)
+    {
+        return Err(bad(&"a key inside the data directory protects nothing against a copy of it"));
+    }
+    if let KekSource::File(path) = &source
+        && !path.parent().is_some_and(Path::is_dir)
+    {
+        return Err(bad(&"the directory that should hold it does not exist"));
+    }
+    let next = Arc::new(source.load_or_create().map_err(|error| bad(&error))?);
+    let command = sealed_anew(app, &next)?;
+    let io = |error: DirError| Failure::internal("the next key could not be noted", &error);
+    replace(&app.dir.keys(NEXT), format!("{source}\n").as_bytes(), 0o600).map_err(io)?;
+    let old = app.keys.kek();
+    if let Err(failure) = app.commit(by.actor.clone(), by.origin, Command::Rewrap(command)).await {
+        // Refused for sure: the note goes. Perhaps done: the next start will know.
+        if !failure.code.retryable {
+            forget(&app.dir).map_err(io)?;
+        }
+        return Err(failure);
+    }
+    app.keys.set_kek(next.clone());
+    server_cert::reseal(&app.dir, &old, &next).map_err(io)?;
+    finish(&app.dir, &source, &next).map_err(io)?;
+    Ok(next.id())
+}
+
+fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {
+    let view = app.view();
+    let old = app.keys.kek();
+    let seal = |context: &str, key: &[u8]| {
+        next.seal(context, key).map_err(|error| Failure::internal("a key could not be sealed", &error))
+    };
+    let again = |context: &str, sealed: &[u8]| -> Result<Vec<u8>, Failure> {
+        let key = old.unseal(context, sealed).map_err(|_| UnsealError::WrongKek("sealed keys"))?;
+        seal(context, &key)
+    };
+    let held = view.state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty());
+    let issuers = held.map(|issuer| {
+        let (context, key) = unsealed(&old, issuer)?;
+        Ok((issuer.id.clone(), seal(&context, &key)?.into()))
+    });
+    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotFounded)?;
+    let roll = view.state.roll.as_ref();
+    let roll = roll.map(|roll| again(&roll_context(&roll.key), &roll.sealed_key)).transpose()?;
+    Ok(Rewrap {
+        issuers: issuers.collect::<Result<_, Failure>>()?,
+        audit: again(AUDIT_CONTEXT, &signer.sealed_key)?,
+        roll: roll.map(Into::into),
+    })
+}
+
+/// The files follow the registry.
+fn finish(dir: &DataDir, source: &KekSource, kek: &Kek) -> Result<(), DirError> {
+    config::set_kek(&dir.config(), source)?;
+    replace(&dir.keys(ID), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
+    forget(dir)
+}
+
+fn forget(dir: &DataDir) -> Result<(), DirError> {
+    let path = dir.keys(NEXT);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DirError::Io { path, error }),
+        _ => Ok(()),
+    }
+}
+
+/// A change that was begun and may not have been finished.
+pub struct Begun {
+    source: KekSource,
+    pub kek: Arc<Kek>,
+}
+
+/// Looks for one. A note that cannot be used is as good as none: the key of before is tried first.
+pub fn begun(dir: &DataDir) -> Option<Begun> {
+    let text = std::fs::read_to_string(dir.keys(NEXT)).ok()?;
+    let source = KekSource::parse(text.trim()).ok()?;
+    let kek = Arc::new(source.load().ok()?);
+    Some(Begun { source, kek })
+}
+
+/// The registry is sealed with the next key: the files follow. Else the change never happened.
+pub fn settle(dir: &DataDir, begun: Option<(Begun, bool)>) -> Result<(), DirError> {
+    match begun {
+        Some((begun, true)) => finish(dir, &begun.source, &begun.kek),
+        Some((_, false)) => forget(dir),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,130 @@
+//! Rolling the issuer. The root key is elsewhere: a request goes out, a certificate comes back.
+
+use crate::app::{App, Origin};
+use crate::chance;
+use crate::failure::Failure;
+use crate::issuing::roll_context;
+use api::code;
+use lifecycle::names::IssuerId;
+use lifecycle::registry::{
+    ActivateIssuer, Actor, Command, FoundIssuer, IssuerKind, IssuerState, PrepareRoll, Rejection, State,
+};
+use pki::issuer::issuer_id;
+use pki::{csr, hierarchy, pem, roll};
+
+/// Who asks, and how it is recorded.
+pub struct By<'a> {
+    pub actor: &'a Actor,
+    pub origin: &'a Origin,
+}
+
+impl By<'_> {
+    async fn commit(&self, app: &App, command: Command) -> Result<(), Failure> {
+        app.commit(self.actor.clone(), self.origin, command).await.map(drop)
+    }
+}
+
+/// The request for the next issuer's certificate, in PEM: the one that is out, or a new one.
+pub async fn request(app: &App, by: &By<'_>) -> Result<String, Failure> {
+    // What is sealed meanwhile must not be left behind under the old key.
+    let _still = app.rewrapping.lock().await;
+    let view = app.view();
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
+    let prepare = match &view.state.roll {
+        Some(roll) => roll.clone(),
+        None => {
+            let made = roll::intermediate_request(&domain.name)
+                .map_err(|error| Failure::internal("no key for the next issuer", &error))?;
+            let key = pki::digest::key_hash(&made.spki);
+            let sealed_key = app.keys.kek().seal(&roll_context(&key), &made.key);
+            let sealed_key =
+                sealed_key.map_err(|error| Failure::internal("a key could not be sealed", &error))?;
+            PrepareRoll { key, request: made.csr_pem, sealed_key }
+        }
+    };
+    by.commit(app, Command::PrepareRoll(prepare)).await?;
+    let view = app.view();
+    view.state.roll.as_ref().map(|roll| roll.request.clone()).ok_or_else(|| Rejection::NoRoll.into())
+}
+
+/// Takes the certificate that came back.
+pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Failure> {
+    let view = app.view();
+    let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("certificate: {why}"));
+    let ders = pem::certificates(certificate.as_bytes()).map_err(|error| bad(&error))?;
+    let der = ders.first().ok_or_else(|| bad(&"there is none in what was sent"))?;
+    if view.state.issuers.contains_key(&issuer_id(der)) {
+        // Sent again after a lost answer.
+        return Ok(());
+    }
+    let roll = view.state.roll.as_ref().ok_or(Rejection::NoRoll)?;
+    let request = csr::read(roll.request.as_bytes())
+        .map_err(|error| Failure::internal("the request that is out cannot be read", &error))?;
+    let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();
+    let checked =
+        roll::check_intermediate(der, &roots, &request.spki, app.now()).map_err(|error| bad(&error))?;
+    if view.state.issuers.values().any(|issuer| issuer.subject == checked.facts.subject) {
+        return Err(bad(&"another issuer of this domain has its name"));
+    }
+    let id = issuer_id(der);
+    let issuer = FoundIssuer {
+        sealed_key: roll.sealed_key.clone(),
+        kind: IssuerKind::Sealed,
+        subject: checked.facts.subject,
+        certificate: der.to_vec(),
+        fingerprint: pki::digest::fingerprint(der),
+        not_after: checked.facts.not_after,
+        id,
+    };
+    by.commit(app, Command::CertifyRoll(Box::new(issuer))).await
+}
+
+/// Lets the prepared issuer sign from now on. The audit key stays; its certificate comes from the new issuer.
+pub async fn activate(app: &App, by: &By<'_>, named: Option<IssuerId>, force: bool) -> Result<(), Failure> {
+    let view = app.view();
+    let id = match named {
+        Some(id) => id,
+        None => in_state(&view.state, IssuerState::Prepared).ok_or_else(|| not_ready(&view.state))?,
+    };
+    let record =
+        view.state.issuers.get(&id).ok_or_else(|| Rejection::IssuerNotFound { issuer: id.clone() })?;
+    if record.state != IssuerState::Prepared {
+        let command = ActivateIssuer { issuer: id, force, audit_certificate: Vec::new() };
+        return by.commit(app, Command::ActivateIssuer(command)).await;
+    }
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
+    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotFounded)?;
+    let issuer = app.keys.open(record)?;
+    let at = app.now();
+    let audit_certificate =
+        hierarchy::recertify_audit(&issuer, &signer.certificate, &domain.name, chance::serial(at)?, at)
+            .map_err(|error| Failure::internal("the audit key could not be certified", &error))?;
+    let command = ActivateIssuer { issuer: id, force, audit_certificate };
+    by.commit(app, Command::ActivateIssuer(command)).await
+}
+
+pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<(), Failure> {
+    let view = app.view();
+    let issuer = match named {
+        Some(id) => id,
+        None => in_state(&view.state, IssuerState::Retiring).ok_or_else(|| {
+            Failure::new(code::NO_ROLL, "no issuer is retiring: that comes after `enlist ca roll activate`")
+        })?,
+    };
+    by.commit(app, Command::RetireIssuer { issuer }).await
+}
+
+/// Why there is nothing to activate.
+fn not_ready(state: &State) -> Failure {
+    match &state.roll {
+        Some(_) => Failure::new(
+            code::NO_ROLL,
+            "the certificate has not come back yet: sign the request, then `enlist ca roll prepare --cert FILE`",
+        ),
+        None => Rejection::NoRoll.into(),
+    }
+}
+
+fn in_state(state: &State, wanted: IssuerState) -> Option<IssuerId> {
+    state.issuers.values().find(|issuer| issuer.state == wanted).map(|issuer| issuer.id.clone())
+}
