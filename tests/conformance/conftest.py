@@ -48,6 +48,16 @@ def plane(programs):
 
 
 @pytest.fixture
+def plane_of_its_own(programs):
+    """A control plane that a test may stop, kill and bend."""
+    from plane import ControlPlane
+
+    with ControlPlane() as running:
+        running.policy("failures.per_minute", "0")
+        yield running
+
+
+@pytest.fixture
 def door(plane):
     """A connection to the native door without a client certificate."""
     import native

@@ -1,9 +1,13 @@
 """A client of the native gRPC door, from its .proto file and grpcio alone."""
 
 import importlib
+import queue
+import secrets
 import socket
 import ssl
 import sys
+import threading
+import time
 
 import certs
 from machine import PATIENCE, PROTO, missing, scratch
@@ -82,6 +86,26 @@ class Door:
         except grpc.RpcError as error:
             raise Refused(error) from None
 
+    def renew(self, csr: str, **named):
+        try:
+            return self.stub.Renew(pb.RenewRequest(csr=csr, **named), timeout=PATIENCE)
+        except grpc.RpcError as error:
+            raise Refused(error) from None
+
+    def renewal_refused(self, csr: str) -> Refused:
+        try:
+            answer = self.renew(csr)
+        except Refused as refusal:
+            return refusal
+        raise AssertionError(f"was granted: {answer.cert_serial}")
+
+    def live(self, node: str | None = None, **named) -> "Live":
+        """A live stream; with a node's id it says Hello."""
+        stream = Live(self)
+        if node is not None:
+            stream.hello(node, **named)
+        return stream
+
     def close(self) -> None:
         self.channel.close()
 
@@ -92,6 +116,60 @@ class Door:
         self.close()
 
 
+class Live:
+    """A node's standing connection. What comes down is read by a thread of its own."""
+
+    def __init__(self, door: Door):
+        self.up: queue.Queue = queue.Queue()
+        self.down: queue.Queue = queue.Queue()
+        self.ended = threading.Event()
+        self.error: Refused | None = None
+        self.call = door.stub.Live(iter(self.up.get, None))
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for message in self.call:
+                self.down.put((message.WhichOneof("message"), message))
+        except grpc.RpcError as error:
+            self.error = Refused(error)
+        self.ended_at = time.monotonic()
+        self.ended.set()
+        self.down.put((None, None))
+
+    def send(self, **message) -> None:
+        self.up.put(pb.LiveUp(**message))
+
+    def hello(self, node: str, instance: str | None = None, bundle: int = 1, version: str = "t/1") -> None:
+        named = pb.Hello(
+            node_id=node, instance_id=instance or secrets.token_hex(8), bundle_version=bundle, agent_version=version
+        )
+        self.send(hello=named)
+
+    def heartbeat(self) -> None:
+        self.send(heartbeat=pb.Heartbeat())
+
+    def evidence(self, **fields) -> None:
+        self.send(evidence=pb.Evidence(**fields))
+
+    def next(self, kind: str):
+        """The next message of a kind; others are passed over."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found, message = self.down.get(timeout=max(0.1, deadline - time.monotonic()))
+            if found == kind:
+                return getattr(message, kind)
+            assert found is not None, f"the stream ended before {kind}: {self.error}"
+
+    def wait_end(self) -> Refused | None:
+        assert self.ended.wait(PATIENCE), "the stream goes on"
+        return self.error
+
+    def close(self) -> None:
+        self.up.put(None)
+        self.call.cancel()
+
+
 def door(plane, certificate: tuple | None = None) -> Door:
     return Door(plane.port, plane.bundle, certificate)
 
@@ -99,14 +177,24 @@ def door(plane, certificate: tuple | None = None) -> Door:
 class Node:
     """A machine that was let in."""
 
-    def __init__(self, plane, answer, key):
+    def __init__(self, plane, answer, key, id: str | None = None):
         self.plane, self.answer, self.key = plane, answer, key
-        self.id, self.serial = answer.node_id, answer.cert_serial
+        self.id, self.serial = id or answer.node_id, answer.cert_serial
         self.files = certs.identity(scratch("node"), key, answer.certificate, answer.chain)
 
     def confirm(self, **named):
         with door(self.plane, self.files) as connection:
             return connection.confirm(**named)
+
+    def door(self) -> Door:
+        return door(self.plane, self.files)
+
+    def renewed(self, key=None) -> "Node":
+        """The same machine with its next certificate, which nobody has seen yet."""
+        key = key or certs.ec_key()
+        with self.door() as connection:
+            answer = connection.renew(certs.csr(key))
+        return Node(self.plane, answer, key, self.id)
 
 
 def enroll(plane, token: str | None = None, key=None, idempotency: str | None = None, **named) -> Node:

@@ -97,6 +97,8 @@ fn query<T: Serialize + DeserializeOwned + PartialEq + Debug>(uri: &Uri) {
 pub fn protobuf(data: &[u8]) {
     message::<api::agent::EnrollRequest>(data);
     message::<api::agent::ConfirmRequest>(data);
+    message::<api::agent::RenewRequest>(data);
+    message::<api::agent::LiveUp>(data);
 }
 
 fn message<T: Message + Default + PartialEq>(data: &[u8]) {

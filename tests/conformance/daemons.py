@@ -1,0 +1,102 @@
+"""Agents that run: started, killed, looked at."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import certs
+import evidence
+from machine import AGENT, PATIENCE, clean_env, run, scratch, until
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Daemon:
+    """`enlist-agent run` in a directory of its own."""
+
+    def __init__(self, plane, token: str | None = None, **environment):
+        self.plane = plane
+        self.dir = scratch("ag") / "a"
+        self.environment = {
+            "ENLIST_AGENT_SERVER": plane.url,
+            "ENLIST_AGENT_CA_PIN": plane.pin,
+            **({"ENLIST_AGENT_TOKEN": token} if token else {}),
+            **environment,
+        }
+        self.process: subprocess.Popen | None = None
+        self.logs: list = []
+
+    def start(self) -> "Daemon":
+        log = evidence.log("agent-err")
+        self.logs.append(log)
+        with log.open("wb") as err:
+            self.process = subprocess.Popen(
+                [str(AGENT), "run", "--dir", str(self.dir)],
+                env=clean_env(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+            )
+        return self
+
+    def log(self) -> str:
+        return "".join(log.read_text(errors="replace") for log in self.logs)[-4000:]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        if self.process is None or self.process.poll() is not None:
+            return self.process.returncode if self.process else 0
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def status(self) -> dict | None:
+        done = run(AGENT, "status", "--dir", self.dir, "--json")
+        return json.loads(done.out) if done.out else None
+
+    def connected(self) -> bool:
+        assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.log()}"
+        status = self.status()
+        return bool(status and status["channel"] == "up")
+
+    def wait_connected(self, patience: float = PATIENCE) -> "Daemon":
+        until(self.connected, f"the agent is connected: {self.dir}", patience)
+        return self
+
+    @property
+    def current(self):
+        return self.dir / "identity" / "current"
+
+    @property
+    def files(self) -> tuple:
+        return self.current / "cert.pem", self.current / "key.pem"
+
+    def serial(self) -> str:
+        return certs.serial(certs.certificate((self.current / "cert.pem").read_bytes()))
+
+    def node_id(self) -> str:
+        return self.status()["node_id"]
+
+    def keys_match(self) -> bool:
+        key = certs.serialization.load_pem_private_key((self.current / "key.pem").read_bytes(), None)
+        leaf = certs.certificate((self.current / "cert.pem").read_bytes())
+        return certs.public_der(key) == certs.public_der(leaf)
+
+    def note_secrets(self) -> None:
+        for key in self.dir.glob("identity/*/key.pem"):
+            evidence.private_key("agent", key.read_bytes())
+
+    def memory_kib(self) -> int:
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+    def size(self) -> int:
+        return sum(os.path.getsize(path) for path in self.dir.rglob("*") if path.is_file() and not path.is_symlink())

@@ -1,0 +1,206 @@
+"""Revocation cuts: sockets close, handshakes are refused, and it holds after a kill. D14, D15, D34, I3."""
+
+import datetime
+import json
+import sys
+
+import certs
+import native
+import pytest
+from machine import ENLIST, missing, run, scratch, tool, until
+from plane import ControlPlane
+from test_certificates import missing_pkilint
+from test_imported_ca import openssl_ca
+
+REVOKED = "SSLV3_ALERT_CERTIFICATE_REVOKED"
+
+
+@pytest.fixture
+def node(plane):
+    made = native.enroll(plane)
+    made.confirm()
+    return made
+
+
+def revoke(plane, node, reason="compromised"):
+    answer = plane.api("POST", f"/v1/nodes/{node.id}/revoke", {"reason": reason})
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def test_a_revoked_node_is_cut_off_and_stays_so(plane_of_its_own):
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    bystander = native.enroll(plane)
+    with node.door() as door, bystander.door() as other:
+        live, untouched = door.live(node.id), other.live(bystander.id)
+        live.next("welcome")
+        untouched.next("welcome")
+        assert revoke(plane, node)["state"] == "revoked"
+        live.wait_end()
+        assert native.alert(plane, node.files) == REVOKED
+        with node.door() as again:
+            with pytest.raises(native.Refused):
+                again.renew(certs.good_csr())
+        untouched.heartbeat()
+        untouched.next("ack")
+        untouched.close()
+    plane.kill()
+    plane.start()
+    assert native.alert(plane, node.files) == REVOKED
+    assert native.alert(plane, bystander.files) is None
+
+
+def test_every_certificate_of_the_node_is_denied(plane, node):
+    renewed = node.renewed()
+    revoke(plane, node)
+    assert native.alert(plane, node.files) == native.alert(plane, renewed.files) == REVOKED
+
+
+def test_a_connection_ends_with_its_certificate(plane_of_its_own):
+    """D34."""
+    plane = plane_of_its_own
+    plane.policy("profile.default.lifetime", "60s")
+    node = native.enroll(plane)
+    with node.door() as door:
+        live = door.live(node.id)
+        live.next("welcome")
+
+        def over():
+            live.heartbeat()
+            return live.ended.wait(2.0)
+
+        until(over, "the connection ends", patience=120.0)
+    assert native.alert(plane, node.files) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+
+
+def test_an_operator_who_is_removed_is_cut(plane):
+    out = scratch("op")
+    plane.cli("operator", "add", "mallory", "--role", "viewer", "--out", out)
+    files = out / "cert.pem", out / "key.pem"
+    assert native.alert(plane, files) is None
+    plane.cli("operator", "remove", "mallory")
+    assert native.alert(plane, files) == REVOKED
+    assert plane.cli("operator", "remove", "mallory", ok=False).code == 3
+
+
+def test_the_list_of_revocations_is_public_and_openssl_obeys_it(plane, node):
+    bystander = native.enroll(plane)
+    place = scratch("crl")
+    before = plane.https("GET", "/v1/ca/crl")
+    assert before.status == 200 and before.headers["content-type"] == "application/pkix-crl"
+    revoke(plane, node)
+    crl = place / "crl.pem"
+    crl.write_bytes(plane.https("GET", "/v1/ca/crl?format=pem").body)
+    anchors = place / "ca.pem"
+    anchors.write_bytes(plane.cli("ca", "export").json()["pem"].encode())
+    shown = tool("openssl", "crl", "-in", crl, "-noout", "-text", "-CAfile", anchors)
+    assert "verify OK" in shown.err + shown.out
+    assert node.serial.upper() in shown.out.upper()
+    for one, good in ((node, False), (bystander, True)):
+        leaf = place / f"{one.id}.pem"
+        leaf.write_text(one.answer.certificate)
+        checked = tool("openssl", "verify", "-crl_check", "-CRLfile", crl, "-CAfile", anchors, leaf, check=False)
+        assert (checked.code == 0) == good, checked
+        assert good or "certificate revoked" in checked.err + checked.out
+    blocks = plane.cli("ca", "crl").json()["pem"]
+    assert blocks.count("BEGIN X509 CRL") == 1
+    assert plane.https("GET", "/v1/ca/crl?issuer=nobody").status == 404
+    assert plane.https("GET", "/v1/ca/crl?format=xml").status == 400
+
+
+def test_numbers_of_lists_rise(plane):
+    def number():
+        pem = plane.https("GET", "/v1/ca/crl?format=pem").body
+        text = tool("openssl", "crl", "-noout", "-crlnumber", stdin=pem).out
+        return int(text.strip().split("=")[1].removeprefix("0x"), 16)
+
+    numbers = []
+    for _ in range(3):
+        node = native.enroll(plane)
+        revoke(plane, node)
+        numbers.append(number())
+    assert numbers == sorted(set(numbers))
+
+
+def test_revoking_an_issuer_denies_everything_under_it(plane_of_its_own):
+    """D14: an issuer can be revoked too."""
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    with node.door() as door:
+        live = door.live(node.id)
+        live.next("welcome")
+        issuer = plane.api("GET", "/v1/ca").json()["issuers"][0]["id"]
+        assert plane.cli("ca", "revoke", "nobody", ok=False).code == 3
+        plane.cli("ca", "revoke", issuer, "--reason", "stolen")
+        live.wait_end()
+    assert native.alert(plane, node.files) == REVOKED
+    with native.door(plane) as door:
+        assert door.refused(plane.token(), certs.good_csr()).code == "issuer_unavailable"
+    plane.stop()
+    plane.start()
+    assert native.alert(plane, node.files) == REVOKED
+    assert run(ENLIST, "ca", "show", "--dir", plane.dir, "--json").json()["issuers"][0]["state"] == "revoked"
+
+
+def test_a_list_names_what_time_alone_has_ended(plane, node):
+    """D32: a superseded certificate is refused after its drain, and the list says so by itself."""
+    plane.policy("renew.drain", "2s")
+    try:
+        renewed = node.renewed()
+        renewed.confirm()
+
+        def listed():
+            pem = plane.https("GET", "/v1/ca/crl?format=pem").body
+            return node.serial.upper() in tool("openssl", "crl", "-noout", "-text", stdin=pem).out.upper()
+
+        until(listed, "it is on the list", 150.0)
+    finally:
+        plane.policy("renew.drain", "10m")
+
+
+def complaints(crl: bytes) -> list:
+    """What pkilint has against a list of revocations."""
+    if missing_pkilint():
+        missing("pkilint")
+    file = scratch("lint") / "list.crl"
+    file.write_bytes(crl)
+    linter = (sys.executable, "-m", "pkilint.bin.lint_crl", "lint", "-t", "CRL", "-p", "PKIX")
+    done = tool(*linter, "-s", "ERROR", "-f", "JSON", file, check=False)
+    found = json.loads(done.out)["results"]
+    return [finding for result in found for finding in result["finding_descriptions"]]
+
+
+@pytest.mark.parametrize("issuer", ["sealed", "imported"])
+def test_pkilint_finds_no_error_in_a_list(programs, issuer):
+    """Empty, with one entry, and with one for each way in which a certificate can be taken back. D14."""
+    files = openssl_ca(scratch("ca"), "/O=Example/CN=Imported CA") if issuer == "imported" else ()
+    options = ("--issuer", "imported", "--ca-cert", files[0], "--ca-key", files[1]) if files else ()
+    with ControlPlane(init=options) as plane:
+
+        def lint(entries: int) -> None:
+            der = plane.https("GET", "/v1/ca/crl").body
+            crl = certs.x509.load_der_x509_crl(der)
+            assert len(crl) == entries
+            assert complaints(der) == []
+            assert complaints(plane.https("GET", "/v1/ca/crl?format=pem").body) == []
+
+        lint(0)
+        revoke(plane, native.enroll(plane))
+        lint(1)
+        plane.cli("node", "decommission", native.enroll(plane).id, "--force")
+        lost = native.enroll(plane)
+        lost.renewed()
+        lost.renewed()
+        plane.cli("operator", "add", "mallory", "--role", "viewer", "--out", scratch("op"))
+        plane.cli("operator", "remove", "mallory")
+        lint(4)
+
+
+def test_pkilint_looks_at_lists():
+    """The linter would find something: a list without its number and the issuer's key is not clean."""
+    key, now = certs.ec_key(), datetime.datetime.now(datetime.UTC)
+    name = certs.x509.Name([certs.x509.NameAttribute(certs.x509.NameOID.COMMON_NAME, "x")])
+    bare = certs.x509.CertificateRevocationListBuilder().issuer_name(name).last_update(now)
+    made = bare.next_update(now + datetime.timedelta(7)).sign(key, certs.SHA256)
+    assert complaints(made.public_bytes(certs.serialization.Encoding.DER))

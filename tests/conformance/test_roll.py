@@ -1,0 +1,132 @@
+"""Rolling the intermediate with the root key elsewhere, and changing the key-encryption key. D12, D13, I12."""
+
+import concurrent.futures
+
+import certs
+import native
+import pytest
+from machine import scratch, until
+from rolls import signed, states
+
+
+def test_a_roll_from_beginning_to_end(plane_of_its_own):
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    away = native.enroll(plane)
+    away.confirm()
+    with node.door() as door:
+        live = door.live(node.id)
+        live.next("welcome")
+        csr = scratch("csr") / "next.csr"
+        plane.cli("ca", "roll", "prepare", "--csr-out", csr)
+        again = scratch("csr") / "again.csr"
+        plane.cli("ca", "roll", "prepare", "--csr-out", again)
+        assert csr.read_bytes() == again.read_bytes()
+        roll = plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr)).json()
+        assert roll["stage"] == "prepared"
+        bundle = live.next("bundle")
+        assert bundle.version == roll["bundle_version"] == 2
+        assert bundle.pem.encode() == plane.bundle
+        refused = plane.cli("ca", "roll", "activate", ok=False)
+        assert (refused.code, refused.error()["code"]) == (3, "not_adopted")
+        live.evidence(bundle_version=2)
+
+        def adopted():
+            status = plane.cli("ca", "roll", "status").json()
+            return status["missing"] == [away.id] and status["adoption"]["current"] == 1
+
+        until(adopted, "the node that is there has it")
+        assert plane.cli("ca", "roll", "activate", ok=False).code == 3
+        plane.cli("ca", "roll", "activate", "--force")
+        assert states(plane) == ["active", "retiring"]
+        renewed = node.renewed()
+        assert renewed.answer.chain != node.answer.chain
+        assert certs.verifies(renewed.answer.certificate.encode(), (renewed.answer.chain + renewed.answer.bundle).encode())
+        renewed.confirm()
+        live.close()
+    fresh = native.enroll(plane)
+    fresh.confirm()
+    # The one that was away comes back with what it has.
+    assert native.alert(plane, away.files) is None
+    refused = plane.cli("ca", "roll", "retire", ok=False)
+    assert (refused.code, refused.error()["code"]) == (3, "issuer_in_use")
+    back = away.renewed()
+    back.confirm()
+    for one in (node, away):
+        plane.api("POST", f"/v1/nodes/{one.id}/revoke")
+    until(lambda: plane.cli("ca", "roll", "retire", ok=False).code == 0, "nothing hangs on it any more")
+    assert states(plane) == ["active", "retired"]
+    assert native.alert(plane, fresh.files) is None
+    plane.stop()
+    plane.start()
+    assert native.alert(plane, fresh.files) is None
+    assert plane.cli("audit", "verify").json()["ok"]
+
+
+def test_what_comes_back_is_checked(plane_of_its_own):
+    plane = plane_of_its_own
+    place = scratch("bad")
+    csr, junk = place / "next.csr", place / "junk.pem"
+    junk.write_text("nothing")
+    refused = plane.cli("ca", "roll", "prepare", "--cert", junk, ok=False)
+    assert refused.code == 3 and refused.error()["code"] in ("bad_request", "no_roll")
+    assert plane.cli("ca", "roll", "activate", ok=False).error()["code"] == "no_roll"
+    plane.cli("ca", "roll", "prepare", "--csr-out", csr)
+    root = place / "root.pem"
+    root.write_bytes(plane.bundle)
+    assert plane.cli("ca", "roll", "prepare", "--cert", root, ok=False).error()["code"] == "bad_request"
+    assert plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr)).json()["stage"] == "prepared"
+    again = plane.cli("ca", "roll", "prepare", "--csr-out", csr, ok=False)
+    assert again.error()["code"] == "roll_underway"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_key_encryption_key_can_be_changed(plane_of_its_own, killed):
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    node.confirm()
+    place = scratch("kek")
+    kek = place / "next"
+    old = plane.kek_file.read_bytes()
+    assert plane.cli("ca", "rewrap", "--kek", "floppy:a", ok=False).code == 3
+    assert plane.cli("ca", "rewrap", "--kek", "file:relative", ok=False).code == 3
+    assert plane.cli("ca", "rewrap", "--kek", f"file:{plane.dir}/keys/kek.next", ok=False).code == 3
+    done = plane.cli("ca", "rewrap", "--kek", f"file:{kek}").json()
+    assert len(done["kek_id"]) == 16
+    assert kek.stat().st_mode & 0o777 == 0o600
+    assert f"file:{kek}" in (plane.dir / "enlist.toml").read_text()
+    if killed:
+        plane.kill()
+    else:
+        plane.stop()
+    # The old key is of no use any more.
+    plane.kek_file.unlink()
+    plane.start()
+    assert native.alert(plane, node.files) is None
+    native.enroll(plane).confirm()
+    plane.stop()
+    kek.write_bytes(old)
+    refused = plane.run_to_end()
+    assert refused.code == 1
+
+
+def test_a_roll_and_a_change_of_key_do_not_meet(plane_of_its_own):
+    """Whatever order they come in, everything can be opened afterwards."""
+    plane = plane_of_its_own
+    place = scratch("kek")
+    for number in range(4):
+        csr = place / f"{number}.csr"
+        commands = [
+            ("ca", "rewrap", "--kek", f"file:{place / str(number)}"),
+            ("ca", "roll", "prepare", "--csr-out", csr),
+        ]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            done = list(pool.map(lambda command: plane.cli(*command, ok=False), commands))
+        assert [one.code for one in done] == [0, 0], done
+        plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr))
+        plane.cli("ca", "roll", "activate", "--force")
+        native.enroll(plane).confirm()
+    plane.cli("ca", "rewrap", "--kek", f"file:{place / 'last'}")
+    plane.stop()
+    plane.start()
+    native.enroll(plane).confirm()
