@@ -1,7 +1,7 @@
-//! Compiles the agent's protocol. protox reads it in Rust, because a fresh machine has no `protoc`.
+//! Compiles the gRPC protocols. protox reads it in Rust, because a fresh machine has no `protoc`.
 
 const INCLUDE: &str = "proto";
-const PROTOS: [&str; 1] = ["enlist/agent/v1/agent.proto"];
+const PROTOS: [&str; 2] = ["enlist/agent/v1/agent.proto", "taskrun/v1/run.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={INCLUDE}");

@@ -8,7 +8,7 @@ use lifecycle::names::Span;
 use toml::Value;
 
 use crate::config::{Environment, Values, keys};
-use crate::store::dir;
+use crate::layout::Layout;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -32,7 +32,7 @@ pub enum Command {
     Enroll(Box<EnrollArgs>),
     /// Keep this host's identity: renew it, stay connected, do what the control plane asks
     Run(Box<RunArgs>),
-    /// Show this host's identity; exits 1 if it has none that is usable
+    /// Show this host's identity; exits 1 if it has none that is usable, or a revoked one
     Status(StatusArgs),
     /// Write a completion script for a shell
     Completions { shell: Shell },
@@ -51,7 +51,7 @@ impl Place {
     /// Absolute, so that what is written about it holds from anywhere.
     pub fn path(&self, environment: &Environment) -> PathBuf {
         let named = self.dir.clone().or_else(|| environment.dir().map(PathBuf::from));
-        let path = named.unwrap_or_else(|| PathBuf::from(dir::DEFAULT));
+        let path = named.unwrap_or_else(|| PathBuf::from(environment.persona().dir()));
         std::path::absolute(&path).unwrap_or(path)
     }
 }
@@ -84,6 +84,13 @@ pub struct Contact {
     pub system_roots: bool,
     #[command(flatten)]
     pub place: Place,
+    /// An address at which this host's WireGuard can be reached, with or without a port [default port: 51820];
+    /// repeat for IPv4 and IPv6
+    #[arg(long, value_name = "ADDR")]
+    pub underlay: Vec<String>,
+    /// Put links to the identity where this system looks for it
+    #[arg(long, value_name = "SYSTEM", value_parser = clap::builder::PossibleValuesParser::new(Layout::NAMES))]
+    pub layout: Option<String>,
     /// The name to show to operators [default: this host's]
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
@@ -99,6 +106,10 @@ impl Contact {
         }
         values.extend(self.ca_file.as_deref().map(|path| (keys::CA_FILE, text(path))));
         values.extend(self.ca_pin.map(|pin| (keys::CA_PIN, text(&pin.to_string()))));
+        if !self.underlay.is_empty() {
+            values.insert(keys::UNDERLAY, Value::Array(self.underlay.iter().map(|at| text(at)).collect()));
+        }
+        values.extend(self.layout.as_deref().map(|layout| (keys::LAYOUT, text(layout))));
         values.extend(self.system_roots.then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
         values
     }
@@ -109,7 +120,7 @@ impl Contact {
 pub struct EnrollArgs {
     #[command(flatten)]
     pub contact: Contact,
-    /// Enroll even if there is a valid identity, which becomes the previous one
+    /// Enroll even if there is a valid identity, which becomes the previous one; a revoked one needs no such word
     #[arg(long)]
     pub replace: bool,
     /// How long to try: 90s, 15m, 1h
@@ -123,6 +134,9 @@ pub struct EnrollArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub contact: Contact,
+    /// Take trust, token and the places of the identity from the configuration of a TaskRun worker
+    #[arg(long, value_name = "FILE")]
+    pub from_taskrun: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

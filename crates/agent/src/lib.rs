@@ -1,6 +1,7 @@
 //! The host daemon: obtains, keeps and proves a node's identity.
 //!
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
+//! - [`compat`], [`layout`]: other documents' names for the program, and places for the identity.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
 //! - [`enroll`], [`run`], [`status`]: one module per command.
 //!
@@ -10,11 +11,14 @@
 mod chance;
 pub mod cli;
 mod clock;
+pub mod code;
+pub mod compat;
 pub mod config;
 pub mod enroll;
 pub mod fault;
 mod host;
 mod issued;
+pub mod layout;
 mod logging;
 mod output;
 pub mod run;
@@ -29,9 +33,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
+use compat::Persona;
 use config::Environment;
 use fault::Fault;
 
@@ -44,13 +49,18 @@ pub fn command() -> clap::Command {
 pub fn main_with(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let json = args.iter().any(|arg| arg == "--json");
-    match Cli::try_parse_from(args) {
-        Ok(cli) => perform(&cli, &Environment::of_process()),
+    let persona = Persona::of(args.first().map(AsRef::as_ref));
+    let command = persona.command(command());
+    // Both other documents' agents are known to be called with one dash, too.
+    let args = if persona == Persona::Enlist { args } else { compat::two_dashes(args, &command) };
+    let parsed = command.try_get_matches_from(args).and_then(|found| Cli::from_arg_matches(&found));
+    match parsed {
+        Ok(cli) => perform(&cli, &Environment::of_process().called(persona)),
         // Help that nobody asked for by name is not a mistake to be named.
         Err(error)
             if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
         {
-            failed(&misused(&error), json)
+            failed(&misused(&error, persona), json)
         }
         Err(error) => {
             _ = error.print();
@@ -60,12 +70,13 @@ pub fn main_with(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// The library's first paragraph says what is wrong; what follows is the usage, which `--help` shows.
-fn misused(error: &clap::Error) -> Fault {
+fn misused(error: &clap::Error, persona: Persona) -> Fault {
     let text = error.render().to_string();
     let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let paragraph = paragraph.join(" ");
     let message = paragraph.strip_prefix("error: ").unwrap_or(&paragraph);
-    Fault::usage("usage", message, "see `enlist-agent --help`, or the same behind the command's name")
+    let hint = format!("see `{} --help`, or the same behind the command's name", persona.name());
+    Fault::new(fault::Exit::Usage, "usage", message, hint)
 }
 
 fn perform(cli: &Cli, environment: &Environment) -> ExitCode {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
-use crate::store::unconfirmed;
+use crate::store::{revoked, unconfirmed};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,7 +103,14 @@ impl Status {
 
     pub fn of(dir: &Path, identity: &Identity, at: Timestamp) -> Self {
         let expired = identity.is_expired(at);
+        let revoked = revoked::is_set(dir, &identity.facts.serial);
+        let state = match (revoked, expired) {
+            (true, _) => State::Revoked,
+            (false, true) => State::Expired,
+            (false, false) => State::Enrolled,
+        };
         let reasons = [
+            ("revoked", revoked),
             ("cert_expired", expired),
             ("not_yet_valid", at < identity.facts.not_before),
             ("unconfirmed", unconfirmed::is_set(dir, &identity.facts.serial)),
@@ -118,7 +125,7 @@ impl Status {
             renew_at: identity.renew_at().map(str::to_owned),
             ready: reasons.is_empty(),
             reasons,
-            ..Self::without(dir, if expired { State::Expired } else { State::Enrolled }, "")
+            ..Self::without(dir, state, "")
         }
     }
 

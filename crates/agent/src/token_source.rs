@@ -6,7 +6,9 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::compat::Persona;
 use crate::fault::Fault;
+use crate::layout::Layout;
 use crate::token::Token;
 
 /// Far more than any token; a wrong file must not be read whole.
@@ -19,10 +21,61 @@ pub struct Sources<'a> {
     pub flag: Option<&'a str>,
     /// `--token-file F`.
     pub flag_file: Option<&'a Path>,
-    /// `ENLIST_AGENT_TOKEN`.
-    pub variable: Option<&'a OsStr>,
+    /// `ENLIST_AGENT_TOKEN` or a document's own variable: its name, and what it holds.
+    pub variable: Option<(&'a str, &'a OsStr)>,
+    /// A token that stands in another program's configuration.
+    pub text: Option<&'a Token>,
     /// `token_file` of the environment or agent.toml.
     pub file: Option<&'a Path>,
+    /// In whose words a missing token is asked for.
+    pub asker: Asker,
+}
+
+/// The system whose names for token and operator's command the reader knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asker {
+    #[default]
+    Enlist,
+    Plfm,
+    Probectl,
+    Taskrun,
+}
+
+impl Asker {
+    pub fn of(persona: Persona, layout: Option<Layout>) -> Self {
+        match (persona, layout) {
+            (Persona::Plfm, _) => Asker::Plfm,
+            (Persona::Probectl, _) => Asker::Probectl,
+            (Persona::Enlist, Some(Layout::Taskrun)) => Asker::Taskrun,
+            (Persona::Enlist, _) => Asker::Enlist,
+        }
+    }
+
+    /// Where a token is looked for, and who makes one.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Asker::Enlist => {
+                "pass it with `--token -`, `--token-file F`, ENLIST_AGENT_TOKEN or `token_file` in agent.toml; an operator makes one with `enlist token create`"
+            }
+            Asker::Plfm => {
+                "pass it with `--token T`, PLFM_ENROLLMENT_TOKEN or the file enrollment-token in the agent's directory; an operator makes one with `plfm hosts enroll-token create`"
+            }
+            Asker::Probectl => {
+                "pass it with `--token T`, `--token-file F` or ENLIST_AGENT_TOKEN; an operator makes one with `probectl-control enroll-token`"
+            }
+            Asker::Taskrun => {
+                "set TASKRUN_BOOTSTRAP_TOKEN, or pass it with `--token -` or `--token-file F`; an operator makes one with `taskrun token generate`"
+            }
+        }
+    }
+}
+
+impl Sources<'_> {
+    /// Whether any was named.
+    pub fn any(&self) -> bool {
+        let Sources { flag, flag_file, variable, text, file, asker: _ } = self;
+        flag.is_some() || flag_file.is_some() || variable.is_some() || text.is_some() || file.is_some()
+    }
 }
 
 /// The token of the first source that was named. A named source without a token is a fault, not a reason to
@@ -30,30 +83,33 @@ pub struct Sources<'a> {
 pub fn find(sources: Sources<'_>, stdin: impl Read) -> Result<Token, Fault> {
     if let Some(flag) = sources.flag {
         return match flag {
-            "-" => read(stdin, "standard input"),
-            text => token(Zeroizing::new(text.to_owned()), "--token"),
+            "-" => read(stdin, "standard input", sources.asker),
+            text => token(Zeroizing::new(text.to_owned()), "--token", sources.asker),
         };
     }
     if let Some(path) = sources.flag_file {
-        return read_file(path);
+        return read_file(path, sources.asker);
     }
-    if let Some(value) = sources.variable {
-        let text = value.to_str().ok_or_else(|| unreadable("ENLIST_AGENT_TOKEN is not UTF-8".to_owned()))?;
-        return token(Zeroizing::new(text.to_owned()), "ENLIST_AGENT_TOKEN");
+    if let Some((name, value)) = sources.variable {
+        let text = value.to_str().ok_or_else(|| unreadable(format!("{name} is not UTF-8")))?;
+        return token(Zeroizing::new(text.to_owned()), name, sources.asker);
+    }
+    if let Some(token) = sources.text {
+        return Ok(token.clone());
     }
     match sources.file {
-        Some(path) => read_file(path),
-        None => Err(missing("no enrollment token was given".to_owned())),
+        Some(path) => read_file(path, sources.asker),
+        None => Err(missing("no enrollment token was given".to_owned(), sources.asker)),
     }
 }
 
-fn read_file(path: &Path) -> Result<Token, Fault> {
+fn read_file(path: &Path, asker: Asker) -> Result<Token, Fault> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| unreadable(format!("{name}: {error}")))?;
-    read(file, &name)
+    read(file, &name, asker)
 }
 
-fn read(source: impl Read, name: &str) -> Result<Token, Fault> {
+fn read(source: impl Read, name: &str, asker: Asker) -> Result<Token, Fault> {
     // Room for everything from the start: a buffer that grows leaves copies behind.
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
     let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
@@ -61,16 +117,15 @@ fn read(source: impl Read, name: &str) -> Result<Token, Fault> {
     if text.len() as u64 > MAX_BYTES {
         return Err(unreadable(format!("{name} is longer than any token")));
     }
-    token(text, name)
+    token(text, name, asker)
 }
 
-fn token(text: Zeroizing<String>, name: &str) -> Result<Token, Fault> {
-    Token::new(text).ok_or_else(|| missing(format!("the token from {name} is empty")))
+fn token(text: Zeroizing<String>, name: &str, asker: Asker) -> Result<Token, Fault> {
+    Token::new(text).ok_or_else(|| missing(format!("the token from {name} is empty"), asker))
 }
 
-fn missing(message: String) -> Fault {
-    let hint = "pass it with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN; an operator makes one with `enlist token create`";
-    Fault::usage("token_missing", message, hint)
+fn missing(message: String, asker: Asker) -> Fault {
+    Fault::usage("token_missing", message, asker.remedy())
 }
 
 fn unreadable(message: String) -> Fault {
@@ -99,8 +154,10 @@ mod tests {
         let mut sources = Sources {
             flag: Some("from-flag"),
             flag_file: None,
-            variable: Some(OsStr::new("from-env")),
+            variable: Some(("TOKEN", OsStr::new("from-env"))),
+            text: None,
             file: Some(&two),
+            asker: Asker::Enlist,
         };
         assert_eq!(value(sources).unwrap(), "from-flag");
         sources.flag = Some("-");
@@ -118,8 +175,11 @@ mod tests {
     #[test]
     fn a_named_source_without_a_token_is_a_fault() {
         let missing = Path::new("/nonexistent/token");
-        let sources =
-            Sources { flag_file: Some(missing), variable: Some(OsStr::new("env")), ..Sources::default() };
+        let sources = Sources {
+            flag_file: Some(missing),
+            variable: Some(("T", OsStr::new("env"))),
+            ..Sources::default()
+        };
         assert_eq!(value(sources).unwrap_err(), "token_unreadable");
         assert_eq!(value(Sources { flag: Some(""), ..Sources::default() }).unwrap_err(), "token_missing");
         let endless = find(Sources { flag: Some("-"), ..Sources::default() }, std::io::repeat(b'x'));

@@ -352,12 +352,88 @@ fn a_revoked_host_says_so_once_and_stays_or_ends() {
     let status = host.status();
     assert_eq!((status.exit, &status.document()["reasons"]), (1, &serde_json::json!(["revoked"])));
     assert_eq!(run.log().matches("revoked: ").count(), 1, "{}", run.log());
+    assert!(run.log().contains("remedy: "), "{}", run.log());
     assert_eq!(run.stop(), 0);
+    let alone = host.status();
+    assert_eq!((alone.exit, &alone.document()["state"]), (1, &"revoked".into()), "the daemon is gone");
 
-    let mut settings = fs::read_to_string(host.path("agent.toml")).unwrap();
-    settings.push_str("exit_on_revoked = true\n");
-    fs::write(host.path("agent.toml"), settings).unwrap();
+    let before = fs::read_to_string(host.path("agent.toml")).unwrap();
+    fs::write(host.path("agent.toml"), format!("{before}exit_on_revoked = true\n")).unwrap();
     assert_eq!(Running::start(&host).exit(), 3);
+    fs::write(host.path("agent.toml"), before).unwrap();
+}
+
+#[test]
+fn a_revoked_host_enrolls_anew_with_a_token_and_nothing_more() {
+    let (plane, host) = enrolled();
+    let mut run = Running::start(&host);
+    plane.wait("connected", |record| !record.lives.evidence.is_empty());
+    plane.set(Fault::Revoked);
+    plane.change(|record| record.lives.cut(&world::live::revoked()));
+    until("the mark", || host.path("revoked").exists());
+    let busy = host.run(&["enroll", "--token", "good", "--json"]);
+    assert_eq!((busy.exit, busy.code().as_str()), (1, "dir_in_use"), "{busy:?}");
+    assert!(busy.stderr.contains("stop it first"), "{busy:?}");
+    assert_eq!(run.stop(), 0);
+    let bare = host.run(&["enroll", "--json"]);
+    assert_eq!((bare.exit, bare.code().as_str()), (2, "token_missing"));
+
+    plane.set(Fault::None);
+    let run = host.enroll(&plane, "second", &[]);
+    assert_eq!((run.exit, run.document()["already_enrolled"].as_bool()), (0, Some(false)), "{run:?}");
+    assert!(!host.path("revoked").exists());
+    assert_eq!(host.status().exit, 0);
+
+    // The same by the daemon itself.
+    let serial = host.status().document()["cert_serial"].as_str().unwrap().to_owned();
+    fs::write(host.path("revoked"), &serial).unwrap();
+    assert_eq!(host.status().document()["state"], "revoked");
+    let mut command = host.command(&["run"]);
+    command.env("ENLIST_AGENT_TOKEN", "third");
+    let mut run = Running::of(&host, command);
+    until("another certificate", || host.status().document()["cert_serial"] != serial.as_str());
+    until("active", || host.status().document()["state"] == "active");
+    assert_eq!(
+        host.enroll(&plane, "good", &[]).document()["already_enrolled"],
+        true,
+        "while the daemon runs"
+    );
+    assert_eq!(run.stop(), 0);
+}
+
+#[test]
+fn a_spent_token_does_not_end_a_revoked_host() {
+    let (plane, host) = enrolled();
+    let serial = host.status().document()["cert_serial"].as_str().unwrap().to_owned();
+    fs::write(host.path("revoked"), &serial).unwrap();
+    plane.set(Fault::Revoked);
+    let mut command = host.command(&["run"]);
+    command.env("ENLIST_AGENT_TOKEN", "expired");
+    let mut run = Running::of(&host, command);
+    until("it says so", || run.log().contains("not enrolled anew"));
+    until("it stays", || host.status().document()["channel"] == "down" && host.path("agent.sock").exists());
+    assert_eq!(host.status().document()["reasons"], serde_json::json!(["revoked"]));
+    assert_eq!(run.stop(), 0);
+}
+
+#[test]
+fn trouble_is_told_with_all_servers_and_a_remedy() {
+    let (plane, host) = enrolled();
+    let dead = |name: &str| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("https://{name}:{}", listener.local_addr().unwrap().port())
+    };
+    let (one, two) = (dead("localhost"), dead("127.0.0.1"));
+    let settings = fs::read_to_string(host.path("agent.toml")).unwrap();
+    fs::write(host.path("agent.toml"), settings.replace(&plane.url, &one)).unwrap();
+    let meta = host.path("identity/current/meta.json");
+    let text = fs::read_to_string(&meta).unwrap().replace(&plane.url, &two);
+    fs::write(&meta, text.replace("https://second.example:8443", &two)).unwrap();
+    let mut run = Running::start(&host);
+    until("the line", || run.log().contains("endpoint_unreachable"));
+    let log = run.log();
+    assert!(log.contains(&one) && log.contains(&two) && log.contains("remedy: check address"), "{log}");
+    assert_eq!(run.stop(), 0);
 }
 
 #[test]

@@ -14,8 +14,8 @@ pub use generated::agent_client::AgentClient;
 pub use generated::agent_server::{Agent, AgentServer};
 pub use generated::{
     Ack, Attempt, Bundle, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
-    Evidence, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, RenewRequest, RenewResponse,
-    Standing, Welcome, live_down, live_up, order,
+    Evidence, Hardware, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, RenewRequest,
+    RenewResponse, Standing, Underlay, Welcome, live_down, live_up, order,
 };
 
 /// Without the token.

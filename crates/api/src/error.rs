@@ -1,6 +1,7 @@
 //! What a caller is told when something was not done.
 
 use crate::code::{self, Code};
+use crate::doors::probectl;
 use lifecycle::registry::Rejection;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,6 +10,81 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     pub error: ErrorDetail,
+}
+
+/// How the failures of a path look: the doors speak their documents' shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wording {
+    /// [`ErrorBody`]: the operator API and the plfm door.
+    Enlist,
+    /// `{"error":{"code","message","request_id"?}}` with the few codes of its document.
+    Probectl,
+    /// `{"error":"code: what happened"}`.
+    Taskrun,
+}
+
+impl Wording {
+    pub fn of(path: &str) -> Self {
+        let mut parts = path.split('/').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some("enroll"), Some("agent")) | (Some("v1"), Some("agents" | "collectors")) => Self::Probectl,
+            (Some("v1"), Some("enroll" | "renew" | "workers")) => Self::Taskrun,
+            _ => Self::Enlist,
+        }
+    }
+
+    /// The code by which the path's document calls a failure.
+    pub fn code(self, code: &'static Code) -> &'static Code {
+        match (self, code.word) {
+            (Self::Taskrun, "node_id_in_use") => code::WORKER_ID_IN_USE,
+            (Self::Taskrun, "node_revoked") => code::WORKER_REVOKED,
+            (Self::Taskrun, "node_not_found") => code::WORKER_NOT_FOUND,
+            _ => code,
+        }
+    }
+
+    /// The HTTP status of a failure.
+    pub fn status(self, code: &Code) -> u16 {
+        match self {
+            // Neither 002 nor 003 has a word for a body of another kind: it is no JSON.
+            Self::Probectl | Self::Taskrun if code.status == 415 => 400,
+            // 003 knows bad tokens, not malformed ones.
+            Self::Taskrun if *code == *code::TOKEN_MALFORMED => 401,
+            Self::Enlist | Self::Probectl | Self::Taskrun => code.status,
+        }
+    }
+
+    /// The whole body of a failure.
+    pub fn body(self, error: ErrorDetail) -> serde_json::Value {
+        match self {
+            Self::Enlist => serde_json::json!({ "error": error }),
+            Self::Probectl => serde_json::json!(probectl::error(self.status(error.known()), error)),
+            Self::Taskrun => serde_json::json!({ "error": format!("{}: {}", error.code, error.message) }),
+        }
+    }
+}
+
+/// The body of every error of the probectl door.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProbectlError {
+    pub error: ProbectlDetail,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProbectlDetail {
+    pub code: String,
+    pub message: String,
+    /// Absent where a refusal says nothing about its cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// The body of every error of the TaskRun door.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskrunError {
+    /// The code, a colon, and what happened.
+    #[schema(example = "token_expired: the token has expired")]
+    pub error: String,
 }
 
 /// Readers must accept codes and fields that they do not know: a newer server may have more.

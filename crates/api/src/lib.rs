@@ -5,12 +5,15 @@
 //!
 //! - [`agent`]: the gRPC protocol of `enlist-agent`, generated from `proto/`.
 //! - [`rest`]: the operator API, one file per family, with the conversions from registry state.
+//! - [`doors`]: what the documents' own clients send and are sent, one file per door.
 //! - [`code`], [`error`]: every error code with status and remedy, and the two forms in which errors travel.
+//! - [`doors`]: the wire shapes of other systems' clients, one file per document.
 //! - [`header`]: names of headers and metadata.
 //! - [`openapi`]: the operator API described, from one table of routes.
 
 pub mod agent;
 pub mod code;
+pub mod doors;
 pub mod error;
 pub mod header;
 pub mod openapi;

@@ -1,5 +1,5 @@
 //! The operator API described for machines. Built from the table of routes, so what is served and what is
-//! described cannot part: the server tests its router against [`ROUTES`], and a golden file shows each change.
+//! described cannot part: the server tests its router against [`routes`], and a golden file shows each change.
 
 mod operation;
 mod route;
@@ -7,7 +7,7 @@ mod routes;
 mod shape;
 
 pub use route::{Access, Method, Route};
-pub use routes::ROUTES;
+pub use routes::routes;
 
 use shape::Schemas;
 use utoipa::openapi::path::{HttpMethod, PathsBuilder};
@@ -28,11 +28,12 @@ Every error has a code with a page of its own in the documentation.";
 /// The whole document.
 pub fn document() -> OpenApi {
     let mut schemas = Schemas::new();
-    let paths = ROUTES.iter().fold(PathsBuilder::new(), |paths, route| {
+    let paths = routes().fold(PathsBuilder::new(), |paths, route| {
         let method = match route.method {
             Method::Get => HttpMethod::Get,
             Method::Post => HttpMethod::Post,
             Method::Put => HttpMethod::Put,
+            Method::Patch => HttpMethod::Patch,
             Method::Delete => HttpMethod::Delete,
         };
         paths.path(route.path, PathItem::new(method, operation::of(route, &mut schemas)))
@@ -42,7 +43,7 @@ pub fn document() -> OpenApi {
         .description(Some("An API key from `enlist operator key create`."))
         .build();
     let certificate = SecurityScheme::MutualTls {
-        description: Some("A client certificate from `enlist operator add`.".to_owned()),
+        description: Some("A client certificate from `enlist operator add`, or a node's own where a node asks about itself.".to_owned()),
         extensions: None,
     };
     let components = ComponentsBuilder::new()

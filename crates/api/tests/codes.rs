@@ -1,6 +1,7 @@
 //! The list of error codes, the registry's refusals and the pages of the documentation are one.
 
 use api::code::{CODES, Code};
+use lifecycle::registry::AlertKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
     let files = std::fs::read_dir(pages()).expect("docs/errors exists");
     let found: BTreeSet<String> = files
         .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
-        .filter(|name| name != "README.md")
+        // The agent keeps a page of its own words there.
+        .filter(|name| name != "README.md" && name != "agent.md")
         .collect();
     let expected: BTreeSet<String> = CODES.iter().map(|code| format!("{}.md", code.word)).collect();
     assert_eq!(found, expected);
@@ -62,4 +64,14 @@ fn every_page_begins_with_the_facts() {
         assert!(page.starts_with(&head), "{}.md should begin with:\n{head}", code.word);
         assert!(page.len() > head.len() + 80, "{}.md says nothing of its own", code.word);
     }
+}
+
+#[test]
+fn every_kind_of_alert_is_explained() {
+    let page = std::fs::read_to_string(pages().join("../alerts.md")).expect("the page exists");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let found: Vec<&str> = rows.map(|(kind, _)| kind).collect();
+    let expected: BTreeSet<&str> = AlertKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(found.len(), expected.len(), "one row each");
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
 }

@@ -1,6 +1,6 @@
 //! The description of the operator API is a reviewed file. `UPDATE_GOLDEN=1` rewrites it.
 
-use api::openapi::{Access, ROUTES};
+use api::openapi::{Access, routes};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -27,15 +27,20 @@ fn every_reference_leads_somewhere() {
 
 #[test]
 fn routes_have_names_of_their_own() {
-    let ids: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
-    assert_eq!(ids.len(), ROUTES.len());
-    let places: BTreeSet<_> = ROUTES.iter().map(|route| (route.path, route.method)).collect();
-    assert_eq!(places.len(), ROUTES.len());
+    let ids: BTreeSet<&str> = routes().map(|route| route.id).collect();
+    assert_eq!(ids.len(), routes().count());
+    let places: BTreeSet<_> = routes().map(|route| (route.path, route.method)).collect();
+    assert_eq!(places.len(), routes().count());
 }
 
 #[test]
 fn only_what_everyone_needs_is_open_to_everyone() {
     let open: Vec<&str> =
-        ROUTES.iter().filter(|route| route.access == Access::Anyone).map(|route| route.path).collect();
-    assert_eq!(open, ["/v1/ca/crl", "/healthz", "/readyz", "/openapi.json"]);
+        routes().filter(|route| route.access == Access::Anyone).map(|route| route.path).collect();
+    let ours = ["/v1/ca/crl", "/healthz", "/readyz", "/openapi.json"];
+    // What a door's document opens is redeemed by what the body holds.
+    let plfm = ["/v1/hosts/enroll"];
+    let probectl = ["/enroll/agent", "/enroll/agent/rotate", "/v1/collectors/register"];
+    let taskrun = ["/v1/enroll"];
+    assert_eq!(open, [ours.as_slice(), &plfm, &probectl, &taskrun].concat());
 }

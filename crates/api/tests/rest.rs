@@ -10,7 +10,7 @@ use api::rest::policy::{PolicyItem, PolicyList};
 use api::rest::tenants::CreateTenant;
 use api::rest::tokens::{CreateToken, TokenItem};
 use lifecycle::names::{AlertId, NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId, Ulid};
-use lifecycle::registry::{Alert, AlertKind, Node, NodeState, State, Token, TokenState};
+use lifecycle::registry::{Alert, AlertKind, Node, State, Token, TokenState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,34 +28,9 @@ fn sorted(words: &str) -> Vec<String> {
 }
 
 fn node() -> Node {
-    Node {
-        id: NodeId::parse("n1").expect("a name"),
-        tenant: TenantId::default_tenant(),
-        state: NodeState::Registered,
-        state_since: Timestamp::from_secs(0),
-        draining: false,
-        quarantined: false,
-        vcluster: None,
-        profile: ProfileName::default_profile(),
-        generation: 1,
-        enrolled_at: None,
-        last_seen: None,
-        ever_active: false,
-        token: None,
-        idempotency: None,
-        wireguard: None,
-        address: None,
-        underlay: None,
-        hardware: None,
-        hostname: None,
-        agent_version: None,
-        serials: Vec::new(),
-        drain_by: None,
-        rotation: None,
-        streamed: false,
-        instances: Vec::new(),
-        bundle: 0,
-    }
+    let id = NodeId::parse("n1").expect("a name");
+    let (tenant, profile) = (TenantId::default_tenant(), ProfileName::default_profile());
+    Node::registered(id, tenant, profile, Timestamp::from_secs(0))
 }
 
 fn token(state: TokenState) -> Token {
@@ -69,6 +44,7 @@ fn token(state: TokenState) -> Token {
         created_at: Timestamp::from_secs(1),
         expires_at: Timestamp::from_secs(100),
         state,
+        name: None,
     }
 }
 
@@ -81,7 +57,7 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
     assert_eq!(fields(&NodeItem::of(&state, &node(), None)), sorted(NODE));
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, connected, drain_by, rotation_ordered_at, \
-         bundle_version, evidence, certificates, alerts"
+         bundle_version, evidence, quarantine, ended, certificates, alerts"
     );
     let detail = NodeDetail::of(&state, &node(), &Live::default());
     assert_eq!(fields(&detail), sorted(&more));
@@ -122,6 +98,7 @@ fn an_alert_event_is_the_alert_and_what_has_happened_to_it() {
         count: 1,
         detail: "x".to_owned(),
         acknowledged: false,
+        again: None,
     };
     let item = "alert_id, kind, node_id, since, count, detail, acknowledged";
     assert_eq!(fields(&AlertItem::of(&alert)), sorted(item));

@@ -62,9 +62,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::Export { server, server_url: _ } => {
             let url = server.clone().flatten().or_else(|| reach.server.clone());
-            let operator = Reach { server: url, ..reach.clone() }.operator()?;
-            let query = BundleQuery { server: (server == Some(None)).then_some(true) };
-            let pem = operator.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?;
+            let reach = Reach { server: url, ..reach.clone() };
+            let pem = trusted(&reach, (server == Some(None)).then_some(true)).await?;
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
         }
         Command::Crl { issuer } => {
@@ -111,6 +110,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     }
 }
 
+/// What verifies nodes, or what hosts trust (`server`), PEM.
+pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, Failure> {
+    let query = BundleQuery { server };
+    Ok(reach.operator()?.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?)
+}
+
 fn text(ca: &Ca) -> String {
     let adoption = format!("{} of {} nodes have it", ca.adoption.current, ca.adoption.total);
     let fields = Fields::new()
@@ -119,7 +124,10 @@ fn text(ca: &Ca) -> String {
         .with("bundle", &format!("version {}, {adoption}", ca.bundle_version));
     let mut table = Table::new(["ISSUER", "KIND", "STATE", "UNTIL", "LEAVES", "SUBJECT"], "no issuers");
     for issuer in &ca.issuers {
-        let leaves = issuer.leaves.to_string();
+        let leaves = match issuer.other_leaves {
+            0 => issuer.leaves.to_string(),
+            others => format!("{} (nodes {})", issuer.leaves.saturating_add(others), issuer.leaves),
+        };
         let cells = [&issuer.id, &issuer.kind, &issuer.state, &issuer.not_after, &leaves, &issuer.subject];
         table.row(Tone::Plain, cells.map(String::as_str));
     }

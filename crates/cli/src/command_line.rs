@@ -1,7 +1,9 @@
 //! The command line: one definition feeds parser, help, completions, man pages and docs/cli.md.
 
 use crate::reach::Reach;
-use crate::{alert, audit, ca, completions, dev, manual, node, operator, policy, server, tenant, token};
+use crate::{
+    alert, audit, ca, compat, completions, dev, manual, node, operator, policy, server, tenant, token,
+};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Lets machines into a fleet, gives them an identity, and takes it away
@@ -53,6 +55,9 @@ pub(crate) enum Family {
     /// Operators: who may run the fleet, and with what role
     #[command(subcommand)]
     Operator(operator::Command),
+    /// The names and command lines of other systems
+    #[command(subcommand)]
+    Compat(compat::Command),
     /// Print a completion script
     Completions(completions::Arguments),
     /// Print the manual page, or write all of them
@@ -62,6 +67,11 @@ pub(crate) enum Family {
 /// The definition, for whatever is made from it.
 pub fn definition() -> clap::Command {
     CommandLine::command()
+}
+
+/// A duration as it is written, known to be one: the flag is named where it was typed.
+pub fn duration(text: &str) -> Result<String, lifecycle::names::Malformed> {
+    lifecycle::names::Span::parse(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]
@@ -85,8 +95,9 @@ mod tests {
         while let Some(command) = todo.pop() {
             todo.extend(command.get_subcommands().cloned());
             for id in command.get_arguments().map(|arg| arg.get_id().to_string()) {
-                // `ca export --server` and `ca roll prepare --cert` have meanings of their own, and make room.
-                let known = [("export", "server"), ("prepare", "cert")];
+                // `ca export --server`, `ca roll prepare --cert` and `node import --cert` have meanings of their own,
+                // and make room.
+                let known = [("export", "server"), ("prepare", "cert"), ("import", "cert")];
                 let known = known.contains(&(command.get_name(), id.as_str()));
                 assert!(known || !globals.contains(&id), "{} {id}", command.get_name());
             }

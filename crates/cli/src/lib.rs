@@ -7,11 +7,13 @@
 //! - `reach`: where the control plane is and as whom we come, from flags and environment.
 //! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `failure`: what goes to standard error, and the exit code.
+//! - `compat`: the same program called by another document's name, and that document's command lines.
 
 mod alert;
 mod audit;
 mod ca;
 pub mod command_line;
+mod compat;
 mod completions;
 mod dev;
 mod failure;
@@ -40,16 +42,28 @@ use std::process::ExitCode;
 /// The whole program.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(name) = arguments.first().and_then(|program| compat::Name::of(program)) {
+        return name.main(arguments);
+    }
     // The demo agent of `enlist dev`: its command line is the agent's own.
     if arguments.get(1).is_some_and(|first| first == "agent") {
         return ::agent::main_with(
             std::iter::once(OsString::from("enlist agent")).chain(arguments.into_iter().skip(2)),
         );
     }
-    match CommandLine::try_parse_from(&arguments) {
+    serve(&arguments, |line: &CommandLine| line.json, dispatch)
+}
+
+/// Reads one command line and performs it, whichever program's it is.
+fn serve<L: Parser>(
+    arguments: &[OsString],
+    json: impl FnOnce(&L) -> bool,
+    dispatch: impl AsyncFnOnce(L) -> Result<(), Failure>,
+) -> ExitCode {
+    match L::try_parse_from(arguments) {
         Ok(line) => {
-            let json = line.json;
-            perform(line).map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
+            let json = json(&line);
+            perform(dispatch(line)).map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
         }
         Err(error) if !error.use_stderr() => {
             // Help or version was asked for; nobody to read it is nobody's fault.
@@ -71,10 +85,10 @@ fn incomplete(help: &clap::Error) -> ExitCode {
     ExitCode::from(Exit::Usage as u8)
 }
 
-fn perform(line: CommandLine) -> Result<(), Failure> {
+fn perform(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::fault("runtime", format!("no runtime: {error}")))?;
-    let done = runtime.block_on(dispatch(line));
+    let done = runtime.block_on(work);
     // Whatever still runs has been told to stop, or has nothing to lose.
     runtime.shutdown_background();
     done
@@ -93,6 +107,7 @@ async fn dispatch(line: CommandLine) -> Result<(), Failure> {
         Family::Ca(command) => ca::run(command, &reach, output).await,
         Family::Audit(command) => audit::run(command, &reach, output).await,
         Family::Operator(command) => operator::run(command, &reach, output).await,
+        Family::Compat(command) => compat::run(command, &reach, output),
         Family::Completions(arguments) => completions::run(&arguments, output),
         Family::Man(arguments) => manual::run(&arguments, output),
     }

@@ -6,10 +6,11 @@ mod watch;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::reach::Reach;
-use crate::table::{Table, Tone, or_dash};
-use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
+use crate::reach::{self, Reach};
+use crate::table::{Table, Tone, harmless, or_dash};
+use api::rest::nodes::{ImportNode, NodeDetail, NodeItem, NodeQuery};
 use client::rest::Path;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -24,6 +25,12 @@ pub enum Command {
     },
     /// Show everything that is known of a node
     Show { id: String },
+    /// Take in a certificate that was made elsewhere under the imported CA
+    Import {
+        /// The certificate, PEM; its common name, worker:ID or ID, is the node's id
+        #[arg(long, value_name = "FILE")]
+        cert: PathBuf,
+    },
     /// List nodes, then a line for every change until interrupted
     Watch,
     #[command(flatten)]
@@ -31,6 +38,11 @@ pub enum Command {
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    // Its --cert is not the operator's own: that one comes from ENLIST_CERT.
+    let reach = match &command {
+        Command::Import { .. } => Reach { cert: None, ..reach.clone() },
+        _ => reach.clone(),
+    };
     let operator = reach.operator()?;
     match command {
         Command::List { state, tenant } => {
@@ -41,6 +53,14 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Show { id } => {
             let node: NodeDetail = operator.get(&Path::new("/v1/nodes").segment(&id)).await?;
             output.document(&node, show::text)
+        }
+        Command::Import { cert } => {
+            let text = String::from_utf8_lossy(&reach::read(&cert)?).into_owned();
+            let node: NodeItem =
+                operator.post(&Path::new("/v1/nodes/import"), &ImportNode { certificate: text }).await?;
+            output.document(&node, |node| {
+                format!("node {} is {}\n", harmless(&node.node_id), harmless(&node.state))
+            })
         }
         Command::Watch => watch::follow(&operator, output).await,
         Command::Act(command) => act::run(command, &operator, output).await,

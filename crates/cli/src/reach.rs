@@ -74,6 +74,14 @@ impl Reach {
         }
     }
 
+    /// The data directory behind the operator socket, if that is the way.
+    pub fn local_dir(&self) -> Option<PathBuf> {
+        match way::choose(self, &variable) {
+            Ok(Way::Socket(path)) => path.parent().map(Path::to_owned),
+            _ => None,
+        }
+    }
+
     /// The data directory, for commands that work on one. Absolute: it ends up in files and in messages.
     pub fn data_dir(&self) -> Result<PathBuf, Failure> {
         self.only_dir()?;

@@ -7,7 +7,7 @@ mod run;
 pub mod serving;
 pub mod trouble;
 
-pub use init::user;
+pub use init::{Founding, found, user};
 
 use crate::failure::Failure;
 use crate::output::Output;

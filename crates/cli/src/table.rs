@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::presets::NOTHING;
+use lifecycle::names::is_steering;
 use std::fmt::Write;
 
 /// How a row stands out on a terminal.
@@ -61,9 +62,9 @@ impl Table {
     }
 }
 
-/// A value from elsewhere as one line of text: control characters could rewrite what the terminal shows.
+/// A value from elsewhere as one line of text: what steers a terminal could rewrite what it shows.
 pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if is_steering(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// The same where several lines are meant.
@@ -88,6 +89,7 @@ mod tests {
         table.row(Tone::Plain, ["b\u{1b}[2J", "x\ny"]);
         let text = anstream::adapter::strip_str(&table.text()).to_string();
         let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(harmless("a\u{202e}b\u{2028}c\u{2066}d"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
         assert_eq!(lines, ["NODE         STATE", "a-long-name  active", "b\u{fffd}[2J        x\u{fffd}y"]);
     }
 }

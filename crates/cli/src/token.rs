@@ -1,5 +1,6 @@
 //! `enlist token`: secrets that let one node in, once.
 
+use crate::command_line::duration;
 use crate::failure::Failure;
 use crate::failure::not_the_secret;
 use crate::fields::Fields;
@@ -14,7 +15,7 @@ pub enum Command {
     /// Make a token; its value is shown this once
     Create {
         /// How long it is good: 90s, 15m, 1h, 7d [default: the policy's token.default_ttl]
-        #[arg(long, value_name = "DURATION")]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
         /// The tenant that the node will belong to
         #[arg(long)]
@@ -46,7 +47,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     let operator = reach.operator()?;
     match command {
         Command::Create { expires, tenant, node, profile } => {
-            let request = CreateToken { expires, tenant, node, profile };
+            let request = CreateToken { expires, tenant, node, profile, door: None };
             let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
             output.document(&minted, created)
         }

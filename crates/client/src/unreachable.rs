@@ -113,7 +113,7 @@ impl Unreachable {
                 "ask an operator why; a revoked certificate never comes back"
             }
             Unreachable::Alert(Alert::Expired) => {
-                "renew or recover the identity, and check this host's clock"
+                "check this host's clock; if it is right, a node enrolls again with a token of its own (`enlist token create --node ID`, `enlist-agent enroll`)"
             }
             Unreachable::Alert(_) => "check that certificate and server belong to the same domain",
             Unreachable::Garbage(_) => {

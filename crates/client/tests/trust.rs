@@ -12,8 +12,6 @@ use rcgen::ExtendedKeyUsagePurpose;
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::AsyncReadExt;
 use world::authority::{Authority, Dates};
 use world::server;
 
@@ -162,21 +160,11 @@ async fn a_ca_file_is_trusted_and_another_is_not() {
 async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Now);
-    let received = Arc::new(AtomicUsize::new(0));
-    let count = received.clone();
-    let url = server::serve(server::config(&leaf, &[]), move |mut stream| {
-        let count = count.clone();
-        async move {
-            let length = stream.read(&mut [0; 1024]).await.unwrap_or(0);
-            count.fetch_add(length, Ordering::SeqCst);
-        }
-    })
-    .await;
+    let (url, heard) = server::hears(server::config(&leaf, &[])).await;
     let trust = Trust::Pin(Pin::of(b"something else"));
     let operator = Operator::over_tls(url, &trust, None).unwrap();
     assert!(operator.text(&Path::new("/healthz")).await.is_err());
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert_eq!(received.load(Ordering::SeqCst), 0);
+    assert_eq!(heard.await, Ok(0));
 }
 
 #[tokio::test]

@@ -137,6 +137,7 @@ fn create_token() -> CreateToken {
         node: Some(node()),
         profile: Some(ProfileName::default_profile()),
         ttl: Some(Span::from_minutes(15)),
+        name: None,
     }
 }
 
@@ -162,6 +163,18 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
         ("create_operator_key", Command::CreateOperatorKey(create_key)),
         ("revoke_operator_key", Command::RevokeOperatorKey { key: KeyId(id(3)) }),
     ]
+}
+
+fn import() -> Import {
+    Import {
+        node: node(),
+        serial: serial(),
+        fingerprint: Fingerprint::new([21; 32]),
+        key: KeyHash::new([22; 32]),
+        issuer: issuer(),
+        not_before: AT,
+        not_after: later(7),
+    }
 }
 
 fn housekeeping() -> Vec<(&'static str, Command)> {
@@ -203,6 +216,19 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         bundle: Some(2),
         agent_version: Label::parse("0.1.0").ok(),
     };
+    let register = Register {
+        node: node(),
+        claim: Claim::Token(SecretHash::new([10; 32])),
+        profile: Some(ProfileName::default_profile()),
+        plane: Label::parse("flow").ok(),
+        hostname: Label::parse("host-7").ok(),
+    };
+    let labels = BTreeMap::from([("site".to_owned(), "lon".to_owned())]);
+    let describe = Describe {
+        node: node(),
+        name: Change::Set(Title::parse("Rack 7").expect("a title")),
+        labels: Change::Set(Labels::parse(labels).expect("labels")),
+    };
     let reason = || "stolen".to_owned();
     vec![
         ("renew", Command::Renew(Box::new(renew))),
@@ -217,6 +243,9 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("revoke", Command::Revoke { node: node(), reason: reason() }),
         ("reinstate", Command::Reinstate { node: node() }),
         ("rotate", Command::Rotate { node: node() }),
+        ("register", Command::Register(register)),
+        ("describe", Command::Describe(describe)),
+        ("import", Command::Import(Box::new(import()))),
     ]
 }
 

@@ -1,7 +1,9 @@
 //! What wants an operator's attention.
 
-use crate::support::{Domain, Enrolled, check, confirm_ok, granted, local, node, only, refused, revoke};
-use lifecycle::names::AlertId;
+use crate::support::{
+    Domain, Enrolled, check, confirm_ok, granted, local, node, only, refused, revoke, span,
+};
+use lifecycle::names::{AlertId, Span};
 use lifecycle::registry::{Actor, AlertKind, Command, NodeState, RaiseAlert, Role};
 
 const RAISED: &[&str] = &["alert.raised"];
@@ -120,4 +122,88 @@ fn another_tenants_alert_does_not_exist() {
     check(&mut domain, (bob, acknowledge.clone()), refused("alert_not_found"));
     let carol = domain.operator("carol", Role::Operator, only(&["default"]));
     check(&mut domain, (carol, acknowledge), granted(&["alert.acknowledged"]));
+}
+
+#[test]
+fn a_suspicion_ends_with_release_a_new_enrollment_or_a_new_life() {
+    let suspected = || {
+        let mut domain = Domain::founded();
+        let of = domain.active();
+        check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "two"), granted(RAISED));
+        (domain, of)
+    };
+    let (mut domain, of) = suspected();
+    let release = || (local(), Command::Release { node: of.node.clone() });
+    check(&mut domain, release(), granted(&["alert.cleared"]));
+    check(&mut domain, release(), granted(&[]));
+
+    let (mut domain, of) = suspected();
+    let token = domain.mint_pinned(&of.node);
+    domain.enroll_with(token, |_| ());
+    assert!(domain.state.alerts.is_empty());
+
+    let (mut domain, of) = suspected();
+    domain.end(&of.node, NodeState::Revoked);
+    assert_eq!(domain.state.alerts.len(), 1, "it is worth knowing why");
+    let reinstate = (local(), Command::Reinstate { node: of.node.clone() });
+    check(&mut domain, reinstate, granted(&["host.reinstated", "alert.cleared"]));
+}
+
+#[test]
+fn an_acknowledged_suspicion_is_laid_to_rest_after_a_quiet_day() {
+    let mut domain = Domain::founded();
+    let of = domain.active();
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "two"), granted(RAISED));
+    let alert = only_alert(&domain);
+    let tidy = || (Actor::Reconciler, Command::Tidy);
+    domain.pass(span("12h"));
+    check(&mut domain, (local(), Command::AcknowledgeAlert { alert }), granted(&["alert.acknowledged"]));
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "three"), granted(RAISED));
+    domain.pass(span("23h"));
+    check(&mut domain, tidy(), granted(&[]));
+    check(
+        &mut domain,
+        (local(), Command::Quarantine { node: of.node.clone(), reason: "odd".into() }),
+        granted(&["host.quarantined"]),
+    );
+    domain.pass(span("2h"));
+    check(&mut domain, tidy(), granted(&[]));
+    check(
+        &mut domain,
+        (local(), Command::Release { node: of.node.clone() }),
+        granted(&["host.released", "alert.cleared"]),
+    );
+
+    check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "two"), granted(RAISED));
+    domain.pass(span("2d"));
+    check(&mut domain, tidy(), granted(&[]));
+    let alert = only_alert(&domain);
+    check(&mut domain, (local(), Command::AcknowledgeAlert { alert }), granted(&["alert.acknowledged"]));
+    check(&mut domain, tidy(), granted(&["alert.cleared"]));
+}
+
+#[test]
+fn a_certificate_that_nobody_renews_is_told_before_and_at_its_end() {
+    let mut domain = Domain::founded();
+    let of = domain.active();
+    let held = domain.state.certificates[&of.serial].clone();
+    let about = |domain: &Domain| domain.state.expiring(&domain.state.nodes[&of.node], domain.now);
+    domain.pass(held.renew_at.since(domain.now));
+    assert_eq!(about(&domain), None, "it may be renewing now");
+    check(&mut domain, raise(AlertKind::CertExpiring, Some(&of), "early"), granted(&[]));
+    domain.pass(Span::from_millis(held.not_after.since(held.renew_at).millis() / 2));
+    let before = about(&domain).unwrap();
+    check(&mut domain, raise(AlertKind::CertExpiring, Some(&of), &before), granted(RAISED));
+    domain.pass(span("1s"));
+    assert_eq!(about(&domain), Some(before));
+
+    let next = domain.renew(&of);
+    assert!(domain.state.alerts.is_empty() && about(&domain).is_none());
+    let held = domain.state.certificates[&next.serial].clone();
+    domain.pass(held.not_after.since(domain.now));
+    let ended = about(&domain).unwrap();
+    assert!(ended.contains("ended at"), "{ended}");
+    check(&mut domain, raise(AlertKind::CertExpiring, Some(&of), &ended), granted(RAISED));
+    domain.end(&of.node, NodeState::Decommissioned);
+    assert!(domain.state.alerts.is_empty() && about(&domain).is_none());
 }

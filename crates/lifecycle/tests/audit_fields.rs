@@ -5,10 +5,10 @@ use crate::support::{
     Domain, Enrolled, START, activate, check, confirm_failed, contact, create_tenant, enroll, granted,
     issuer, local, only, operator, refused_with, revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Source};
+use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
 use lifecycle::registry::{
-    Actor, AlertKind, AuditGap, Checkpoint, Command, Event, RaiseAlert, Refusals, Rewrap, Role,
-    ServerCertificate, Tenants, Underlay,
+    Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import, Issuer,
+    IssuerKind, RaiseAlert, Refusals, Register, Rewrap, Role, ServerCertificate, Tenants, Underlay,
 };
 use serde_json::{Value, json};
 
@@ -357,6 +357,33 @@ fn a_roll_names_issuers_and_never_a_key() {
 }
 
 #[test]
+fn an_import_names_what_was_taken_in() {
+    let mut domain = Domain::founded();
+    let brought = Issuer { kind: IssuerKind::Imported, ..domain.state.issuers[&issuer("i1")].clone() };
+    domain.state.issuers.insert(issuer("i1"), brought);
+    let import = Import {
+        node: crate::support::node("dev-worker-001"),
+        serial: domain.serial(),
+        fingerprint: Fingerprint::new(domain.digest()),
+        key: KeyHash::new(domain.digest()),
+        issuer: issuer("i1"),
+        not_before: START,
+        not_after: START.plus(span("7d")),
+    };
+    let expected = json!({
+        "host_id": "dev-worker-001",
+        "node_id": "dev-worker-001",
+        "tenant": "default",
+        "profile": "taskrun",
+        "mtls_cert_fingerprint": format!("SHA256:{}", import.fingerprint.hex()),
+        "cert_serial": import.serial.to_string(),
+        "issuer": "i1",
+        "not_after": "2027-01-22T08:00:00Z",
+    });
+    says(&mut domain, (local(), Command::Import(Box::new(import))), "host.imported", expected);
+}
+
+#[test]
 fn an_alert_that_ends_is_told_with_its_kind_and_node() {
     let mut domain = Domain::founded();
     let raise = RaiseAlert { kind: AlertKind::IssuerExpiring, node: None, detail: "30 d".to_owned() };
@@ -366,4 +393,47 @@ fn an_alert_that_ends_is_told_with_its_kind_and_node() {
     let acknowledge = (local(), Command::AcknowledgeAlert { alert });
     says(&mut domain, acknowledge, "alert.acknowledged", expected.clone());
     says(&mut domain, (Actor::Reconciler, Command::ClearAlert { alert }), "alert.cleared", expected);
+}
+
+#[test]
+fn a_registered_host_names_its_token_and_what_it_is() {
+    let mut domain = Domain::founded();
+    let token = domain.mint_with(|create| create.name = Title::parse("Edge 1").ok());
+    let register = Command::Register(Register {
+        node: crate::support::node("c1"),
+        claim: Claim::Token(token.hash),
+        profile: ProfileName::parse("probectl").ok(),
+        plane: Label::parse("flow").ok(),
+        hostname: Label::parse("edge-1").ok(),
+    });
+    let expected = json!({
+        "host_id": "c1",
+        "node_id": "c1",
+        "tenant": "default",
+        "profile": "probectl",
+        "token_id": token.id.to_string(),
+        "name": "Edge 1",
+        "hostname": "edge-1",
+        "plane": "flow",
+    });
+    says(&mut domain, (Actor::Stranger, register), "host.registered", expected);
+}
+
+#[test]
+fn a_described_host_names_all_that_it_is_called() {
+    let mut domain = Domain::founded();
+    let node = domain.enroll().node;
+    let labels = [("site".to_owned(), "lon".to_owned()), ("a".to_owned(), String::new())];
+    let describe = Command::Describe(Describe {
+        node: node.clone(),
+        name: Change::Set(Title::parse("Rack 7").unwrap()),
+        labels: Change::Set(Labels::parse(labels.into()).unwrap()),
+    });
+    let expected = json!({
+        "host_id": node.to_string(),
+        "node_id": node.to_string(),
+        "name": "Rack 7",
+        "labels": ["a=", "site=lon"],
+    });
+    says(&mut domain, (local(), describe), "host.described", expected);
 }

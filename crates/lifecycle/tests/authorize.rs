@@ -1,13 +1,13 @@
 //! Who may do what, written out a second time: every act, every kind of actor.
 
 use crate::support::{
-    Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, revoke,
-    set_policy, span,
+    Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, register,
+    revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Serial};
+use lifecycle::names::{Fingerprint, KeyHash, Serial, TenantId};
 use lifecycle::registry::{
-    Act, Actor, AlertKind, AuditGap, Checkpoint, Command, RaiseAlert, Refusals, Rewrap, Role,
-    ServerCertificate, Silence, TABLE, Tenants, authorize, may_read,
+    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Import, RaiseAlert,
+    Refusals, Rewrap, Role, ServerCertificate, Silence, TABLE, Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -31,6 +31,9 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::RevokeNode, "+ ++- ++- 00- ? -- ? -"),
     (Act::DecommissionNode, "+ +-- +-- 0-- ? -- ? -"),
     (Act::ReinstateNode, "+ +-- +-- 0-- ? -- ? -"),
+    (Act::RegisterNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::DescribeNode, "+ ++- ++- 00- ? -- ? -"),
+    (Act::ImportNode, "+ +-- --- --- ? -- ? -"),
     (Act::ReadAlerts, "+ +++ +++ +++ ? -- ? -"),
     (Act::AcknowledgeAlert, "+ ++- ++- 00- ? -- ? -"),
     (Act::ReadTenants, "+ +++ +++ +++ ? -- ? -"),
@@ -123,6 +126,8 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::CreateToken(domain.token_request()),
         Command::RevokeToken { token: token.id },
         Command::Enroll(Box::new(request)),
+        register(Claim::Tenant(TenantId::default_tenant())),
+        register(Claim::Token(token.hash)),
         confirm_ok(&node.node),
         create_tenant("apex"),
         domain.add_operator("bob", Role::Viewer, Tenants::All),
@@ -146,6 +151,15 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
     check(domain, (Actor::Reconciler, Command::RaiseAlert(raise.clone())), granted(&["alert.raised"]));
     let alert = *domain.state.alerts.keys().next().unwrap();
     let renewal = domain.renewal(&enrolled.node, KeyHash::new([7; 32]));
+    let import = Import {
+        node: node(),
+        serial: domain.serial(),
+        fingerprint: Fingerprint::new(domain.digest()),
+        key: KeyHash::new([8; 32]),
+        issuer: crate::support::issuer("i1"),
+        not_before: domain.now,
+        not_after: domain.now,
+    };
     vec![
         Command::Renew(Box::new(renewal)),
         Command::Contact { node: node() },
@@ -157,6 +171,8 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         revoke(&enrolled.node),
         Command::Decommission { node: node() },
         Command::Reinstate { node: node() },
+        Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
+        Command::Import(Box::new(import)),
         Command::AcknowledgeAlert { alert },
         Command::ClearAlert { alert },
         Command::RaiseAlert(raise),

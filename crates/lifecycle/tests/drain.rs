@@ -36,6 +36,7 @@ fn a_limit_is_kept_until_another_is_named() {
     check(&mut domain, drain(&node, Some(span("30m"))), granted(&[]));
     domain.pass(span("1m"));
     check(&mut domain, drain(&node, None), granted(&[]));
+    check(&mut domain, drain(&node, Some(span("30m"))), granted(&[]));
     assert_eq!(domain.state.nodes[&node.node].drain_by, Some(by));
     check(&mut domain, drain(&node, Some(span("5m"))), granted(DRAINING));
     assert_eq!(domain.state.nodes[&node.node].drain_by, Some(domain.now.plus(span("5m"))));

@@ -37,7 +37,7 @@ fn a_token_becomes_an_enrolled_node_with_its_certificate_on_record() {
 }
 
 #[test]
-fn what_the_host_says_of_itself_is_recorded_and_kept_when_it_says_nothing() {
+fn what_the_host_says_of_itself_is_kept_when_it_says_nothing_but_not_where_it_was() {
     let mut domain = Domain::founded();
     let token = domain.mint();
     let underlay = Underlay { ipv6: None, ipv4: Some([192, 0, 2, 9].into()), port: 51820 };
@@ -50,7 +50,7 @@ fn what_the_host_says_of_itself_is_recorded_and_kept_when_it_says_nothing() {
     let token = domain.mint_pinned(&first.node);
     domain.enroll_with(token, |request| request.agent_version = Label::parse("0.1.0").ok());
     let record = &domain.state.nodes[&first.node];
-    assert_eq!((record.underlay, record.hardware.as_ref()), (Some(underlay), Some(&hardware)));
+    assert_eq!((record.underlay, record.hardware.as_ref()), (None, Some(&hardware)));
     assert_eq!(record.hostname, Label::parse("rack-7.example").ok());
     assert_eq!(record.agent_version, Label::parse("0.1.0").ok());
 }
@@ -118,19 +118,22 @@ fn a_token_alone_is_judged_as_with_its_request() {
     let expired = domain.mint_with(|create| create.ttl = Some(span("10s")));
     let [good, used, revoked] = [domain.mint(), domain.mint(), domain.mint()];
     domain.pass(span("10s"));
-    domain.enroll_with(used, |_| ());
+    domain.enroll_with(used, |request| request.idempotency = idempotency(7));
     let revoke = (local(), Command::RevokeToken { token: revoked.id });
     check(&mut domain, revoke, granted(&["enrollment_token.revoked"]));
-    let judge = |token: Minted, again| check_token(&domain.state, &token.hash, again).map(|token| token.id);
-    for again in [false, true] {
+    let judge = |token: Minted, again: Option<IdempotencyHash>| {
+        check_token(&domain.state, &token.hash, again.as_ref()).map(|token| token.id)
+    };
+    for again in [None, idempotency(7), idempotency(8)] {
         assert_eq!(judge(good, again), Ok(good.id));
         assert_eq!(judge(revoked, again), Err(Rejection::TokenRevoked));
         assert_eq!(judge(expired, again), Err(Rejection::TokenExpired));
     }
-    assert_eq!(judge(used, false), Err(Rejection::TokenUsed));
-    assert_eq!(judge(used, true), Ok(used.id));
+    assert_eq!(judge(used, None), Err(Rejection::TokenUsed));
+    assert_eq!(judge(used, idempotency(8)), Err(Rejection::TokenUsed));
+    assert_eq!(judge(used, idempotency(7)), Ok(used.id));
     let never = Minted { hash: lifecycle::names::SecretHash::new([9; 32]), ..good };
-    assert_eq!(judge(never, false), Err(Rejection::TokenInvalid));
+    assert_eq!(judge(never, None), Err(Rejection::TokenInvalid));
 }
 
 #[test]
@@ -486,12 +489,43 @@ fn a_host_keeps_its_overlay_address_when_it_enrolls_again() {
     let token = domain.mint();
     let first = domain.enroll_with(token, |request| request.wireguard = Some(wireguard));
     let address = domain.state.nodes[&first.node].address;
-    for again in [Some(wireguard), None, Some(domain.wireguard())] {
+    for again in [wireguard, domain.wireguard()] {
         let token = domain.mint_pinned(&first.node);
-        domain.enroll_with(token, |request| request.wireguard = again);
+        domain.enroll_with(token, |request| request.wireguard = Some(again));
         assert_eq!(domain.state.nodes[&first.node].address, address);
     }
     assert_eq!(domain.state.addresses.held.len(), 1);
+}
+
+/// A stolen host whose identity went to another machine must not be a peer again through that machine's.
+#[test]
+fn a_host_that_enrolls_again_without_a_key_leaves_the_overlay() {
+    let mut domain = Domain::founded();
+    let stolen = domain.wireguard();
+    let token = domain.mint();
+    let first = domain.enroll_with(token, |request| request.wireguard = Some(stolen));
+    domain.confirm(&first);
+    let token = domain.mint_pinned(&first.node);
+    let again = domain.enroll_with(token, |_| ());
+    domain.confirm(&again);
+    let record = &domain.state.nodes[&first.node];
+    assert_eq!((record.wireguard, record.address), (None, None));
+    assert!(domain.state.addresses.held.is_empty());
+    let token = domain.mint();
+    let request = domain.request(token);
+    let request = Enroll { wireguard: Some(stolen), ..request };
+    check(&mut domain, enroll(request), refused_with("wireguard_key_in_use", BURNED));
+}
+
+#[test]
+fn no_worker_takes_a_name_that_is_a_word_of_the_paths() {
+    let mut domain = Domain::founded();
+    for word in ["enroll", "enroll-tokens", "import"] {
+        let token = domain.mint();
+        let request = domain.request(token);
+        let request = Enroll { requested_node: Some(node(word)), ..request };
+        check(&mut domain, enroll(request), refused("node_id_in_use"));
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ const SEEN: &[&str] = &[
     "enrollment_token.expired",
     "enrollment.refused",
     "host.enrolled",
+    "host.registered",
+    "host.described",
     "host.confirmed",
     "host.active",
     "host.inactive",

@@ -6,7 +6,8 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, IdempotencyHash, IssuerId};
 use lifecycle::registry::{
-    Actor, Command, FoundIssuer, IssuerState, Rewrap, Role, ServerCertificate, Sighting, State, Tenants,
+    Actor, Command, Envelope, FoundIssuer, IssuerState, Rewrap, Role, ServerCertificate, Sighting, State,
+    Tenants, would_apply,
 };
 
 fn state_of(domain: &Domain, name: &str) -> IssuerState {
@@ -158,6 +159,13 @@ fn a_retiring_issuer_is_trusted_and_retires_when_nothing_hangs_on_it() {
     domain.roll("i2");
     check(&mut domain, contact(&node), granted(&[]));
     check(&mut domain, retire("i1"), refused("issuer_in_use"));
+    let (actor, command) = retire("i1");
+    let id = lifecycle::names::RequestId(lifecycle::names::Ulid::new(domain.now, [7; 10]));
+    let source = lifecycle::names::Source::Internal;
+    let envelope = Envelope { id, actor, source, request_id: None, correlation_id: None, command };
+    let said = would_apply(&domain.state, &envelope, domain.now).0.unwrap_err().to_string();
+    let named = format!("2 certificates hang on it, those of {}, the control plane itself", node.node);
+    assert!(said.ends_with(&named), "{said}");
     domain.pass(span("1d"));
     // The node's certificate has ended, the control plane's own has not.
     check(&mut domain, retire("i1"), refused("issuer_in_use"));

@@ -18,10 +18,14 @@ fn a_node_is_quarantined_once_and_released_once() {
     check(&mut domain, release(&node), granted(&[]));
     check(&mut domain, quarantine(&node, "odd"), granted(&["host.quarantined"]));
     check(&mut domain, quarantine(&node, "very odd"), granted(&[]));
-    assert!(domain.state.nodes[&node.node].quarantined);
+    let held = &domain.state.nodes[&node.node];
+    let account = held.quarantine.as_ref().unwrap();
+    assert!(held.quarantined);
+    assert_eq!((account.by.as_str(), account.reason.as_str(), account.at), ("local:root", "odd", domain.now));
     check(&mut domain, release(&node), granted(&["host.released"]));
     check(&mut domain, release(&node), granted(&[]));
-    assert!(!domain.state.nodes[&node.node].quarantined);
+    let free = &domain.state.nodes[&node.node];
+    assert!(!free.quarantined && free.quarantine.is_none());
 }
 
 #[test]

@@ -190,3 +190,18 @@ fn an_operator_revokes_and_only_a_platform_admin_decommissions_and_reinstates() 
     check(&mut domain, (bob, reinstate(&node).1), refused("forbidden"));
     check(&mut domain, (ann, reinstate(&node).1), granted(&["host.reinstated"]));
 }
+
+#[test]
+fn a_tombstone_tells_who_when_and_why() {
+    let mut domain = Domain::founded();
+    let of = domain.active();
+    check(
+        &mut domain,
+        (local(), Command::Revoke { node: of.node.clone(), reason: "stolen".into() }),
+        granted(REVOKED),
+    );
+    let ended = domain.state.nodes[&of.node].ended.clone().unwrap();
+    assert_eq!((ended.by.as_str(), ended.reason.as_str(), ended.at), ("local:root", "stolen", domain.now));
+    check(&mut domain, reinstate(&of), granted(&["host.reinstated"]));
+    assert_eq!(domain.state.nodes[&of.node].ended, None);
+}

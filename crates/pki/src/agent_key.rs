@@ -41,6 +41,11 @@ impl HostKey {
         pem::key_pem_pkcs8(&self.pkcs8)
     }
 
+    /// As `EC PRIVATE KEY`, for programs that read nothing else.
+    pub fn to_sec1_pem(&self) -> Result<Zeroizing<String>, HostKeyError> {
+        Ok(pem::key_pem_sec1(&self.key.sec1()?))
+    }
+
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }
@@ -91,6 +96,9 @@ mod tests {
         let key = HostKey::generate().unwrap();
         let again = HostKey::from_pem(key.to_pem().as_bytes()).unwrap();
         assert_eq!((again.spki(), again.to_pem()), (key.spki(), key.to_pem()));
+        let sec1 = key.to_sec1_pem().unwrap();
+        assert!(sec1.starts_with("-----BEGIN EC PRIVATE KEY-----\n"));
+        assert_eq!(HostKey::from_pem(sec1.as_bytes()).unwrap().to_pem(), key.to_pem());
         let request = csr::read(again.csr_pem().unwrap().as_bytes()).unwrap();
         assert_eq!((request.spki, request.common_name), (key.spki(), None));
         assert_eq!(format!("{key:?}"), "HostKey(hidden)");

@@ -46,6 +46,14 @@ pub fn facts(der: &[u8]) -> Result<Facts, DescribeError> {
     })
 }
 
+/// Whether the serial number is one that RFC 5280 allows; nothing if this is no certificate.
+pub(crate) fn has_positive_serial(der: &[u8]) -> Option<bool> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let octets = certificate.raw_serial();
+    let is_negative = octets.first().is_some_and(|first| *first >= 0x80);
+    Some(!is_negative && octets.iter().any(|octet| *octet != 0))
+}
+
 /// The host names and addresses a server certificate is for.
 pub fn server_names(der: &[u8]) -> Result<Vec<String>, DescribeError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| DescribeError)?;

@@ -3,10 +3,10 @@
 //! Nothing here knows the registry or opens a socket. Time and serial numbers are arguments; keys and
 //! nonces are drawn here, because only here may they exist.
 //!
-//! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`].
+//! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`], [`proof`].
 //! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`sign`] (audit).
 //! - Taking back and replacing: [`crl`], [`roll`], [`succession`] (of trust bundles).
-//! - Keeping keys: [`seal`] at rest, [`agent_key`] on a host.
+//! - Keeping keys: [`seal`] at rest, [`agent_key`] and [`wireguard`] on a host.
 
 pub mod agent_key;
 mod certificate;
@@ -16,12 +16,14 @@ mod der;
 pub mod describe;
 pub mod digest;
 pub mod hierarchy;
+pub mod import;
 pub mod issuer;
 mod kek;
 pub mod leaf;
 mod moment;
 pub mod pem;
 pub mod pin;
+pub mod proof;
 pub mod roll;
 pub mod seal;
 pub mod server_cert;
@@ -30,3 +32,4 @@ mod signing_key;
 mod spki;
 pub mod succession;
 pub mod verify;
+pub mod wireguard;

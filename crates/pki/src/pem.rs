@@ -35,6 +35,15 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError
     if found.is_empty() { Err(PemError::Missing("certificate")) } else { Ok(found) }
 }
 
+/// The first certificate in the text; what follows it is not read.
+pub fn first_certificate(pem: &[u8]) -> Result<CertificateDer<'static>, PemError> {
+    bounded(pem)?;
+    match CertificateDer::pem_slice_iter(pem).next() {
+        Some(certificate) => certificate.map_err(malformed),
+        None => Err(PemError::Missing("certificate")),
+    }
+}
+
 /// The first private key: PKCS#8, SEC1 or PKCS#1. `openssl ecparam -genkey` writes an `EC PARAMETERS`
 /// block before it, which is skipped.
 pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
@@ -58,6 +67,11 @@ pub fn chain_pem<'a>(ders: impl IntoIterator<Item = &'a [u8]>) -> String {
 /// A PKCS#8 key as it goes to disk; wiped from memory when dropped.
 pub fn key_pem_pkcs8(pkcs8: &[u8]) -> Zeroizing<String> {
     Zeroizing::new(encode("PRIVATE KEY", pkcs8))
+}
+
+/// A SEC1 key; wiped from memory when dropped.
+pub fn key_pem_sec1(sec1: &[u8]) -> Zeroizing<String> {
+    Zeroizing::new(encode("EC PRIVATE KEY", sec1))
 }
 
 /// A list of revoked certificates.
@@ -118,6 +132,13 @@ mod tests {
             let read = certificates(chain_pem([der.as_slice(), b"other"]).as_bytes()).unwrap();
             assert_eq!(read.iter().map(|der| der.as_ref()).collect::<Vec<_>>(), [&der, b"other".as_slice()]);
         }
+    }
+
+    #[test]
+    fn the_first_certificate_is_read_whatever_follows_it() {
+        let text = chain_pem([b"leaf".as_slice(), b"issuer"]) + "-----BEGIN CERTIFICATE-----\n!";
+        assert_eq!(first_certificate(text.as_bytes()).unwrap().as_ref(), b"leaf");
+        assert_eq!(first_certificate(b"nothing"), Err(PemError::Missing("certificate")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Private keys that sign. No copy of the key's own bytes is kept beside the library's.
 
+use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
@@ -70,6 +71,14 @@ impl SigningKey {
         };
         let pair = rsa.map_err(|_| unreadable)?;
         Ok(Self { kind: KeyKind::Rsa, pair: Pair::Rsa(Box::new(pair)) })
+    }
+
+    /// An elliptic-curve key in SEC1 form, with its curve's name.
+    pub fn sec1(&self) -> Result<Zeroizing<Vec<u8>>, SigningKeyError> {
+        let Pair::Ecdsa(pair) = &self.pair else { return Err(SigningKeyError::NotP256) };
+        let der: EcPrivateKeyRfc5915Der<'_> =
+            pair.private_key().as_der().map_err(|_| SigningKeyError::Generation)?;
+        Ok(Zeroizing::new(der.as_ref().to_vec()))
     }
 
     pub fn kind(&self) -> KeyKind {

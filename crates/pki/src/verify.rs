@@ -1,7 +1,7 @@
 //! Who a client certificate speaks for, and whether it may.
 
 use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp, TrustDomain};
-use rustls_pki_types::{CertificateDer, TrustAnchor};
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::nom::Parser as _;
@@ -15,7 +15,9 @@ use crate::{describe, moment};
 pub struct PeerCertificate {
     pub serial: Serial,
     pub fingerprint: Fingerprint,
-    pub spiffe: SpiffeId,
+    /// None in one that was made elsewhere: whose that is, the record says.
+    pub spiffe: Option<SpiffeId>,
+    pub not_before: Timestamp,
     pub not_after: Timestamp,
     pub common_name: Option<String>,
 }
@@ -23,8 +25,16 @@ pub struct PeerCertificate {
 impl PeerCertificate {
     /// Reads a certificate that has been verified already, without verifying it again.
     pub fn read(leaf: &CertificateDer<'_>) -> Result<Self, PeerError> {
-        let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
-        peer(leaf, identity(&certificate)?)
+        let spiffe = EndEntityCert::try_from(leaf).ok().and_then(|leaf| identity(&leaf).ok());
+        peer(&parsed(leaf)?, leaf, spiffe)
+    }
+}
+
+/// The key of a certificate that webpki cannot read, such as one of version 1.
+pub fn raw_key(leaf: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    match EndEntityCert::try_from(leaf) {
+        Ok(_) => None,
+        Err(_) => Some(describe::facts(leaf).ok()?.spki.into()),
     }
 }
 
@@ -102,7 +112,12 @@ impl NodeIssuers {
         let path = path.map_err(refusal)?;
         let spiffe = identity(&certificate)?;
         self.vouches(path.anchor(), &spiffe, at)?;
-        peer(leaf, spiffe)
+        let parsed = parsed(leaf)?;
+        // webpki lets a certificate without any stated use pass for every use.
+        if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
+            return Err(PeerError::NotClientAuth);
+        }
+        peer(&parsed, leaf, Some(spiffe))
     }
 
     /// Whether the CA at the end of the path is itself within its dates, which webpki does not ask, and may
@@ -137,22 +152,25 @@ fn identity(certificate: &EndEntityCert<'_>) -> Result<SpiffeId, PeerError> {
     }
 }
 
-/// Reads the rest, without going into extensions that webpki has read already.
-fn peer(leaf: &CertificateDer<'_>, spiffe: SpiffeId) -> Result<PeerCertificate, PeerError> {
+/// Without going into extensions that webpki has read already.
+fn parsed<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, PeerError> {
     let parsed = X509CertificateParser::new().with_deep_parse_extensions(false).parse(leaf);
-    let (_, parsed): (_, X509Certificate<'_>) =
-        parsed.map_err(|error| PeerError::Malformed(error.to_string()))?;
-    // webpki lets a certificate without any stated use pass for every use.
-    if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
-        return Err(PeerError::NotClientAuth);
-    }
+    parsed.map(|(_, parsed)| parsed).map_err(|error| PeerError::Malformed(error.to_string()))
+}
+
+fn peer(
+    parsed: &X509Certificate<'_>,
+    leaf: &CertificateDer<'_>,
+    spiffe: Option<SpiffeId>,
+) -> Result<PeerCertificate, PeerError> {
     Ok(PeerCertificate {
         serial: Serial::from_bytes(parsed.raw_serial())
             .map_err(|error| PeerError::Malformed(error.to_string()))?,
         fingerprint: crate::digest::fingerprint(leaf),
         spiffe,
+        not_before: moment::timestamp(parsed.validity().not_before),
         not_after: moment::timestamp(parsed.validity().not_after),
-        common_name: describe::common_name(&parsed),
+        common_name: describe::common_name(parsed),
     })
 }
 

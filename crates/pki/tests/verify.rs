@@ -65,7 +65,7 @@ fn a_leaf_alone_is_enough() {
     assert_eq!(peer.serial, facts.serial);
     assert_eq!(peer.fingerprint, facts.fingerprint);
     assert_eq!(peer.not_after, facts.not_after);
-    assert_eq!(peer.spiffe.to_string(), URI);
+    assert_eq!(peer.spiffe.map(|spiffe| spiffe.to_string()).as_deref(), Some(URI));
     assert_eq!(peer.common_name.as_deref(), Some("worker:n-1"));
 }
 

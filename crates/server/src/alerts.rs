@@ -39,6 +39,7 @@ mod tests {
             count: 1,
             detail: String::new(),
             acknowledged: false,
+            again: None,
         }
     }
 

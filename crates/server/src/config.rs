@@ -2,10 +2,16 @@
 //! checked, with every complaint at once; only then is a socket opened. What can change an outcome is not
 //! here but in the replicated policy.
 
+mod own;
+
+pub use own::{OwnCertificate, RawTls};
+
 use crate::datadir::{DirError, replace};
 use client::webhook::Webhook;
+use lifecycle::registry::Door;
 use pki::seal::KekSource;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -30,6 +36,24 @@ pub struct Raw {
     pub metrics: Option<String>,
     #[serde(default, skip_serializing_if = "RawAlerts::is_empty")]
     pub alerts: RawAlerts,
+    #[serde(default, skip_serializing_if = "RawDoors::is_empty")]
+    pub doors: RawDoors,
+    #[serde(default, skip_serializing_if = "RawTls::is_empty")]
+    pub tls: RawTls,
+}
+
+/// `[doors]` as written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawDoors {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serve: Option<Vec<String>>,
+}
+
+impl RawDoors {
+    fn is_empty(&self) -> bool {
+        self.serve.is_none()
+    }
 }
 
 /// `[alerts]` as written.
@@ -57,6 +81,10 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Who is told of alerts.
     pub webhook: Option<Webhook>,
+    /// Wire shapes that are served beside the native one.
+    pub doors: BTreeSet<Door>,
+    /// What the listener presents, where the domain is not to issue it itself.
+    pub own_certificate: Option<OwnCertificate>,
 }
 
 /// One mistake: where, what stands there, what was expected.
@@ -129,7 +157,21 @@ fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
                 }
                 _ => Err("a table with webhook"),
             },
-            _ => Err("one of listen, names, advertise, kek, server_cn, metrics, alerts"),
+            "doors" => match value {
+                toml::Value::Table(table) => {
+                    parse_doors(table, &mut raw.doors, &mut mistakes);
+                    Ok(())
+                }
+                _ => Err("a table with serve"),
+            },
+            "tls" => match value {
+                toml::Value::Table(table) => {
+                    own::parse(table, &mut raw.tls, &mut mistakes);
+                    Ok(())
+                }
+                _ => Err("a table with server_cert and server_key"),
+            },
+            _ => Err("one of listen, names, advertise, kek, server_cn, metrics, alerts, doors, tls"),
         };
         if let Err(expected) = taken {
             mistakes.push(mistake(&key, &shown, expected));
@@ -147,6 +189,22 @@ fn parse_alerts(table: toml::Table, raw: &mut RawAlerts, mistakes: &mut Vec<Mist
         };
         if let Err(expected) = taken {
             mistakes.push(mistake(&format!("alerts.{key}"), &shown, expected));
+        }
+    }
+}
+
+fn parse_doors(table: toml::Table, raw: &mut RawDoors, mistakes: &mut Vec<Mistake>) {
+    for (key, value) in table {
+        let shown = value.to_string();
+        let taken = match key.as_str() {
+            "serve" => {
+                let mut serve = Vec::new();
+                take(value, &mut serve).map(|()| raw.serve = Some(serve))
+            }
+            _ => Err("serve"),
+        };
+        if let Err(expected) = taken {
+            mistakes.push(mistake(&format!("doors.{key}"), &shown, expected));
         }
     }
 }
@@ -215,6 +273,8 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
         }
         webhook
     });
+    let doors = doors(raw.doors.serve.as_deref(), mistakes);
+    let own_certificate = own::check(&raw.tls, mistakes);
     let server_cn = raw.server_cn.clone().unwrap_or_else(|| DEFAULT_SERVER_CN.to_owned());
     if !(1..=64).contains(&server_cn.len()) || server_cn.chars().any(char::is_control) {
         mistakes.push(mistake("server_cn", &server_cn, "1 to 64 printable characters"));
@@ -238,7 +298,25 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
         server_cn,
         metrics,
         webhook,
+        doors,
+        own_certificate,
     })
+}
+
+/// All of them unless the file says which.
+fn doors(serve: Option<&[String]>, mistakes: &mut Vec<Mistake>) -> BTreeSet<Door> {
+    let Some(names) = serve else { return Door::ALL.into() };
+    let mut doors = BTreeSet::new();
+    for name in names {
+        match Door::parse(name) {
+            Some(door) => drop(doors.insert(door)),
+            None => {
+                let words = Door::ALL.map(Door::as_str).join(", ");
+                mistakes.push(mistake("doors.serve", name, &format!("a list of {words}")));
+            }
+        }
+    }
+    doors
 }
 
 fn is_host_name(name: &str) -> bool {
@@ -262,7 +340,7 @@ impl Config {
         let addresses = self.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
         names.extend(addresses.map(|ip| ip.to_string()));
         names.extend(self.names.iter().cloned());
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
         names
     }
@@ -332,6 +410,31 @@ mod tests {
         );
         assert_eq!(with("[alerts]\nwebhook = 3"), ["alerts.webhook"]);
         assert_eq!(with("alerts = \"http://a\""), ["alerts"]);
+    }
+
+    #[test]
+    fn all_doors_are_open_unless_some_are_named() {
+        let with = |doors: &str| {
+            let (raw, _) = parse(&format!("kek = \"env:KEK\"\n{doors}\n")).ok()?;
+            Some(check(&raw, &mut Vec::new())?.doors)
+        };
+        assert_eq!(with(""), Some(Door::ALL.into()));
+        assert_eq!(with("[doors]\nserve = [\"plfm\"]"), Some([Door::Plfm].into()));
+        assert_eq!(with("[doors]\nserve = []"), Some([].into()));
+        assert_eq!(
+            mistakes_of("kek = \"env:K\"\n[doors]\nserve = [\"back\"]\nshut = 1"),
+            ["doors.shut", "doors.serve"]
+        );
+    }
+
+    #[test]
+    fn a_server_certificate_is_brought_along_with_its_key_or_not_at_all() {
+        let with = |tls: &str| mistakes_of(&format!("kek = \"env:KEK\"\n[tls]\n{tls}\n"));
+        assert!(with("").is_empty());
+        assert!(with("server_cert = \"/a/s.crt\"\nserver_key = \"/a/s.key\"").is_empty());
+        assert_eq!(with("server_cert = \"/a/s.crt\""), ["tls.server_key"]);
+        assert_eq!(with("server_cert = \"s.crt\"\nserver_key = \"/a/s.key\""), ["tls.server_cert"]);
+        assert_eq!(with("colour = 1"), ["tls.colour"]);
     }
 
     #[test]

@@ -60,8 +60,16 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
             .get(id)
             .filter(|issuer| !issuer.sealed_key.is_empty())
             .ok_or_else(|| Rejection::IssuerNotFound { issuer: id.clone() }.into()),
+        // When none signs any more, the list of the last one is the one that matters.
         None => state
             .active_issuer()
+            .or_else(|| {
+                state
+                    .issuers
+                    .values()
+                    .filter(|issuer| !issuer.sealed_key.is_empty())
+                    .max_by_key(|issuer| issuer.not_after)
+            })
             .ok_or_else(|| Failure::new(api::code::ISSUER_UNAVAILABLE, "no issuer signs now").retry_after(5)),
     }
 }

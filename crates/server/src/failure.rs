@@ -1,7 +1,7 @@
 //! A refusal on its way out: the code that callers rely on, and what the log keeps.
 
 use api::code::{self, Code};
-use api::error::{ErrorBody, ErrorDetail};
+use api::error::{ErrorDetail, Wording};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use lifecycle::registry::Rejection;
@@ -38,7 +38,9 @@ impl Failure {
 
 impl From<Rejection> for Failure {
     fn from(rejection: Rejection) -> Self {
-        Self::new(Code::of_rejection(&rejection), rejection.to_string())
+        let failure = Self::new(Code::of_rejection(&rejection), rejection.to_string());
+        // What the registry limits, it limits by the minute.
+        if failure.code.status == 429 { failure.retry_after(60) } else { failure }
     }
 }
 
@@ -70,15 +72,28 @@ impl From<crate::chance::NoChance> for Failure {
 pub struct Failed(pub &'static Code);
 
 impl IntoResponse for Failure {
-    /// The request id is filled in by the edge, which knows it.
+    /// Without words yet: the edge, which knows the path and the request id, has [`Failure::worded`] add them.
     fn into_response(self) -> Response {
-        let body = ErrorBody::from(self.detail(""));
-        let status = StatusCode::from_u16(self.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, axum::Json(body)).into_response();
+        let mut response = status(self.code.status).into_response();
+        response.extensions_mut().insert(Failed(self.code));
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl Failure {
+    /// The whole answer, as callers of this path expect it.
+    pub fn worded(&self, wording: Wording, request_id: &str) -> Response {
+        let code = wording.code(self.code);
+        let body = wording.body(ErrorDetail::new(code, &*self.message, request_id));
+        let mut response = (status(wording.status(code)), axum::Json(body)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        response.extensions_mut().insert(Failed(self.code));
         response
     }
+}
+
+fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

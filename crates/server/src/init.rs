@@ -3,10 +3,13 @@
 use crate::chance::{self, NoChance};
 use crate::config::{self, Config, Mistakes, Raw};
 use crate::datadir::{DataDir, DirError, replace};
+use crate::server_cert::{Given, read_given};
 use crate::{clock, issuing};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
-use lifecycle::registry::{Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection};
+use lifecycle::registry::{
+    Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection, SetPolicy,
+};
 use pki::hierarchy;
 use pki::issuer::Issuer;
 use pki::seal::{Kek, KekError, KekSource};
@@ -21,6 +24,8 @@ pub struct Request {
     pub profile: ProfileName,
     pub config: Raw,
     pub issuer: IssuerChoice,
+    /// Keys and values of policy to begin with.
+    pub policy: Vec<(String, String)>,
     /// Who runs it, for the record.
     pub user: String,
 }
@@ -66,6 +71,8 @@ pub enum InitError {
     Hierarchy(#[from] hierarchy::HierarchyError),
     #[error("the CA cannot be used: {0}")]
     Imported(String),
+    #[error("the server certificate cannot be used: {0}")]
+    ServerCertificate(String),
     #[error("sealing failed: {0}")]
     Seal(#[from] pki::seal::SealError),
     #[error(transparent)]
@@ -105,6 +112,8 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
     };
     let at = clock::now();
     let authority = authority(&request, at)?;
+    let own = config.own_certificate.as_ref().map(|files| read_given(files, at)).transpose();
+    let own = own.map_err(InitError::ServerCertificate)?;
     // A key that exists is read before anything is made: a wrong one must not leave half a directory behind.
     let existing = match &config.kek {
         KekSource::File(path) if !path.exists() => None,
@@ -120,13 +129,14 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
             return Err(error);
         }
     };
+    let warnings = warnings(&request, &config, own.as_ref(), &authority);
     Ok(Founded {
         dir: request.dir.clone(),
         root_fingerprint,
         root_pem: pki::pem::certificate_pem(&authority.root),
         root_key_pem: authority.root_key_pem,
         server_url: config.server_url(),
-        warnings: warnings(&request, &config),
+        warnings,
     })
 }
 
@@ -146,7 +156,7 @@ async fn make(
     let command = found(request, authority, &kek, at)?;
     let root_fingerprint = command.root_fingerprint;
     write_files(request, authority, &kek)?;
-    write_first_entry(request, command, at).await?;
+    write_first_entries(request, command, at).await?;
     Ok(root_fingerprint)
 }
 
@@ -229,24 +239,34 @@ fn write_files(request: &Request, authority: &Authority, kek: &Kek) -> Result<()
     Ok(())
 }
 
-async fn write_first_entry(request: &Request, found: Found, at: Timestamp) -> Result<(), InitError> {
+async fn write_first_entries(request: &Request, found: Found, at: Timestamp) -> Result<(), InitError> {
     let options = Options::new(request.dir.path(), Arc::new(clock::now));
     let journal = Journal::create(options).await?;
-    let envelope = Envelope {
-        id: RequestId(chance::ulid(at)?),
-        actor: Actor::Local { user: request.user.clone() },
-        source: Source::Internal,
-        request_id: None,
-        correlation_id: None,
-        command: Command::Found(Box::new(found)),
+    let set = |(key, value): &(String, String)| {
+        Command::SetPolicy(SetPolicy { key: key.clone(), value: value.clone() })
     };
-    journal.propose(envelope).await??;
+    let first = [Command::Found(Box::new(found))];
+    for command in first.into_iter().chain(request.policy.iter().map(set)) {
+        let envelope = Envelope {
+            id: RequestId(chance::ulid(at)?),
+            actor: Actor::Local { user: request.user.clone() },
+            source: Source::Internal,
+            request_id: None,
+            correlation_id: None,
+            command,
+        };
+        journal.propose(envelope).await??;
+    }
     journal.shutdown().await?;
     Ok(())
 }
 
-fn warnings(request: &Request, config: &Config) -> Vec<String> {
+fn warnings(request: &Request, config: &Config, own: Option<&Given>, authority: &Authority) -> Vec<String> {
     let mut warnings = Vec::new();
+    let (root, issuer) = (authority.root.as_slice(), authority.issuer.certificate());
+    if own.is_some_and(|own| !own.leads_to(&[issuer, root], &[root])) {
+        warnings.push("the server certificate was not issued under this CA: hosts will refuse it".to_owned());
+    }
     let inside = |path: &Path| {
         let (Ok(key), Ok(dir)) = (path.canonicalize(), request.dir.path().canonicalize()) else {
             return false;

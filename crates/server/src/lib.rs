@@ -7,6 +7,7 @@ pub mod chance;
 pub mod clock;
 pub mod config;
 pub mod datadir;
+pub mod from_taskrun;
 pub mod init;
 pub mod run;
 
@@ -21,14 +22,18 @@ mod failure;
 mod issuing;
 mod live;
 mod metrics;
+mod mint;
 mod operator;
+mod overlays;
 mod presence;
+mod probe;
 mod reconcile;
 mod refusals;
 mod renew;
 mod rewrap;
 mod roll;
 mod server_cert;
+mod told;
 
 pub use app::App;
 pub use edge::socket::user_name;

@@ -14,7 +14,7 @@ use api::agent::{
 };
 use api::code;
 use imbl::ordmap::DiffItem;
-use lifecycle::names::{Label, NodeId, RequestId, Serial};
+use lifecycle::names::{Label, NodeId, RequestId, Serial, is_steering};
 use lifecycle::registry::{Node, State};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::Status;
 
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
+pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// Answers that may wait for a host that does not read.
-const BACKLOG: usize = 32;
+pub const BACKLOG: usize = 32;
 /// How many messages a host may send at once, and how many more every second.
 const BURST: u32 = 64;
 const RATE: u32 = 8;
@@ -212,13 +212,8 @@ impl Session {
         Ok(())
     }
 
-    /// The node as it is now; none that is gone.
     fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {
-        let id = &self.guest.id;
-        match state.nodes.get(id) {
-            Some(node) if !node.state.is_gone() => Ok(node.clone()),
-            _ => Err(lifecycle::registry::Rejection::NodeRevoked { node: id.clone() }.into()),
-        }
+        living(state, &self.guest.id)
     }
 
     fn time(&self) -> i64 {
@@ -233,6 +228,14 @@ impl Session {
     }
 }
 
+/// The node as it is now; none that is gone.
+pub fn living(state: &State, id: &NodeId) -> Result<Arc<Node>, Failure> {
+    match state.nodes.get(id) {
+        Some(node) if !node.state.is_gone() => Ok(node.clone()),
+        _ => Err(lifecycle::registry::Rejection::NodeRevoked { node: id.clone() }.into()),
+    }
+}
+
 fn standing(node: &Node) -> Standing {
     Standing {
         state: node.state.to_string(),
@@ -243,7 +246,7 @@ fn standing(node: &Node) -> Standing {
 }
 
 fn short(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(DETAIL).collect()
+    text.chars().filter(|c| !is_steering(*c)).take(DETAIL).collect()
 }
 
 /// A host's own words, made fit to be kept.
@@ -260,17 +263,17 @@ fn trimmed(mut evidence: Evidence) -> Evidence {
 }
 
 /// How many messages a host may still send.
-struct Allowance {
+pub struct Allowance {
     left: u32,
     since: Instant,
 }
 
 impl Allowance {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { left: BURST, since: Instant::now() }
     }
 
-    fn spend(&mut self) -> Result<(), Failure> {
+    pub fn spend(&mut self) -> Result<(), Failure> {
         let seconds = u32::try_from(self.since.elapsed().as_secs()).unwrap_or(u32::MAX);
         if seconds > 0 {
             self.left = self.left.saturating_add(seconds.saturating_mul(RATE)).min(BURST);

@@ -121,14 +121,7 @@ impl Metrics {
     }
 
     pub fn enrolled(&self, door: Door) {
-        let door = match door {
-            Door::Native => "native",
-            Door::Plfm => "plfm",
-            Door::Pact => "pact",
-            Door::Probectl => "probectl",
-            Door::Taskrun => "taskrun",
-        };
-        self.enrollments.get_or_create(&ByDoor { door }).inc();
+        self.enrollments.get_or_create(&ByDoor { door: door.as_str() }).inc();
     }
 
     pub fn refused(&self, reason: &'static str) {

@@ -53,9 +53,14 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Fa
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("certificate: {why}"));
     let ders = pem::certificates(certificate.as_bytes()).map_err(|error| bad(&error))?;
     let der = ders.first().ok_or_else(|| bad(&"there is none in what was sent"))?;
-    if view.state.issuers.contains_key(&issuer_id(der)) {
-        // Sent again after a lost answer.
-        return Ok(());
+    if let Some(known) = view.state.issuers.get(&issuer_id(der)) {
+        return match known.state {
+            // Sent again after a lost answer, or after it has done its work.
+            IssuerState::Prepared | IssuerState::Active => Ok(()),
+            IssuerState::Retiring | IssuerState::Retired | IssuerState::Revoked => {
+                Err(Rejection::IssuerNotPrepared { issuer: known.id.clone() }.into())
+            }
+        };
     }
     let roll = view.state.roll.as_ref().ok_or(Rejection::NoRoll)?;
     let request = csr::read(roll.request.as_bytes())

@@ -8,7 +8,7 @@ use crate::datadir::{DataDir, DirError};
 use crate::edge::{connections, listener, socket, tls};
 use crate::issuing::{Keys, UnsealError};
 use crate::server_cert::{self, Presented, ServerCertError};
-use crate::{clock, live, operator, reconcile, rewrap};
+use crate::{clock, live, operator, overlays, reconcile, rewrap};
 use journal::{Journal, OpenError, Options};
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command};
@@ -47,11 +47,20 @@ pub enum RunError {
     ServerCert(#[from] ServerCertError),
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: std::io::Error },
+    #[error("cannot serve metrics on {address}: {error}")]
+    Metrics { address: SocketAddr, error: std::io::Error },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl RunError {
+    fn about_metrics(self) -> Self {
+        match self {
+            RunError::Listen { address, error } => RunError::Metrics { address, error },
+            other => other,
+        }
+    }
+
     /// One line on what to do about it.
     pub fn remedy(&self) -> String {
         match self {
@@ -63,7 +72,8 @@ impl RunError {
                 format!("nobody but its owner may read it: chmod 600 {}", path.display())
             }
             RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
-                "provide the key-encryption key given at init (enlist.toml says where it is looked for)"
+                "provide the key that the directory is sealed with: the one given to `server init`, or the latest given \
+                 to `enlist ca rewrap`; enlist.toml says where it is looked for"
                     .to_owned()
             }
             RunError::Open(_) => {
@@ -73,6 +83,9 @@ impl RunError {
                 "correct the clock, or start with --accept-clock if it is right".to_owned()
             }
             RunError::Listen { .. } => "choose another --listen address, or stop what uses it".to_owned(),
+            RunError::Metrics { .. } => {
+                "choose another --metrics address (or `metrics` in enlist.toml), or stop what uses it".to_owned()
+            }
             RunError::ServerCert(_) | RunError::Tls(_) => "see the log for the cause".to_owned(),
         }
     }
@@ -138,7 +151,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     check_clock(journal::probe(dir.path())?.last_at, overrides.accept_clock)?;
     let listeners = bind(&config.listen).await?;
     let metrics = match config.metrics {
-        Some(address) => Some(bind(&[address]).await?),
+        Some(address) => Some(bind(&[address]).await.map_err(RunError::about_metrics)?),
         None => None,
     };
     let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now))).await?;
@@ -179,6 +192,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(live::follow(app.clone()));
+    tasks.spawn(overlays::follow(app.clone()));
     if let Some(webhook) = app.config.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }

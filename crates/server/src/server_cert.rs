@@ -1,5 +1,9 @@
 //! The control plane's own certificate: issued, recorded, presented and renewed by the domain itself.
 
+mod given;
+
+pub use given::{Given, presents, read as read_given};
+
 use crate::app::{App, Origin};
 use crate::chance;
 use crate::datadir::{DataDir, DirError, replace};
@@ -52,6 +56,9 @@ impl ResolvesServerCert for Presented {
 pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(), ServerCertError> {
     // What is sealed meanwhile must not be left behind under the old key.
     let _still = app.rewrapping.lock().await;
+    if let Some(files) = &app.config.own_certificate {
+        return given::present(app, dir, files, presented);
+    }
     let at = app.now();
     if let Some(key) = on_disk(app, dir, at) {
         presented.set(key);

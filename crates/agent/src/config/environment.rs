@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::Values;
-use super::keys::KEYS;
+use super::keys::{self, KEYS};
+use super::{Values, alias};
+use crate::compat::Persona;
 use crate::fault::Mistake;
 
 pub const DIR: &str = "ENLIST_AGENT_DIR";
-pub const TOKEN: &str = "ENLIST_AGENT_TOKEN";
 
 /// A copy, so that nothing else reads the process's environment, and tests can bring their own.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<OsString, OsString>);
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    /// As whom the program was called.
+    persona: Persona,
+}
 
 impl Environment {
     pub fn of_process() -> Self {
@@ -20,28 +24,37 @@ impl Environment {
     }
 
     pub fn of<N: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { variables, persona: Persona::default() }
+    }
+
+    pub fn called(self, persona: Persona) -> Self {
+        Self { persona, ..self }
+    }
+
+    pub fn persona(&self) -> Persona {
+        self.persona
     }
 
     /// An empty variable counts as none: that is how unit files and container definitions leave one out.
     pub fn get(&self, name: &str) -> Option<&OsString> {
-        self.0.get(&OsString::from(name)).filter(|value| !value.is_empty())
+        self.variables.get(&OsString::from(name)).filter(|value| !value.is_empty())
     }
 
     pub fn dir(&self) -> Option<&OsString> {
         self.get(DIR)
     }
 
-    pub fn token(&self) -> Option<&OsString> {
-        self.get(TOKEN)
+    /// The variable that holds the token, and what it holds.
+    pub fn token(&self) -> Option<(&'static str, &OsString)> {
+        alias::TOKENS.iter().find_map(|name| Some((*name, self.get(name)?)))
     }
 
     /// The variables that stand for keys of agent.toml.
     pub(super) fn values(&self, mistakes: &mut Vec<Mistake>) -> Values {
         let mut values = Values::new();
         for key in KEYS {
-            let variable = key.variable();
-            let Some(raw) = self.get(&variable) else { continue };
+            let Some((variable, raw)) = self.variable(key) else { continue };
             let Some(text) = raw.to_str() else {
                 mistakes.push(Mistake::new(variable, "is not UTF-8"));
                 continue;
@@ -56,9 +69,26 @@ impl Environment {
     }
 }
 
+impl Environment {
+    /// A key's own variable, else the document's that means the same.
+    fn variable(&self, key: &keys::Key) -> Option<(String, &OsString)> {
+        let own = key.variable();
+        if let Some(raw) = self.get(&own) {
+            return Some((own, raw));
+        }
+        // Trust that was named in our own words is not to be mixed with a document's.
+        let trust = ["ENLIST_AGENT_CA_PIN", "ENLIST_AGENT_SYSTEM_ROOTS"];
+        if key.name == keys::CA_FILE && trust.iter().any(|name| self.get(name).is_some()) {
+            return None;
+        }
+        let other = alias::of(key.name)?;
+        self.get(other).map(|raw| (other.to_owned(), raw))
+    }
+}
+
 /// Names only: one of the values is the token.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.variables.keys()).finish()
     }
 }

@@ -1,6 +1,7 @@
 //! The table of agent.toml's keys. Each is also the variable `ENLIST_AGENT_<KEY>`.
 
 use super::kind::Kind;
+use crate::layout::Layout;
 
 pub struct Key {
     /// As written in agent.toml; a dot is a table.
@@ -29,6 +30,14 @@ pub const CA_PIN: &str = "ca_pin";
 pub const SYSTEM_ROOTS: &str = "system_roots";
 pub const TOKEN_FILE: &str = "token_file";
 pub const STORAGE: &str = "storage";
+pub const LAYOUT: &str = "layout";
+pub const FILES_CERT: &str = "files.cert";
+pub const FILES_KEY: &str = "files.key";
+pub const FILES_CA: &str = "files.ca";
+pub const UNDERLAY: &str = "underlay";
+pub const RECOVERY_URL: &str = "recovery_url";
+pub const RECOVERY_CA_FILE: &str = "recovery_ca_file";
+pub const DIAGNOSTIC_PATH: &str = "diagnostic_path";
 pub const EXIT_ON_REVOKED: &str = "exit_on_revoked";
 pub const METRICS_LISTEN: &str = "metrics_listen";
 pub const METRICS_TEXTFILE: &str = "metrics_textfile";
@@ -44,16 +53,17 @@ pub const KEYS: &[Key] = &[
     key(SYSTEM_ROOTS, Kind::Flag),
     key(TOKEN_FILE, Kind::Text),
     key(STORAGE, Kind::Choice(&["disk", "memory"])),
-    key("layout", Kind::Choice(&["plfm", "probectl", "taskrun", "gpuaas"])),
-    key("files.cert", Kind::Text),
-    key("files.key", Kind::Text),
-    key("files.ca", Kind::Text),
+    key(LAYOUT, Kind::Choice(Layout::NAMES)),
+    key(FILES_CERT, Kind::Text),
+    key(FILES_KEY, Kind::Text),
+    key(FILES_CA, Kind::Text),
+    key(UNDERLAY, Kind::Underlay),
     key("sysfs_root", Kind::Text),
-    key("recovery_url", Kind::Text),
-    key("recovery_ca_file", Kind::Text),
+    key(RECOVERY_URL, Kind::Text),
+    key(RECOVERY_CA_FILE, Kind::Text),
     key("recovery_same_as_runtime", Kind::Flag),
     key("ballast_bytes", Kind::Bytes),
-    key("diagnostic_path", Kind::Text),
+    key(DIAGNOSTIC_PATH, Kind::Text),
     key("diagnostic_bytes", Kind::Bytes),
     key("paths.task_retry", Kind::Text),
     key("paths.runtime", Kind::Text),
@@ -65,7 +75,7 @@ pub const KEYS: &[Key] = &[
     key(METRICS_LISTEN, Kind::Loopback),
     key(METRICS_TEXTFILE, Kind::Text),
     key(METRICS_PREFIX, Kind::Prefix),
-    key(ON_RENEW, Kind::List),
+    key(ON_RENEW, Kind::Command),
     key("hosts_file", Kind::Text),
     key("hosts", Kind::Map),
 ];

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use lifecycle::names::Span;
 use toml::Value;
 
+use super::underlay::Underlay;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -19,6 +21,10 @@ pub enum Kind {
     Prefix,
     /// One or more texts; a single one may stand without brackets. In a variable: separated by commas.
     List,
+    /// A command and its arguments. In a variable: separated by commas.
+    Command,
+    /// Addresses of this host, one of each family, as a list.
+    Underlay,
     /// A table of texts under names of the operator's choice. In a variable: `name=value`, with commas.
     Map,
 }
@@ -36,7 +42,13 @@ impl Kind {
             (Kind::Loopback, Value::String(text)) => loopback(text).is_some(),
             (Kind::Prefix, Value::String(text)) => is_prefix(text),
             (Kind::List, Value::String(text)) => !text.is_empty(),
-            (Kind::List, Value::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+            (Kind::List | Kind::Command, Value::Array(items)) => {
+                !items.is_empty() && items.iter().all(is_text)
+            }
+            (Kind::Underlay, Value::String(text)) => Underlay::parse([text.as_str()]).is_some(),
+            (Kind::Underlay, Value::Array(items)) => {
+                items.iter().all(is_text) && Underlay::parse(items.iter().filter_map(Value::as_str)).is_some()
+            }
             (Kind::Map, Value::Table(table)) => table.values().all(is_text),
             _ => false,
         };
@@ -56,7 +68,9 @@ impl Kind {
                 _ => plain(),
             },
             Kind::Bytes => text.parse().map_or_else(|_| plain(), Value::Integer),
-            Kind::List => Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect()),
+            Kind::List | Kind::Command | Kind::Underlay => {
+                Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect())
+            }
             Kind::Map => {
                 let pair = |(name, value): (&str, &str)| (name.to_owned(), Value::String(value.to_owned()));
                 let table: Option<toml::Table> =
@@ -77,6 +91,11 @@ impl Kind {
             Kind::Loopback => "an address of this host alone, such as \"127.0.0.1:9273\"".to_owned(),
             Kind::Prefix => "letters, digits and underscores, such as \"enlist_agent_\"".to_owned(),
             Kind::List => "a list of texts, at least one".to_owned(),
+            Kind::Command => {
+                "a list, the command and its arguments, such as [\"systemctl\", \"reload\", \"nginx\"]"
+                    .to_owned()
+            }
+            Kind::Underlay => "one IPv4 and one IPv6 address at most, with the same port".to_owned(),
             Kind::Map => "a table of texts".to_owned(),
         }
     }

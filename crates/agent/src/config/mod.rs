@@ -1,11 +1,15 @@
 //! Settings: flags before environment before agent.toml, all read and checked before anything is done.
 
+mod alias;
 pub mod edit;
 mod environment;
 pub mod file;
 pub mod keys;
 mod kind;
+mod servers;
+pub mod taskrun;
 mod trust;
+mod underlay;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,10 +17,15 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-pub use environment::{Environment, TOKEN};
+pub use alias::TOKENS;
+pub use environment::Environment;
 pub use trust::TrustChoice;
+pub use underlay::Underlay;
 
+use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
+use crate::layout::{Files, Layout};
+use crate::token::Token;
 
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;
@@ -26,7 +35,15 @@ pub type Values = BTreeMap<&'static str, Value>;
 pub struct Config {
     pub servers: Vec<String>,
     pub trust: Option<TrustChoice>,
+    /// One that was written into another program's configuration.
+    pub token: Option<Token>,
     pub token_file: Option<PathBuf>,
+    /// Where the identity is wanted beside its own place.
+    pub files: Files,
+    /// Where this host's WireGuard can be reached, as far as it is told.
+    pub underlay: Option<Underlay>,
+    /// That of command line or environment, as it was written: agent.toml will say it too.
+    pub underlay_given: Option<Vec<String>>,
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
     pub daemon: Daemon,
@@ -47,24 +64,64 @@ pub struct Daemon {
 pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Config, Fault> {
     let mut mistakes = Vec::new();
     let here = std::env::current_dir().unwrap_or_default();
+    for (name, value) in &flags {
+        let complaint = keys::Key::of(name).and_then(|key| key.kind.complaint(value));
+        mistakes.extend(complaint.map(|complaint| Mistake::new(*name, complaint)));
+    }
     let layers = [
         Layer { values: flags, base: &here, name: "the command line" },
         Layer { values: environment.values(&mut mistakes), base: &here, name: "the environment" },
         Layer { values: file::read(dir, &mut mistakes)?, base: dir, name: file::NAME },
+        Layer { values: usual(dir, environment.persona()), base: dir, name: "the program's name" },
     ];
     let trust = trust::choose(&layers, &mut mistakes);
+    servers::check(&layers, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(Fault::config(mistakes));
     }
     let token_file = layers.iter().find_map(|layer| layer.path(keys::TOKEN_FILE));
     let storage = layers.iter().find_map(|layer| layer.text(keys::STORAGE));
+    let given = match &trust {
+        Some(TrustChoice::CaFile(path)) => Some(path.clone()),
+        _ => None,
+    };
+    let files = Files { given, ..files(&layers) }.settled(dir);
     Ok(Config {
         servers: layers.iter().find_map(|layer| layer.list(keys::SERVER)).unwrap_or_default(),
         trust,
+        token: None,
         token_file,
+        files,
+        underlay: layers
+            .iter()
+            .find_map(|layer| layer.list(keys::UNDERLAY))
+            .and_then(|list| Underlay::parse(list.iter().map(String::as_str))),
+        underlay_given: layers.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY)),
         memory_only: storage == Some("memory"),
         daemon: daemon(&layers),
     })
+}
+
+/// What follows from the name that the program was called by, where nothing else is said.
+fn usual(dir: &Path, persona: Persona) -> Values {
+    let text = |text: &str| Value::String(text.to_owned());
+    let mut values = Values::new();
+    values.extend(persona.layout().map(|layout| (keys::LAYOUT, text(layout.name()))));
+    let token_file = persona.token_file().filter(|name| dir.join(name).exists());
+    values.extend(token_file.map(|name| (keys::TOKEN_FILE, text(name))));
+    values.extend(persona.system_roots().then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
+    values
+}
+
+fn files(layers: &[Layer<'_>]) -> Files {
+    let path = |key: &str| layers.iter().find_map(|layer| layer.path(key));
+    Files {
+        layout: layers.iter().find_map(|layer| layer.text(keys::LAYOUT)).and_then(Layout::parse),
+        cert: path(keys::FILES_CERT),
+        key: path(keys::FILES_KEY),
+        ca: path(keys::FILES_CA),
+        given: None,
+    }
 }
 
 fn daemon(layers: &[Layer<'_>]) -> Daemon {
@@ -98,10 +155,6 @@ impl Layer<'_> {
     /// What a flag was set to, if it was.
     fn said(&self, key: &str) -> Option<bool> {
         self.values.get(key).and_then(Value::as_bool)
-    }
-
-    fn flag(&self, key: &str) -> bool {
-        self.said(key).unwrap_or(false)
     }
 
     fn list(&self, key: &str) -> Option<Vec<String>> {
@@ -152,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn wrong_servers_are_named_together_with_the_rest() {
+        let at = |file: &str| -> Vec<String> {
+            let fault = check(file, &[], &[]).unwrap_err();
+            fault.mistakes.iter().map(|mistake| mistake.at.clone()).collect()
+        };
+        let file = "server = ['nonsense', 'http://plain', 'https://good']\non_renew = 'reload nginx'\n";
+        assert_eq!(at(file), ["agent.toml on_renew", "agent.toml server", "agent.toml server"]);
+        assert!(check("server = 'http://plain'\n", &[], &[]).is_ok(), "it has a fault of its own, later");
+        assert!(check("on_renew = ['reload', 'nginx']\n", &[], &[]).is_ok());
+    }
+
+    #[test]
     fn trust_of_one_layer_replaces_that_of_the_next_whatever_its_kind() {
         let pin = "ab".repeat(32);
         let config = check("ca_file = '/file.pem'\n", &[("ENLIST_AGENT_CA_PIN", &pin)], &[]).unwrap();
@@ -159,6 +224,22 @@ mod tests {
         let both = [("ENLIST_AGENT_CA_PIN", pin.as_str()), ("ENLIST_AGENT_SYSTEM_ROOTS", "true")];
         assert_eq!(check("", &both, &[]).unwrap_err().code, "config_invalid");
         assert_eq!(check("", &[("ENLIST_AGENT_SYSTEM_ROOTS", "false")], &[]).unwrap().trust, None);
+    }
+
+    #[test]
+    fn no_to_the_systems_roots_holds_for_every_layer_below() {
+        let no = [("ENLIST_AGENT_SYSTEM_ROOTS", "false")];
+        assert_eq!(check("system_roots = true\n", &no, &[]).unwrap().trust, None);
+        let named = check("ca_file = '/file.pem'\n", &no, &[]).unwrap().trust;
+        assert_eq!(named, Some(TrustChoice::CaFile("/file.pem".into())), "something else may be named");
+        let dir = tempfile::tempdir().unwrap();
+        let called = |file: &str| {
+            std::fs::write(dir.path().join(file::NAME), file).unwrap();
+            let environment = Environment::default().called(Persona::Probectl);
+            load(dir.path(), Values::new(), &environment).unwrap().trust
+        };
+        assert_eq!(called(""), Some(TrustChoice::SystemRoots), "what the name alone gives");
+        assert_eq!(called("system_roots = false\n"), None);
     }
 
     #[test]

@@ -33,12 +33,16 @@ impl TrustChoice {
     }
 }
 
-/// The first layer that says anything about trust decides alone: mixing layers would widen it unseen.
+/// The first layer that says anything about trust decides alone: mixing layers would widen it unseen. One that
+/// says no to the system's roots only says it for the layers below, which may name something else.
 pub(super) fn choose(layers: &[Layer<'_>], mistakes: &mut Vec<Mistake>) -> Option<TrustChoice> {
+    let mut refused = false;
     for layer in layers {
+        let roots = layer.said(SYSTEM_ROOTS);
+        refused |= roots == Some(false);
         let file = layer.path(CA_FILE).map(TrustChoice::CaFile);
         let pin = layer.text(CA_PIN).and_then(|text| Pin::parse(text).ok()).map(TrustChoice::Pin);
-        let roots = layer.flag(SYSTEM_ROOTS).then_some(TrustChoice::SystemRoots);
+        let roots = roots.filter(|wanted| *wanted && !refused).map(|_| TrustChoice::SystemRoots);
         let mut said = [file, pin, roots].into_iter().flatten();
         let Some(first) = said.next() else { continue };
         if said.next().is_some() {

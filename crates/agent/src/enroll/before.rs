@@ -8,13 +8,18 @@ use crate::config::{self, Config};
 use crate::fault::Fault;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
+use crate::store::revoked;
 
-/// An identity that is whole and in date. One that others may have read is not silently replaced.
+/// An identity that is whole, in date, and not known to be revoked. One that others may have read is not silently replaced.
 pub fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
     let standing = identity::load(dir).map_err(|error| {
         Fault::host("dir_unusable", format!("{}: {error}", dir.display()), "run it as the directory's owner")
     })?;
     match standing {
+        Standing::Present(found) if revoked::is_set(dir, &found.facts.serial) => {
+            tracing::warn!(node_id = found.node_id(), "the identity here is revoked; a token gives another");
+            Ok(None)
+        }
         Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Some(found)),
         Standing::Present(_) | Standing::Absent => Ok(None),
         Standing::Damaged(reason) => {

@@ -6,21 +6,36 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use client::ServerUrl;
+use pki::wireguard::WireguardPrivate;
 use toml::Value;
 
-use crate::config::{TrustChoice, edit, file, keys};
+use super::plan::Plan;
+use crate::config::{edit, file, keys};
 use crate::store::generation::Generations;
 use crate::store::identity::Identity;
-use crate::store::{disk, pending, unconfirmed};
+use crate::store::{disk, pending, revoked, unconfirmed, wireguard};
 
 /// The switch comes last: whoever finds an identity in use also finds where it belongs, and whether the
 /// control plane has heard of it.
-pub fn keep(dir: &Path, identity: &Identity, servers: &[ServerUrl], trust: &TrustChoice) -> io::Result<()> {
+pub fn keep(
+    dir: &Path,
+    identity: &Identity,
+    wireguard: Option<&WireguardPrivate>,
+    servers: &[ServerUrl],
+    plan: &Plan,
+) -> io::Result<()> {
     let generations = Generations::under(dir);
-    let number = identity.write(&generations, None)?;
+    let number = plan.files.write(identity, &generations, None)?;
     unconfirmed::set(dir, &identity.facts.serial)?;
-    settings(dir, servers, trust)?;
+    settings(dir, servers, plan)?;
+    if let Some(key) = wireguard {
+        wireguard::keep(dir, key)?;
+    }
     generations.switch(number, None)?;
+    // It names the certificate that was, so one that stays is only untidy.
+    if let Err(error) = revoked::clear(dir) {
+        tracing::warn!(%error, "the mark `revoked` of the former identity could not be removed");
+    }
     // It is kept; the request that led to it is only in the way, and the next run removes it.
     if let Err(error) = pending::remove(dir) {
         tracing::warn!(%error, "the finished request could not be removed");
@@ -28,8 +43,8 @@ pub fn keep(dir: &Path, identity: &Identity, servers: &[ServerUrl], trust: &Trus
     Ok(())
 }
 
-/// Writes servers and trust to agent.toml, and nothing else in it.
-fn settings(dir: &Path, servers: &[ServerUrl], trust: &TrustChoice) -> io::Result<()> {
+/// Writes servers, trust, layout and underlay to agent.toml, and nothing else in it.
+fn settings(dir: &Path, servers: &[ServerUrl], plan: &Plan) -> io::Result<()> {
     let path = dir.join(file::NAME);
     let (text, mode) = match fs::read_to_string(&path) {
         Ok(text) => (text, fs::metadata(&path)?.mode() & 0o777),
@@ -38,7 +53,14 @@ fn settings(dir: &Path, servers: &[ServerUrl], trust: &TrustChoice) -> io::Resul
     };
     let list = servers.iter().map(|server| Value::String(server.to_string())).collect();
     let mut changes = vec![(keys::SERVER, Some(Value::Array(list)))];
-    changes.extend(trust.changes());
+    changes.extend(plan.choice.changes());
+    let layout = plan.files.layout.map(|layout| Value::String(layout.name().to_owned()));
+    changes.extend(layout.map(|layout| (keys::LAYOUT, Some(layout))));
+    let underlay = plan.underlay_given.iter().flatten().map(|at| Value::String(at.clone()));
+    let underlay: Vec<Value> = underlay.collect();
+    if !underlay.is_empty() {
+        changes.push((keys::UNDERLAY, Some(Value::Array(underlay))));
+    }
     let edited = edit::apply(&text, &changes)
         .ok_or_else(|| io::Error::other("agent.toml cannot be changed without touching its other keys"))?;
     if edited == text { Ok(()) } else { disk::replace(&path, edited.as_bytes(), mode) }

@@ -7,23 +7,27 @@ mod answer;
 pub(crate) mod before;
 pub(crate) mod keep;
 pub(crate) mod plan;
+mod reached;
 mod report;
 pub(crate) mod talk;
 
 use std::io::{self, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use client::ServerUrl;
+use pki::wireguard::WireguardPrivate;
 
 use crate::cli::{Contact, EnrollArgs};
 use crate::config::{self, Config, Environment};
 use crate::fault::Fault;
+use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::Identity;
+use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::{self, Pending};
-use crate::store::unconfirmed;
-use crate::token_source::{self, Sources};
+use crate::store::{unconfirmed, wireguard};
+use crate::token_source::{self, Asker, Sources};
 use crate::{chance, clock, host};
 use before::{refuse_what_cannot_be_kept, settled, usable};
 use plan::Plan;
@@ -40,22 +44,31 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     let servers = plan::servers(&config)?;
     let caller = caller(contact, Some(Duration::from_millis(args.timeout.millis())))?;
     // Looked at before the directory is touched, so that a wrong command leaves no trace.
-    if !args.replace && usable(&path)?.is_some() {
-        let dir = Dir::hold(&path)?;
+    if !args.replace
+        && let Some(found) = usable(&path)?
+    {
+        let dir = match Dir::hold(&path) {
+            // A running daemon sees to the rest itself.
+            Err(fault) if fault.code == "dir_in_use" => {
+                return Ok(Report::new(&path, &found, "enrolled".to_owned(), true));
+            }
+            held => held?,
+        };
         return match usable(&path)? {
-            Some(found) => already(&dir, &found, &servers, &caller).await,
+            Some(found) => already(&dir, &found, &servers, &config.files, &caller).await,
             None => {
                 Err(Fault::host("identity_changed", "the identity has just been removed", "run it again"))
             }
         };
     }
     refuse_what_cannot_be_kept(&path, &config)?;
+    config.files.check(&path)?;
     let token = || token_source::find(sources(contact, environment, &config), stdin);
     let plan = Plan::check(&config, servers, token)?;
     let dir = Dir::hold(&path)?;
     // Looked at again, now that nobody else can change it.
     match settled(&path, args.replace, &plan)? {
-        Some(found) => already(&dir, &found, &plan.servers, &caller).await,
+        Some(found) => already(&dir, &found, &plan.servers, &plan.files, &caller).await,
         None => anew(&dir, &plan, &caller).await,
     }
 }
@@ -63,7 +76,10 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
 /// Spends the token, and says so.
 async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> {
     let (identity, servers) = obtain(dir, plan, caller).await?;
+    // The control plane hears that the identity is kept even if it could not be linked.
+    let fits = plan.files.fit(dir.path(), &identity, None);
     let state = confirm(dir, &identity, &servers, caller).await?;
+    fits?;
     Ok(Report::new(dir.path(), &identity, state, false))
 }
 
@@ -74,7 +90,8 @@ pub(crate) async fn obtain(
     caller: &Caller,
 ) -> Result<(Identity, Vec<ServerUrl>), Fault> {
     let begun = Generations::under(dir.path()).check();
-    let begun = begun.and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token));
+    let begun = begun
+        .and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token, || wireguard_key(dir.path(), plan)));
     let pending = begun.map_err(|error| not_begun(&error))?;
     let answer = match talk::enroll(plan, &pending, caller).await {
         Ok(answer) => answer,
@@ -87,11 +104,28 @@ pub(crate) async fn obtain(
         }
     };
     let servers = keep::merged(&plan.servers, &answer.servers);
+    let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, clock::now())?;
-    if let Err(error) = keep::keep(dir.path(), &identity, &servers, &plan.choice) {
+    if let Err(error) = keep::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan) {
         return Err(not_persisted(dir, &identity, &servers, &error, caller).await);
     }
     Ok((identity, servers))
+}
+
+/// The key that is there, for a host that has no identity yet: a node that was given up unconfirmed gave it
+/// back. Otherwise a new one, since the key of a node stays with that node.
+fn wireguard_key(dir: &Path, plan: &Plan) -> io::Result<Option<WireguardPrivate>> {
+    if !plan.files.layout.is_some_and(Layout::has_wireguard) {
+        return Ok(None);
+    }
+    let found = match identity::load(dir)? {
+        Standing::Absent => wireguard::read(dir)?,
+        _ => None,
+    };
+    match found {
+        Some(key) => Ok(Some(key)),
+        None => WireguardPrivate::generate().map(Some).map_err(io::Error::other),
+    }
 }
 
 /// Nothing is sent, unless the control plane has yet to hear that the identity was kept.
@@ -99,8 +133,10 @@ async fn already(
     dir: &Dir,
     identity: &Identity,
     servers: &[ServerUrl],
+    files: &Files,
     caller: &Caller,
 ) -> Result<Report, Fault> {
+    let fits = files.fit(dir.path(), identity, None);
     // What led to this identity, or was never whole, is of no use; another request may yet be asked for again.
     if Pending::read(dir.path()).is_none_or(|pending| pending.key.spki() == identity.key.spki()) {
         tidied(pending::remove(dir.path()));
@@ -110,6 +146,7 @@ async fn already(
     } else {
         "enrolled".to_owned()
     };
+    fits?;
     Ok(Report::new(dir.path(), identity, state, true))
 }
 
@@ -174,8 +211,10 @@ pub(crate) fn sources<'a>(
     Sources {
         flag: contact.token.as_deref(),
         flag_file: contact.token_file.as_deref(),
-        variable: environment.token().map(AsRef::as_ref),
+        variable: environment.token().map(|(name, value)| (name, value.as_ref())),
+        text: config.token.as_ref(),
         file: config.token_file.as_deref(),
+        asker: Asker::of(environment.persona(), config.files.layout),
     }
 }
 

@@ -5,8 +5,9 @@ use std::io;
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
-use crate::config::{Config, TrustChoice};
+use crate::config::{Config, TrustChoice, Underlay};
 use crate::fault::{Fault, Mistake};
+use crate::layout::Files;
 use crate::token::Token;
 
 #[derive(Debug)]
@@ -16,6 +17,11 @@ pub struct Plan {
     /// As agent.toml will say it.
     pub choice: TrustChoice,
     pub token: Token,
+    pub files: Files,
+    /// Where this host's WireGuard can be reached, if it was said.
+    pub underlay: Option<Underlay>,
+    /// As agent.toml will say it, if it was not there that it was said.
+    pub underlay_given: Option<Vec<String>>,
 }
 
 impl Plan {
@@ -34,7 +40,9 @@ impl Plan {
         }
         let choice = config.trust.clone().ok_or_else(trust_missing)?;
         let trust = trust(&choice)?;
-        Ok(Self { servers, trust, choice, token: token()? })
+        let (files, underlay) = (config.files.clone(), config.underlay);
+        let underlay_given = config.underlay_given.clone();
+        Ok(Self { servers, trust, choice, token: token()?, files, underlay, underlay_given })
     }
 }
 

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmStatus, EnrollRequest, EnrollResponse};
 use client::{Agent, Error, ServerUrl};
+use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
 use super::plan::Plan;
+use super::reached;
+use crate::config::Underlay;
 use crate::fault::{Exit, Fault};
+use crate::host;
 use crate::store::identity::Identity;
 use crate::store::pending::Pending;
 
@@ -32,16 +36,36 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
     let csr = pending.key.csr_pem().map_err(|error| {
         Fault::host("key_unusable", error.to_string(), "remove the directory `pending`, then run it again")
     })?;
+    let wireguard = pending.wireguard.as_ref().map(WireguardPrivate::public_text).transpose();
+    let wireguard = wireguard.map_err(|error| {
+        Fault::host("key_unusable", error.to_string(), "remove wireguard/private.key, then run it again")
+    })?;
     let request = EnrollRequest {
         token: plan.token.expose().to_owned(),
         csr,
         hostname: caller.hostname.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        wireguard_public_key: wireguard.unwrap_or_default(),
+        underlay: underlay(plan, pending).await.map(Underlay::message),
+        hardware: Some(host::hardware()),
     };
     let agent = Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(tell);
     let key = &pending.idempotency_key;
     let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)
+}
+
+/// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
+async fn underlay(plan: &Plan, pending: &Pending) -> Option<Underlay> {
+    if plan.underlay.is_some() || pending.wireguard.is_none() {
+        return plan.underlay;
+    }
+    let found = reached::from_here(&plan.servers).await;
+    match found.map(Underlay::message) {
+        Some(at) => tracing::info!(ipv4 = at.ipv4, ipv6 = at.ipv6, port = at.port, "underlay found"),
+        None => tracing::warn!("no underlay address found; name it with --underlay"),
+    }
+    found
 }
 
 /// Tells the control plane what became of the identity: kept, or why not. Answers with the node's state.

@@ -23,17 +23,20 @@ use super::socket;
 use super::start::Found;
 use crate::config;
 use crate::fault::{Exit, Fault};
+use crate::layout::Files;
 use crate::status::{Attempt, Status};
 use crate::store::dir::Dir;
 use crate::store::generation::Number;
 use crate::store::identity::Identity;
-use crate::store::unconfirmed;
-use crate::{chance, clock};
+use crate::store::{revoked, unconfirmed};
+use crate::{chance, clock, code};
 
 const OPEN_CAP: Span = Span::from_minutes(1);
 const RENEW_CAP: Span = Span::from_minutes(5);
 /// The clock may be set while we sleep: look at it at least this often.
 const NAP: Duration = Duration::from_secs(60);
+
+const REVOKED: &str = "ask an operator why";
 
 /// A renewed certificate on disk that has yet to be proven.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub(super) enum Opening {
 
 pub(super) struct Daemon {
     pub(super) dir: Dir,
+    /// Where the identity is wanted beside its own place.
+    pub(super) files: Files,
     pub(super) settings: config::Daemon,
     pub(super) named: Vec<ServerUrl>,
     pub(super) told: Vec<String>,
@@ -91,6 +96,7 @@ pub(super) struct Daemon {
 impl Daemon {
     pub async fn new(
         dir: Dir,
+        files: Files,
         settings: config::Daemon,
         found: Found,
         manager: Manager,
@@ -107,9 +113,11 @@ impl Daemon {
             metrics::listen(address, page.clone()).await?;
         }
         let candidate = found.candidate.map(|(number, identity)| Candidate { number, identity });
+        let revoked = revoked::is_set(dir.path(), &found.identity.facts.serial);
         let mut daemon = Self {
             hook: Hook::start(settings.on_renew.clone()),
             dir,
+            files,
             settings,
             named: found.servers,
             told: found.identity.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default(),
@@ -128,7 +136,7 @@ impl Daemon {
             renew_backoff: Backoff::new(RENEW_CAP),
             channel: None,
             standing: None,
-            revoked: false,
+            revoked,
             orders: Vec::new(),
             answers: Vec::new(),
             answered: VecDeque::new(),
@@ -141,8 +149,17 @@ impl Daemon {
             status,
             page,
         };
+        daemon.fit();
         daemon.schedule();
         Ok(daemon)
+    }
+
+    /// Sees that the links to the identity are there. That one is not is no reason to stop.
+    pub(super) fn fit(&mut self) {
+        let spare = self.candidate.as_ref().map(|candidate| candidate.number);
+        if let Err(fault) = self.files.fit(self.dir.path(), &self.identity, spare) {
+            self.say(&fault.code, &fault.message);
+        }
     }
 
     pub async fn run(mut self, mut stop: Stop) -> Result<(), Fault> {
@@ -263,6 +280,10 @@ impl Daemon {
     /// What the operator named first, then what the control plane said of itself; beginning with another after
     /// each connection that was lost.
     pub(super) fn agent(&self, identity: &Identity) -> Result<Agent, Error> {
+        Agent::new(self.servers(), &identity.trust(), Some(&identity.credentials()))
+    }
+
+    fn servers(&self) -> Vec<ServerUrl> {
         let mut servers = self.named.clone();
         for url in self.told.iter().filter_map(|text| ServerUrl::parse(text).ok()) {
             if !servers.contains(&url) {
@@ -273,14 +294,22 @@ impl Daemon {
             let first = self.turn % servers.len();
             servers.rotate_left(first);
         }
-        Agent::new(servers, &identity.trust(), Some(&identity.credentials()))
+        servers
     }
 
     /// The control plane has turned this host away for good, as far as it knows.
     pub(super) fn now_revoked(&mut self, error: &Error) -> Result<(), Fault> {
+        // For `status`, `enroll` and the next start, when this daemon is no more.
+        if let Err(error) = revoked::set(self.dir.path(), &self.identity.facts.serial) {
+            self.say("not_persisted", &format!("the mark `revoked` could not be written: {error}"));
+        }
         if !self.revoked {
             self.revoked = true;
-            tracing::error!(code = error.code(), "this host's identity is revoked: {error}");
+            let remedy = if error.hint().is_empty() { REVOKED } else { error.hint() };
+            tracing::error!(
+                code = error.code(),
+                "this host's identity is revoked: {error}; remedy: {remedy}"
+            );
         }
         if self.settings.exit_on_revoked {
             return Err(Fault::new(
@@ -312,9 +341,27 @@ impl Daemon {
 
     /// A line in the log, unless the same was said within the last minute.
     pub(super) fn say(&mut self, class: &str, what: &str) {
+        self.say_with(class, what, "");
+    }
+
+    /// The same about a call: with every server that was asked, and the remedy of whoever knows the cause.
+    pub(super) fn say_error(&mut self, class: &str, what: &str, error: &Error) {
+        let servers: Vec<String> = self.servers().iter().map(ToString::to_string).collect();
+        // A refusal is one server's word, and a message about one server names it.
+        let tried = match error {
+            Error::Unreachable { .. } if servers.len() > 1 => format!(" (tried {})", servers.join(", ")),
+            _ => String::new(),
+        };
+        self.say_with(class, &format!("{what}: {error}{tried}"), error.hint());
+    }
+
+    fn say_with(&mut self, class: &str, what: &str, hint: &str) {
         if let Some(count) = self.notices.note(class, clock::now()) {
-            let what: String = what.chars().take(300).collect();
-            tracing::warn!(class, count, "{what}");
+            // What comes from outside has an end.
+            let short = |text: &str, most| text.chars().take(most).collect::<String>();
+            let usual = code::remedy(class).unwrap_or("look the word up under docs/errors");
+            let remedy = if hint.is_empty() { usual } else { hint };
+            tracing::warn!(class, count, "{}; remedy: {}", short(what, 600), short(remedy, 200));
         }
     }
 }

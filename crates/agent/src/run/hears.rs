@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::issued;
 use crate::store::generation::Generations;
 use crate::store::identity::{Identity, Meta};
-use crate::store::unconfirmed;
+use crate::store::{revoked, unconfirmed};
 
 /// Addresses beyond these are not worth a try.
 const SERVERS: usize = 16;
@@ -38,7 +38,7 @@ impl Daemon {
                     // Said once, not at every check.
                     Trouble::Revoked => self.now_revoked(&error),
                     other => {
-                        self.say(error.code(), &format!("not connected: {error}"));
+                        self.say_error(error.code(), "not connected", &error);
                         if !self.takes_up_candidate(other) {
                             self.later(other);
                             self.open_at += Self::asked_to_wait(&error);
@@ -55,6 +55,9 @@ impl Daemon {
             && let Err(error) = unconfirmed::clear(self.dir.path())
         {
             self.say("not_persisted", &format!("the mark `unconfirmed` could not be removed: {error}"));
+        }
+        if let Err(error) = revoked::clear(self.dir.path()) {
+            self.say("not_persisted", &format!("the mark `revoked` could not be removed: {error}"));
         }
         if self.notices.note("connected", clock::now()).is_some() {
             tracing::info!(server = %live.server(), "connected");
@@ -166,7 +169,7 @@ impl Daemon {
         self.agent(&identity).map_err(|error| error.to_string())?;
         let generations = Generations::under(self.dir.path());
         let spare = self.candidate.as_ref().map(|candidate| candidate.number);
-        let number = identity.write(&generations, spare).map_err(|error| error.to_string())?;
+        let number = self.files.write(&identity, &generations, spare).map_err(|error| error.to_string())?;
         generations.switch(number, spare).map_err(|error| error.to_string())?;
         Ok(identity)
     }
@@ -204,7 +207,7 @@ impl Daemon {
     /// A renewed certificate was not welcomed.
     fn not_proven(&mut self, error: &Error) -> Result<(), Fault> {
         let trouble = trouble(error);
-        self.say(error.code(), &format!("the renewed certificate is not in use yet: {error}"));
+        self.say_error(error.code(), "the renewed certificate is not in use yet", error);
         if host::gives_up_candidate(trouble) {
             self.drop_candidate(error.code());
             self.open_at = Instant::now();

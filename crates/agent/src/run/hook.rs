@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::config::TOKEN;
+use crate::config::TOKENS;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -44,9 +44,13 @@ impl Hook {
 /// In a process group of its own, so that what it started ends with it.
 async fn perform(command: &[String], limit: Duration) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
-    let mut child = Command::new(program)
+    let mut child = Command::new(program);
+    // Not for others to see, whatever it is called.
+    for name in TOKENS {
+        child.env_remove(name);
+    }
+    let mut child = child
         .args(arguments)
-        .env_remove(TOKEN)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

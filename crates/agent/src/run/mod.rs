@@ -38,7 +38,12 @@ use notify::Manager;
 /// Until a signal ends it, which is no fault.
 pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) -> Result<(), Fault> {
     let path = args.contact.place.path(environment);
-    let config = config::load(&path, args.contact.values(), environment)?;
+    let worker = args.from_taskrun.as_deref().map(|file| config::taskrun::read(file, environment));
+    let worker = worker.transpose()?.unwrap_or_default();
+    let mut flags = worker.values;
+    flags.extend(args.contact.values());
+    let mut config = config::load(&path, flags, environment)?;
+    config.token = worker.token;
     let servers = plan::servers(&config)?;
     refuse_what_cannot_be_kept(&path, &config)?;
     start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
@@ -49,6 +54,6 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
         found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
         () = stop.asked() => return Ok(()),
     };
-    let daemon = Daemon::new(dir, config.daemon, found, manager).await?;
+    let daemon = Daemon::new(dir, config.files, config.daemon, found, manager).await?;
     daemon.run(stop).await
 }

@@ -56,7 +56,9 @@ impl Daemon {
             Ok(answer) => answer,
             Err(error) => {
                 let trouble = trouble(&error);
-                self.renewal_failed(error.code(), &error.to_string(), trouble);
+                let class = self.class(error.code()).to_owned();
+                self.say_error(&class, "not renewed", &error);
+                self.renewal_ended(&class, trouble);
                 self.renew_at += Self::asked_to_wait(&error);
                 self.takes_up_candidate(trouble);
                 return if trouble == Trouble::Revoked { self.now_revoked(&error) } else { Ok(()) };
@@ -100,7 +102,7 @@ impl Daemon {
             let version = self.identity.bundle_version();
             identity.meta = identity.meta.map(|meta| Meta { bundle_version: version, ..meta });
         }
-        let written = identity.write(&Generations::under(self.dir.path()), None);
+        let written = self.files.write(&identity, &Generations::under(self.dir.path()), None);
         let number = written.map_err(|error| {
             let hint = "make room in the directory";
             Fault::host("not_persisted", format!("the renewed identity could not be written: {error}"), hint)
@@ -126,6 +128,7 @@ impl Daemon {
             );
         }
         self.identity = candidate.identity;
+        self.fit();
         self.renew_backoff.reset();
         self.figures.renewals_ok += 1;
         self.note_attempt(None);
@@ -147,13 +150,22 @@ impl Daemon {
     }
 
     fn renewal_failed(&mut self, class: &str, what: &str, trouble: Trouble) {
+        let class = self.class(class).to_owned();
+        self.say(&class, &format!("not renewed: {what}"));
+        self.renewal_ended(&class, trouble);
+    }
+
+    /// What a failure is called: of an expired certificate nothing else is worth saying.
+    fn class<'a>(&self, class: &'a str) -> &'a str {
+        if self.identity.is_expired(clock::now()) { "cert_expired" } else { class }
+    }
+
+    fn renewal_ended(&mut self, class: &str, trouble: Trouble) {
         if host::gives_up_key(trouble)
             && let Err(error) = renewal_key::remove(self.dir.path())
         {
             self.say("not_persisted", &format!("a refused key could not be removed: {error}"));
         }
-        let class = if self.identity.is_expired(clock::now()) { "cert_expired" } else { class };
-        self.say(class, &format!("not renewed: {what}"));
         self.figures.renewals_failed += 1;
         self.note_attempt(Some(class));
         self.answer_orders(false, class);

@@ -17,11 +17,14 @@ use crate::fault::{Exit, Fault};
 use crate::store::dir::Dir;
 use crate::store::generation::{Generations, Number};
 use crate::store::identity::{self, Identity, Standing};
-use crate::store::renewal_key;
+use crate::store::{renewal_key, revoked};
+use crate::token::Token;
 use crate::{chance, clock, token_source};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
+const REMEDY: &str =
+    "ask an operator why, and for a token: `enlist-agent enroll` with it gives this host another identity";
 
 #[derive(Debug)]
 pub struct Found {
@@ -40,17 +43,13 @@ pub fn refuse_nothing_to_do(
     config: &Config,
 ) -> Result<(), Fault> {
     let sources = sources(contact, environment, config);
-    let token = sources.flag.is_some()
-        || sources.flag_file.is_some()
-        || sources.variable.is_some()
-        || sources.file.is_some();
-    if token || !matches!(load(path)?, Standing::Absent) {
+    if sources.any() || !matches!(load(path)?, Standing::Absent) {
         return Ok(());
     }
     Err(Fault::usage(
         "not_enrolled",
         format!("{} holds no identity, and no token was given to obtain one", path.display()),
-        "give a token with ENLIST_AGENT_TOKEN, --token-file F or `token_file` in agent.toml; an operator makes one with `enlist token create`",
+        sources.asker.remedy(),
     ))
 }
 
@@ -63,8 +62,17 @@ pub async fn find(
     stdin: impl Read,
 ) -> Result<Found, Fault> {
     let identity = match load(dir.path())? {
+        Standing::Present(found) if revoked::is_set(dir.path(), &found.facts.serial) => {
+            let token = || token_source::find(sources(contact, environment, config), stdin);
+            match anew(dir, contact, config, &servers, token).await {
+                Some(identity) => identity,
+                None if config.daemon.exit_on_revoked => return Err(is_revoked(&found)),
+                None => *found,
+            }
+        }
         Standing::Present(found) => *found,
         Standing::Absent => {
+            config.files.check(dir.path())?;
             let token = || token_source::find(sources(contact, environment, config), stdin);
             let plan = Plan::check(config, servers.clone(), token)?;
             enroll(dir, &plan, contact).await?
@@ -83,6 +91,27 @@ pub async fn find(
     Ok(Found { identity, candidate, servers })
 }
 
+/// Another identity for a host whose own is revoked, if there is a token for it. A spent one may still lie where
+/// the first enrollment found it, so that it is refused ends nothing.
+async fn anew(
+    dir: &Dir,
+    contact: &Contact,
+    config: &Config,
+    servers: &[ServerUrl],
+    token: impl FnOnce() -> Result<Token, Fault>,
+) -> Option<Identity> {
+    tracing::error!("this host's identity is revoked, as the control plane has said before; {REMEDY}");
+    let obtained = match Plan::check(config, servers.to_vec(), token) {
+        Ok(plan) => enroll(dir, &plan, contact).await,
+        Err(fault) if fault.code == "token_missing" => return None,
+        Err(fault) => Err(fault),
+    };
+    let refused = |fault: &Fault| {
+        tracing::warn!(code = %fault.code, "not enrolled anew: {}; remedy: {}", fault.message, fault.hint);
+    };
+    obtained.inspect_err(refused).ok()
+}
+
 /// Until it works, or the control plane refuses.
 async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, Fault> {
     let caller = caller(contact, None)?;
@@ -95,7 +124,12 @@ async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, F
             }
             Err(fault) if fault.exit == Exit::Unreachable || fault.retryable => {
                 if let Some(count) = notices.note(&fault.code, clock::now()) {
-                    tracing::warn!(code = %fault.code, count, "not enrolled yet: {}", fault.message);
+                    let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
+                    tracing::warn!(
+                        code = %fault.code, count,
+                        "not enrolled yet: {} (tried {}); remedy: {}",
+                        fault.message, servers.join(", "), fault.hint
+                    );
                 }
             }
             Err(fault) => return Err(fault),
@@ -131,6 +165,11 @@ fn load(path: &Path) -> Result<Standing, Fault> {
 
 fn unusable(path: &Path, error: &std::io::Error) -> Fault {
     Fault::host("dir_unusable", format!("{}: {error}", path.display()), "run it as the directory's owner")
+}
+
+fn is_revoked(identity: &Identity) -> Fault {
+    let node = identity.node_id().unwrap_or_default();
+    Fault::new(Exit::Refused, "node_revoked", format!("the identity of {node} is revoked"), REMEDY)
 }
 
 fn exposed(place: &Path) -> Fault {

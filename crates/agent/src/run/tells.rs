@@ -90,7 +90,8 @@ impl Daemon {
             };
         }
         let more = [
-            ("revoked", self.revoked),
+            // The disk may say so already.
+            ("revoked", self.revoked && !status.reasons.iter().any(|reason| reason == "revoked")),
             ("channel_down", self.channel.is_none() && !self.revoked),
             ("draining", standing.is_some_and(|standing| standing.draining)),
             ("quarantined", standing.is_some_and(|standing| standing.quarantined)),

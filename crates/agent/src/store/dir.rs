@@ -12,7 +12,8 @@ use crate::fault::Fault;
 pub const DEFAULT: &str = "/var/lib/enlist-agent";
 
 /// Directories that this program makes in its own.
-const OURS: [&str; 6] = ["identity", "pending", "recovery", "diagnostics", ".pending.new", "lost+found"];
+const OURS: [&str; 8] =
+    ["identity", "pending", "recovery", "diagnostics", "certs", "wireguard", ".pending.new", "lost+found"];
 
 /// The directory, held by this process until dropped.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Dir {
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
                 "dir_in_use",
                 format!("another enlist-agent is working in {}", path.display()),
-                "wait until it is done, or give this one a directory of its own with --dir",
+                "if it is `enlist-agent run`, stop it first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it: it enrolls by itself; otherwise wait until it is done",
             )),
             Err(error) => Err(unusable(path, &error.into())),
         }
@@ -82,7 +83,10 @@ fn secure(path: &Path, handle: &File) -> Result<(), Fault> {
         ));
     }
     let closed = handle.set_permissions(fs::Permissions::from_mode(0o700));
-    closed.map_err(|error| unusable(path, &error))
+    closed.map_err(|error| unusable(path, &error))?;
+    let was = found.mode() & 0o7777;
+    tracing::warn!("{} was open to others (mode {was:04o}); it is now closed to them (0700)", path.display());
+    Ok(())
 }
 
 /// Whether directories lie here that are none of ours.

@@ -33,6 +33,7 @@ impl std::fmt::Display for Number {
 }
 
 /// One file of a generation.
+#[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     pub name: &'static str,
     pub bytes: &'a [u8],

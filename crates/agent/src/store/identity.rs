@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::disk::{self, PUBLIC, SECRET};
 use super::generation::{Generations, Number, Part};
 
-const KEY: &str = "key.pem";
-const CERT: &str = "cert.pem";
+pub const KEY: &str = "key.pem";
+pub const CERT: &str = "cert.pem";
 const CHAIN: &str = "chain.pem";
 const BUNDLE: &str = "bundle.pem";
 const META: &str = "meta.json";
@@ -89,20 +89,27 @@ impl Identity {
         client::Trust::CaFile(self.bundle.clone())
     }
 
-    /// Writes it as a new generation that is not in use yet; `spare` is another such one, which stays.
-    pub fn write(&self, generations: &Generations, spare: Option<Number>) -> io::Result<Number> {
+    /// Writes it, and `more` files beside it, as a new generation that is not in use yet; `spare` is another such
+    /// one, which stays.
+    pub fn write(
+        &self,
+        generations: &Generations,
+        more: &[Part<'_>],
+        spare: Option<Number>,
+    ) -> io::Result<Number> {
         let key = self.key.to_pem();
         let meta = serde_json::to_vec(&self.meta)?;
         let certificates = |all: &[CertificateDer<'_>]| pem::chain_pem(all.iter().map(AsRef::as_ref));
         let (leaf, chain) = (pem::certificate_pem(&self.leaf), certificates(&self.chain));
         let bundle = certificates(&self.bundle);
-        let parts = [
+        let own = [
             Part { name: KEY, bytes: key.as_bytes(), mode: SECRET },
             Part { name: CERT, bytes: leaf.as_bytes(), mode: PUBLIC },
             Part { name: CHAIN, bytes: chain.as_bytes(), mode: PUBLIC },
             Part { name: BUNDLE, bytes: bundle.as_bytes(), mode: PUBLIC },
             Part { name: META, bytes: &meta, mode: PUBLIC },
         ];
+        let parts: Vec<Part<'_>> = own.into_iter().chain(more.iter().copied()).collect();
         generations.write(&parts, spare)
     }
 }

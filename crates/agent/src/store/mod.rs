@@ -6,4 +6,6 @@ pub mod generation;
 pub mod identity;
 pub mod pending;
 pub mod renewal_key;
+pub mod revoked;
 pub mod unconfirmed;
+pub mod wireguard;

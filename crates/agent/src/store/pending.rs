@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pki::agent_key::HostKey;
+use pki::wireguard::WireguardPrivate;
 use serde::{Deserialize, Serialize};
 
 use super::disk;
@@ -17,10 +18,13 @@ use crate::token::Token;
 
 const KEY: &str = "key.pem";
 const REQUEST: &str = "request.json";
+const WIREGUARD: &str = "wireguard.key";
 
 #[derive(Debug)]
 pub struct Pending {
     pub key: HostKey,
+    /// The host's WireGuard key, if it is to have one. It takes its place when the identity does.
+    pub wireguard: Option<WireguardPrivate>,
     pub idempotency_key: String,
     token_hash: String,
 }
@@ -33,11 +37,15 @@ struct Request {
 }
 
 impl Pending {
-    /// The enrollment that was begun with this token, or a new one.
-    pub fn resume_or_begin(dir: &Path, token: &Token) -> io::Result<Self> {
+    /// The enrollment that was begun with this token, or a new one; with a WireGuard key if `wireguard` makes one.
+    pub fn resume_or_begin(
+        dir: &Path,
+        token: &Token,
+        wireguard: impl FnOnce() -> io::Result<Option<WireguardPrivate>>,
+    ) -> io::Result<Self> {
         match Self::read(dir) {
             Some(found) if found.token_hash == token.digest() => Ok(found),
-            _ => Self::begin(dir, token),
+            _ => Self::begin(dir, token, wireguard()?),
         }
     }
 
@@ -45,8 +53,13 @@ impl Pending {
     pub fn read(dir: &Path) -> Option<Self> {
         let key = zeroize::Zeroizing::new(disk::read(&place(dir).join(KEY)).ok()?);
         let request: Request = serde_json::from_slice(&disk::read(&place(dir).join(REQUEST)).ok()?).ok()?;
+        let wireguard = match disk::read(&place(dir).join(WIREGUARD)) {
+            Ok(text) => Some(WireguardPrivate::from_text(&zeroize::Zeroizing::new(text)).ok()?),
+            Err(_) => None,
+        };
         Some(Self {
             key: HostKey::from_pem(&key).ok()?,
+            wireguard,
             idempotency_key: request.idempotency_key,
             token_hash: request.token_hash,
         })
@@ -56,13 +69,17 @@ impl Pending {
         self.token_hash == token.digest()
     }
 
-    fn begin(dir: &Path, token: &Token) -> io::Result<Self> {
+    fn begin(dir: &Path, token: &Token, wireguard: Option<WireguardPrivate>) -> io::Result<Self> {
         let key = HostKey::generate().map_err(io::Error::other)?;
-        let pending = Self { key, idempotency_key: chance::hex_128()?, token_hash: token.digest() };
+        let pending =
+            Self { key, wireguard, idempotency_key: chance::hex_128()?, token_hash: token.digest() };
         let (request, fresh) = (pending.request()?, unfinished(dir));
         disk::remove(&fresh)?;
         disk::private_dir(&fresh)?;
         disk::create(&fresh.join(KEY), pending.key.to_pem().as_bytes(), disk::SECRET)?;
+        if let Some(wireguard) = &pending.wireguard {
+            disk::create(&fresh.join(WIREGUARD), wireguard.to_text().as_bytes(), disk::SECRET)?;
+        }
         disk::create(&fresh.join(REQUEST), &request, disk::SECRET)?;
         disk::sync_dir(&fresh)?;
         disk::remove(&place(dir))?;
@@ -108,11 +125,11 @@ mod tests {
     #[test]
     fn the_same_token_finds_the_same_request_and_another_does_not() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Pending::resume_or_begin(dir.path(), &token("one")).unwrap();
+        let first = Pending::resume_or_begin(dir.path(), &token("one"), || Ok(None)).unwrap();
         assert_eq!(first.idempotency_key.len(), 32);
-        let again = Pending::resume_or_begin(dir.path(), &token("one")).unwrap();
+        let again = Pending::resume_or_begin(dir.path(), &token("one"), || Ok(None)).unwrap();
         assert_eq!((again.key.spki(), &again.idempotency_key), (first.key.spki(), &first.idempotency_key));
-        let other = Pending::resume_or_begin(dir.path(), &token("two")).unwrap();
+        let other = Pending::resume_or_begin(dir.path(), &token("two"), || Ok(None)).unwrap();
         assert_ne!(other.key.spki(), first.key.spki());
         assert_ne!(other.idempotency_key, first.idempotency_key);
         remove(dir.path()).unwrap();
@@ -121,9 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wireguard_key_is_part_of_the_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = || Pending::resume_or_begin(dir.path(), &token("one"), || Ok(Some(made())));
+        let first = begin().unwrap();
+        assert!(first.wireguard.is_some());
+        assert_eq!(begin().unwrap().wireguard, first.wireguard);
+    }
+
+    fn made() -> WireguardPrivate {
+        WireguardPrivate::generate().unwrap()
+    }
+
+    #[test]
     fn it_is_private_and_never_holds_the_token() {
         let dir = tempfile::tempdir().unwrap();
-        Pending::resume_or_begin(dir.path(), &token("hush-hush")).unwrap();
+        Pending::resume_or_begin(dir.path(), &token("hush-hush"), || Ok(None)).unwrap();
         for name in [KEY, REQUEST] {
             let path = place(dir.path()).join(name);
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
@@ -134,10 +164,10 @@ mod tests {
     #[test]
     fn a_half_written_request_is_begun_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Pending::resume_or_begin(dir.path(), &token("one")).unwrap();
+        let first = Pending::resume_or_begin(dir.path(), &token("one"), || Ok(None)).unwrap();
         fs::remove_file(place(dir.path()).join(REQUEST)).unwrap();
         fs::create_dir(dir.path().join(".pending.new")).unwrap();
-        let second = Pending::resume_or_begin(dir.path(), &token("one")).unwrap();
+        let second = Pending::resume_or_begin(dir.path(), &token("one"), || Ok(None)).unwrap();
         assert_ne!(second.idempotency_key, first.idempotency_key);
     }
 
@@ -147,7 +177,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         symlink(elsewhere.path(), dir.path().join("pending")).unwrap();
         symlink(elsewhere.path(), dir.path().join(".pending.new")).unwrap();
-        Pending::resume_or_begin(dir.path(), &token("one")).unwrap();
+        Pending::resume_or_begin(dir.path(), &token("one"), || Ok(None)).unwrap();
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
         assert!(fs::symlink_metadata(place(dir.path())).unwrap().is_dir());
     }

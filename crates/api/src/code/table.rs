@@ -45,6 +45,12 @@ codes! {
         "use a kind of key that the profile lists, or add this kind with `enlist policy set profile.NAME.keys`";
     OPERATOR_KEY_TTL_INVALID "operator_key_ttl_invalid" 400 InvalidArgument final
         "ask for a life within the limits that the message names";
+    CERTIFICATE_INVALID "certificate_invalid" 400 InvalidArgument final
+        "send a PEM certificate of a node, with its id or worker:ID as common name";
+    CERTIFICATE_NOT_OURS "certificate_not_ours" 400 InvalidArgument final
+        "import certificates of the CA that the domain was founded with by `--issuer imported` or `--from-taskrun`";
+    CERTIFICATE_EXPIRED "certificate_expired" 400 InvalidArgument final
+        "make a new certificate, or enroll with a token: `enlist token create`";
     TOO_LARGE "too_large" 413 OutOfRange final
         "send at most 64 KiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
@@ -64,15 +70,21 @@ codes! {
     TOKEN_REVOKED "token_revoked" 401 Unauthenticated final
         "ask the operator who revoked it, then for a new token: `enlist token create`";
     FORBIDDEN "forbidden" 403 PermissionDenied final
-        "ask for a role, or for tenants, that include this; `enlist operator list` shows yours";
+        "ask for a role, or for tenants, that include this; `enlist operator list` and `enlist operator key list` show yours";
     NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
         "use the certificate of the node that the request is about";
+    NOT_YOUR_HOST "not_your_host" 403 PermissionDenied final
+        "use the certificate of the host that the path names";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
         "find out why it was revoked; `enlist node reinstate ID` gives the id a new life";
     CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final
         "use the newest certificate; if it is lost, enroll again with a token for this node: `enlist token create --node ID`";
     NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
         "choose another node id, or pin the token to this one: `enlist token create --node ID`";
+    WORKER_REVOKED "worker_revoked" 403 PermissionDenied final
+        "find out why it was revoked; `enlist node reinstate ID` gives the id a new life";
+    WORKER_ID_IN_USE "worker_id_in_use" 403 PermissionDenied final
+        "choose another worker id, or pin the token to this one: `enlist token create --node ID`";
     ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
         "enroll in a way that policy accepts, or change it: `enlist policy set attestors`";
 
@@ -81,6 +93,8 @@ codes! {
         "check the path; /openapi.json lists every one";
     NODE_NOT_FOUND "node_not_found" 404 NotFound final
         "check the id with `enlist node list`; nodes of other tenants are not visible";
+    WORKER_NOT_FOUND "worker_not_found" 404 NotFound final
+        "check the id with `enlist node list`; workers of other tenants are not visible";
     TOKEN_NOT_FOUND "token_not_found" 404 NotFound final
         "check the id with `enlist token list --all`; it is the token_id, not the token";
     TENANT_NOT_FOUND "tenant_not_found" 404 NotFound final
@@ -97,6 +111,10 @@ codes! {
         "check the id with `enlist alert list`";
     ISSUER_NOT_FOUND "issuer_not_found" 404 NotFound final
         "check the id with `enlist ca show`";
+    NO_OVERLAY "no_overlay" 404 NotFound final
+        "enroll the host with a WireGuard key: POST /v1/hosts/enroll";
+    UNDERLAY_UNREACHABLE "underlay_unreachable" 422 FailedPrecondition final
+        "check the network: the host must be reachable at the underlay endpoint that it names; then enroll again with the same token";
     KEY_IN_USE "key_in_use" 409 AlreadyExists final
         "make a new key and ask with that";
     NO_CERTIFICATE "no_certificate" 409 FailedPrecondition final
@@ -114,11 +132,13 @@ codes! {
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
         "wait until its certificates are renewed or expired; `enlist node rotate ID` hurries a node";
     TOKEN_USED "token_used" 409 FailedPrecondition final
-        "a token works once: ask an operator for a new one, `enlist token create`";
+        "a token works once: ask an operator for a new one (`enlist token create`); what it let in is taken away by `enlist node revoke ID`";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
-        "make a new WireGuard key on this host and enroll with a new token";
+        "find out which host has this key, as after a copied disk; on the copy remove wireguard/private.key from the agent's directory and enroll with a new token";
     ALREADY_CONFIRMED "already_confirmed" 409 FailedPrecondition final
         "the node is in use already; if this host did not confirm it, `enlist token create --node ID` and enroll again";
+    SERIAL_IN_USE "serial_in_use" 409 AlreadyExists final
+        "make the certificate again under a serial of its own";
     TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
         "use the tenant as it is, or choose another name";
     OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final
@@ -130,7 +150,7 @@ codes! {
     RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
         "wait for the time in Retry-After, then send it again";
     TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
-        "close a live stream of this node first, or wait until the control plane notices that it is dead";
+        "close a live stream or a waiting request of this node first, or wait until the control plane notices that it is dead";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
         "wait until older certificates of the node have expired, and renew less often";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry

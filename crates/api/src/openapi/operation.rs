@@ -4,7 +4,7 @@ use super::route::{Access, Answer, Route};
 use super::shape::{self, Schemas};
 use super::{BEARER, MTLS};
 use crate::code::{self, Code};
-use crate::error::ErrorBody;
+use crate::error::{ErrorBody, ProbectlError, TaskrunError, Wording};
 use std::collections::BTreeMap;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{Operation, OperationBuilder, ParameterBuilder, ParameterIn};
@@ -40,6 +40,7 @@ pub(super) fn of(route: &Route, schemas: &mut Schemas) -> Operation {
         Access::Operator => operation
             .security(SecurityRequirement::new::<_, [&str; 0], &str>(MTLS, []))
             .security(SecurityRequirement::new::<_, [&str; 0], &str>(BEARER, [])),
+        Access::Node => operation.security(SecurityRequirement::new::<_, [&str; 0], &str>(MTLS, [])),
         Access::Anyone => operation.security(SecurityRequirement::default()),
     };
     let (status, answer) = success(&route.answer, schemas);
@@ -48,10 +49,15 @@ pub(super) fn of(route: &Route, schemas: &mut Schemas) -> Operation {
         let (_, answer) = success(&Answer::Json(status, shape), schemas);
         operation = operation.response(status.to_string(), answer);
     }
-    let body = shape::of::<ErrorBody>(schemas);
+    let wording = Wording::of(route.path);
+    let body = match wording {
+        Wording::Enlist => shape::of::<ErrorBody>(schemas),
+        Wording::Probectl => shape::of::<ProbectlError>(schemas),
+        Wording::Taskrun => shape::of::<TaskrunError>(schemas),
+    };
     let mut failures: BTreeMap<u16, Vec<&Code>> = BTreeMap::new();
     for code in route.failures() {
-        failures.entry(code.status).or_default().push(code);
+        failures.entry(wording.status(code)).or_default().push(code);
     }
     failures
         .into_iter()
@@ -66,6 +72,7 @@ fn tag(path: &str) -> &str {
     let mut parts = path.split('/').skip(1);
     match parts.next() {
         Some("v1") => parts.next().unwrap_or_default(),
+        Some("enroll") => "agents",
         _ => "server",
     }
 }

@@ -9,6 +9,7 @@ pub enum Method {
     Get,
     Post,
     Put,
+    Patch,
     Delete,
 }
 
@@ -16,6 +17,8 @@ pub enum Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Anyone,
+    /// A node's client certificate.
+    Node,
     Operator,
 }
 
@@ -61,6 +64,11 @@ impl Route {
         self
     }
 
+    pub(crate) const fn for_nodes(mut self) -> Self {
+        self.access = Access::Node;
+        self
+    }
+
     pub(crate) const fn query(mut self, query: fn() -> Vec<Parameter>) -> Self {
         self.query = Some(query);
         self
@@ -89,11 +97,14 @@ impl Route {
     /// Every way in which it can fail.
     pub fn failures(&self) -> Vec<&'static Code> {
         let mut codes = self.errors.to_vec();
-        if self.access == Access::Operator {
+        if self.access != Access::Anyone {
             codes.extend([code::UNAUTHENTICATED, code::FORBIDDEN, code::RATE_LIMITED, code::UNAVAILABLE]);
         }
         if self.body.is_some() {
             codes.extend([code::TOO_LARGE, code::UNSUPPORTED_MEDIA_TYPE, code::TIMEOUT]);
+        }
+        if self.access == Access::Operator && self.method != Method::Get {
+            codes.push(code::UNSUPPORTED_MEDIA_TYPE);
         }
         if self.body.is_some() || self.query.is_some() || self.parameters().next().is_some() {
             codes.push(code::BAD_REQUEST);

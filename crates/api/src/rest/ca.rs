@@ -29,8 +29,11 @@ pub struct IssuerItem {
     pub subject: String,
     pub fingerprint: String,
     pub not_after: String,
-    /// How many live certificates hang on it.
+    /// How many good certificates of nodes hang on it.
     pub leaves: u64,
+    /// How many others do: operators', and the control plane's own. It can be retired when both are 0.
+    #[serde(default)]
+    pub other_leaves: u64,
     /// Whether it signs a list of revocations.
     pub crl: bool,
 }
@@ -172,12 +175,13 @@ impl Ca {
 
 impl IssuerItem {
     fn of(state: &State, issuer: &Issuer) -> Self {
-        let leaves = state.certificates.iter().filter(|(serial, certificate)| {
-            certificate.issuer == issuer.id
-                && matches!(certificate.owner, Owner::Node(_))
-                && certificate.is_live(state.at)
-                && !state.is_denied(serial)
-        });
+        let (mut leaves, mut other_leaves) = (0, u64::from(state.presents_leaf_of(&issuer.id)));
+        for owner in state.good_leaves(&issuer.id) {
+            match owner {
+                Owner::Node(_) => leaves += 1,
+                Owner::Operator(_) => other_leaves += 1,
+            }
+        }
         Self {
             id: issuer.id.to_string(),
             kind: match issuer.kind {
@@ -189,7 +193,8 @@ impl IssuerItem {
             subject: issuer.subject.clone(),
             fingerprint: issuer.fingerprint.pin(),
             not_after: issuer.not_after.to_string(),
-            leaves: u64::try_from(leaves.count()).unwrap_or(u64::MAX),
+            leaves,
+            other_leaves,
             crl: !issuer.sealed_key.is_empty(),
         }
     }

@@ -10,8 +10,8 @@ mod detail;
 mod health;
 mod live;
 
-pub use act::{Decommission, Drain, Plainly, Quarantine, Revoke};
-pub use detail::{CertificateItem, HardwareFacts, NodeDetail, Overlay};
+pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
+pub use detail::{AccountItem, CertificateItem, HardwareFacts, NodeDetail, Overlay};
 pub use health::NodeHealth;
 pub use live::{AttemptItem, EvidenceItem, Live};
 

@@ -16,8 +16,10 @@ pub struct CreateToken {
     pub tenant: Option<String>,
     /// Only this node may be enrolled with it.
     pub node: Option<String>,
-    /// The profile of the door that redeems it, when absent.
+    /// The profile of `door`, else that of the door that redeems it, when absent.
     pub profile: Option<String>,
+    /// Mint it as this document writes tokens: `plfm`, `probectl` or `taskrun`.
+    pub door: Option<String>,
 }
 
 /// A new token: the only time that its value is shown.

@@ -56,6 +56,7 @@ impl Place {
             profile: ProfileName::default_profile(),
             config: Raw { listen: vec![listen.to_string()], kek: Some(kek.to_string()), ..Raw::default() },
             issuer: IssuerChoice::Sealed,
+            policy: Vec::new(),
             user: crate::server::user(),
         };
         // The root key is dropped: a domain for a day has no use for it.

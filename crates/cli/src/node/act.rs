@@ -1,6 +1,7 @@
 //! `enlist node drain|revoke|…`: one act each, and what is true of the node then.
 
 use super::state;
+use crate::command_line::duration;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::harmless;
@@ -14,8 +15,8 @@ pub enum Command {
     /// Let a node finish what it does and take nothing new
     Drain {
         id: String,
-        /// How long it may take: 90s, 15m, 1h, 7d [default: no limit]
-        #[arg(long, value_name = "DURATION")]
+        /// How long it may take: 90s, 15m, 1h, 7d; another one counts from when it is said [default: no limit]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
         within: Option<String>,
     },
     /// Let a draining node work again
@@ -27,7 +28,7 @@ pub enum Command {
         #[arg(long)]
         reason: Option<String>,
     },
-    /// End a node's quarantine
+    /// End a node's quarantine, and the suspicion that there is a copy of it
     Release { id: String },
     /// Order a node to renew its certificate now
     Rotate { id: String },

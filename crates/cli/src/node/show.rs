@@ -3,7 +3,7 @@
 use super::state;
 use crate::fields::Fields;
 use crate::table::{Table, Tone};
-use api::rest::nodes::{HardwareFacts, NodeDetail};
+use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem};
 
 pub fn text(node: &NodeDetail) -> String {
     let item = &node.item;
@@ -20,7 +20,9 @@ pub fn text(node: &NodeDetail) -> String {
         .with_some("drained by", node.drain_by.as_deref())
         .with_some("told to renew", node.rotation_ordered_at.as_deref())
         .with("generation", &item.generation.to_string())
-        .with("health", item.health.reason.as_deref().unwrap_or("good"))
+        .with("health", health(item))
+        .with_some("ended", node.ended.as_ref().map(account).as_deref())
+        .with_some("quarantine", node.quarantine.as_ref().map(account).as_deref())
         .with_some("hostname", node.hostname.as_deref())
         .with_some("agent", node.agent_version.as_deref())
         .with_some("hardware", node.hardware.as_ref().map(hardware).as_deref())
@@ -34,6 +36,16 @@ pub fn text(node: &NodeDetail) -> String {
         text.push_str(&format!("\n{}", alerts(node).text()));
     }
     text
+}
+
+/// Of a node that has ended nothing is expected any more, so it is neither good nor bad.
+fn health(item: &NodeItem) -> &str {
+    let gone = matches!(item.state.as_str(), "revoked" | "decommissioned");
+    item.health.reason.as_deref().unwrap_or(if gone { "-" } else { "good" })
+}
+
+fn account(account: &AccountItem) -> String {
+    format!("by {} at {}: {}", account.by, account.at, account.reason)
 }
 
 fn hardware(facts: &HardwareFacts) -> String {

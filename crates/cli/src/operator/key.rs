@@ -1,6 +1,7 @@
 //! `enlist operator key`: an operator's automation.
 
 use super::{Rights, tenants};
+use crate::command_line::duration;
 use crate::failure::Failure;
 use crate::failure::not_the_secret;
 use crate::fields::Fields;
@@ -19,7 +20,7 @@ pub enum Command {
         #[command(flatten)]
         rights: Rights,
         /// How long it is good, such as 90d
-        #[arg(long, value_name = "DURATION")]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
     /// List API keys

@@ -1,5 +1,6 @@
 //! `enlist server init`: founds a domain, and hands out the root key once.
 
+mod from_taskrun;
 mod told;
 
 use super::trouble;
@@ -7,8 +8,9 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::private_file::PrivateFile;
 use crate::reach;
-use ::server::config::Raw;
+use ::server::config::{Raw, RawDoors};
 use ::server::datadir::DataDir;
+use ::server::from_taskrun::Document;
 use ::server::init::{Founded, IssuerChoice, Request, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
@@ -34,6 +36,9 @@ pub struct Arguments {
     /// The domain's default profile: default, plfm, pact, probectl, taskrun or taskrun-prod
     #[arg(long, value_parser = ProfileName::parse)]
     profile: Option<ProfileName>,
+    /// A door to open, repeatable: plfm, pact, probectl or taskrun [default: all]
+    #[arg(long, value_name = "DOOR")]
+    door: Vec<String>,
     /// Common name of the server's certificate
     #[arg(long, value_name = "CN")]
     server_cn: Option<String>,
@@ -46,6 +51,10 @@ pub struct Arguments {
     /// Its key
     #[arg(long, value_name = "FILE", required_if_eq("issuer", "imported"))]
     ca_key: Option<PathBuf>,
+    /// Take CA, server certificate and lifetimes from the control plane's TOML of the TaskRun document; a CA that
+    /// it names and that is not there is made
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "ca_cert", "ca_key", "profile"])]
+    from_taskrun: Option<PathBuf>,
     /// Write the root key to this new file instead of printing it
     #[arg(long, value_name = "FILE")]
     root_key_out: Option<PathBuf>,
@@ -60,18 +69,56 @@ enum Issuer {
     Imported,
 }
 
+/// What another program's command says of a new domain; the rest is as usual.
+pub struct Founding {
+    pub domain: &'static str,
+    pub profile: &'static str,
+    pub kek: String,
+    pub listen: Vec<String>,
+    pub name: Vec<String>,
+    pub root_key_out: Option<PathBuf>,
+}
+
+pub async fn found(founding: Founding, dir: DataDir, output: Output) -> Result<(), Failure> {
+    let unusable = |error: &dyn std::fmt::Display| Failure::fault("domain", error.to_string());
+    let arguments = Arguments {
+        domain: TrustDomain::parse(founding.domain).map_err(|error| unusable(&error))?,
+        kek: founding.kek,
+        listen: founding.listen,
+        name: founding.name,
+        advertise: Vec::new(),
+        profile: Some(ProfileName::parse(founding.profile).map_err(|error| unusable(&error))?),
+        door: Vec::new(),
+        server_cn: None,
+        issuer: Issuer::Sealed,
+        ca_cert: None,
+        ca_key: None,
+        from_taskrun: None,
+        root_key_out: founding.root_key_out,
+    };
+    run(arguments, dir, output).await
+}
+
 pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(), Failure> {
-    let issuer = issuer(&arguments)?;
-    let key_file = arguments.root_key_out.as_deref().map(PrivateFile::create).transpose()?;
+    let document = arguments.from_taskrun.as_deref().map(from_taskrun::load).transpose()?;
+    let issuer = match &document {
+        Some(document) => from_taskrun::issuer(document, arguments.root_key_out.is_some())?,
+        None => issuer(&arguments)?,
+    };
+    let made = document.as_ref().filter(|document| document.makes_ca);
+    let root_key_out = arguments.root_key_out.clone().or_else(|| made.map(|made| made.ca_key.clone()));
+    made.map(from_taskrun::make_room).transpose()?;
+    let key_file = root_key_out.as_deref().map(PrivateFile::create).transpose()?;
     let request = Request {
         dir: dir.clone(),
         domain: arguments.domain.clone(),
-        profile: arguments.profile.clone().unwrap_or_else(ProfileName::default_profile),
-        config: config(&arguments)?,
+        profile: profile(&arguments)?.unwrap_or_else(ProfileName::default_profile),
+        config: config(&arguments, document.as_ref())?,
         issuer,
+        policy: document.as_ref().map(|document| document.policy.clone()).unwrap_or_default(),
         user: user(),
     };
-    let founded = match init(request).await {
+    let mut founded = match init(request).await {
         Ok(founded) => founded,
         Err(error) => {
             key_file.into_iter().for_each(PrivateFile::discard);
@@ -79,7 +126,10 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         }
     };
     hand_out(&founded, key_file)?;
-    told::tell(&arguments.domain, dir.path(), &founded, arguments.root_key_out.as_deref(), output)?;
+    if let Some(document) = &document {
+        from_taskrun::hand_out(document, &mut founded)?;
+    }
+    told::tell(&arguments.domain, dir.path(), &founded, root_key_out.as_deref(), output)?;
     founded.finish().map_err(|error| trouble::founding(error.into()))
 }
 
@@ -106,13 +156,16 @@ fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
     }
 }
 
-fn config(arguments: &Arguments) -> Result<Raw, Failure> {
+fn config(arguments: &Arguments, document: Option<&Document>) -> Result<Raw, Failure> {
+    let profile = profile(arguments)?;
     Ok(Raw {
         listen: arguments.listen.clone(),
         names: arguments.name.clone(),
         advertise: arguments.advertise.clone(),
         kek: Some(kek(&arguments.kek)?),
-        server_cn: arguments.server_cn.clone().or_else(|| default_cn(arguments.profile.as_ref()?)),
+        server_cn: arguments.server_cn.clone().or_else(|| default_cn(profile.as_ref()?)),
+        tls: document.map(from_taskrun::server_certificate).transpose()?.unwrap_or_default(),
+        doors: RawDoors { serve: Some(arguments.door.clone()).filter(|doors| !doors.is_empty()) },
         ..Raw::default()
     })
 }
@@ -123,6 +176,16 @@ fn kek(text: &str) -> Result<String, Failure> {
         Ok(KekSource::File(path)) => Ok(KekSource::File(reach::absolute(&path)?).to_string()),
         // What is wrong is told with every other mistake.
         _ => Ok(text.to_owned()),
+    }
+}
+
+/// The TaskRun document's file asks for its profile.
+fn profile(arguments: &Arguments) -> Result<Option<ProfileName>, Failure> {
+    match (&arguments.profile, &arguments.from_taskrun) {
+        (None, Some(_)) => ProfileName::parse("taskrun")
+            .map(Some)
+            .map_err(|error| Failure::fault("profile", error.to_string())),
+        (profile, _) => Ok(profile.clone()),
     }
 }
 

@@ -14,7 +14,7 @@ pub fn starting(error: RunError) -> Failure {
         RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
         RunError::Open(_) => "store_unusable",
         RunError::Clock { .. } => "clock_wrong",
-        RunError::Listen { .. } => "cannot_listen",
+        RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
         RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
     };
     Failure::new(Exit::Fault, code, message, remedy)
@@ -34,6 +34,11 @@ pub fn founding(error: InitError) -> Failure {
             Exit::Usage,
             "ca_unusable",
             "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM",
+        ),
+        InitError::ServerCertificate(_) => (
+            Exit::Usage,
+            "server_certificate",
+            "give a server certificate and its key, PEM, or remove both files: then the domain issues its own",
         ),
         InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => (Exit::Fault, "founding", ""),
         InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => {

@@ -10,6 +10,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -66,6 +67,23 @@ where
         }
     });
     ServerUrl::parse(&format!("https://localhost:{port}")).unwrap()
+}
+
+/// Serves one connection without a word; tells how much was said to it when it is over.
+pub async fn hears(config: ServerConfig) -> (ServerUrl, oneshot::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (tell, heard) = oneshot::channel();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let length = match acceptor.accept(stream).await {
+            Ok(mut stream) => stream.read(&mut [0; 1024]).await.unwrap_or(0),
+            Err(_) => 0,
+        };
+        tell.send(length).unwrap();
+    });
+    (ServerUrl::parse(&format!("https://localhost:{port}")).unwrap(), heard)
 }
 
 /// Answers every greeting with an alert in plain text, as anybody on the way can.

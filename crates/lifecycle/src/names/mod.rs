@@ -8,6 +8,7 @@ mod serial;
 mod span;
 mod spiffe;
 mod timestamp;
+mod title;
 mod ulid;
 mod wireguard;
 
@@ -19,6 +20,7 @@ pub use serial::Serial;
 pub use span::Span;
 pub use spiffe::{SpiffeId, SpiffePath, TrustDomain};
 pub use timestamp::Timestamp;
+pub use title::{Labels, Title, is_steering};
 pub use ulid::{AlertId, ClusterId, KeyId, RequestId, TokenId, Ulid};
 pub use wireguard::WireguardKey;
 

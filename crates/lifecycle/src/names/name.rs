@@ -60,6 +60,16 @@ name!(
     NodeId,
     "a node id"
 );
+/// Words that stand where a node's id would, in paths of the operator API and of the doors.
+const RESERVED: [&str; 3] = ["enroll", "enroll-tokens", "import"];
+
+impl NodeId {
+    /// Whether a node of this name could not be spoken of. No new one gets it.
+    pub fn is_reserved(&self) -> bool {
+        RESERVED.contains(&self.as_str())
+    }
+}
+
 name!(
     /// A sub-scope of the domain; every node belongs to one.
     TenantId,

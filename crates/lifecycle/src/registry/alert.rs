@@ -1,7 +1,8 @@
 //! What wants an operator's attention.
 
 use super::State;
-use crate::names::{AlertId, NodeId, Timestamp};
+use super::{Event, Node};
+use crate::names::{AlertId, NodeId, Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// `KIND "word"` makes a variant and its stable word.
@@ -30,6 +31,8 @@ kinds! {
     EnrollmentNotPersisted "enrollment_not_persisted"
     CloneSuspected "clone_suspected"
     IssuerExpiring "issuer_expiring"
+    UnderlayUnreachable "underlay_unreachable"
+    CertExpiring "cert_expiring"
 }
 
 impl std::fmt::Display for AlertKind {
@@ -48,11 +51,50 @@ pub struct Alert {
     pub count: u64,
     pub detail: String,
     pub acknowledged: bool,
+    /// When it was last raised, if more than once.
+    #[serde(default)]
+    pub again: Option<Timestamp>,
+}
+
+impl Alert {
+    pub(super) fn cleared(&self) -> Event {
+        Event::AlertCleared { alert: self.id, kind: self.kind, node: self.node.clone() }
+    }
+
+    /// Since when nothing new was said.
+    pub(super) fn quiet_since(&self) -> Timestamp {
+        self.again.map_or(self.since, |again| again.max(self.since))
+    }
 }
 
 impl State {
     /// The open alert of a kind about a node, or about the domain.
     pub fn open_alert(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
         self.alerts.values().find(|alert| alert.kind == kind && alert.node.as_ref() == node)
+    }
+
+    /// What follows when these kinds want no attention any more about a node.
+    pub(super) fn clearing<'a>(
+        &'a self,
+        kinds: &'a [AlertKind],
+        node: &'a NodeId,
+    ) -> impl Iterator<Item = Event> + 'a {
+        kinds.iter().filter_map(|kind| self.open_alert(*kind, Some(node))).map(Alert::cleared)
+    }
+
+    /// Why a node's certificate wants attention at a moment: its holder should have renewed it long ago. Says the
+    /// same until the certificate has ended, so that each of the two is raised once.
+    pub fn expiring(&self, node: &Node, at: Timestamp) -> Option<String> {
+        let (serial, certificate) = self.current_certificate(node).filter(|_| !node.state.is_gone())?;
+        let (due, end) = (certificate.renew_at, certificate.not_after);
+        if self.is_denied(serial) {
+            None
+        } else if end <= at {
+            Some(format!("certificate {serial} ended at {end} and was not renewed"))
+        } else {
+            let half = Span::from_millis(end.since(due).millis() / 2);
+            let late = due.plus(half) <= at;
+            late.then(|| format!("certificate {serial} ends at {end} and was to be renewed at {due}"))
+        }
     }
 }

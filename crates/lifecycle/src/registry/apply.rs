@@ -118,6 +118,9 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RetireIssuer { issuer } => acts::issuer::retire(state, issuer),
         Command::RevokeIssuer { issuer, reason } => acts::issuer::revoke(state, issuer, reason),
         Command::Rewrap(rewrap) => acts::issuer::rewrap(state, rewrap),
+        Command::Register(register) => acts::register::decide(state, &envelope.actor, register),
+        Command::Describe(describe) => acts::describe::decide(state, describe),
+        Command::Import(import) => acts::import::decide(state, import),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may do what: one table.
 
-use super::{Actor, Command, Rejection, State};
+use super::{Actor, Claim, Command, Register, Rejection, State};
 use crate::names::{NodeId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -64,6 +64,9 @@ pub enum Act {
     RevokeNode,
     DecommissionNode,
     ReinstateNode,
+    RegisterNode,
+    DescribeNode,
+    ImportNode,
     ReadAlerts,
     AcknowledgeAlert,
     ReadTenants,
@@ -99,6 +102,17 @@ pub enum Who {
     Local,
 }
 
+impl Who {
+    /// What an operator would have to be.
+    fn needs(self) -> Option<String> {
+        match self {
+            Who::Within(role) => Some(format!("role {}", role.as_str())),
+            Who::Everywhere(role) => Some(format!("role {} for all tenants", role.as_str())),
+            Who::Anyone | Who::TheNode | Who::System | Who::Local => None,
+        }
+    }
+}
+
 /// The table.
 pub const TABLE: &[(Act, Who)] = &[
     (Act::Found, Who::Local),
@@ -115,6 +129,9 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::RevokeNode, Who::Within(Role::Operator)),
     (Act::DecommissionNode, Who::Within(Role::PlatformAdmin)),
     (Act::ReinstateNode, Who::Within(Role::PlatformAdmin)),
+    (Act::RegisterNode, Who::Within(Role::Operator)),
+    (Act::DescribeNode, Who::Within(Role::Operator)),
+    (Act::ImportNode, Who::Everywhere(Role::PlatformAdmin)),
     (Act::ReadAlerts, Who::Within(Role::Viewer)),
     (Act::AcknowledgeAlert, Who::Within(Role::Operator)),
     (Act::ReadTenants, Who::Within(Role::Viewer)),
@@ -170,6 +187,7 @@ impl Command {
             Command::Revoke { .. } => Act::RevokeNode,
             Command::Decommission { .. } => Act::DecommissionNode,
             Command::Reinstate { .. } => Act::ReinstateNode,
+            Command::Import(_) => Act::ImportNode,
             Command::AcknowledgeAlert { .. } => Act::AcknowledgeAlert,
             Command::PrepareRoll(_)
             | Command::CertifyRoll(_)
@@ -177,6 +195,11 @@ impl Command {
             | Command::RetireIssuer { .. }
             | Command::RevokeIssuer { .. }
             | Command::Rewrap(_) => Act::ManageCa,
+            Command::Register(register) => match register.claim {
+                Claim::Tenant(_) => Act::RegisterNode,
+                Claim::Token(_) => Act::Enroll,
+            },
+            Command::Describe(_) => Act::DescribeNode,
         }
     }
 
@@ -191,6 +214,7 @@ impl Command {
             | Command::Revoke { node, .. }
             | Command::Reinstate { node }
             | Command::Rotate { node } => Some(node),
+            Command::Describe(describe) => Some(&describe.node),
             _ => None,
         }
     }
@@ -209,6 +233,10 @@ impl Command {
     fn tenant<'a>(&'a self, state: &'a State) -> Option<&'a TenantId> {
         match self {
             Command::CreateToken(create) => Some(&create.tenant),
+            Command::Register(register) => match &register.claim {
+                Claim::Tenant(tenant) => Some(tenant),
+                Claim::Token(_) => None,
+            },
             Command::RevokeToken { token } => state.tokens.get(token).map(|token| &token.tenant),
             Command::AcknowledgeAlert { alert } => {
                 let node = state.alerts.get(alert)?.node.as_ref()?;
@@ -246,8 +274,9 @@ pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
 
 /// May this actor give this command?
 pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejection> {
-    let refused = || Rejection::NotAllowed { actor: actor.to_string() };
-    match command.act().who() {
+    let who = command.act().who();
+    let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: who.needs() };
+    match who {
         Who::Anyone => Ok(()),
         Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
         Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
@@ -276,7 +305,7 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
 
 /// May this actor read this? Answers with the tenants it may see.
 pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejection> {
-    let refused = || Rejection::NotAllowed { actor: actor.to_string() };
+    let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: act.who().needs() };
     let standing = operator(state, actor)?;
     match act.who() {
         Who::Within(role) if standing.role >= role => Ok(standing.tenants),
@@ -289,7 +318,9 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
 
 fn operator(state: &State, actor: &Actor) -> Result<Standing, Rejection> {
     match actor {
-        Actor::Node { .. } | Actor::Reconciler => Err(Rejection::NotAllowed { actor: actor.to_string() }),
+        Actor::Node { .. } | Actor::Reconciler => {
+            Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None })
+        }
         _ => standing(state, actor).ok_or(Rejection::Unauthenticated),
     }
 }
@@ -299,6 +330,9 @@ fn outside(command: &Command) -> Rejection {
         Command::RevokeToken { token } => Rejection::TokenNotFound { token: *token },
         Command::CreateToken(create) => Rejection::TenantNotFound { tenant: create.tenant.clone() },
         Command::AcknowledgeAlert { alert } => Rejection::AlertNotFound { alert: *alert },
+        Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => {
+            Rejection::TenantNotFound { tenant: tenant.clone() }
+        }
         _ => command
             .node()
             .map_or(Rejection::Unauthenticated, |node| Rejection::NodeNotFound { node: node.clone() }),
@@ -314,10 +348,10 @@ fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejec
         Command::Confirm(confirm) => &confirm.node,
         Command::Renew(renew) => &renew.node,
         Command::Contact { node } => node,
-        _ => return Err(Rejection::NotAllowed { actor: actor.to_string() }),
+        _ => return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None }),
     };
     if about != id {
-        return Err(Rejection::NotAllowed { actor: actor.to_string() });
+        return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None });
     }
     let live = state.certificates.get(serial).is_some_and(|certificate| {
         state.is_good(serial) && certificate.owner == super::Owner::Node(id.clone())
@@ -364,6 +398,7 @@ mod tests {
                 count: 1,
                 detail: String::new(),
                 acknowledged: false,
+                again: None,
             };
             state.alerts.insert(alert, raised);
             authorize(&state, &Actor::Key { id: key }, &Command::AcknowledgeAlert { alert })

@@ -75,6 +75,9 @@ pub struct Certificate {
     /// Since when it is denied, for the revocation list.
     #[serde(default)]
     pub denied_at: Option<Timestamp>,
+    /// Made elsewhere: accepted because it is on record, not for what it says of itself.
+    #[serde(default)]
+    pub imported: bool,
 }
 
 impl Certificate {
@@ -90,6 +93,7 @@ impl Certificate {
             renew_at: issued.renew_at,
             der: Some(serde_bytes::ByteBuf::from(issued.der.clone())),
             denied_at: None,
+            imported: false,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::{AlertKind, Issued, IssuerKind, KeyKind, Rejection, Role, Tenants};
 use crate::names::{
-    AlertId, ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName,
-    ProfileName, RequestId, SecretHash, Serial, Source, Span, TenantId, Timestamp, TokenId, TrustDomain,
-    WireguardKey,
+    AlertId, ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Labels, NodeId,
+    OperatorName, ProfileName, RequestId, SecretHash, Serial, Source, Span, TenantId, Timestamp, Title,
+    TokenId, TrustDomain, WireguardKey,
 };
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -137,6 +137,9 @@ pub enum Command {
         reason: String,
     },
     Rewrap(Rewrap),
+    Register(Register),
+    Describe(Describe),
+    Import(Box<Import>),
 }
 
 /// Founds the domain: the first command of every log.
@@ -185,6 +188,9 @@ pub struct CreateToken {
     pub profile: Option<ProfileName>,
     /// The policy's default when none is named.
     pub ttl: Option<Span>,
+    /// What the node that it makes shall be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Title>,
 }
 
 /// The wire shape by which a request came in; it has a profile of its own where a document asks for one.
@@ -196,6 +202,29 @@ pub enum Door {
     Pact,
     Probectl,
     Taskrun,
+}
+
+impl Door {
+    pub const ALL: [Door; 5] = [Door::Native, Door::Plfm, Door::Pact, Door::Probectl, Door::Taskrun];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Door::Native => "native",
+            Door::Plfm => "plfm",
+            Door::Pact => "pact",
+            Door::Probectl => "probectl",
+            Door::Taskrun => "taskrun",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|door| door.as_str() == text)
+    }
+
+    /// The profile that its document asks for; the native door has none.
+    pub fn profile(self) -> Option<ProfileName> {
+        if self == Door::Native { None } else { ProfileName::parse(self.as_str()).ok() }
+    }
 }
 
 /// Redeems a token for an identity.
@@ -408,6 +437,69 @@ pub struct Rewrap {
     pub roll: Option<serde_bytes::ByteBuf>,
 }
 
+/// Makes a node known before it has a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// Drawn by the replica. A token's pin has the last word.
+    pub node: NodeId,
+    pub claim: Claim,
+    /// The domain's default when neither this nor the token names one.
+    pub profile: Option<ProfileName>,
+    /// What kind of collector it is.
+    pub plane: Option<Label>,
+    pub hostname: Option<Label>,
+}
+
+/// By what right a node is registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// The actor's own, in this tenant.
+    Tenant(TenantId),
+    /// That of whoever minted the token, which from then on is for this node alone.
+    Token(SecretHash),
+}
+
+/// Changes what people call a node and what they sort it by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Describe {
+    pub node: NodeId,
+    pub name: Change<Title>,
+    pub labels: Change<Labels>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change<T> {
+    Keep,
+    Forget,
+    Set(T),
+}
+
+impl<T: Clone> Change<T> {
+    /// What it leaves of what was there.
+    pub fn of(&self, was: Option<T>) -> Option<T> {
+        match self {
+            Change::Keep => was,
+            Change::Forget => None,
+            Change::Set(value) => Some(value.clone()),
+        }
+    }
+}
+
+/// Takes in a certificate that was made elsewhere: what it says of itself, its issuer's signature checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// As its common name says.
+    pub node: NodeId,
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub key: KeyHash,
+    pub issuer: IssuerId,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
 /// What a granted command answers. Everything else that a caller is told is read from the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -418,6 +510,8 @@ pub enum Outcome {
     Enrolled { node: NodeId, serial: Serial, replayed: bool },
     /// The node has this certificate too: a new one, or the same again after a lost reply.
     Renewed { serial: Serial, replayed: bool },
+    /// The node is known: a new one, or the one that the token is for.
+    Registered { node: NodeId },
 }
 
 /// A command's answer.

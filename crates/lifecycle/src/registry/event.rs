@@ -1,13 +1,13 @@
 //! What happened: the only thing that changes state, and the lines of the audit trail.
 
 use super::{
-    ActivateIssuer, AlertKind, AuditGap, Checkpoint, Found, FoundIssuer, Hardware, Issued, Operator,
+    ActivateIssuer, AlertKind, AuditGap, Checkpoint, Found, FoundIssuer, Hardware, Import, Issued, Operator,
     OperatorKey, PrepareRoll, Refusals, Rewrap, ServerCertificate, Sighting, Tenant, Token, Underlay,
     Wireguard,
 };
 use crate::names::{
-    AlertId, IdempotencyHash, IssuerId, KeyId, Label, NodeId, OperatorName, ProfileName, RequestId, Serial,
-    TenantId, Timestamp, TokenId,
+    AlertId, IdempotencyHash, IssuerId, KeyId, Label, Labels, NodeId, OperatorName, ProfileName, RequestId,
+    Serial, TenantId, Timestamp, Title, TokenId,
 };
 use serde::Serialize;
 use std::net::Ipv6Addr;
@@ -157,6 +157,24 @@ pub enum Event {
         keys: Vec<KeyId>,
         issuers: Vec<IssuerId>,
     },
+    NodeRegistered(Box<NodeRegistered>),
+    NodeDescribed {
+        node: NodeId,
+        name: Option<Title>,
+        labels: Labels,
+    },
+    NodeImported(Box<NodeImported>),
+}
+
+/// A certificate made elsewhere became an identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeImported {
+    pub import: Import,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    /// Until when it is accepted: its own end, or its issuer's if that is earlier.
+    pub not_after: Timestamp,
+    pub renew_at: Timestamp,
 }
 
 /// A token became an identity.
@@ -174,8 +192,22 @@ pub struct NodeEnrolled {
     pub hardware: Option<Hardware>,
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
+    pub name: Option<Title>,
     /// Older serials of the node, denied by this enrollment.
     pub denied: Vec<Serial>,
+}
+
+/// A node is known, and has no certificate yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRegistered {
+    pub node: NodeId,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    /// From now on for this node alone.
+    pub token: Option<TokenId>,
+    pub name: Option<Title>,
+    pub hostname: Option<Label>,
+    pub plane: Option<Label>,
 }
 
 /// A value in an audit line.
@@ -248,6 +280,9 @@ impl Event {
             Event::CheckpointRecorded(_) => "audit.checkpoint",
             Event::AuditGapFound(_) => "audit.gap",
             Event::Tidied { .. } => "registry.tidied",
+            Event::NodeRegistered(_) => "host.registered",
+            Event::NodeDescribed { .. } => "host.described",
+            Event::NodeImported(_) => "host.imported",
         }
     }
 
@@ -266,14 +301,18 @@ impl Event {
                 ("issuer", Field::text(&found.issuer.id)),
                 ("issuer_fingerprint", Field::text(found.issuer.fingerprint.labelled())),
             ],
-            Event::TokenCreated(token) => vec![
+            Event::TokenCreated(token) => [
                 ("token_id", Field::text(token.id)),
                 ("created_by", Field::text(&token.created_by)),
                 ("expires_at", Field::text(token.expires_at)),
                 ("tenant", Field::text(&token.tenant)),
                 ("pinned_node", Field::maybe(token.node.as_ref())),
                 ("profile", Field::maybe(token.profile.as_ref())),
-            ],
+            ]
+            .into_iter()
+            // Lines of old logs are made again from their commands: what came later is there only if it is said.
+            .chain(token.name.as_ref().map(|name| ("name", Field::text(name))))
+            .collect(),
             Event::TokenRevoked { token } | Event::TokenExpired { token } => {
                 vec![("token_id", Field::text(token))]
             }
@@ -421,7 +460,35 @@ impl Event {
                 ("keys", Field::Number(keys.len() as u64)),
                 ("issuers", Field::texts(issuers)),
             ],
+            Event::NodeRegistered(registered) => registered.fields(),
+            Event::NodeDescribed { node, name, labels } => host(node)
+                .into_iter()
+                .chain([
+                    ("name", Field::maybe(name.as_ref())),
+                    (
+                        "labels",
+                        Field::Texts(labels.pairs().iter().map(|(k, v)| format!("{k}={v}")).collect()),
+                    ),
+                ])
+                .collect(),
+            Event::NodeImported(imported) => imported.fields(),
         }
+    }
+}
+
+impl NodeImported {
+    fn fields(&self) -> Vec<(&'static str, Field)> {
+        let import = &self.import;
+        let mut fields = host(&import.node).to_vec();
+        fields.extend([
+            ("tenant", Field::text(&self.tenant)),
+            ("profile", Field::text(&self.profile)),
+            ("mtls_cert_fingerprint", Field::text(import.fingerprint.labelled())),
+            ("cert_serial", Field::text(&import.serial)),
+            ("issuer", Field::text(&import.issuer)),
+            ("not_after", Field::text(self.not_after)),
+        ]);
+        fields
     }
 }
 
@@ -443,6 +510,21 @@ impl NodeEnrolled {
             ("spiffe_id", Field::text(&self.certificate.subject)),
             ("not_after", Field::text(self.certificate.not_after)),
             ("denied_serials", Field::texts(&self.denied)),
+        ]);
+        fields
+    }
+}
+
+impl NodeRegistered {
+    fn fields(&self) -> Vec<(&'static str, Field)> {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([
+            ("tenant", Field::text(&self.tenant)),
+            ("profile", Field::text(&self.profile)),
+            ("token_id", Field::maybe(self.token)),
+            ("name", Field::maybe(self.name.as_ref())),
+            ("hostname", Field::maybe(self.hostname.as_ref())),
+            ("plane", Field::maybe(self.plane.as_ref())),
         ]);
         fields
     }

@@ -1,14 +1,35 @@
 //! Events change the state. Nothing else does.
 
 use super::{
-    Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer, INSTANCES,
-    Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeState, Operator, Owner, Rewrap, Root, Rotation,
-    Sighting, State, Tenant, Token, TokenState,
+    Account, Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer,
+    INSTANCES, Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeImported, NodeRegistered, NodeState,
+    Operator, Owner, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState, overlay,
 };
 use crate::names::{IssuerId, Label, NodeId, Serial, Span, TenantId, TokenId};
 use std::sync::Arc;
 
 pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
+    fold_alone(state, event, envelope);
+    if let Some(node) = joins_or_leaves(event) {
+        overlay::settle(state, node);
+    }
+}
+
+/// The node that may have become a peer by this, or ceased to be one.
+fn joins_or_leaves(event: &Event) -> Option<&NodeId> {
+    match event {
+        Event::NodeEnrolled(enrolled) => Some(&enrolled.node),
+        Event::NodeActive { node }
+        | Event::NodeQuarantined { node, .. }
+        | Event::NodeReleased { node }
+        | Event::NodeDecommissioned { node, .. }
+        | Event::NodeRevoked { node, .. }
+        | Event::NodeReinstated { node, .. } => Some(node),
+        _ => None,
+    }
+}
+
+fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
     let at = state.at;
     match event {
         Event::DomainFounded(found) => domain_founded(state, found, envelope),
@@ -29,6 +50,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
                 count: 1,
                 detail: detail.clone(),
                 acknowledged: false,
+                again: None,
             };
             alert_raised(state, raised);
         }
@@ -58,21 +80,29 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::RotationExpired { node, .. } => change(state, node, |node| node.rotation = None),
         Event::NodeDraining { node, by } => change(state, node, |node| {
             (node.draining, node.drain_by) = (true, *by);
+            node.drain_within = by.map(|by| by.since(at));
         }),
-        Event::NodeUndrained { node } => change(state, node, |node| {
-            (node.draining, node.drain_by) = (false, None);
+        Event::NodeUndrained { node } => change(state, node, undrained),
+        Event::NodeQuarantined { node, reason } => change(state, node, |node| {
+            node.quarantined = true;
+            node.quarantine = Some(Account::of(envelope, at, reason));
         }),
-        Event::NodeQuarantined { node, .. } => change(state, node, |node| node.quarantined = true),
-        Event::NodeReleased { node } => change(state, node, |node| node.quarantined = false),
+        Event::NodeReleased { node } => change(state, node, released),
         Event::NodeDecommissioned { node, denied } => {
             node_gone(state, node, denied, NodeState::Decommissioned);
+            change(state, node, |node| node.ended = Some(Account::of(envelope, at, "decommissioned")));
         }
-        Event::NodeRevoked { node, denied, .. } => node_gone(state, node, denied, NodeState::Revoked),
+        Event::NodeRevoked { node, denied, reason, .. } => {
+            node_gone(state, node, denied, NodeState::Revoked);
+            change(state, node, |node| node.ended = Some(Account::of(envelope, at, reason)));
+        }
         Event::NodeReinstated { node, generation } => change(state, node, |node| {
             node.state = NodeState::Registered;
             node.state_since = at;
             node.generation = *generation;
-            (node.draining, node.drain_by, node.quarantined) = (false, None, false);
+            node.ended = None;
+            undrained(node);
+            released(node);
             forget_streams(node);
         }),
         Event::RollPrepared(roll) => state.roll = Some(roll.clone()),
@@ -144,6 +174,11 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
             }
             forget_idle_keys(state);
         }
+        Event::NodeRegistered(registered) => node_registered(state, registered),
+        Event::NodeDescribed { node, name, labels } => change(state, node, |node| {
+            (node.name, node.labels) = (name.clone(), labels.clone());
+        }),
+        Event::NodeImported(imported) => node_imported(state, imported),
     }
 }
 
@@ -239,30 +274,43 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
     record(state, &enrolled.node, issued);
 
     let known = state.nodes.get(&enrolled.node);
-    let mut node = known.map_or_else(|| blank(enrolled), |node| node.as_ref().clone());
+    let blank =
+        || Node::registered(enrolled.node.clone(), enrolled.tenant.clone(), enrolled.profile.clone(), at);
+    let mut node = known.map_or_else(blank, |node| node.as_ref().clone());
     node.state = NodeState::Enrolled;
     node.state_since = at;
     node.profile = enrolled.profile.clone();
     node.enrolled_at = Some(at);
     node.token = Some(enrolled.token);
     node.idempotency = enrolled.idempotency;
-    node.underlay = enrolled.underlay.or(node.underlay);
+    node.underlay = enrolled.underlay;
     node.hardware = enrolled.hardware.clone().or(node.hardware);
     node.hostname = enrolled.hostname.clone().or(node.hostname);
     node.agent_version = enrolled.agent_version.clone().or(node.agent_version);
+    node.name = enrolled.name.clone().or(node.name);
     node.serials.push(issued.serial.clone());
     node.bundle = state.bundle_version;
+    node.overlay_seen = state.overlay_revision(&enrolled.tenant);
     node.rotation = None;
     forget_streams(&mut node);
+    // What the machine before it had is not this one's: with its key it would be a peer again. A key that was in
+    // use stays taken, so that nobody else comes with it.
+    if let Some(old) = std::mem::replace(&mut node.wireguard, enrolled.wireguard)
+        && !node.ever_active
+    {
+        state.wireguard_keys.remove(&old.key);
+    }
     if let Some(wireguard) = enrolled.wireguard {
-        if let Some(old) = node.wireguard.replace(wireguard) {
-            state.wireguard_keys.remove(&old.key);
-        }
         state.wireguard_keys.insert(wireguard.key, node.id.clone());
     }
-    if let Some(address) = enrolled.address.filter(|address| node.address != Some(*address)) {
-        state.addresses.hold(address, node.id.clone());
-        node.address = Some(address);
+    if node.address != enrolled.address {
+        if let Some(old) = node.address {
+            state.addresses.release(old, at);
+        }
+        if let Some(address) = enrolled.address {
+            state.addresses.hold(address, node.id.clone());
+        }
+        node.address = enrolled.address;
     }
     state.nodes.insert(node.id.clone(), Arc::new(node));
 
@@ -271,34 +319,41 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
     state.minute = if same_minute { (began, count.saturating_add(1)) } else { (at, 1) };
 }
 
-fn blank(enrolled: &NodeEnrolled) -> Node {
-    Node {
-        id: enrolled.node.clone(),
-        tenant: enrolled.tenant.clone(),
-        state: NodeState::Registered,
-        state_since: crate::names::Timestamp::from_millis(0),
-        draining: false,
-        quarantined: false,
-        vcluster: None,
-        profile: enrolled.profile.clone(),
-        generation: 1,
-        enrolled_at: None,
-        last_seen: None,
-        ever_active: false,
-        token: None,
-        idempotency: None,
-        wireguard: None,
-        address: None,
-        underlay: None,
-        hardware: None,
-        hostname: None,
-        agent_version: None,
-        serials: Vec::new(),
-        drain_by: None,
-        rotation: None,
-        streamed: false,
-        instances: Vec::new(),
-        bundle: 0,
+/// Its holder has it, so there is nothing to send again; whether it has the trust bundle nobody knows.
+fn node_imported(state: &mut State, imported: &NodeImported) {
+    let (at, import) = (state.at, &imported.import);
+    let mut node =
+        Node::registered(import.node.clone(), imported.tenant.clone(), imported.profile.clone(), at);
+    (node.state, node.state_since, node.enrolled_at) = (NodeState::Enrolled, at, Some(at));
+    node.serials.push(import.serial.clone());
+    state.nodes.insert(node.id.clone(), Arc::new(node));
+    let certificate = Certificate {
+        owner: Owner::Node(import.node.clone()),
+        status: CertificateStatus::Live,
+        fingerprint: import.fingerprint,
+        key: import.key,
+        issuer: import.issuer.clone(),
+        issued_at: at,
+        not_after: imported.not_after,
+        renew_at: imported.renew_at,
+        der: None,
+        denied_at: None,
+        imported: true,
+    };
+    state.certificates.insert(import.serial.clone(), Arc::new(certificate));
+    state.certified_keys.insert(import.key, import.serial.clone());
+}
+
+fn node_registered(state: &mut State, registered: &NodeRegistered) {
+    let (id, tenant) = (registered.node.clone(), registered.tenant.clone());
+    let mut node = Node::registered(id.clone(), tenant, registered.profile.clone(), state.at);
+    node.name = registered.name.clone();
+    node.hostname = registered.hostname.clone();
+    node.plane = registered.plane.clone();
+    state.nodes.insert(id.clone(), Arc::new(node));
+    let token = registered.token.and_then(|token| state.tokens.get_mut(&token));
+    if let Some(token) = token.map(Arc::make_mut) {
+        token.node = Some(id);
     }
 }
 
@@ -312,6 +367,14 @@ fn change(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Node)) {
     if let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) {
         how(node);
     }
+}
+
+fn undrained(node: &mut Node) {
+    (node.draining, node.drain_by, node.drain_within) = (false, None, None);
+}
+
+fn released(node: &mut Node) {
+    (node.quarantined, node.quarantine) = (false, None);
 }
 
 /// A new life has had no live stream yet, so its silence means nothing and no start of its agent is old.
@@ -406,6 +469,7 @@ fn alert_raised(state: &mut State, raised: Alert) {
         Some(alert) => {
             alert.count = alert.count.saturating_add(1);
             alert.detail = raised.detail;
+            alert.again = Some(raised.since);
         }
         None => drop(state.alerts.insert(raised.id, raised)),
     }

@@ -1,6 +1,6 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
-use super::{CertificateStatus, IssuerState, NodeState, Owner, State, TokenState};
+use super::{CertificateStatus, IssuerState, NodeState, Overlay, Owner, State, TokenState};
 use std::collections::BTreeMap;
 
 /// An invariant that does not hold.
@@ -26,6 +26,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     at_most_one_certificate_of_a_node_is_unseen(after)?;
     one_issuer_signs(before, after)?;
     keys_point_to_what_certifies_them(after)?;
+    an_overlay_holds_its_peers_and_nobody_else(before, after)?;
     counters_never_fall(before, after)
 }
 
@@ -40,6 +41,11 @@ fn a_token_leads_to_at_most_one_node(before: &State, after: &State) -> Result<()
             && !matches!(&now.state, TokenState::Used { node, .. } if node == was)
         {
             return violated("I1", format!("token {id} was used for {was:?} and is now {:?}", now.state));
+        }
+        if let (Some(was), Some(now)) = (&token.node, after.tokens.get(id))
+            && now.node.as_ref() != Some(was)
+        {
+            return violated("I1", format!("token {id} was for {was} and is now for {:?}", now.node));
         }
     }
     let mut spent: BTreeMap<_, usize> = BTreeMap::new();
@@ -235,6 +241,32 @@ fn keys_point_to_what_certifies_them(state: &State) -> Result<(), Violation> {
     for (key, serial) in &state.certified_keys {
         if state.certificates.get(serial).is_none_or(|certificate| certificate.key != *key) {
             return violated("D11", format!("a key points to {serial}, which does not certify it"));
+        }
+    }
+    Ok(())
+}
+
+/// Of every overlay: exactly the nodes of its tenant that are peers, as they are, and a revision that rises
+/// exactly when they change.
+fn an_overlay_holds_its_peers_and_nobody_else(before: &State, after: &State) -> Result<(), Violation> {
+    for node in after.nodes.values() {
+        let known = after.overlays.get(&node.tenant).and_then(|overlay| overlay.peers.get(&node.id));
+        let told = known.map(|peer| (Some(peer.key), Some(peer.address), peer.underlay));
+        let true_now = (node.wireguard.map(|wireguard| wireguard.key), node.address, node.underlay);
+        if told != node.is_peer().then_some(true_now) {
+            return violated("overlay", format!("{} is {told:?} to others", node.id));
+        }
+    }
+    for (tenant, overlay) in &after.overlays {
+        let foreign = |id: &_| after.nodes.get(id).is_none_or(|node| node.tenant != *tenant);
+        if let Some(id) = overlay.peers.keys().find(|id| foreign(*id)) {
+            return violated("overlay", format!("{id} is a peer in {tenant}"));
+        }
+        let nobody = Overlay::default();
+        let was = before.overlays.get(tenant).unwrap_or(&nobody);
+        let rises = overlay.revision > was.revision;
+        if rises != (overlay.peers != was.peers) || overlay.revision < was.revision {
+            return violated("overlay", format!("revision {} of {tenant} tells otherwise", overlay.revision));
         }
     }
     Ok(())

@@ -16,6 +16,7 @@ mod fold;
 mod invariant;
 mod node;
 mod operator;
+pub mod overlay;
 mod policy;
 mod profile;
 mod rejection;
@@ -31,16 +32,17 @@ pub use apply::{Applied, apply, would_apply};
 pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
 pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
 pub use command::{
-    ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Checkpoint, Command, Confirm, ConfirmStatus,
-    CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Found, FoundIssuer, Hardware,
-    Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, Renew, Rewrap, ServerCertificate, SetPolicy,
-    Sighting, Silence, Underlay, Wireguard,
+    ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Change, Checkpoint, Claim, Command, Confirm,
+    ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken, Describe, Door, Enroll, Envelope, Found,
+    FoundIssuer, Hardware, Import, Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, Register, Renew,
+    Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay, Wireguard,
 };
-pub use event::{Event, Field, NodeEnrolled};
+pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered};
 pub use invariant::{Violation, check as check_invariants};
-pub use node::{INSTANCES, Node, NodeState, Rotation};
+pub use node::{Account, INSTANCES, Node, NodeState, Rotation};
 pub use operator::{Operator, OperatorKey};
-pub use policy::{CloneRule, Policy, PolicyError};
+pub use overlay::{Overlay, Peer, Peers};
+pub use policy::{CloneRule, Policy, PolicyError, Probe};
 pub use profile::{Fraction, Profile};
 pub use rejection::Rejection;
 pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};

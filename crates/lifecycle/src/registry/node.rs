@@ -1,9 +1,9 @@
 //! Nodes.
 
-use super::{Hardware, Underlay, Wireguard};
+use super::{Envelope, Hardware, Underlay, Wireguard};
 use crate::names::{
-    IdempotencyHash, Label, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, TokenId,
-    VclusterId,
+    IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, Title,
+    TokenId, VclusterId,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -111,6 +111,41 @@ pub struct Node {
     /// The newest trust bundle that it surely has.
     #[serde(default)]
     pub bundle: u64,
+    /// The revision of its tenant's overlay when it enrolled last.
+    #[serde(default)]
+    pub overlay_seen: u64,
+    /// What people call it.
+    #[serde(default)]
+    pub name: Option<Title>,
+    /// What people sort it by.
+    #[serde(default)]
+    pub labels: Labels,
+    /// What kind of collector it was registered as.
+    #[serde(default)]
+    pub plane: Option<Label>,
+    /// How long draining was given, so that the same order again changes nothing.
+    #[serde(default)]
+    pub drain_within: Option<Span>,
+    /// Who put it into quarantine, while it is there.
+    #[serde(default)]
+    pub quarantine: Option<Account>,
+    /// Who revoked or decommissioned it, while it is a tombstone.
+    #[serde(default)]
+    pub ended: Option<Account>,
+}
+
+/// Who did something to a node, when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    pub by: String,
+    pub at: Timestamp,
+    pub reason: String,
+}
+
+impl Account {
+    pub(super) fn of(envelope: &Envelope, at: Timestamp, reason: &str) -> Self {
+        Self { by: envelope.actor.to_string(), at, reason: reason.to_owned() }
+    }
 }
 
 /// An order to renew.
@@ -131,6 +166,45 @@ impl Rotation {
 }
 
 impl Node {
+    /// Known, and nothing more.
+    pub fn registered(id: NodeId, tenant: TenantId, profile: ProfileName, at: Timestamp) -> Self {
+        Self {
+            id,
+            tenant,
+            state: NodeState::Registered,
+            state_since: at,
+            draining: false,
+            quarantined: false,
+            vcluster: None,
+            profile,
+            generation: 1,
+            enrolled_at: None,
+            last_seen: None,
+            ever_active: false,
+            token: None,
+            idempotency: None,
+            wireguard: None,
+            address: None,
+            underlay: None,
+            hardware: None,
+            hostname: None,
+            agent_version: None,
+            serials: Vec::new(),
+            drain_by: None,
+            rotation: None,
+            streamed: false,
+            instances: Vec::new(),
+            bundle: 0,
+            overlay_seen: 0,
+            name: None,
+            labels: Labels::default(),
+            plane: None,
+            drain_within: None,
+            quarantine: None,
+            ended: None,
+        }
+    }
+
     pub fn current_serial(&self) -> Option<&Serial> {
         self.serials.last()
     }

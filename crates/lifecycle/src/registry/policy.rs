@@ -1,7 +1,7 @@
 //! Policy: values that can change an outcome, so they are replicated and changed by command.
 
 use super::profile::{self, Profile};
-use crate::names::{ProfileName, Span};
+use crate::names::{Label, ProfileName, Span};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,15 @@ pub struct Policy {
     /// What follows when an identity seems to be in use twice.
     #[serde(default)]
     pub clone_rule: CloneRule,
+    /// What is done to find out whether a host can be reached where it says.
+    #[serde(default)]
+    pub underlay_probe: Probe,
+    /// Whether addresses other than the caller's own may be probed.
+    #[serde(default)]
+    pub underlay_probe_any: bool,
+    /// What hosts are told about updating their agents; `auto` when nothing is said.
+    #[serde(default)]
+    pub agent_version: Option<Label>,
     /// The profile of enrollments whose token and door name none.
     pub default_profile: ProfileName,
     pub profiles: OrdMap<ProfileName, Profile>,
@@ -71,6 +80,30 @@ pub enum CloneRule {
     Quarantine,
 }
 
+/// What is done to find out whether a host can be reached where it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    Off,
+    /// Looked at beside the enrollment; an operator is told.
+    #[default]
+    Warn,
+    /// Looked at first; nobody enrolls without.
+    Require,
+}
+
+impl Probe {
+    pub const ALL: [Probe; 3] = [Probe::Off, Probe::Warn, Probe::Require];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Probe::Off => "off",
+            Probe::Warn => "warn",
+            Probe::Require => "require",
+        }
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -85,6 +118,9 @@ impl Default for Policy {
             stuck_after: stuck_after(),
             renew_drain: renew_drain(),
             clone_rule: CloneRule::default(),
+            underlay_probe: Probe::default(),
+            underlay_probe_any: false,
+            agent_version: None,
             default_profile: ProfileName::default_profile(),
             profiles: profile::presets(),
         }
@@ -97,9 +133,12 @@ pub enum PolicyError {
     Key,
     /// What was expected instead.
     Value(&'static str),
+    /// It can only be lowered from what it is now.
+    Raised(Span),
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
+    "agent.version_policy",
     "attestors",
     "clone",
     "enroll.max_per_minute",
@@ -111,10 +150,20 @@ const KEYS: [&str; 11] = [
     "renew.drain",
     "token.default_ttl",
     "token.max_ttl",
+    "underlay.probe",
+    "underlay.probe_any",
 ];
 const ATTESTORS: [&str; 3] = ["join-token", "hardware", "recovery-token"];
 
+/// What hosts are told about updating their agents when nothing is set.
+const AUTO: &str = "auto";
+
 impl Policy {
+    /// The word that hosts are given.
+    pub fn agent_version_policy(&self) -> &str {
+        self.agent_version.as_ref().map_or(AUTO, Label::as_str)
+    }
+
     /// Every key with its value, in order.
     pub fn list(&self) -> Vec<(String, String)> {
         let plain = KEYS.iter().filter_map(|key| Some(((*key).to_owned(), self.get(key)?)));
@@ -131,6 +180,7 @@ impl Policy {
             return self.profiles.get(&name)?.get(field);
         }
         Some(match key {
+            "agent.version_policy" => self.agent_version_policy().to_owned(),
             "attestors" => self.attestors.join(","),
             "clone" => match self.clone_rule {
                 CloneRule::Alert => "alert",
@@ -146,6 +196,8 @@ impl Policy {
             "overlay.cooldown" => self.overlay_cooldown.to_string(),
             "token.default_ttl" => self.token_default_ttl.to_string(),
             "token.max_ttl" => self.token_max_ttl.to_string(),
+            "underlay.probe" => self.underlay_probe.as_str().to_owned(),
+            "underlay.probe_any" => self.underlay_probe_any.to_string(),
             _ => return None,
         })
     }
@@ -155,6 +207,11 @@ impl Policy {
             return self.set_profile(name, field, value);
         }
         match key {
+            "agent.version_policy" => {
+                let word = Label::parse(value)
+                    .map_err(|_| PolicyError::Value("1 to 128 visible ASCII characters"))?;
+                self.agent_version = Some(word).filter(|word| word.as_str() != AUTO);
+            }
             "attestors" => {
                 let words: Vec<String> = value.split(',').map(|word| word.trim().to_owned()).collect();
                 if !words.iter().all(|word| ATTESTORS.contains(&word.as_str())) {
@@ -178,14 +235,19 @@ impl Policy {
             "overlay.cooldown" => self.overlay_cooldown = span(value, SECOND, Span::from_days(3650))?,
             "token.default_ttl" => self.token_default_ttl = span(value, TOKEN_TTL_MIN, self.token_max_ttl)?,
             "token.max_ttl" => {
-                let max = span(value, TOKEN_TTL_MIN, TOKEN_TTL_CEILING)?;
+                let max = span(value, TOKEN_TTL_MIN, Span::from_days(3650))?;
                 if max > self.token_max_ttl {
-                    return Err(PolicyError::Value(
-                        "no longer than it is now: token.max_ttl can only be lowered",
-                    ));
+                    return Err(PolicyError::Raised(self.token_max_ttl));
                 }
                 self.token_max_ttl = max;
                 self.token_default_ttl = self.token_default_ttl.min(max);
+            }
+            "underlay.probe" => {
+                let found = Probe::ALL.into_iter().find(|probe| probe.as_str() == value);
+                self.underlay_probe = found.ok_or(PolicyError::Value("off, warn or require"))?;
+            }
+            "underlay.probe_any" => {
+                self.underlay_probe_any = value.parse().map_err(|_| PolicyError::Value("true or false"))?;
             }
             _ => return Err(PolicyError::Key),
         }
@@ -246,7 +308,7 @@ mod tests {
     #[test]
     fn the_longest_token_life_can_only_be_lowered() {
         let mut policy = Policy::default();
-        assert!(policy.set("token.max_ttl", "25h").is_err());
+        assert_eq!(policy.set("token.max_ttl", "48h"), Err(PolicyError::Raised(TOKEN_TTL_CEILING)));
         assert_eq!(policy.set("token.max_ttl", "30m"), Ok(()));
         assert_eq!(policy.token_default_ttl, Span::from_minutes(30));
         assert!(policy.set("token.max_ttl", "1h").is_err());

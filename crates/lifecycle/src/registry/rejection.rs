@@ -1,6 +1,8 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
-use crate::names::{AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Span, TenantId, TokenId};
+use crate::names::{
+    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Span, TenantId, TokenId,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -52,8 +54,13 @@ pub enum Rejection {
     PolicyKeyUnknown { key: String },
     #[error("{key} must be {expected}")]
     PolicyValueInvalid { key: String, expected: String },
-    #[error("not allowed for {actor}")]
-    NotAllowed { actor: String },
+    #[error("not allowed for {actor}{}", needed(.needs.as_deref()))]
+    NotAllowed {
+        actor: String,
+        /// What it takes, where an operator could have it.
+        #[serde(default)]
+        needs: Option<String>,
+    },
     #[error("the credential is no longer good")]
     Unauthenticated,
     #[error("the overlay has no free address")]
@@ -88,8 +95,28 @@ pub enum Rejection {
     IssuerNotPrepared { issuer: IssuerId },
     #[error("{current} of {total} nodes have the new trust bundle")]
     NotAdopted { current: u64, total: u64 },
-    #[error("issuer {issuer} is in use: {leaves} certificates hang on it")]
-    IssuerInUse { issuer: IssuerId, leaves: u64 },
+    #[error("issuer {issuer} is in use: {leaves} certificates hang on it{}", named(.holders))]
+    IssuerInUse {
+        issuer: IssuerId,
+        leaves: u64,
+        /// Some of those that they speak for.
+        #[serde(default)]
+        holders: Vec<String>,
+    },
+    #[error("the certificate was not issued by a CA that this domain imported")]
+    CertificateNotOurs,
+    #[error("the certificate has expired")]
+    CertificateExpired,
+    #[error("serial {serial} is on record already")]
+    SerialInUse { serial: Serial },
+}
+
+fn needed(needs: Option<&str>) -> String {
+    needs.map(|needs| format!(": it takes {needs}")).unwrap_or_default()
+}
+
+fn named(holders: &[String]) -> String {
+    if holders.is_empty() { String::new() } else { format!(", those of {}", holders.join(", ")) }
 }
 
 impl Rejection {
@@ -138,6 +165,9 @@ impl Rejection {
             Rejection::IssuerNotPrepared { .. } => "issuer_not_prepared",
             Rejection::NotAdopted { .. } => "not_adopted",
             Rejection::IssuerInUse { .. } => "issuer_in_use",
+            Rejection::CertificateNotOurs => "certificate_not_ours",
+            Rejection::CertificateExpired => "certificate_expired",
+            Rejection::SerialInUse { .. } => "serial_in_use",
         }
     }
 }

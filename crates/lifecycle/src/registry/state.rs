@@ -5,7 +5,7 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, CertificateStatus, Node, Operator, OperatorKey, Owner, Policy,
+    Addresses, Alert, Certificate, CertificateStatus, Node, Operator, OperatorKey, Overlay, Owner, Policy,
     PrepareRoll, ServerCertificate, Token,
 };
 use crate::names::{
@@ -147,6 +147,9 @@ pub struct State {
     /// The latest certificate for each key: a renewal must bring a new one.
     #[serde(default)]
     pub certified_keys: OrdMap<KeyHash, Serial>,
+    /// Who may talk to whom over WireGuard, by tenant.
+    #[serde(default)]
+    pub overlays: OrdMap<TenantId, Overlay>,
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
     /// Answers of the last minutes, so that a command applied twice is applied once.
@@ -184,6 +187,7 @@ impl Default for State {
             bundle_version: first_bundle(),
             roll: None,
             certified_keys: OrdMap::new(),
+            overlays: OrdMap::new(),
             minute: (Timestamp::from_millis(0), 0),
             recent: OrdMap::new(),
         }
@@ -241,6 +245,19 @@ impl State {
     /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
     pub(super) fn issuer_is_named(&self, issuer: &IssuerId) -> bool {
         self.certificates.values().any(|held| held.issuer == *issuer && held.not_after > self.at)
+    }
+
+    /// Whom the good certificates under an issuer speak for, the control plane's own not counted.
+    pub fn good_leaves<'a>(&'a self, issuer: &'a IssuerId) -> impl Iterator<Item = &'a Owner> + 'a {
+        let good = move |(serial, held): &(&Serial, &Arc<Certificate>)| {
+            held.issuer == *issuer && self.is_good(serial)
+        };
+        self.certificates.iter().filter(good).map(|(_, held)| &held.owner)
+    }
+
+    /// Whether the control plane itself presents a certificate of this issuer.
+    pub fn presents_leaf_of(&self, issuer: &IssuerId) -> bool {
+        self.server_certificate.as_ref().is_some_and(|own| own.issuer == *issuer && own.not_after > self.at)
     }
 
     pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {

@@ -1,6 +1,6 @@
 //! Enrollment tokens: what is remembered of a secret that was shown once.
 
-use crate::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId};
+use crate::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, Title, TokenId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub state: TokenState,
+    /// What the node that it makes shall be called.
+    #[serde(default)]
+    pub name: Option<Title>,
 }
 
 /// Unused tokens expire by time; `Expired` says that the trail has its line about it.

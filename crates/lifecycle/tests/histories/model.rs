@@ -5,8 +5,8 @@ use lifecycle::names::{
     Timestamp, TokenId, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Answer, Applied, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, NodeEnrolled, Outcome,
-    Role, State, Tenants,
+    Actor, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, NodeEnrolled,
+    NodeRegistered, Outcome, Register, Role, State, Tenants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -212,6 +212,8 @@ impl Model {
             | Command::Revoke { node, .. }
             | Command::Decommission { node }
             | Command::Reinstate { node } => of(node),
+            Command::Describe(describe) => of(&describe.node),
+            Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => Some(tenant),
             Command::AcknowledgeAlert { alert } => before.alerts[alert].node.as_ref().and_then(of),
             _ => None,
         };
@@ -219,6 +221,11 @@ impl Model {
         let anywhere = matches!(&envelope.command, Command::AcknowledgeAlert { .. }) && about.is_none();
         let needs = match &envelope.command {
             Command::Enroll(_) | Command::Confirm(_) | Command::Renew(_) | Command::Contact { .. } => return,
+            Command::Register(Register { claim: Claim::Token(token), .. }) => {
+                let token = &self.tokens[token];
+                assert!(!token.ended && at < token.expires_at, "a token that is not good");
+                return;
+            }
             Command::Found(_) => {
                 assert!(matches!(envelope.actor, Actor::Local { .. }));
                 return;
@@ -243,6 +250,8 @@ impl Model {
             | Command::Release { .. }
             | Command::Rotate { .. }
             | Command::Revoke { .. }
+            | Command::Describe(_)
+            | Command::Register(_)
             | Command::AcknowledgeAlert { .. } => Role::Operator,
             _ => Role::PlatformAdmin,
         };
@@ -286,7 +295,9 @@ impl Model {
                 assert!(self.is_good(after.at, node, serial) && after.certificates[serial].der.is_some());
                 Some("the same certificate after a lost reply")
             }
-            (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled)]) => {
+            (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled), rest @ ..]) => {
+                let about = |event: &Event| matches!(event, Event::AlertCleared { node, .. } if node.as_ref() == Some(&enrolled.node));
+                assert!(rest.iter().all(about), "an enrollment came to {rest:?}");
                 self.check_address(before, after.at, enroll, enrolled);
                 self.check_grant(after, enroll, enrolled)
             }
@@ -333,11 +344,12 @@ impl Model {
         again.map(|_| "enrolled again by a pinned token")
     }
 
-    /// A node keeps its address; a new one is nobody's and has rested; without a WireGuard key there is none.
+    /// A node with a WireGuard key keeps its address; a new one is nobody's and has rested; without a key there is none.
     fn check_address(&self, before: &State, at: Timestamp, enroll: &Enroll, enrolled: &NodeEnrolled) {
         let kept = before.nodes.get(&enrolled.node).and_then(|node| node.address);
+        let kept = kept.filter(|_| enroll.wireguard.is_some());
         assert!(kept.is_none() || enrolled.address == kept, "another address than before");
-        assert_eq!(enrolled.address.is_some(), kept.is_some() || enroll.wireguard.is_some());
+        assert_eq!(enrolled.address.is_some(), enroll.wireguard.is_some());
         if let Some(new) = enrolled.address.filter(|_| kept.is_none()) {
             assert!(!before.addresses.held.contains_key(&new), "an address twice");
             let mut resting = before.addresses.resting.keys().filter(|(_, address)| *address == new);
@@ -362,6 +374,7 @@ impl Model {
                 self.end_token(*token, None);
             }
             Event::NodeEnrolled(enrolled) => self.learn_enrolled(enrolled),
+            Event::NodeRegistered(registered) => self.learn_registered(registered),
             Event::NodeConfirmed { serial, .. } => {
                 assert_eq!(after.certificates[serial].der, None, "kept whole after its holder has it");
             }
@@ -418,6 +431,24 @@ impl Model {
         token.grant = grant;
     }
 
+    /// New, without a paper, and the only node that its token is for.
+    fn learn_registered(&mut self, registered: &NodeRegistered) {
+        let known = Node {
+            tenant: registered.tenant.clone(),
+            papers: Vec::new(),
+            gone: false,
+            ever_confirmed: false,
+            wireguard: None,
+        };
+        assert!(self.nodes.insert(registered.node.clone(), known).is_none(), "a node twice");
+        if let Some(id) = registered.token {
+            let token = self.tokens.values_mut().find(|token| token.id == id).expect("a known token");
+            assert_eq!(token.tenant, registered.tenant);
+            let pin = token.pin.get_or_insert_with(|| registered.node.clone());
+            assert_eq!(*pin, registered.node, "another node than the pin");
+        }
+    }
+
     fn learn_enrolled(&mut self, enrolled: &NodeEnrolled) {
         let (node, certificate) = (enrolled.node.clone(), &enrolled.certificate);
         let serial = certificate.serial.clone();
@@ -434,6 +465,6 @@ impl Model {
         });
         known.papers.iter_mut().for_each(|paper| paper.denied = true);
         known.papers.push(Paper::of(certificate));
-        known.wireguard = enrolled.wireguard.map(|wireguard| wireguard.key).or(known.wireguard);
+        known.wireguard = enrolled.wireguard.map(|wireguard| wireguard.key);
     }
 }

@@ -43,6 +43,8 @@ pub enum Care {
     Decommission,
     Reinstate,
     Rotate,
+    /// A name, or none.
+    Describe(Option<u8>),
 }
 
 /// What is done about issuers.
@@ -70,6 +72,12 @@ pub enum Ask {
         token: usize,
     },
     Enroll(Request),
+    /// Under one of a few ids, by a token or in a tenant.
+    Register {
+        node: usize,
+        token: Option<usize>,
+        tenant: usize,
+    },
     /// An earlier request again, as after a lost reply, by the same host or by someone who overheard it.
     EnrollAgain {
         request: usize,
@@ -203,6 +211,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         16 => mint(),
         2 => one(6).prop_map(|token| Ask::Revoke { token }),
         22 => request().prop_map(Ask::Enroll),
+        6 => (0..4usize, option::weighted(0.7, one(6)), 0..4usize)
+            .prop_map(|(node, token, tenant)| Ask::Register { node, token, tenant }),
         5 => (0..5usize, (0..5u8).prop_map(|n| n == 0), mostly_none(option::of(0..2u8))).prop_map(
             |(request, other_key, idempotency)| Ask::EnrollAgain { request, other_key, idempotency }
         ),
@@ -261,6 +271,7 @@ fn care() -> impl Strategy<Value = Care> {
         2 => Just(Care::Decommission),
         3 => Just(Care::Reinstate),
         4 => Just(Care::Rotate),
+        2 => option::of(0..2u8).prop_map(Care::Describe),
     ]
 }
 

@@ -7,12 +7,12 @@ use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, 
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::names::{
     AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, Serial, Span, Timestamp,
-    WireguardKey,
+    Title, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Applied, AuditGap, Checkpoint, Command, CreateOperatorKey, Enroll, Envelope, Event, IssuerState,
-    Node, RaiseAlert, Refusals, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Wireguard,
-    apply,
+    Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
+    Envelope, Event, IssuerState, Node, RaiseAlert, Refusals, Register, Rewrap, ServerCertificate, Sighting,
+    Silence, State, Tenants, Underlay, Wireguard, apply,
 };
 use std::collections::BTreeMap;
 
@@ -207,6 +207,16 @@ impl World {
                 let (request, spoiled) = self.request(request);
                 self.requests.push(request.clone());
                 (Actor::Stranger, Command::Enroll(Box::new(request)), spoiled)
+            }
+            Ask::Register { node: n, token, tenant: t } => {
+                let claim = match token {
+                    Some(back) => Claim::Token(self.token(*back).hash),
+                    None => Claim::Tenant(tenant(TENANTS[*t])),
+                };
+                let actor = if token.is_some() { Actor::Stranger } else { local() };
+                let (node, profile) = (node(NODES[*n]), None);
+                let register = Register { node, claim, profile, plane: None, hostname: None };
+                good(actor, Command::Register(register))
             }
             Ask::EnrollAgain { request, other_key, idempotency } => {
                 let again = self.again(*request, *other_key, *idempotency);
@@ -443,6 +453,11 @@ impl World {
             let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
             Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
         });
+        request.underlay = wanted.wireguard.map(|number| Underlay {
+            ipv6: None,
+            ipv4: None,
+            port: 51820 + u16::from(number),
+        });
         let mut request = self.domain.prepare(request);
         let spoiled = wanted.flaw.is_some_and(|flaw| flaw.spoil(&self.domain, &mut request));
         (request, spoiled)
@@ -484,6 +499,11 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Decommission => Command::Decommission { node },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
+        Care::Describe(name) => {
+            let name = name.map(|number| Title::parse(["one", "two"][usize::from(number)]).unwrap());
+            let name = name.map_or(Change::Forget, Change::Set);
+            Command::Describe(Describe { node, name, labels: Change::Keep })
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use lifecycle::names::{
     WireguardKey,
 };
 use lifecycle::registry::{
-    ActivateIssuer, Actor, AddOperator, Admission, Applied, Command, Confirm, ConfirmStatus,
+    ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
     CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued,
-    IssuerKind, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Renew, Role, SetPolicy, Sighting,
-    Silence, State, Tenants, Wireguard, admit, apply, would_apply,
+    IssuerKind, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Register, Renew, Role, SetPolicy,
+    Sighting, Silence, State, Tenants, Wireguard, admit, apply, would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -204,6 +204,7 @@ impl Domain {
             node: None,
             profile: None,
             ttl: None,
+            name: None,
         }
     }
 
@@ -630,4 +631,9 @@ pub fn confirm_ok(node: &NodeId) -> Command {
 pub fn confirm_failed(node: &NodeId, reason: &str) -> Command {
     let status = ConfirmStatus::Failed { reason: reason.to_owned() };
     Command::Confirm(Confirm { node: node.clone(), status })
+}
+
+/// A node that was drawn as `c1`, nothing else said.
+pub fn register(claim: Claim) -> Command {
+    Command::Register(Register { node: node("c1"), claim, profile: None, plane: None, hostname: None })
 }

@@ -1,3 +1,56 @@
 //! Doors: each turns one wire shape into the same commands and back. A door holds no rules.
 
+//! Which are open is local configuration; the native one always is.
+
+mod host;
 pub mod native;
+mod pem;
+mod plfm;
+mod probectl;
+mod taskrun;
+
+use crate::app::App;
+use crate::failure::Failure;
+use api::code;
+use axum::Router;
+use lifecycle::names::{IdempotencyHash, Label, is_steering};
+use lifecycle::registry::Door;
+use std::sync::Arc;
+
+/// How much of a host's own words is kept.
+const REASON_LENGTH: usize = 200;
+
+/// The paths of every open door.
+pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
+    let native = Router::new().route_service("/enlist.agent.v1.Agent/{method}", native::service(app));
+    app.config.doors.iter().fold(native, |router, door| match door {
+        Door::Plfm => router.merge(plfm::router()),
+        Door::Probectl => router.merge(probectl::router()),
+        Door::Taskrun => router.merge(taskrun::router(app)),
+        Door::Native | Door::Pact => router,
+    })
+}
+
+/// Whether the request and the answer of this path last as long as both ends want.
+pub fn lasts(path: &str) -> bool {
+    matches!(path, native::LIVE | taskrun::stream::CONNECT)
+}
+
+/// The key by which a caller asks again after a lost answer, if it gave one.
+fn idempotency(value: Option<&[u8]>) -> Result<Option<IdempotencyHash>, Failure> {
+    let Some(value) = value else { return Ok(None) };
+    match std::str::from_utf8(value).ok().and_then(|text| Label::parse(text).ok()) {
+        Some(key) => Ok(Some(pki::digest::idempotency_hash(key.as_str().as_bytes()))),
+        None => Err(Failure::new(
+            code::IDEMPOTENCY_KEY_INVALID,
+            "the idempotency key is not 1 to 128 visible characters",
+        )),
+    }
+}
+
+/// A host's own words, made fit for a line.
+fn plain(reason: &str) -> String {
+    let printable = |c: char| if is_steering(c) { ' ' } else { c };
+    let text: String = reason.chars().take(REASON_LENGTH).map(printable).collect();
+    if text.trim().is_empty() { "unspecified".to_owned() } else { text }
+}

@@ -1,5 +1,7 @@
 //! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
 
+use super::pem::{bundle, chain};
+use super::{host, idempotency, plain};
 use crate::app::{App, Origin};
 use crate::auth::{self, Peer};
 use crate::enroll::{self, Enrolled};
@@ -12,14 +14,13 @@ use api::agent::{
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
-use lifecycle::names::{IdempotencyHash, IssuerId, Label, NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, State};
+use lifecycle::names::{Label, NodeId, Serial};
+use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
 use pki::pem;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status};
 
-const REASON_LENGTH: usize = 200;
 /// The one call whose request and answer last.
 pub const LIVE: &str = "/enlist.agent.v1.Agent/Live";
 
@@ -133,40 +134,36 @@ impl Native {
     }
 }
 
-/// A host's own words, made fit for a line.
-fn plain(reason: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
-    let text: String = reason.chars().take(REASON_LENGTH).map(printable).collect();
-    if text.trim().is_empty() { "unspecified".to_owned() } else { text }
-}
-
 fn shape(request: Request<EnrollRequest>) -> Result<enroll::Request, Failure> {
-    let idempotency = idempotency(&request)?;
+    let idempotency = idempotency(request.metadata().get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?;
     let body = request.into_inner();
     Ok(enroll::Request {
         door: Door::Native,
+        wireguard: Some(body.wireguard_public_key).filter(|key| !key.is_empty()),
+        underlay: body.underlay.as_ref().map(underlay).transpose()?,
+        hardware: body.hardware.as_ref().map(hardware).transpose()?,
         token: body.token,
         csr: body.csr.into_bytes(),
         idempotency,
         requested_node: None,
-        wireguard: None,
-        underlay: None,
-        hardware: None,
         hostname: label("hostname", &body.hostname)?,
         agent_version: label("agent_version", &body.agent_version)?,
     })
 }
 
-fn idempotency<T>(request: &Request<T>) -> Result<Option<IdempotencyHash>, Failure> {
-    let Some(value) = request.metadata().get(header::IDEMPOTENCY_KEY) else { return Ok(None) };
-    let key = value.to_str().ok().and_then(|text| Label::parse(text).ok());
-    match key {
-        Some(key) => Ok(Some(pki::digest::idempotency_hash(key.as_str().as_bytes()))),
-        None => Err(Failure::new(
-            code::IDEMPOTENCY_KEY_INVALID,
-            "the idempotency key is not 1 to 128 visible characters",
-        )),
-    }
+fn underlay(said: &api::agent::Underlay) -> Result<Underlay, Failure> {
+    let some = |text: &'_ String| Some(text.clone()).filter(|text| !text.is_empty());
+    host::underlay(some(&said.ipv6).as_deref(), some(&said.ipv4).as_deref(), said.port)
+}
+
+fn hardware(said: &api::agent::Hardware) -> Result<Hardware, Failure> {
+    let api::agent::Hardware { cpu_cores, memory_bytes, disk_bytes, arch } = said;
+    Ok(Hardware {
+        cpu_cores: *cpu_cores,
+        memory_bytes: *memory_bytes,
+        disk_bytes: *disk_bytes,
+        arch: label("hardware.arch", arch)?,
+    })
 }
 
 fn label(name: &str, text: &str) -> Result<Option<Label>, Failure> {
@@ -193,17 +190,6 @@ fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
         profile: enrolled.node.profile.to_string(),
         servers: app.servers(),
     }
-}
-
-/// The intermediates between a leaf and its root.
-fn chain(state: &State, issuer: &IssuerId) -> String {
-    let issuer = state.issuers.get(issuer);
-    issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default()
-}
-
-/// What hosts trust to reach the control plane.
-fn bundle(state: &State) -> String {
-    pem::chain_pem(state.roots.iter().map(|root| root.certificate.as_slice()))
 }
 
 fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {

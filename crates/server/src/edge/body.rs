@@ -30,22 +30,20 @@ pub struct Bounded {
     inner: Option<Incoming>,
     left: u64,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// On HTTP/1 what nobody read stands in the way of the next request, and of reading the answer.
-    drains: bool,
 }
 
 impl Bounded {
-    pub fn new(inner: Incoming, version: http::Version) -> Self {
-        let drains = version < http::Version::HTTP_2;
-        Self { inner: Some(inner), left: BODY_LIMIT, deadline: None, drains }
+    pub fn new(inner: Incoming) -> Self {
+        Self { inner: Some(inner), left: BODY_LIMIT, deadline: None }
     }
 }
 
 /// A request answered before its body was read: the rest is read for a moment and thrown away, so that a
-/// client that is still sending finds the answer and not a closed connection.
+/// client that is still sending finds the answer and not a closed connection, or on HTTP/2 a reset stream, which
+/// curl takes for a failure whatever its code.
 impl Drop for Bounded {
     fn drop(&mut self) {
-        let Some(inner) = self.inner.take().filter(|inner| self.drains && !inner.is_end_stream()) else {
+        let Some(inner) = self.inner.take().filter(|inner| !inner.is_end_stream()) else {
             return;
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -83,7 +83,7 @@ async fn connection(
         }
         Err(_) => return tracing::debug!(%address, "handshake took too long"),
     };
-    let peer = peer(&stream, source);
+    let peer = peer(&app, &stream, source);
     if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
         return tracing::warn!(%address, "a verified client certificate could not be read");
     }
@@ -114,9 +114,10 @@ async fn connection(
     app.metrics.disconnected();
 }
 
-fn peer(stream: &TlsStream<TcpStream>, source: Source) -> Peer {
+fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> Peer {
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    Peer { source, certificate: leaf.and_then(tls::peer_certificate).map(Arc::new), local_user: None }
+    let certificate = leaf.and_then(|leaf| tls::peer_certificate(&app.view().state, leaf)).map(Arc::new);
+    Peer { source, certificate, local_user: None }
 }
 
 /// Half-closes and drains, so that the client finds the alert and not a reset.

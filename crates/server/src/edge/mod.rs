@@ -4,6 +4,7 @@ pub mod body;
 pub mod connections;
 pub mod limits;
 pub mod listener;
+pub mod logged;
 pub mod places;
 pub mod service;
 pub mod socket;

@@ -3,13 +3,15 @@
 use crate::app::{App, Origin};
 use crate::auth::{self, Peer, Standing};
 use crate::edge::body::Bounded;
+use crate::edge::logged::fit_for_the_log;
 use crate::failure::{Failed, Failure};
 use crate::{chance, clock};
+use api::error::Wording;
 use api::{code, header};
 use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -37,11 +39,6 @@ const STREAMS: u32 = 64;
 const STRANGER_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
 const STRANGER_LIMIT: Duration = Duration::from_secs(60);
-/// How much of a path is worth a place in the log.
-const PATH_LOGGED: usize = 200;
-/// How our secrets begin.
-const SECRETS: [&str; 2] = [chance::TOKEN_PREFIX, chance::KEY_PREFIX];
-
 /// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
 #[derive(Debug, Default)]
 struct Watch {
@@ -296,17 +293,16 @@ async fn answer(
             None => {
                 let failure =
                     Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2);
-                return finish(app, with_request_id(failure.into_response(), &id).await, &id);
+                return finish(app, failure.worded(Wording::of(&path), &id), &id);
             }
         }
     } else {
         None
     };
-    let version = request.version();
-    let lasting = path == crate::doors::native::LIVE && standing == Standing::Node;
+    let lasting = crate::doors::lasts(&path) && standing == Standing::Node;
     let request = match lasting {
         true => request.map(Body::new),
-        false => request.map(|body| Body::new(Bounded::new(body, version))),
+        false => request.map(|body| Body::new(Bounded::new(body))),
     };
     let mut response = match router.oneshot(request).await {
         Ok(response) => response,
@@ -323,22 +319,15 @@ async fn answer(
     }
     if let Some(Failed(code)) = response.extensions().get().copied() {
         // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
+        response = worded(response, &path, &id);
         let path = fit_for_the_log(&path);
         if standing == Standing::Operator {
             tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
         } else {
             tracing::debug!(request_id = id, %source, %method, path, code = code.word, "refused");
         }
-        response = with_request_id(response, &id).await;
     }
     finish(app, response, &id)
-}
-
-/// A path may hold what should never be in one: a secret where its id belongs.
-fn fit_for_the_log(path: &str) -> String {
-    let harmless = |part: &str| !SECRETS.iter().any(|prefix| part.starts_with(prefix));
-    let parts = path.split('/').map(|part| if harmless(part) { part } else { "[secret]" });
-    parts.collect::<Vec<_>>().join("/").chars().take(PATH_LOGGED).collect()
 }
 
 fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
@@ -374,25 +363,19 @@ fn finish(app: &App, mut response: Response<Body>, id: &str) -> Response<Body> {
     response
 }
 
-/// Errors are small: the body is rewritten with the id that the edge knows.
-async fn with_request_id(response: Response<Body>, id: &str) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if parts.headers.contains_key("grpc-status") {
+/// A failure in the shape of its path, with the id that the edge knows.
+fn worded(mut response: Response<Body>, path: &str, id: &str) -> Response<Body> {
+    if response.headers().contains_key("grpc-status") {
         if let Ok(value) = HeaderValue::try_from(id) {
-            parts.headers.insert(header::GRPC_REQUEST_ID, value);
+            response.headers_mut().insert(header::GRPC_REQUEST_ID, value);
         }
-        return Response::from_parts(parts, body);
+        return response;
     }
-    let Ok(bytes) = axum::body::to_bytes(body, 64 * 1024).await else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    let body = match serde_json::from_slice::<api::error::ErrorBody>(&bytes) {
-        Ok(mut error) => {
-            error.error.request_id = id.to_owned();
-            serde_json::to_vec(&error).unwrap_or_default().into()
-        }
-        Err(_) => bytes,
-    };
-    parts.headers.remove(http::header::CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(body))
+    let Some(failure) = response.extensions_mut().remove::<Failure>() else { return response };
+    let mut worded = failure.worded(Wording::of(path), id);
+    worded.extensions_mut().extend(std::mem::take(response.extensions_mut()));
+    if let Some(allow) = response.headers_mut().remove(http::header::ALLOW) {
+        worded.headers_mut().insert(http::header::ALLOW, allow);
+    }
+    worded
 }

@@ -6,7 +6,10 @@ use lifecycle::names::Source;
 use lifecycle::registry::{IssuerState, State};
 use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
@@ -71,7 +74,17 @@ impl NodeVerifier {
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
         let view = app.view();
         let now = app.now();
-        let peer = self.issuers(&view.state).check(leaf, chain, clock::now()).map_err(refused)?;
+        let by_chain = self.issuers(&view.state).check(leaf, chain, clock::now());
+        let peer = match by_chain {
+            Ok(peer) => peer,
+            Err(error) => {
+                let peer = imported(&view.state, leaf).ok_or_else(|| refused(error))?;
+                if now < peer.not_before {
+                    return Err(refused(PeerError::NotYetValid));
+                }
+                peer
+            }
+        };
         // To the moment: a connection ends then, so none may begin.
         if peer.not_after <= now {
             return Err(CertificateError::Expired);
@@ -116,6 +129,15 @@ impl NodeVerifier {
 
 fn current_issuers(state: &State) -> Result<(u64, Arc<NodeIssuers>), Error> {
     Ok((state.bundle_version, Arc::new(node_issuers(state)?)))
+}
+
+/// A certificate that was made elsewhere and is on record, byte for byte: whatever it lacks, an operator has
+/// vouched for it. Its issuer's signature was checked then.
+fn imported(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
+    let peer = PeerCertificate::read(leaf).ok()?;
+    let record = state.certificates.get(&peer.serial).filter(|record| record.imported)?;
+    (record.fingerprint == peer.fingerprint)
+        .then(|| PeerCertificate { not_after: peer.not_after.min(record.not_after), ..peer })
 }
 
 /// Also where the serial is on no record: nothing that a revoked issuer signed is good.
@@ -189,7 +211,10 @@ impl ClientCertVerifier for NodeVerifier {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let valid = verify_tls13_signature(message, leaf, signature, &self.algorithms)?;
+        let valid = match pki::verify::raw_key(leaf) {
+            None => verify_tls13_signature(message, leaf, signature, &self.algorithms)?,
+            Some(key) => verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)?,
+        };
         if self.is_superseded(leaf) {
             return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
         }
@@ -202,6 +227,6 @@ impl ClientCertVerifier for NodeVerifier {
 }
 
 /// What a verified handshake says about its peer. Read once per connection.
-pub fn peer_certificate(leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
-    PeerCertificate::read(leaf).ok()
+pub fn peer_certificate(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
+    imported(state, leaf).or_else(|| PeerCertificate::read(leaf).ok())
 }

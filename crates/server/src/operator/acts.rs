@@ -1,14 +1,14 @@
 //! `/v1/nodes/{id}/…`: what operators do to a node. Each act is one command and answers with the node as it is
 //! then; done again it changes nothing.
 
-use super::extract::{Caller, Json, Segment, bad};
+use super::extract::{Caller, Json, Segment, duration};
 use super::nodes::parse;
 use crate::app::App;
 use crate::failure::Failure;
 use api::code;
 use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
 use axum::extract::State;
-use lifecycle::names::{NodeId, Span};
+use lifecycle::names::{NodeId, Span, is_steering};
 use lifecycle::registry::{Command, Rejection};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub async fn drain(
     Segment(id): Segment,
     Json(Drain { within }): Json<Drain>,
 ) -> Done {
-    let within = within.as_deref().map(Span::parse).transpose().map_err(bad)?;
+    let within = duration("within", within.as_deref())?;
     if within.is_some_and(|within| !(WITHIN_MIN..=WITHIN_MAX).contains(&within)) {
         let message = format!("within must be {WITHIN_MIN} to {WITHIN_MAX}");
         return Err(Failure::new(code::BAD_REQUEST, message));
@@ -108,10 +108,10 @@ async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -
     Ok(axum::Json(NodeItem::of(&view.state, node, app.presence.last_seen(&id))))
 }
 
-/// An operator's words for the trail: bounded, and nothing that could move a reader's cursor.
-fn reason(asked: Option<String>) -> Result<String, Failure> {
+/// An operator's words for the trail: bounded, and nothing that could steer what a reader sees.
+pub fn reason(asked: Option<String>) -> Result<String, Failure> {
     let reason = asked.unwrap_or_else(|| NO_REASON.to_owned());
-    let fits = (1..=REASON_CHARS).contains(&reason.chars().count()) && !reason.chars().any(char::is_control);
+    let fits = (1..=REASON_CHARS).contains(&reason.chars().count()) && !reason.chars().any(is_steering);
     if fits {
         return Ok(reason);
     }

@@ -1,6 +1,6 @@
 //! `/v1/alerts`: what wants attention, and the word that somebody gives it.
 
-use super::extract::{Caller, Json, Query, Segment, bad};
+use super::extract::{Caller, Json, Query, Segment, bad, bad_in};
 use super::tokens::limit;
 use crate::app::App;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub async fn list(
     let kind = query.kind.as_deref().map(kind_word).transpose()?;
     let node = query.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
     let limit = limit(query.limit)?;
-    let after = query.cursor.as_deref().map(AlertId::parse).transpose().map_err(bad)?;
+    let after = query.cursor.as_deref().map(AlertId::parse).transpose().map_err(bad_in("cursor"))?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let wanted = |alert: &&Alert| {
         alerts::is_visible(&view.state, &tenants, alert)

@@ -1,5 +1,6 @@
 //! `/v1/ca`: what is trusted and what signs.
 
+use super::acts::reason;
 use super::extract::{Caller, Json, Query, Segment, bad};
 use crate::app::App;
 use crate::auth;
@@ -103,11 +104,7 @@ pub async fn revoke(
     Json(body): Json<RevokeIssuer>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let issuer = issuer(&id)?;
-    let reason = body.reason.unwrap_or_else(|| "unspecified".to_owned());
-    if !(1..=200).contains(&reason.chars().count()) || reason.chars().any(char::is_control) {
-        return Err(Failure::new(code::BAD_REQUEST, "reason: 1 to 200 printable characters"));
-    }
-    let command = Command::RevokeIssuer { issuer, reason };
+    let command = Command::RevokeIssuer { issuer, reason: reason(body.reason)? };
     app.commit(caller.actor.clone(), &caller.origin, command).await?;
     show(State(app), caller).await
 }

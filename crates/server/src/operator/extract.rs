@@ -10,7 +10,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::BodyExt;
-use lifecycle::names::TenantId;
+use lifecycle::names::{Span, TenantId};
 use lifecycle::registry::{Actor, Tenants, standing};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -30,6 +30,9 @@ impl FromRequestParts<Arc<App>> for Caller {
         let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
         let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
         let actor = auth::authenticate(app, &peer, &parts.headers).await?;
+        if !parts.method.is_safe() {
+            check_kind(&parts.headers)?;
+        }
         Ok(Self { actor, origin, tenant_header: tenant_header(&parts.headers)? })
     }
 }
@@ -71,6 +74,17 @@ pub fn bad(error: lifecycle::names::Malformed) -> Failure {
     Failure::new(code::BAD_REQUEST, error.to_string())
 }
 
+/// The same, of a field that has a name.
+pub fn bad_in(field: &'static str) -> impl FnOnce(lifecycle::names::Malformed) -> Failure {
+    move |error| Failure::new(code::BAD_REQUEST, format!("{field}: {error}"))
+}
+
+/// A field that holds a duration.
+pub fn duration(field: &str, text: Option<&str>) -> Result<Option<Span>, Failure> {
+    let bad = |error| Failure::new(code::BAD_REQUEST, format!("{field}: {error}"));
+    text.map(Span::parse).transpose().map_err(bad)
+}
+
 /// A JSON body; an empty one counts as `{}`.
 pub struct Json<T>(pub T);
 
@@ -80,17 +94,35 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Failure> {
         let (parts, body) = request.into_parts();
         let bytes = read(body).await?;
-        let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let json = kind
-            .is_none_or(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json"));
-        if !json && !bytes.is_empty() {
-            return Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json"));
-        }
+        check_kind(&parts.headers)?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(text)
+        parse(text)
             .map(Json)
             .map_err(|error| Failure::new(code::BAD_REQUEST, format!("the body is not as expected: {error}")))
     }
+}
+
+/// Refuses what a form of another site could send, whether or not there is a body: a browser adds the
+/// operator's certificate to that by itself. No program needs to name a kind other than JSON.
+fn check_kind(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(kind) = headers.get(http::header::CONTENT_TYPE) else { return Ok(()) };
+    let kind = kind.to_str().ok().and_then(|kind| kind.split(';').next()).map(str::trim);
+    if kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json"))
+}
+
+/// What is wrong, and in which field.
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let (path, error) = (error.path().to_string(), error.inner());
+        // The whole of it has no name.
+        if path == "." { error.to_string() } else { format!("{path}: {error}") }
+    })?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(value)
 }
 
 async fn read(body: Body) -> Result<bytes::Bytes, Failure> {

@@ -1,17 +1,18 @@
 //! The operator API: one file per family of paths. Each handler reads, or gives one command.
 
-mod acts;
+pub(crate) mod acts;
 mod alerts;
 mod audit;
 mod ca;
 mod events;
-mod extract;
+pub(crate) mod extract;
 mod health;
-mod nodes;
+mod import;
+pub(crate) mod nodes;
 mod operators;
 mod policy;
 mod tenants;
-mod tokens;
+pub(crate) mod tokens;
 
 pub use health::metrics_text;
 
@@ -31,6 +32,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/tokens/{id}", get(tokens::show).delete(tokens::revoke))
         .route("/v1/nodes", get(nodes::list))
         .route("/v1/nodes/{id}", get(nodes::show))
+        .route("/v1/nodes/import", post(import::import))
         .route("/v1/nodes/{id}/drain", post(acts::drain))
         .route("/v1/nodes/{id}/undrain", post(acts::undrain))
         .route("/v1/nodes/{id}/quarantine", post(acts::quarantine))
@@ -64,7 +66,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(health::openapi))
-        .route_service("/enlist.agent.v1.Agent/{method}", doors::native::service(app))
+        .merge(doors::router(app))
         .fallback(|| async { Failure::new(code::NOT_FOUND, "there is nothing at this path").into_response() })
         .method_not_allowed_fallback(|| async {
             Failure::new(code::METHOD_NOT_ALLOWED, "this path has no such method").into_response()

@@ -1,6 +1,6 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
-use super::extract::{Caller, Query, Segment, bad};
+use super::extract::{Caller, Query, Segment, bad_in};
 use super::tokens::limit;
 use crate::app::App;
 use crate::auth;
@@ -23,7 +23,7 @@ pub async fn list(
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let state = query.state.as_deref().map(state_word).transpose()?;
     let limit = limit(query.limit)?;
-    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
+    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad_in("cursor"))?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let wanted = |node: &&Node| {
         tenants.include(&node.tenant)

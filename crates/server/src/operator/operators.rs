@@ -1,6 +1,6 @@
 //! `/v1/operators` and `/v1/operator-keys`.
 
-use super::extract::{Caller, Json, Segment, bad};
+use super::extract::{Caller, Json, Segment, bad, duration};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::issuing::{self, OPERATOR_LIFETIME, Terms};
@@ -117,7 +117,7 @@ pub async fn create_key(
         name: OperatorName::parse(&request.name).map_err(bad)?,
         role: role(&request.role)?,
         tenants: Scope::tenants(request.tenant.as_ref()).map_err(bad)?,
-        ttl: request.expires.as_deref().map(Span::parse).transpose().map_err(bad)?.unwrap_or(KEY_TTL),
+        ttl: duration("expires", request.expires.as_deref())?.unwrap_or(KEY_TTL),
     };
     let id = command.key;
     app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;

@@ -1,18 +1,18 @@
 //! `/v1/tokens`: minting, listing, revoking.
 
-use super::extract::{Caller, Json, Query, Segment, bad};
+use super::extract::{Caller, Json, Query, Segment, bad, bad_in, duration};
 use crate::app::App;
 use crate::auth;
-use crate::chance;
 use crate::failure::Failure;
+use crate::mint;
 use api::code;
 use api::rest::page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
 use api::rest::secret::Secret;
 use api::rest::tokens::{self, MintedToken, TokenItem, TokenQuery};
 use axum::extract::State;
 use http::StatusCode;
-use lifecycle::names::{NodeId, ProfileName, Span, TokenId};
-use lifecycle::registry::{Act, Command, CreateToken, Rejection, TokenState};
+use lifecycle::names::{NodeId, ProfileName, Timestamp, TokenId};
+use lifecycle::registry::{Act, Command, Door, Rejection, Token, TokenState};
 use std::sync::Arc;
 
 pub async fn create(
@@ -20,23 +20,28 @@ pub async fn create(
     caller: Caller,
     Json(request): Json<tokens::CreateToken>,
 ) -> Result<(StatusCode, axum::Json<MintedToken>), Failure> {
-    let value = chance::secret(chance::TOKEN_PREFIX)?;
-    let command = CreateToken {
-        token: TokenId(chance::ulid(app.now())?),
-        hash: pki::digest::secret_hash(value.as_bytes()),
+    let door = match request.door.as_deref() {
+        None => Door::Native,
+        Some(word) => Door::parse(word).ok_or_else(|| {
+            Failure::new(
+                code::BAD_REQUEST,
+                format!("door must be one of {}", Door::ALL.map(Door::as_str).join(", ")),
+            )
+        })?,
+    };
+    let order = mint::Order {
+        door,
         tenant: caller.tenant(&app, request.tenant.as_deref())?,
         node: request.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?,
         profile: request.profile.as_deref().map(ProfileName::parse).transpose().map_err(bad)?,
-        ttl: request.expires.as_deref().map(Span::parse).transpose().map_err(bad)?,
+        ttl: duration("expires", request.expires.as_deref())?,
+        name: None,
     };
-    let id = command.token;
-    app.commit(caller.actor, &caller.origin, Command::CreateToken(command)).await?;
-    let view = app.view();
-    let token = view.state.tokens.get(&id).ok_or(Rejection::TokenNotFound { token: id })?;
+    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let ca_pin = view.state.roots.last().map(|root| root.fingerprint.pin()).unwrap_or_default();
     let server_url = app.servers().into_iter().next().unwrap_or_default();
     let minted = MintedToken {
-        token_id: id.to_string(),
+        token_id: token.id.to_string(),
         tenant: token.tenant.to_string(),
         node: token.node.as_ref().map(ToString::to_string),
         profile: token.profile.as_ref().map(ToString::to_string),
@@ -61,17 +66,15 @@ pub async fn list(
 ) -> Result<axum::Json<Page<TokenItem>>, Failure> {
     let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
-    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad)?;
+    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad_in("cursor"))?;
     let (now, all) = (app.now(), query.all.unwrap_or(false));
     let limit = limit(query.limit)?;
-    let pending =
-        |token: &lifecycle::registry::Token| token.state == TokenState::Unused && !token.is_expired(now);
     let mut items: Vec<TokenItem> = view
         .state
         .tokens
         .values()
         .filter(|token| after.is_none_or(|after| token.id > after))
-        .filter(|token| tenants.include(&token.tenant) && (all || pending(token)))
+        .filter(|token| tenants.include(&token.tenant) && (all || is_pending(token, now)))
         .take(limit + 1)
         .map(|token| TokenItem::of(token, now))
         .collect();
@@ -79,6 +82,11 @@ pub async fn list(
     items.truncate(limit);
     let next_cursor = more.then(|| items.last().map(|item| item.token_id.clone())).flatten();
     Ok(axum::Json(Page { items, next_cursor }))
+}
+
+/// Whether it can still be redeemed.
+pub fn is_pending(token: &Token, at: Timestamp) -> bool {
+    token.state == TokenState::Unused && !token.is_expired(at)
 }
 
 /// How many items a page may hold.
@@ -113,6 +121,6 @@ pub async fn revoke(
 }
 
 /// What cannot be an id is not found.
-fn parse(id: &str) -> Result<TokenId, Failure> {
+pub fn parse(id: &str) -> Result<TokenId, Failure> {
     TokenId::parse(id).map_err(|_| Failure::new(code::TOKEN_NOT_FOUND, "there is no token with this id"))
 }

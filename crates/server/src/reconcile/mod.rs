@@ -1,5 +1,6 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+mod expiry;
 mod issuers;
 mod liveness;
 pub mod webhook;
@@ -29,6 +30,7 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
     sign_if_behind(&app).await;
     let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
     let liveness = liveness::Liveness::new(app.now());
+    let mut expiry = expiry::Expiry::default();
     let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
     let mut tick: u64 = 0;
     loop {
@@ -40,6 +42,7 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
         app.refusals.flush(&app, false).await;
         checkpoints.sign_if_due(&app).await;
         liveness.tick(&app).await;
+        expiry.tick(&app).await;
         let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
         let rolled = signs != now_signs;
         signs = now_signs;

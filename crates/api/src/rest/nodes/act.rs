@@ -11,7 +11,8 @@ pub struct Plainly {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// How long the host may take, 1s to 30d. Said again it counts from then; no limit when absent.
+    /// How long the host may take, 1s to 30d. Another limit counts from when it is said, the same one
+    /// again changes nothing; no limit when absent.
     #[schema(example = "10m")]
     pub within: Option<String>,
 }
@@ -28,6 +29,14 @@ pub struct Quarantine {
 pub struct Revoke {
     /// 1 to 200 characters, for the audit trail; `unspecified` when absent.
     pub reason: Option<String>,
+}
+
+/// A certificate that was made elsewhere, to be taken in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportNode {
+    /// PEM, issued by the imported CA. Its common name, `worker:ID` or `ID`, is the node's id.
+    pub certificate: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

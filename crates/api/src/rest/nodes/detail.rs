@@ -5,7 +5,7 @@ use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Certificate, CertificateStatus, Hardware, Node, State};
+use lifecycle::registry::{Account, Certificate, CertificateStatus, Hardware, Node, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,9 +34,23 @@ pub struct NodeDetail {
     /// What the host said last of itself to the replica that answers.
     #[schema(required)]
     pub evidence: Option<EvidenceItem>,
+    /// Who put it into quarantine, when and why; null when it is not there.
+    #[schema(required)]
+    pub quarantine: Option<AccountItem>,
+    /// Who revoked or decommissioned it, when and why; null while it lives.
+    #[schema(required)]
+    pub ended: Option<AccountItem>,
     /// Those still on record, oldest first.
     pub certificates: Vec<CertificateItem>,
     pub alerts: Vec<AlertItem>,
+}
+
+/// Who did something to the node, when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountItem {
+    pub by: String,
+    pub at: String,
+    pub reason: String,
 }
 
 /// As the host told; nobody has checked it.
@@ -98,14 +112,22 @@ impl NodeDetail {
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),
             evidence: live.evidence.as_ref().map(|(at, evidence)| EvidenceItem::of(*at, evidence)),
+            quarantine: node.quarantine.as_ref().map(AccountItem::of),
+            ended: node.ended.as_ref().map(AccountItem::of),
             certificates: certificates.collect(),
             alerts: alerts.map(AlertItem::of).collect(),
         }
     }
 }
 
+impl AccountItem {
+    fn of(account: &Account) -> Self {
+        Self { by: account.by.clone(), at: account.at.to_string(), reason: account.reason.clone() }
+    }
+}
+
 impl HardwareFacts {
-    fn of(hardware: &Hardware) -> Self {
+    pub(crate) fn of(hardware: &Hardware) -> Self {
         Self {
             cpu_cores: hardware.cpu_cores,
             memory_bytes: hardware.memory_bytes,

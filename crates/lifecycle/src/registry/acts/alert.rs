@@ -1,11 +1,13 @@
 //! Alerts: raised and cleared by the control plane, acknowledged by operators.
 
 use super::contact;
-use crate::names::AlertId;
+use crate::names::{AlertId, Span};
 use crate::registry::apply::Decision;
 use crate::registry::policy::CloneRule;
-use crate::registry::{AlertKind, Envelope, Event, Node, NodeState, RaiseAlert, Rejection, State};
+use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, RaiseAlert, Rejection, State};
 use std::sync::Arc;
+
+const QUIET: Span = Span::from_days(1);
 
 /// Raised again with other words, an open alert counts up. A copied identity may cost the node its freedom.
 pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &RaiseAlert) -> Decision {
@@ -16,6 +18,11 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
     // Confirmed while the alert was on its way: nothing would ever clear it.
     let over = |node: &Arc<Node>| node.state != NodeState::Enrolled;
     if contact::ENROLLMENT.contains(&raise.kind) && node.flatten().is_none_or(over) {
+        return Decision::granted(Vec::new());
+    }
+    // Renewed meanwhile.
+    let fresh = |node: &Arc<Node>| state.expiring(node, state.at).is_none();
+    if raise.kind == AlertKind::CertExpiring && node.flatten().is_none_or(fresh) {
         return Decision::granted(Vec::new());
     }
     let open = state.open_alert(raise.kind, raise.node.as_ref());
@@ -39,12 +46,23 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
 }
 
 pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
-    let cleared = state.alerts.get(&id).map(|alert| Event::AlertCleared {
-        alert: id,
-        kind: alert.kind,
-        node: alert.node.clone(),
-    });
-    Decision::granted(cleared.into_iter().collect())
+    Decision::granted(state.alerts.get(&id).map(Alert::cleared).into_iter().collect())
+}
+
+/// A suspicion that somebody has looked at, and that nothing has nourished for a day. If it was right, it comes
+/// again. A node that is held because of it keeps it until it is released.
+pub(super) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
+    let held = |alert: &Alert| {
+        let node = alert.node.as_ref().and_then(|id| state.nodes.get(id));
+        node.is_some_and(|node| node.quarantined && !node.state.is_gone())
+    };
+    let over = move |alert: &&Alert| {
+        alert.kind == AlertKind::CloneSuspected
+            && alert.acknowledged
+            && alert.quiet_since().plus(QUIET) <= state.at
+            && !held(alert)
+    };
+    state.alerts.values().filter(over).map(Alert::cleared)
 }
 
 pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {

@@ -25,12 +25,7 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
         NodeState::Enrolled => {
             events.push(Event::NodeConfirmed { node: id.clone(), serial: serial.clone() });
             events.push(Event::NodeActive { node: id.clone() });
-            let open = ENROLLMENT.iter().filter_map(|kind| state.open_alert(*kind, Some(id)));
-            events.extend(open.map(|alert| Event::AlertCleared {
-                alert: alert.id,
-                kind: alert.kind,
-                node: alert.node.clone(),
-            }));
+            events.extend(state.clearing(&ENROLLMENT, id));
         }
         NodeState::Inactive => events.push(Event::NodeActive { node: id.clone() }),
         _ => {}

@@ -9,7 +9,7 @@ pub(in crate::registry) fn drain(state: &State, id: &NodeId, within: Option<Span
     let by = within.map(|span| state.at.plus(span));
     match living(state, id) {
         Err(rejection) => rejection.into(),
-        Ok(node) if node.draining && (within.is_none() || node.drain_by == by) => {
+        Ok(node) if node.draining && (within.is_none() || node.drain_within == within) => {
             Decision::granted(Vec::new())
         }
         Ok(_) => Decision::granted(vec![Event::NodeDraining { node: id.clone(), by }]),

@@ -4,11 +4,13 @@
 //! request asks it first, draws ids and signs accordingly. [`decide`] asks it again when the command is
 //! applied, and then holds what was prepared against it: the registry has the last word.
 
-use crate::names::{NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId, TokenId};
+use crate::names::{
+    IdempotencyHash, NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId, TokenId,
+};
 use crate::registry::apply::Decision;
 use crate::registry::{
-    CertificateStatus, Door, Enroll, Event, NodeEnrolled, NodeState, Outcome, Prepared, Rejection, State,
-    Token, TokenState,
+    AlertKind, CertificateStatus, Enroll, Event, NodeEnrolled, NodeState, Outcome, Prepared, Rejection,
+    State, Token, TokenState,
 };
 use std::net::Ipv6Addr;
 
@@ -51,16 +53,24 @@ impl From<Rejection> for Refusal {
     }
 }
 
-/// Is the token good, as far as can be told without the request that comes with it? A used one may be, if
-/// the caller says that it asks again.
+/// Is the token good, as far as can be told without the request that comes with it? A used one may be, for
+/// whoever asks again with the idempotency key that it was used with.
 pub fn check_token<'a>(
     state: &'a State,
     token: &SecretHash,
-    asks_again: bool,
+    again: Option<&IdempotencyHash>,
 ) -> Result<&'a Token, Rejection> {
     let token = state.token_with_hash(token).ok_or(Rejection::TokenInvalid)?;
+    let made = |node: &Option<NodeId>| node.as_ref().and_then(|node| state.nodes.get(node));
     match &token.state {
-        TokenState::Used { .. } if asks_again => Ok(token),
+        TokenState::Used { node, .. }
+            if again.is_some()
+                && made(node).is_some_and(|node| {
+                    node.token == Some(token.id) && node.idempotency.as_ref() == again
+                }) =>
+        {
+            Ok(token)
+        }
         TokenState::Used { .. } => Err(Rejection::TokenUsed),
         TokenState::Revoked { .. } => Err(Rejection::TokenRevoked),
         TokenState::Expired => Err(Rejection::TokenExpired),
@@ -71,14 +81,13 @@ pub fn check_token<'a>(
 
 /// Is the credential good, and for what?
 pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
-    let token = check_token(state, &enroll.token, enroll.idempotency.is_some())?;
+    let token = check_token(state, &enroll.token, enroll.idempotency.as_ref())?;
     if let TokenState::Used { node, .. } = &token.state {
         return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
     }
-    if !state.policy.attestors.iter().any(|attestor| attestor == "join-token") {
-        return Err(Rejection::AttestorNotAllowed.into());
-    }
-    let profile = token.profile.clone().unwrap_or_else(|| profile_of(state, enroll.door));
+    check_attestor(state)?;
+    let profile = token.profile.clone().or_else(|| enroll.door.profile());
+    let profile = profile.unwrap_or_else(|| state.policy.default_profile.clone());
     check_key_kind(state, enroll, &profile)?;
     let node = choose_node(state, enroll, token)?;
     check_wireguard(state, enroll, token)?;
@@ -86,6 +95,12 @@ pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
         return Err(Rejection::RateLimited.into());
     }
     Ok(Admission::Fresh { tenant: token.tenant.clone(), profile, node })
+}
+
+/// Does policy take a token for proof enough?
+pub(super) fn check_attestor(state: &State) -> Result<(), Rejection> {
+    let accepted = state.policy.attestors.iter().any(|attestor| attestor == "join-token");
+    accepted.then_some(()).ok_or(Rejection::AttestorNotAllowed)
 }
 
 /// The same token, key and idempotency key, while nobody has used the certificate yet.
@@ -101,17 +116,6 @@ fn repeat(state: &State, enroll: &Enroll, token: &Token, node: Option<&NodeId>) 
         && certificate.is_unseen()
         && !token.is_expired(state.at);
     (same && fresh).then(|| Admission::Again { node: node.id.clone(), serial: serial.clone() })
-}
-
-fn profile_of(state: &State, door: Door) -> ProfileName {
-    let name = match door {
-        Door::Native => return state.policy.default_profile.clone(),
-        Door::Plfm => "plfm",
-        Door::Pact => "pact",
-        Door::Probectl => "probectl",
-        Door::Taskrun => "taskrun",
-    };
-    ProfileName::parse(name).unwrap_or_else(|_| state.policy.default_profile.clone())
 }
 
 fn check_key_kind(state: &State, enroll: &Enroll, profile: &ProfileName) -> Result<(), Rejection> {
@@ -138,7 +142,7 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
         };
     }
     match &enroll.requested_node {
-        Some(wanted) if state.nodes.contains_key(wanted) => {
+        Some(wanted) if state.nodes.contains_key(wanted) || wanted.is_reserved() => {
             Err(Rejection::NodeIdInUse { node: wanted.clone() }.into())
         }
         Some(wanted) => Ok(NodeChoice::Requested(wanted.clone())),
@@ -209,6 +213,9 @@ fn fits(
         && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
 }
 
+/// What a new certificate, with all earlier ones denied, is the answer to.
+const OVER: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::CertExpiring];
+
 fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
     let Some(token) = state.token_with_hash(&enroll.token) else {
         return Rejection::TokenInvalid.into();
@@ -238,17 +245,19 @@ fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
         hardware: enroll.hardware.clone(),
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),
+        name: token.name.clone(),
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    Decision { events: vec![event], answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
+    let events = [event].into_iter().chain(state.clearing(&OVER, &prepared.node)).collect();
+    Decision { events, answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
 }
 
-/// A host with a WireGuard key has an overlay address, and keeps the one it has.
+/// A host with a WireGuard key has an overlay address, and keeps the one it has. One without has none.
 fn address_for(state: &State, enroll: &Enroll, has: Option<Ipv6Addr>) -> Result<Option<Ipv6Addr>, Rejection> {
     match (enroll.wireguard, has) {
-        (_, Some(address)) => Ok(Some(address)),
-        (None, None) => Ok(None),
+        (None, _) => Ok(None),
+        (Some(_), Some(address)) => Ok(Some(address)),
         (Some(_), None) => state
             .addresses
             .pick(state.at, state.policy.overlay_cooldown)

@@ -3,8 +3,12 @@
 use crate::names::IssuerId;
 use crate::registry::apply::Decision;
 use crate::registry::{
-    ActivateIssuer, Event, FoundIssuer, Issuer, IssuerState, PrepareRoll, Rejection, Rewrap, State,
+    ActivateIssuer, Event, FoundIssuer, Issuer, IssuerState, Owner, PrepareRoll, Rejection, Rewrap, State,
 };
+use std::collections::BTreeSet;
+
+/// How many a refusal names.
+const HOLDERS: usize = 10;
 
 /// One roll at a time. Asked again, the request that is out stays the one.
 pub(in crate::registry) fn prepare(state: &State, prepare: &PrepareRoll) -> Decision {
@@ -57,13 +61,11 @@ pub(in crate::registry) fn retire(state: &State, id: &IssuerId) -> Decision {
     match state.issuers.get(id) {
         None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
         Some(issuer) if issuer.state == IssuerState::Retired => Decision::granted(Vec::new()),
-        Some(issuer) if issuer.state != IssuerState::Retiring => {
-            Rejection::IssuerInUse { issuer: id.clone(), leaves: leaves(state, id) }.into()
+        Some(issuer) if issuer.state != IssuerState::Retiring => in_use(state, id).into(),
+        Some(_) if state.good_leaves(id).next().is_none() && !state.presents_leaf_of(id) => {
+            Decision::granted(vec![Event::IssuerRetired { issuer: id.clone() }])
         }
-        Some(_) => match leaves(state, id) {
-            0 => Decision::granted(vec![Event::IssuerRetired { issuer: id.clone() }]),
-            leaves => Rejection::IssuerInUse { issuer: id.clone(), leaves }.into(),
-        },
+        Some(_) => in_use(state, id).into(),
     }
 }
 
@@ -95,13 +97,20 @@ pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
 
 /// Certificates under an issuer that are good, the control plane's own included.
 fn leaves(state: &State, id: &IssuerId) -> u64 {
-    let own =
-        state.server_certificate.as_ref().is_some_and(|own| own.issuer == *id && own.not_after > state.at);
-    let held = state
-        .certificates
-        .iter()
-        .filter(|(serial, certificate)| certificate.issuer == *id && state.is_good(serial));
-    u64::try_from(held.count()).unwrap_or(u64::MAX).saturating_add(u64::from(own))
+    let own = u64::from(state.presents_leaf_of(id));
+    u64::try_from(state.good_leaves(id).count()).unwrap_or(u64::MAX).saturating_add(own)
+}
+
+/// Names some of those that hold on to the issuer: whoever wants it gone must renew or revoke them.
+fn in_use(state: &State, id: &IssuerId) -> Rejection {
+    let name = |owner: &Owner| match owner {
+        Owner::Node(id) => id.to_string(),
+        Owner::Operator(name) => format!("operator {name}"),
+    };
+    let own = state.presents_leaf_of(id).then(|| "the control plane itself".to_owned());
+    let holders: BTreeSet<String> = state.good_leaves(id).map(name).collect();
+    let holders = holders.into_iter().chain(own).take(HOLDERS).collect();
+    Rejection::IssuerInUse { issuer: id.clone(), leaves: leaves(state, id), holders }
 }
 
 fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {

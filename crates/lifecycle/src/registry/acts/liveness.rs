@@ -12,9 +12,11 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
     let mut woken = BTreeSet::new();
     for sighting in sightings {
         let sighting = &believable(state, sighting);
-        let Some(node) = state.nodes.get(&sighting.node).filter(|node| !node.state.is_gone()) else {
+        let Some(node) = state.nodes.get(&sighting.node) else { continue };
+        if node.state.is_gone() {
+            events.extend(last_sign(node, sighting).map(Event::NodeSeen));
             continue;
-        };
+        }
         if tells(node, sighting) {
             events.push(Event::NodeSeen(sighting.clone()));
         }
@@ -23,6 +25,13 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
         }
     }
     Decision::granted(events)
+}
+
+/// Of a node that is gone only when it was last heard before its end still counts.
+fn last_sign(node: &Node, sighting: &Sighting) -> Option<Sighting> {
+    let heard = sighting.seen <= node.state_since && node.last_seen.is_none_or(|last| last < sighting.seen);
+    let (seen, none) = (sighting.seen, None);
+    heard.then(|| Sighting { node: node.id.clone(), seen, instance: none, bundle: None, agent_version: None })
 }
 
 /// A replica's clock may be ahead, and a host may claim a bundle that does not exist: neither may count for

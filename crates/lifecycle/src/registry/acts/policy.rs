@@ -12,6 +12,10 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
             PolicyError::Value(expected) => {
                 Rejection::PolicyValueInvalid { key, expected: expected.to_owned() }
             }
+            PolicyError::Raised(now) => {
+                let expected = format!("at most {now}, as it is now: it can only be lowered");
+                Rejection::PolicyValueInvalid { key, expected }
+            }
         }
         .into();
     }

@@ -3,7 +3,7 @@
 use super::living;
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::{Event, State};
+use crate::registry::{AlertKind, Event, State};
 
 pub(in crate::registry) fn quarantine(state: &State, id: &NodeId, reason: &str) -> Decision {
     match living(state, id) {
@@ -15,10 +15,14 @@ pub(in crate::registry) fn quarantine(state: &State, id: &NodeId, reason: &str) 
     }
 }
 
+/// Whoever lets a node go has made sure that there is no copy of it.
 pub(in crate::registry) fn release(state: &State, id: &NodeId) -> Decision {
     match living(state, id) {
         Err(rejection) => rejection.into(),
-        Ok(node) if node.quarantined => Decision::granted(vec![Event::NodeReleased { node: id.clone() }]),
-        Ok(_) => Decision::granted(Vec::new()),
+        Ok(node) => {
+            let released = node.quarantined.then(|| Event::NodeReleased { node: id.clone() });
+            let unsuspected = state.clearing(&[AlertKind::CloneSuspected], id);
+            Decision::granted(released.into_iter().chain(unsuspected).collect())
+        }
     }
 }

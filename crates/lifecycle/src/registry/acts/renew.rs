@@ -8,8 +8,8 @@ use super::contact;
 use crate::names::{ProfileName, Serial, SpiffeId, TenantId};
 use crate::registry::apply::Decision;
 use crate::registry::{
-    Actor, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome, Owner,
-    Rejection, Renew, State,
+    Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome,
+    Owner, Rejection, Renew, State,
 };
 
 /// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
@@ -94,6 +94,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
                 agent_version: renew.agent_version.clone(),
                 denied: unseen(state, node, with),
             });
+            events.extend(state.clearing(&[AlertKind::CertExpiring], &node.id));
             let serial = certificate.serial.clone();
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
         }

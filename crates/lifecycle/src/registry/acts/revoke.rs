@@ -3,7 +3,7 @@
 
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::{Actor, AlertKind, CertificateStatus, Event, Node, NodeState, Rejection, State};
+use crate::registry::{Actor, Alert, AlertKind, CertificateStatus, Event, Node, NodeState, Rejection, State};
 
 pub(in crate::registry) fn revoke(state: &State, actor: &Actor, id: &NodeId, reason: &str) -> Decision {
     let Some(node) = state.nodes.get(id) else {
@@ -37,10 +37,13 @@ pub(in crate::registry) fn decommission(state: &State, id: &NodeId) -> Decision 
 pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
     match state.nodes.get(id) {
         None => Rejection::NodeNotFound { node: id.clone() }.into(),
-        Some(node) if node.state.is_gone() => Decision::granted(vec![Event::NodeReinstated {
-            node: id.clone(),
-            generation: node.generation.saturating_add(1),
-        }]),
+        Some(node) if node.state.is_gone() => {
+            let generation = node.generation.saturating_add(1);
+            let reinstated = Event::NodeReinstated { node: id.clone(), generation };
+            // What was copied is denied; the new life begins without suspicion.
+            let unsuspected = state.clearing(&[AlertKind::CloneSuspected], id);
+            Decision::granted([reinstated].into_iter().chain(unsuspected).collect())
+        }
         Some(_) => Decision::granted(Vec::new()),
     }
 }
@@ -59,5 +62,5 @@ fn settled<'a>(state: &'a State, id: &'a NodeId) -> impl Iterator<Item = Event> 
         .alerts
         .values()
         .filter(move |alert| alert.node.as_ref() == Some(id) && alert.kind != AlertKind::CloneSuspected);
-    about.map(|alert| Event::AlertCleared { alert: alert.id, kind: alert.kind, node: alert.node.clone() })
+    about.map(Alert::cleared)
 }

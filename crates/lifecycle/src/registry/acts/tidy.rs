@@ -1,5 +1,6 @@
 //! Tidying: tokens expire, and what can no longer matter is forgotten. Bounded, so that no entry grows large.
 
+use super::alert;
 use crate::names::{IssuerId, KeyId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::{Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};
@@ -20,6 +21,7 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
         .map(|token| Event::TokenExpired { token: token.id });
     let mut events: Vec<Event> = expired.collect();
     events.extend(unfetched_orders(state));
+    events.extend(alert::laid_to_rest(state).take(AT_ONCE));
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let issuers = old_issuers(state);
     if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {

@@ -18,6 +18,7 @@ pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateT
             created_at: state.at,
             expires_at: state.at.plus(create.ttl.unwrap_or(state.policy.token_default_ttl)),
             state: TokenState::Unused,
+            name: create.name.clone(),
         })]),
     }
 }
@@ -44,6 +45,9 @@ fn check(state: &State, create: &CreateToken) -> Result<(), Rejection> {
         if node.state.is_gone() {
             return Err(Rejection::NodeRevoked { node: node.id.clone() });
         }
+    }
+    if let Some(node) = create.node.as_ref().filter(|id| id.is_reserved()) {
+        return Err(Rejection::NodeIdInUse { node: node.clone() });
     }
     let taken = state.tokens.contains_key(&create.token) || state.token_by_hash.contains_key(&create.hash);
     if taken { Err(Rejection::PreparedStale) } else { Ok(()) }

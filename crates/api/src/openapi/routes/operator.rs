@@ -1,10 +1,10 @@
-//! Every route of the operator API.
+//! The operator API.
 
-use super::route::Answer::{Empty, Json, Text};
-use super::route::Method::{Delete, Get, Post, Put};
-use super::route::Route;
-use super::shape::{of, page, query};
 use crate::code;
+use crate::openapi::route::Answer::{Empty, Json, Text};
+use crate::openapi::route::Method::{Delete, Get, Post, Put};
+use crate::openapi::route::Route;
+use crate::openapi::shape::{of, page, query};
 use crate::rest::alerts::{AlertItem, AlertQuery};
 use crate::rest::audit::{AuditLine, AuditQuery, AuditVerify};
 use crate::rest::ca::{
@@ -12,7 +12,9 @@ use crate::rest::ca::{
     Roll,
 };
 use crate::rest::health::{Alive, Health};
-use crate::rest::nodes::{Decommission, Drain, NodeDetail, NodeItem, NodeQuery, Quarantine, Revoke};
+use crate::rest::nodes::{
+    Decommission, Drain, ImportNode, NodeDetail, NodeItem, NodeQuery, Quarantine, Revoke,
+};
 use crate::rest::operators::{
     AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem,
 };
@@ -21,7 +23,7 @@ use crate::rest::policy::{PolicyItem, PolicyList};
 use crate::rest::tenants::{CreateTenant, TenantItem};
 use crate::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
 
-pub const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[Route] = &[
     // Tokens.
     Route::new(Post, "/v1/tokens", "create_token", "Mint an enrollment token", Json(201, of::<MintedToken>))
         .body(of::<CreateToken>)
@@ -83,6 +85,25 @@ pub const ROUTES: &[Route] = &[
         .errors(&[code::NODE_NOT_FOUND]),
     act("/v1/nodes/{id}/reinstate", "reinstate_node", "Give the id of a node that is gone a new life")
         .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/nodes/import",
+        "import_node",
+        "Take in a certificate that was made elsewhere under the imported CA",
+        Json(200, of::<NodeItem>),
+    )
+    .body(of::<ImportNode>)
+    .errors(&[
+        code::CERTIFICATE_INVALID,
+        code::CERTIFICATE_NOT_OURS,
+        code::CERTIFICATE_EXPIRED,
+        code::NODE_ID_IN_USE,
+        code::NODE_REVOKED,
+        code::SERIAL_IN_USE,
+        code::KEY_IN_USE,
+        code::PROFILE_NOT_FOUND,
+        code::TENANT_NOT_FOUND,
+    ]),
     // Alerts.
     Route::new(
         Get,
@@ -119,7 +140,10 @@ pub const ROUTES: &[Route] = &[
         "/v1/ca/bundle",
         "export_ca",
         "Export certificates to trust",
-        Text("application/x-pem-file", "What verifies nodes, or with `server=true` the control plane; PEM."),
+        Text(
+            "application/pem-certificate-chain",
+            "What verifies nodes, or with `server=true` the control plane; PEM.",
+        ),
     )
     .query(query::<BundleQuery>)
     .errors(&[code::NOT_FOUNDED]),
@@ -199,7 +223,7 @@ pub const ROUTES: &[Route] = &[
         "/v1/audit/export",
         "export_audit",
         "Export the audit trail",
-        Text("application/x-ndjson", "Every line as JSON, the signed footer last."),
+        Text("application/jsonl", "Every line as JSON, the signed footer last."),
     ),
     Route::new(
         Get,
@@ -269,7 +293,7 @@ pub const ROUTES: &[Route] = &[
         "/metrics",
         "metrics",
         "Metrics, on the operator socket",
-        Text("text/plain", "Prometheus text format."),
+        Text("application/openmetrics-text", "Metrics in the text format of OpenMetrics."),
     ),
     Route::new(Get, "/openapi.json", "openapi", "This document", Text("application/json", "OpenAPI 3.1."))
         .public(),

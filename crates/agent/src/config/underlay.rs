@@ -1,0 +1,81 @@
+//! `underlay`: where this host's WireGuard can be reached. One IPv4 address, one IPv6 address, or both.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// WireGuard's usual port.
+const PORT: u16 = 51820;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Underlay {
+    ipv6: Option<Ipv6Addr>,
+    ipv4: Option<Ipv4Addr>,
+    port: u16,
+}
+
+impl Underlay {
+    /// Each text an address, or an address with a port, which must be the same for both.
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let (mut ipv6, mut ipv4, mut port) = (None, None, None);
+        for text in texts {
+            let address = text.parse().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse()).ok()?;
+            let taken = match address.ip() {
+                IpAddr::V4(ip) => ipv4.replace(ip).is_some(),
+                IpAddr::V6(ip) => ipv6.replace(ip).is_some(),
+            };
+            let other_port = port.replace(address.port()).is_some_and(|port| port != address.port());
+            if taken || other_port || address.ip().is_unspecified() || address.port() == 0 {
+                return None;
+            }
+        }
+        Some(Self { ipv6, ipv4, port: port? })
+    }
+
+    /// One of this host's own addresses, with the usual port. None for those that mean nothing elsewhere.
+    pub fn at(ip: IpAddr) -> Option<Self> {
+        let (ipv6, ipv4) = match ip.to_canonical() {
+            ip if ip.is_unspecified() => return None,
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => return None,
+            IpAddr::V6(ip) => (Some(ip), None),
+            IpAddr::V4(ip) => (None, Some(ip)),
+        };
+        Some(Self { ipv6, ipv4, port: PORT })
+    }
+
+    /// As it is sent.
+    pub fn message(self) -> api::agent::Underlay {
+        api::agent::Underlay {
+            ipv6: self.ipv6.map(|ip| ip.to_string()).unwrap_or_default(),
+            ipv4: self.ipv4.map(|ip| ip.to_string()).unwrap_or_default(),
+            port: self.port.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_means_nothing_elsewhere_is_not_told() {
+        let at = |text: &str| Underlay::at(text.parse().unwrap());
+        assert_eq!(at("::ffff:192.0.2.1"), Underlay::parse(["192.0.2.1"]));
+        assert_eq!(at("2001:db8::1"), Underlay::parse(["2001:db8::1"]));
+        assert_eq!((at("fe80::1"), at("::"), at("0.0.0.0")), (None, None, None));
+    }
+
+    #[test]
+    fn one_address_of_each_family_and_one_port() {
+        let both = Underlay::parse(["203.0.113.1", "2001:db8::1"]).unwrap().message();
+        assert_eq!(
+            (both.ipv4.as_str(), both.ipv6.as_str(), both.port),
+            ("203.0.113.1", "2001:db8::1", 51820)
+        );
+        let one = Underlay::parse(["[2001:db8::1]:7"]).unwrap().message();
+        assert_eq!((one.ipv4.as_str(), one.ipv6.as_str(), one.port), ("", "2001:db8::1", 7));
+        for bad in
+            [&["host"] as &[&str], &["192.0.2.1", "192.0.2.2"], &["192.0.2.1:1", "[::1]:2"], &["::"], &[]]
+        {
+            assert_eq!(Underlay::parse(bad.iter().copied()), None, "{bad:?}");
+        }
+    }
+}

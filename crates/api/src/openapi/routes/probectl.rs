@@ -1,0 +1,96 @@
+//! The probectl door.
+
+use crate::code;
+use crate::doors::probectl::{
+    Agent, AgentQuery, Agents, DescribeAgent, EnrollAgent, Identity, MintEnrollToken, MintedEnrollToken,
+    RegisterCollector, RegisteredCollector, RevokedAgent, RotateAgent,
+};
+use crate::openapi::route::Answer::{Empty, Json};
+use crate::openapi::route::Method::{Delete, Get, Patch, Post};
+use crate::openapi::route::Route;
+use crate::openapi::shape::{of, query};
+use crate::rest::nodes::Revoke;
+
+pub(super) const ROUTES: &[Route] = &[
+    Route::new(
+        Post,
+        "/enroll/agent",
+        "enroll_agent",
+        "Redeem a join token for an identity",
+        Json(200, of::<Identity>),
+    )
+    .body(of::<EnrollAgent>)
+    .public()
+    .errors(&[code::UNAUTHENTICATED, code::CSR_INVALID, code::KEY_KIND_NOT_ALLOWED, code::RATE_LIMITED]),
+    Route::new(
+        Post,
+        "/enroll/agent/rotate",
+        "rotate_agent",
+        "Renew an identity by proof of the current key",
+        Json(200, of::<Identity>),
+    )
+    .body(of::<RotateAgent>)
+    .public()
+    .errors(&[
+        code::UNAUTHENTICATED,
+        code::CSR_INVALID,
+        code::KEY_KIND_NOT_ALLOWED,
+        code::RATE_LIMITED,
+        code::TOO_MANY_CERTIFICATES,
+    ]),
+    Route::new(
+        Post,
+        "/v1/agents/enroll-tokens",
+        "mint_enroll_token",
+        "Mint a join token",
+        Json(201, of::<MintedEnrollToken>),
+    )
+    .body(of::<MintEnrollToken>)
+    .errors(&[
+        code::TENANT_NOT_FOUND,
+        code::NODE_NOT_FOUND,
+        code::NODE_REVOKED,
+        code::TOKEN_TTL_TOO_LONG,
+        code::TOKEN_TTL_TOO_SHORT,
+    ]),
+    Route::new(Get, "/v1/agents", "list_agents", "List agents", Json(200, of::<Agents>))
+        .query(query::<AgentQuery>),
+    Route::new(Get, "/v1/agents/{id}", "show_agent", "Show an agent", Json(200, of::<Agent>))
+        .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Patch,
+        "/v1/agents/{id}",
+        "describe_agent",
+        "Change an agent's name and labels",
+        Json(200, of::<Agent>),
+    )
+    .body(of::<DescribeAgent>)
+    .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Delete,
+        "/v1/agents/{id}",
+        "delete_agent",
+        "Revoke an agent and forget its name and labels",
+        Empty,
+    )
+    .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/agents/{id}/revoke",
+        "revoke_agent",
+        "Take an agent's identity away, at once",
+        Json(200, of::<RevokedAgent>),
+    )
+    .body(of::<Revoke>)
+    .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/collectors/register",
+        "register_collector",
+        "Make a collector known, by an operator or by an unused token",
+        Json(201, of::<RegisteredCollector>),
+    )
+    .body(of::<RegisterCollector>)
+    .public()
+    .errors(&[code::UNAUTHENTICATED, code::FORBIDDEN, code::TENANT_NOT_FOUND, code::RATE_LIMITED]),
+];

@@ -1,0 +1,151 @@
+//! `enlist compat link`: symbolic links under the names of the documents.
+
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::reach::{self, Reach};
+use serde::Serialize;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+const PROGRAM: &str = "enlist";
+const AGENT: &str = "enlist-agent";
+const NAMES: [(&str, &str); 6] = [
+    ("plfm", PROGRAM),
+    ("pact", PROGRAM),
+    ("probectl-control", PROGRAM),
+    ("taskrun", PROGRAM),
+    ("plfm-agent", AGENT),
+    ("probectl-agent", AGENT),
+];
+
+#[derive(Serialize)]
+struct Report {
+    dir: String,
+    links: Vec<Link>,
+}
+
+#[derive(Serialize)]
+struct Link {
+    name: &'static str,
+    target: String,
+    /// False if it was there already.
+    made: bool,
+}
+
+pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
+    reach.only_dir()?;
+    let Some(dir) = &reach.dir else {
+        let hint = "give a directory of the search path: enlist compat link --dir /usr/local/bin";
+        return Err(Failure::usage("no directory is named for the links", hint));
+    };
+    let dir = reach::absolute(dir)?;
+    let (program, agent) = programs()?;
+    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, &error))?;
+    let target = |kind: &str| if kind == AGENT { &agent } else { &program };
+    // All are looked at before the first is made: half of the names would be worse than none.
+    let mut plans = Vec::new();
+    for (name, kind) in NAMES {
+        let (path, target) = (dir.join(name), target(kind));
+        plans.push((name, look(&path, target, kind)?, path, target));
+    }
+    let mut links = Vec::new();
+    for (name, found, path, target) in plans {
+        if found != Found::Right {
+            make(&path, target, found).map_err(|error| Failure::file(&path, &error))?;
+        }
+        links.push(Link { name, target: target.display().to_string(), made: found != Found::Right });
+    }
+    output.document(&Report { dir: dir.display().to_string(), links }, text)
+}
+
+/// Both programs by their real paths, whatever this one was called by.
+fn programs() -> Result<(PathBuf, PathBuf), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::fault("program", format!("this program cannot be found: {error}")))?;
+    let agent = program.with_file_name(AGENT);
+    if !agent.is_file() {
+        let message = format!("{} is not there", agent.display());
+        let hint = "install enlist-agent beside enlist, then link again";
+        return Err(Failure::new(Exit::Fault, "agent_missing", message, hint));
+    }
+    Ok((program, agent))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Right,
+    /// A link of an installation that was moved.
+    Stale,
+}
+
+fn look(path: &Path, target: &Path, kind: &str) -> Result<Found, Failure> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(Failure::file(path, &error)),
+        Ok(_) => {}
+    }
+    match fs::read_link(path) {
+        Ok(there) if there == target => Ok(Found::Right),
+        Ok(there) if there.file_name().is_some_and(|name| name == kind) => Ok(Found::Stale),
+        _ => {
+            let message = format!("{} is there already, and is no link to {kind}", path.display());
+            let hint = "choose another directory, or move it away; nothing was changed";
+            Err(Failure::new(Exit::Fault, "file_exists", message, hint))
+        }
+    }
+}
+
+/// A stale one is replaced by one rename, so that the name is never missing; where there was nothing, whatever
+/// has come since is left alone.
+fn make(path: &Path, target: &Path, found: Found) -> std::io::Result<()> {
+    if found == Found::Nothing {
+        return symlink(target, path);
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = path.with_file_name(format!(".{name}.new-{}", std::process::id()));
+    symlink(target, &fresh)?;
+    fs::rename(&fresh, path).inspect_err(|_| {
+        let _ = fs::remove_file(&fresh);
+    })
+}
+
+fn text(report: &Report) -> String {
+    let line = |link: &Link| {
+        let done = if link.made { "" } else { ", as before" };
+        format!("{}/{} -> {}{done}\n", report.dir, link.name, link.target)
+    };
+    report.links.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_link_of_ours_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Nothing);
+        make(&path, &target, Found::Nothing).unwrap();
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Right);
+        assert_eq!(look(&path, &dir.path().join("new/enlist"), PROGRAM).unwrap(), Found::Stale);
+        assert!(look(&path, &dir.path().join(AGENT), AGENT).is_err());
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "somebody's own").unwrap();
+        assert!(look(&path, &target, PROGRAM).is_err());
+        assert_eq!(make(&path, &target, Found::Nothing).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's own");
+    }
+
+    #[test]
+    fn a_stale_link_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
+        symlink("/old/enlist", &path).unwrap();
+        make(&path, &target, look(&path, &target, PROGRAM).unwrap()).unwrap();
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Right);
+    }
+}

@@ -1,0 +1,89 @@
+//! Called by another name, this program takes another document's command lines, each a thin translation to
+//! Enlist's own. `enlist compat link` makes the names.
+
+mod link;
+mod plfm;
+mod probectl;
+mod taskrun;
+
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::reach::Reach;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make links by which both programs take the command lines of other systems, in the directory --dir
+    ///
+    /// plfm, pact, probectl-control and taskrun lead to this program, plfm-agent and probectl-agent to the
+    /// enlist-agent beside it. What is there already and is no such link is never touched.
+    Link,
+}
+
+pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Link => link::run(reach, output),
+    }
+}
+
+/// The names under which this program is another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    Plfm,
+    Pact,
+    ProbectlControl,
+    Taskrun,
+}
+
+impl Name {
+    /// The name in the first argument, with or without a directory before it.
+    pub fn of(program: &OsStr) -> Option<Self> {
+        match Path::new(program).file_name()?.to_str()? {
+            "plfm" => Some(Name::Plfm),
+            "pact" => Some(Name::Pact),
+            "probectl-control" => Some(Name::ProbectlControl),
+            "taskrun" => Some(Name::Taskrun),
+            _ => None,
+        }
+    }
+
+    pub fn main(self, arguments: Vec<OsString>) -> ExitCode {
+        match self {
+            Name::Plfm => plfm::main(&arguments),
+            Name::ProbectlControl => probectl::main(arguments),
+            Name::Taskrun => taskrun::main(&arguments),
+            Name::Pact => {
+                let message = "the command lines of pact are not supported by this version";
+                let hint = "use `enlist node` and `enlist tenant`; `enlist --help` lists the commands";
+                let json = arguments.iter().any(|argument| argument == "--json");
+                Failure::new(Exit::Usage, "unsupported", message, hint).report(json)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn a_name_is_the_last_part_of_the_path() {
+        let name = |text: &str| Name::of(OsStr::new(text));
+        assert_eq!(name("/usr/local/bin/plfm"), Some(Name::Plfm));
+        assert_eq!(name("taskrun"), Some(Name::Taskrun));
+        assert_eq!(name("./probectl-control"), Some(Name::ProbectlControl));
+        for other in ["enlist", "plfm/enlist", "plfm2", ""] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn no_definition_contradicts_itself() {
+        plfm::CommandLine::command().debug_assert();
+        probectl::CommandLine::command().debug_assert();
+        taskrun::CommandLine::command().debug_assert();
+    }
+}

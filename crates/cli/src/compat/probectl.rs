@@ -1,0 +1,46 @@
+//! `probectl-control`: the command lines of 002, whose flags may have one dash or two.
+
+mod agent_ca;
+mod enroll_token;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// probectl's commands for enrolling agents, answered by Enlist
+#[derive(Debug, Parser)]
+#[command(name = "probectl-control", version, propagate_version = false, max_term_width = 100)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    family: Family,
+    /// One JSON document; errors as JSON too
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, Subcommand)]
+enum Family {
+    /// The certificate authority of the agents
+    #[command(subcommand)]
+    AgentCa(agent_ca::Command),
+    /// Mint a join token for one agent; its value is shown this once
+    EnrollToken(enroll_token::Arguments),
+}
+
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let arguments = ::agent::compat::two_dashes(arguments, &CommandLine::command());
+    crate::serve(&arguments, |line: &CommandLine| line.json, perform)
+}
+
+async fn perform(line: CommandLine) -> Result<(), Failure> {
+    let output = Output::new(line.json);
+    match line.family {
+        Family::AgentCa(command) => agent_ca::run(command, line.reach, output).await,
+        Family::EnrollToken(arguments) => enroll_token::run(arguments, &line.reach, output).await,
+    }
+}

@@ -1,0 +1,72 @@
+//! `probectl-control agent-ca`: founding the domain `probectl`, and what verifies its agents.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::{ca, server};
+use ::server::datadir::DataDir;
+use pki::seal::KekSource;
+use std::path::{Path, PathBuf};
+
+/// The trust domain that 002 pins.
+const DOMAIN: &str = "probectl";
+const KEK: &str = "ENLIST_KEK";
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make the root and the issuing intermediate; the root key is printed once and kept nowhere
+    ///
+    /// The data directory is --dir or ENLIST_DIR. What the intermediate's key is sealed with is --kek or
+    /// ENLIST_KEK, else a file in the data directory.
+    Init(Arguments),
+    /// Write what verifies agents, PEM: roots and issuers
+    Export {
+        /// Where to; `-` is standard output
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// file:PATH (made if missing) or env:NAME [default: ENLIST_KEK, else file:DIR/keys/kek]
+    #[arg(long, value_name = "KEK")]
+    kek: Option<String>,
+    /// Where the control plane will listen; repeatable [default: [::]:8443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<String>,
+    /// A name or address that agents call it by; repeatable
+    #[arg(long, value_name = "HOST")]
+    name: Vec<String>,
+    /// Write the root key to this new file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    root_key_out: Option<PathBuf>,
+}
+
+pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Init(arguments) => {
+            let dir = reach.data_dir()?;
+            let kek = arguments.kek.or_else(|| std::env::var(KEK).ok().filter(|kek| !kek.is_empty()));
+            let kek = kek.unwrap_or_else(|| KekSource::File(dir.join("keys/kek")).to_string());
+            let founding = server::Founding {
+                domain: DOMAIN,
+                profile: DOMAIN,
+                kek,
+                listen: arguments.listen,
+                name: arguments.name,
+                root_key_out: arguments.root_key_out,
+            };
+            server::found(founding, DataDir::new(dir), output).await
+        }
+        Command::Export { file } => {
+            let pem = ca::trusted(&reach, None).await?;
+            if file == Path::new("-") {
+                return output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone());
+            }
+            std::fs::write(&file, &pem).map_err(|error| Failure::file(&file, &error))?;
+            let path = file.display().to_string();
+            output.document(&serde_json::json!({ "file": path }), |_| format!("written to {path}\n"))
+        }
+    }
+}

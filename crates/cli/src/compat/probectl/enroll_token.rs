@@ -1,0 +1,118 @@
+//! `probectl-control enroll-token -tenant T -agent A -ttl D`.
+
+use crate::failure::Failure;
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::reach::{self, Reach};
+use crate::table::harmless;
+use api::rest::tokens::{CreateToken, MintedToken};
+use client::rest::Path;
+use serde::Serialize;
+
+/// Where the document's agents keep their identity.
+const AGENT_DIR: &str = "/var/lib/probectl-agent/identity";
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The tenant that the agent will belong to
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only this agent may be enrolled with it [default: the server picks an id]
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    /// How long it is good: 90s, 15m, 1h, 1h30m [default: 1h, by policy]
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<String>,
+}
+
+/// The token under the document's names, beside Enlist's own.
+#[derive(Serialize)]
+struct Minted {
+    id: String,
+    tenant_id: String,
+    agent_id: Option<String>,
+    /// Hex SHA-256 of the server's certificate; null if that cannot be read here.
+    server_cert_pin: Option<String>,
+    agent_command: String,
+    #[serde(flatten)]
+    token: MintedToken,
+}
+
+pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let expires = arguments.ttl.map(|ttl| whole(&ttl).unwrap_or(ttl));
+    let request = CreateToken {
+        expires,
+        tenant: arguments.tenant,
+        node: arguments.agent,
+        profile: None,
+        door: Some("probectl".to_owned()),
+    };
+    let token: MintedToken = reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
+    let server_cert_pin = pin(reach);
+    let minted = Minted {
+        id: token.token_id.clone(),
+        tenant_id: token.tenant.clone(),
+        agent_id: token.node.clone(),
+        agent_command: command(&token, server_cert_pin.as_deref()),
+        server_cert_pin,
+        token,
+    };
+    output.document(&minted, text)
+}
+
+/// Only of a control plane on this machine: the files here say nothing of another one.
+fn pin(reach: &Reach) -> Option<String> {
+    let dir = reach.local_dir()?;
+    let chain = pki::pem::certificates(&reach::read(&dir.join("ca/server.pem")).ok()?).ok()?;
+    Some(pki::digest::fingerprint(chain.first()?).hex())
+}
+
+fn command(token: &MintedToken, pin: Option<&str>) -> String {
+    let (server, pin) = (&token.server_url, pin.unwrap_or(&token.ca_pin));
+    let secret = token.token.reveal();
+    format!("probectl-agent enroll --server {server} --token {secret} --dir {AGENT_DIR} --ca-pin {pin}")
+}
+
+fn text(minted: &Minted) -> String {
+    let fields = Fields::new()
+        .with("token", minted.token.token.reveal())
+        .with("id", &minted.id)
+        .with("tenant", &minted.tenant_id)
+        .with_some("agent", minted.agent_id.as_deref())
+        .with("expires", &minted.token.expires_at)
+        .with_some("server certificate pin", minted.server_cert_pin.as_deref());
+    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(&minted.agent_command))
+}
+
+/// `1h30m` and the like, as that program's language writes durations, in seconds.
+fn whole(text: &str) -> Option<String> {
+    let (mut secs, mut rest) = (0_u64, text);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (number, tail) = rest.split_at_checked(digits)?;
+        let unit = match tail.chars().next()? {
+            'h' => 3600,
+            'm' if !tail.starts_with("ms") => 60,
+            's' => 1,
+            _ => return None,
+        };
+        secs = secs.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        rest = tail.get(1..)?;
+    }
+    (secs > 0).then(|| format!("{secs}s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_may_have_several_units() {
+        for (text, secs) in [("1h", "3600s"), ("1h0m0s", "3600s"), ("1h30m", "5400s"), ("90s", "90s")] {
+            assert_eq!(whole(text).as_deref(), Some(secs), "{text}");
+        }
+        for other in ["", "7d", "1.5h", "h", "10ms", "0s", "-1h", "99999999999999999999h"] {
+            assert_eq!(whole(other), None, "{other}");
+        }
+    }
+}

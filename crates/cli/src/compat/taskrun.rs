@@ -1,0 +1,68 @@
+//! `taskrun`: the command line of 003. It has one command.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::table::harmless;
+use api::rest::tokens::{CreateToken, MintedToken};
+use clap::{Parser, Subcommand};
+use client::rest::Path;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// TaskRun's commands, answered by Enlist
+#[derive(Debug, Parser)]
+#[command(name = "taskrun", version, propagate_version = false, max_term_width = 100)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    family: Family,
+    /// One JSON document; errors as JSON too
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, Subcommand)]
+enum Family {
+    /// Bootstrap tokens: each lets one worker in, once
+    #[command(subcommand)]
+    Token(Token),
+}
+
+#[derive(Debug, Subcommand)]
+enum Token {
+    /// Make a token; standard output holds it and nothing else
+    Generate {
+        /// How long it is good: 90s, 15m, 1h [default: 1h, by policy]
+        #[arg(long, visible_alias = "validity", value_name = "DURATION")]
+        expires: Option<String>,
+        /// The tenant that the worker will belong to
+        #[arg(long)]
+        tenant: Option<String>,
+        /// Only this worker may be enrolled with it
+        #[arg(long, value_name = "WORKER_ID")]
+        worker: Option<String>,
+    },
+}
+
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    crate::serve(arguments, |line: &CommandLine| line.json, perform)
+}
+
+async fn perform(line: CommandLine) -> Result<(), Failure> {
+    let Family::Token(Token::Generate { expires, tenant, worker }) = line.family;
+    let request =
+        CreateToken { expires, tenant, node: worker, profile: None, door: Some("taskrun".to_owned()) };
+    let minted: MintedToken = line.reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
+    let output = Output::new(line.json);
+    output.document(&minted, |minted| format!("{}\n", minted.token.reveal()))?;
+    if !line.json {
+        let mut stderr = anstream::stderr().lock();
+        let (id, until) = (harmless(&minted.token_id), harmless(&minted.expires_at));
+        // The token is out; that nobody reads this is no reason to call it lost.
+        let _ = writeln!(stderr, "bootstrap token {id}, good once, until {until}; it is not shown again");
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `server init --from-taskrun FILE`: the control plane's TOML of the TaskRun document, as it stands there.
+
+use crate::failure::Failure;
+use crate::reach;
+use ::server::config::{Mistakes, RawTls};
+use ::server::datadir::replace;
+use ::server::from_taskrun::{self, Document};
+use ::server::init::{Founded, IssuerChoice};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+pub fn load(path: &Path) -> Result<Document, Failure> {
+    from_taskrun::load(path).map_err(|Mistakes(mistakes)| Failure::config(mistakes))
+}
+
+/// The CA in the files, or a new one if there are none.
+pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, Failure> {
+    if document.makes_ca {
+        return Ok(IssuerChoice::Sealed);
+    }
+    if root_key_out {
+        return Err(Failure::usage("an imported CA has no root key to write", "leave --root-key-out out"));
+    }
+    let key = zeroize::Zeroizing::new(reach::read(&document.ca_key)?);
+    Ok(IssuerChoice::Imported { certificates: reach::read(&document.ca_cert)?, key })
+}
+
+/// The folders in which a new CA is to lie.
+pub fn make_room(document: &Document) -> Result<(), Failure> {
+    for folder in [&document.ca_cert, &document.ca_key].into_iter().filter_map(|path| path.parent()) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
+    }
+    Ok(())
+}
+
+/// The files are found again from wherever the control plane is started.
+pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
+    let path = |path: &Path| Ok::<_, Failure>(reach::absolute(path)?.display().to_string());
+    Ok(match &document.server {
+        Some(own) => RawTls { server_cert: Some(path(&own.cert)?), server_key: Some(path(&own.key)?) },
+        None => RawTls::default(),
+    })
+}
+
+/// Puts the certificate of a new CA where workers are given it from, and says which keys lie open.
+pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failure> {
+    if document.makes_ca {
+        let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
+        written.map_err(|error| super::trouble::founding(error.into()))?;
+        return Ok(());
+    }
+    let server = document.server.as_ref().map(|own| own.key.as_path());
+    for key in [Some(document.ca_key.as_path()), server].into_iter().flatten() {
+        let open = std::fs::metadata(key).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
+        if open {
+            let warning = format!("others than its owner may use {}: chmod 600 it", key.display());
+            founded.warnings.push(warning);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! The plfm door: hosts with tokens, an overlay and a confirmation.
+
+mod enroll;
+mod host;
+mod hosts;
+mod overlay;
+mod peers;
+mod tokens;
+
+use crate::app::App;
+use crate::auth;
+use crate::failure::Failure;
+use crate::operator::extract::Caller;
+use axum::Router;
+use axum::routing::{delete, get, post};
+use journal::View;
+use lifecycle::names::TenantId;
+use lifecycle::registry::{Act, Rejection};
+use std::sync::Arc;
+
+pub fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/hosts/enroll-tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/hosts/enroll-tokens/{id}", delete(tokens::revoke))
+        .route("/v1/hosts/enroll", post(enroll::enroll))
+        .route("/v1/hosts/{id}/confirm-enrollment", post(host::confirm))
+        .route("/v1/hosts/{id}/overlay", get(overlay::show))
+        .route("/v1/hosts", get(hosts::list))
+        .route("/v1/hosts/{id}", get(hosts::show))
+        .route("/v1/hosts/{id}/drain", post(hosts::drain))
+        .route("/v1/hosts/{id}/decommission", post(hosts::decommission))
+        .route("/v1/hosts/{id}/revoke", post(hosts::revoke))
+}
+
+/// The one tenant that a request on this door is about. What lies in another does not exist here.
+fn scope(app: &App, caller: &Caller, act: Act) -> Result<(Arc<View>, TenantId), Failure> {
+    let (view, seen) = auth::reader(app, &caller.actor, act)?;
+    let tenant = caller.tenant(app, None)?;
+    if seen.include(&tenant) && view.state.tenants.contains_key(&tenant) {
+        Ok((view, tenant))
+    } else {
+        Err(Rejection::TenantNotFound { tenant }.into())
+    }
+}

@@ -1,0 +1,60 @@
+//! A host that speaks for itself, with its own certificate; and its first word, the confirmation.
+
+use crate::app::{App, Origin};
+use crate::auth::{self, Peer};
+use crate::doors::plain;
+use crate::failure::Failure;
+use crate::operator::extract::{Json, Segment};
+use api::code;
+use api::doors::plfm::{ConfirmHost, ConfirmedHost, state_word};
+use axum::extract::{FromRequestParts, State};
+use http::request::Parts;
+use lifecycle::names::{NodeId, Serial};
+use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus};
+use std::sync::Arc;
+
+/// The host that the path names, and that the certificate is of.
+pub struct Host {
+    pub id: NodeId,
+    pub serial: Serial,
+    pub peer: Peer,
+    pub origin: Origin,
+}
+
+impl FromRequestParts<Arc<App>> for Host {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let missing = || Failure::internal("a request without its connection", &"");
+        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
+        let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
+        let (id, serial) = auth::node(app, &peer).await?;
+        let Segment(named) = Segment::from_request_parts(parts, app).await?;
+        if named != id.as_str() {
+            return Err(Failure::new(
+                code::NOT_YOUR_HOST,
+                "the certificate is of another host than the path",
+            ));
+        }
+        Ok(Self { id, serial, peer, origin })
+    }
+}
+
+pub async fn confirm(
+    State(app): State<Arc<App>>,
+    host: Host,
+    Json(request): Json<ConfirmHost>,
+) -> Result<axum::Json<ConfirmedHost>, Failure> {
+    let status = match request.status.as_deref() {
+        None | Some("ok") => ConfirmStatus::Ok,
+        Some("failed") => ConfirmStatus::Failed { reason: plain(&request.reason.unwrap_or_default()) },
+        Some(_) => return Err(Failure::new(code::BAD_REQUEST, "status must be ok or failed")),
+    };
+    let Host { id, serial, origin, .. } = host;
+    let command = Command::Confirm(Confirm { node: id.clone(), status });
+    app.commit(Actor::Node { id: id.clone(), serial }, &origin, command).await?;
+    app.presence.seen(&id, origin.source, app.now());
+    let view = app.view();
+    let state = view.state.nodes.get(&id).map(|node| state_word(node)).unwrap_or_default();
+    Ok(axum::Json(ConfirmedHost { host_id: id.to_string(), state: state.to_owned() }))
+}

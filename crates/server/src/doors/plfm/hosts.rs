@@ -1,0 +1,86 @@
+//! `/v1/hosts`: what operators see of hosts, and do to them.
+
+use super::scope;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::operator::acts::reason;
+use crate::operator::extract::{Caller, Json, Query, Segment, bad_in};
+use crate::operator::nodes::parse;
+use crate::operator::tokens::limit;
+use api::doors::plfm::{HostItem, HostList, HostQuery, RevokeHost};
+use axum::extract::State;
+use lifecycle::names::NodeId;
+use lifecycle::registry::{Act, Command, Rejection};
+use std::ops::Bound;
+use std::sync::Arc;
+
+type Shown = Result<axum::Json<HostItem>, Failure>;
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<HostQuery>,
+) -> Result<axum::Json<HostList>, Failure> {
+    let (view, tenant) = scope(&app, &caller, Act::ReadNodes)?;
+    let limit = limit(query.limit)?;
+    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad_in("cursor"))?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut hosts: Vec<HostItem> = view
+        .state
+        .nodes
+        .range((from, Bound::Unbounded))
+        .map(|(_, node)| node)
+        .filter(|node| node.tenant == tenant)
+        .take(limit + 1)
+        .map(|node| HostItem::of(&view.state, node, app.presence.last_seen(&node.id)))
+        .collect();
+    let more = hosts.len() > limit;
+    hosts.truncate(limit);
+    let next_cursor = more.then(|| hosts.last().map(|host| host.host_id.clone())).flatten();
+    Ok(axum::Json(HostList { hosts, next_cursor }))
+}
+
+pub async fn show(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
+    let id = known(&app, &caller, &id)?;
+    shown(&app, &id)
+}
+
+pub async fn drain(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
+    act(&app, caller, &id, |node| Command::Drain { node, within: None }).await
+}
+
+pub async fn decommission(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
+    act(&app, caller, &id, |node| Command::Decommission { node }).await
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<RevokeHost>,
+) -> Shown {
+    let reason = reason(request.reason)?;
+    act(&app, caller, &id, |node| Command::Revoke { node, reason }).await
+}
+
+async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Shown {
+    let id = known(app, &caller, id)?;
+    app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
+    shown(app, &id)
+}
+
+/// A host of the tenant that the request is about.
+fn known(app: &App, caller: &Caller, id: &str) -> Result<NodeId, Failure> {
+    let (view, tenant) = scope(app, caller, Act::ReadNodes)?;
+    let id = parse(id)?;
+    match view.state.nodes.get(&id) {
+        Some(node) if node.tenant == tenant => Ok(id),
+        _ => Err(Rejection::NodeNotFound { node: id }.into()),
+    }
+}
+
+fn shown(app: &App, id: &NodeId) -> Shown {
+    let view = app.view();
+    let node = view.state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
+    Ok(axum::Json(HostItem::of(&view.state, node, app.presence.last_seen(id))))
+}

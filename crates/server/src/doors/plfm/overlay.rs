@@ -1,0 +1,86 @@
+//! `/v1/hosts/{id}/overlay`: a host asks who its peers are now, or waits until that has changed.
+
+use super::host::Host;
+use super::peers;
+use crate::app::App;
+use crate::auth;
+use crate::failure::Failure;
+use crate::operator::extract::{Query, bad};
+use crate::overlays::{UNFINISHED, WAITING};
+use api::code;
+use api::doors::plfm::{HostOverlay, OverlayConfig, OverlayQuery};
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use lifecycle::names::Span;
+use lifecycle::registry::{Peers, Rejection};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const WAIT_MAX: Span = Span::from_minutes(5);
+/// Changes come in bursts: what follows at once is one answer.
+const SETTLE: Duration = Duration::from_millis(250);
+
+pub async fn show(
+    State(app): State<Arc<App>>,
+    host: Host,
+    Query(query): Query<OverlayQuery>,
+) -> Result<Response, Failure> {
+    let wait = query.wait.as_deref().map(Span::parse).transpose().map_err(bad)?;
+    if wait.is_some_and(|wait| wait > WAIT_MAX) {
+        return Err(Failure::new(code::BAD_REQUEST, format!("wait must be at most {WAIT_MAX}")));
+    }
+    auth::contact(&app, &host.origin, &host.id, &host.serial).await?;
+    let now = known(&app, &host)?;
+    let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
+    let (limit, why) = match wait {
+        Some(_) => (WAITING, "this host waits for its overlay four times already"),
+        None => (UNFINISHED, "this host has sixteen answers to read already"),
+    };
+    let turn = app.overlays.turn(&host.id, limit);
+    let turn = turn.ok_or_else(|| Failure::new(code::TOO_MANY_STREAMS, why).retry_after(2))?;
+    let (overlay, peers) = match wait {
+        Some((wait, after)) => newer(&app, &host, after, Duration::from_millis(wait.millis())).await?,
+        None => now,
+    };
+    peers::answer(StatusCode::OK, &overlay, peers, turn)
+}
+
+/// The overlay when it is another than the host knows, or as it is when the time is over.
+async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(HostOverlay, Peers), Failure> {
+    let deadline = Instant::now() + wait;
+    let mut stopping = app.stopping.clone();
+    let Some(tenant) = app.view().state.nodes.get(&host.id).map(|node| node.tenant.clone()) else {
+        return Err(Rejection::NodeNotFound { node: host.id.clone() }.into());
+    };
+    loop {
+        // Before the look, so that nothing falls in between.
+        let news = app.overlays.news(&tenant);
+        let changed = news.notified();
+        if app.view().state.overlay_revision(&tenant) != after {
+            tokio::time::sleep(SETTLE.min(deadline.saturating_duration_since(Instant::now()))).await;
+            break;
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep_until(deadline) => break,
+            _ = stopping.wait_for(|stop| *stop) => break,
+        }
+    }
+    // Much may have happened to the certificate meanwhile.
+    auth::node(app, &host.peer).await?;
+    app.presence.seen(&host.id, host.origin.source, app.now());
+    known(app, host)
+}
+
+/// The overlay without its peers, and those.
+fn known(app: &App, host: &Host) -> Result<(HostOverlay, Peers), Failure> {
+    let view = app.view();
+    let node = view.state.nodes.get(&host.id).filter(|node| !node.state.is_gone());
+    let node = node.ok_or_else(|| Rejection::NodeRevoked { node: host.id.clone() })?;
+    let none = || Failure::new(code::NO_OVERLAY, "this host enrolled without a WireGuard key");
+    let overlay_config = OverlayConfig::of(node, std::iter::empty()).ok_or_else(none)?;
+    let overlay = HostOverlay { overlay_config, revision: view.state.overlay_revision(&node.tenant) };
+    Ok((overlay, view.state.peers_of(node)))
+}

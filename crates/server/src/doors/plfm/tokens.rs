@@ -1,0 +1,80 @@
+//! `/v1/hosts/enroll-tokens`: minting, listing, revoking.
+
+use super::scope;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::mint;
+use crate::operator::extract::{Caller, Json, Query, Segment, bad_in, duration};
+use crate::operator::tokens::{is_pending, limit, parse};
+use api::doors::plfm::{CreateHostToken, HostTokenItem, HostTokenList, HostTokenQuery, MintedHostToken};
+use api::rest::secret::Secret;
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::TokenId;
+use lifecycle::registry::{Act, Command, Door, Rejection};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<CreateHostToken>,
+) -> Result<(StatusCode, axum::Json<MintedHostToken>), Failure> {
+    let order = mint::Order {
+        name: None,
+        door: Door::Plfm,
+        tenant: caller.tenant(&app, None)?,
+        node: None,
+        profile: None,
+        ttl: duration("expires_in", request.expires_in.as_deref())?,
+    };
+    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
+    let item = HostTokenItem::of(&view.state, &token, app.now());
+    let minted = MintedHostToken {
+        token_id: item.token_id,
+        token: Secret::new(value.as_str()),
+        cluster_id: item.cluster_id,
+        created_by: item.created_by,
+        created_at: item.created_at,
+        expires_at: item.expires_at,
+    };
+    Ok((StatusCode::CREATED, axum::Json(minted)))
+}
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<HostTokenQuery>,
+) -> Result<axum::Json<HostTokenList>, Failure> {
+    let (view, tenant) = scope(&app, &caller, Act::ReadTokens)?;
+    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad_in("cursor"))?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let (now, all, limit) = (app.now(), query.all.unwrap_or(false), limit(query.limit)?);
+    let mut tokens: Vec<HostTokenItem> = view
+        .state
+        .tokens
+        .range((from, Bound::Unbounded))
+        .map(|(_, token)| token)
+        .filter(|token| token.tenant == tenant && (all || is_pending(token, now)))
+        .take(limit + 1)
+        .map(|token| HostTokenItem::of(&view.state, token, now))
+        .collect();
+    let more = tokens.len() > limit;
+    tokens.truncate(limit);
+    let next_cursor = more.then(|| tokens.last().map(|token| token.token_id.clone())).flatten();
+    Ok(axum::Json(HostTokenList { tokens, next_cursor }))
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<StatusCode, Failure> {
+    let (view, tenant) = scope(&app, &caller, Act::ReadTokens)?;
+    let token = parse(&id)?;
+    if view.state.tokens.get(&token).is_none_or(|known| known.tenant != tenant) {
+        return Err(Rejection::TokenNotFound { token }.into());
+    }
+    app.commit(caller.actor, &caller.origin, Command::RevokeToken { token }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,108 @@
+//! The probectl door: agents with join tokens, rotated by proof of possession.
+//!
+//! A refused credential has one answer, whatever is wrong with it; the exact reason is in the audit trail.
+
+mod agents;
+mod collectors;
+mod enroll;
+mod rotate;
+mod tokens;
+
+use crate::app::{App, Origin};
+use crate::doors::pem;
+use crate::failure::Failure;
+use api::code::{self, Code};
+use api::doors::probectl::{self, Identity};
+use axum::Router;
+use axum::routing::{get, post};
+use lifecycle::names::{Label, Serial};
+use lifecycle::registry::{Certificate, Node, State};
+use std::sync::Arc;
+
+pub fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/enroll/agent", post(enroll::enroll))
+        .route("/enroll/agent/rotate", post(rotate::rotate))
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/enroll-tokens", post(tokens::mint))
+        .route("/v1/agents/{id}", get(agents::show).patch(agents::describe).delete(agents::delete))
+        .route("/v1/agents/{id}/revoke", post(agents::revoke))
+        .route("/v1/collectors/register", post(collectors::register))
+}
+
+/// What is said of a credential and of whom it names, and therefore not to the caller.
+const CREDENTIAL: &[&Code] = &[
+    code::TOKEN_MALFORMED,
+    code::TOKEN_INVALID,
+    code::TOKEN_EXPIRED,
+    code::TOKEN_REVOKED,
+    code::TOKEN_USED,
+    code::NODE_REVOKED,
+    code::NODE_NOT_FOUND,
+    code::NODE_ID_IN_USE,
+    code::ATTESTOR_NOT_ALLOWED,
+    code::UNAUTHENTICATED,
+    code::FORBIDDEN,
+    code::CERTIFICATE_SUPERSEDED,
+    code::KEY_IN_USE,
+];
+
+/// Why something asked with a credential was not done.
+enum Refused {
+    /// The reason is for the trail, with what is known of whoever asked.
+    Credential(&'static str, Option<String>),
+    /// The fault lies elsewhere, and may be told.
+    Other(Failure),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        if CREDENTIAL.contains(&failure.code) {
+            Self::Credential(failure.code.word, None)
+        } else {
+            Self::Other(failure)
+        }
+    }
+}
+
+impl Refused {
+    /// What the caller is told.
+    fn told(self) -> Failure {
+        match self {
+            Self::Credential(..) => Failure::new(code::UNAUTHENTICATED, "the credential was refused"),
+            Self::Other(failure) => failure,
+        }
+    }
+
+    /// Writes the reason into the trail first.
+    async fn recorded(self, app: &App, origin: &Origin) -> Failure {
+        if let Self::Credential(reason, sample) = &self {
+            app.refusals.record(app, origin, reason, sample.clone()).await;
+        }
+        self.told()
+    }
+}
+
+/// What an agent says about itself; empty counts as unsaid.
+fn label(name: &str, text: Option<&str>) -> Result<Option<Label>, Failure> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
+}
+
+fn identity(
+    state: &State,
+    node: &Node,
+    serial: &Serial,
+    certificate: &Certificate,
+    leaf: &[u8],
+) -> axum::Json<Identity> {
+    axum::Json(Identity {
+        cert_pem: pem::leaf_and_chain(state, leaf, &certificate.issuer),
+        ca_bundle: pem::trust(state, &certificate.issuer),
+        spiffe_id: probectl::spiffe_id(state, node),
+        tenant_id: node.tenant.to_string(),
+        agent_id: node.id.to_string(),
+        serial: serial.to_string(),
+        not_after: probectl::moment(certificate.not_after),
+    })
+}

@@ -1,0 +1,140 @@
+//! `/v1/agents`: what operators see of agents and do to them.
+
+use crate::app::App;
+use crate::auth;
+use crate::failure::Failure;
+use crate::operator::acts::reason;
+use crate::operator::extract::{Caller, Json, Query, Segment, bad, bad_in};
+use crate::operator::nodes::parse;
+use crate::operator::tokens::limit;
+use api::doors::probectl::{Agent, AgentQuery, Agents, DescribeAgent, RevokedAgent, spiffe_id};
+use api::rest::nodes::Revoke;
+use axum::extract::State;
+use http::StatusCode;
+use journal::View;
+use lifecycle::names::{Labels, NodeId, TenantId, Title};
+use lifecycle::registry::{Act, Change, Command, Describe, Node, Rejection};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Why an agent that is deleted is revoked.
+const DELETED: &str = "deleted";
+
+pub async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(query): Query<AgentQuery>,
+) -> Result<axum::Json<Agents>, Failure> {
+    let (view, tenant) = scope(&app, &caller)?;
+    let limit = limit(query.limit)?;
+    let after = query.after.as_deref().filter(|after| !after.is_empty());
+    let after = after.map(NodeId::parse).transpose().map_err(bad_in("after"))?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut agents: Vec<Agent> = view
+        .state
+        .nodes
+        .range((from, Bound::Unbounded))
+        .map(|(_, node)| node.as_ref())
+        .filter(|node| node.tenant == tenant)
+        .take(limit + 1)
+        .map(|node| shown(&app, &view, node))
+        .collect();
+    let more = agents.len() > limit;
+    agents.truncate(limit);
+    let next = more.then(|| agents.last().map(|agent| agent.agent_id.clone())).flatten();
+    Ok(axum::Json(Agents { agents, next }))
+}
+
+pub async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<axum::Json<Agent>, Failure> {
+    let (view, node) = visible(&app, &caller, &id)?;
+    Ok(axum::Json(shown(&app, &view, &node)))
+}
+
+pub async fn describe(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<DescribeAgent>,
+) -> Result<axum::Json<Agent>, Failure> {
+    let (_, node) = visible(&app, &caller, &id)?;
+    let describe = Describe {
+        node: node.id.clone(),
+        name: change(request.name, |name| Title::parse(&name).map_err(bad))?,
+        labels: change(request.labels, |labels| Labels::parse(labels).map_err(bad))?,
+    };
+    app.commit(caller.actor.clone(), &caller.origin, Command::Describe(describe)).await?;
+    let (view, node) = visible(&app, &caller, &id)?;
+    Ok(axum::Json(shown(&app, &view, &node)))
+}
+
+/// Absent keeps, null forgets.
+fn change<T, U>(
+    asked: Option<Option<T>>,
+    read: impl FnOnce(T) -> Result<U, Failure>,
+) -> Result<Change<U>, Failure> {
+    match asked {
+        None => Ok(Change::Keep),
+        Some(None) => Ok(Change::Forget),
+        Some(Some(value)) => read(value).map(Change::Set),
+    }
+}
+
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<Revoke>,
+) -> Result<axum::Json<RevokedAgent>, Failure> {
+    let reason = reason(request.reason)?;
+    let (view, node) = visible(&app, &caller, &id)?;
+    let mut before = view.state.clone();
+    before.at = app.now();
+    let live = node.serials.iter().filter(|serial| before.is_good(serial)).count();
+    let command = Command::Revoke { node: node.id.clone(), reason };
+    app.commit(caller.actor, &caller.origin, command).await?;
+    let agent_id = node.id.to_string();
+    Ok(axum::Json(RevokedAgent {
+        agent_id,
+        spiffe_id: spiffe_id(&before, &node),
+        live_serials_revoked: live,
+    }))
+}
+
+/// Two commands, each of which changes nothing when it is given again: who repeats this completes it.
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<StatusCode, Failure> {
+    let (_, node) = visible(&app, &caller, &id)?;
+    let revoke = Command::Revoke { node: node.id.clone(), reason: DELETED.to_owned() };
+    app.commit(caller.actor.clone(), &caller.origin, revoke).await?;
+    let forget = Describe { node: node.id.clone(), name: Change::Forget, labels: Change::Forget };
+    app.commit(caller.actor, &caller.origin, Command::Describe(forget)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An agent of the tenant that the request is about.
+fn visible(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, Arc<Node>), Failure> {
+    let (view, tenant) = scope(app, caller)?;
+    let id = parse(id)?;
+    let node = view.state.nodes.get(&id).filter(|node| node.tenant == tenant).cloned();
+    let node = node.ok_or(Rejection::NodeNotFound { node: id })?;
+    Ok((view, node))
+}
+
+/// The tenant that the request is about, of those that the caller may see.
+fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
+    let (view, seen) = auth::reader(app, &caller.actor, Act::ReadNodes)?;
+    let tenant = caller.tenant(app, None)?;
+    caller.narrowed(app, seen, Some(tenant.as_str()))?;
+    Ok((view, tenant))
+}
+
+fn shown(app: &App, view: &View, node: &Node) -> Agent {
+    Agent::of(&view.state, node, app.presence.last_seen(&node.id))
+}

@@ -1,0 +1,84 @@
+//! `POST /v1/collectors/register`: a collector is known before it has a certificate.
+
+use super::{Refused, label};
+use crate::app::{App, Origin};
+use crate::enroll::{self, drawn_id};
+use crate::failure::Failure;
+use crate::operator::extract::{Caller, Json};
+use api::code;
+use api::doors::probectl::{RegisterCollector, RegisteredCollector};
+use axum::Extension;
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::{Label, NodeId};
+use lifecycle::registry::{Actor, Claim, Command, Door, Outcome, Register};
+use std::sync::Arc;
+
+pub async fn register(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    caller: Result<Caller, Failure>,
+    Json(request): Json<RegisterCollector>,
+) -> Result<(StatusCode, axum::Json<RegisteredCollector>), Failure> {
+    let plane = label("plane", Some(&request.plane))?;
+    let plane = plane.ok_or_else(|| Failure::new(code::BAD_REQUEST, "plane must not be empty"))?;
+    let hostname = label("hostname", request.hostname.as_deref())?;
+    let id = match &request.token {
+        Some(token) => {
+            // Its own rights, if it has any, are not what a token is redeemed by.
+            let actor = caller.map_or(Actor::Stranger, |caller| caller.actor);
+            match by_token(&app, actor, &origin, token.reveal(), &plane, hostname.clone()).await {
+                Ok(id) => id,
+                Err(refused) => return Err(refused.recorded(&app, &origin).await),
+            }
+        }
+        None => {
+            let caller = caller?;
+            let claim = Claim::Tenant(caller.tenant(&app, None)?);
+            commit(&app, caller.actor, &origin, claim, &plane, hostname.clone()).await?
+        }
+    };
+    let view = app.view();
+    let missing = || Failure::internal("a registration is not on record", &id);
+    let node = view.state.nodes.get(&id).ok_or_else(missing)?;
+    let registered = RegisteredCollector {
+        tenant_id: node.tenant.to_string(),
+        agent_id: node.id.to_string(),
+        plane: node.plane.as_ref().unwrap_or(&plane).to_string(),
+        hostname: node.hostname.as_ref().or(hostname.as_ref()).map(ToString::to_string),
+    };
+    Ok((StatusCode::CREATED, axum::Json(registered)))
+}
+
+async fn by_token(
+    app: &App,
+    actor: Actor,
+    origin: &Origin,
+    token: &str,
+    plane: &Label,
+    hostname: Option<Label>,
+) -> Result<NodeId, Refused> {
+    let (token, _) = enroll::credential(app, token, None).await?;
+    Ok(commit(app, actor, origin, Claim::Token(token), plane, hostname).await?)
+}
+
+async fn commit(
+    app: &App,
+    actor: Actor,
+    origin: &Origin,
+    claim: Claim,
+    plane: &Label,
+    hostname: Option<Label>,
+) -> Result<NodeId, Failure> {
+    let register = Register {
+        node: drawn_id(app, Door::Probectl, None)?,
+        claim,
+        profile: Door::Probectl.profile(),
+        plane: Some(plane.clone()),
+        hostname,
+    };
+    match app.commit(actor, origin, Command::Register(register)).await? {
+        Outcome::Registered { node } => Ok(node),
+        _ => Err(Failure::internal("a registration answered nothing", &"")),
+    }
+}

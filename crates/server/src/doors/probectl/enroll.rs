@@ -1,0 +1,55 @@
+//! `POST /enroll/agent`: a join token becomes an identity.
+
+use super::{Refused, identity, label};
+use crate::app::{App, Origin};
+use crate::doors::idempotency;
+use crate::enroll;
+use crate::failure::Failure;
+use crate::operator::extract::Json;
+use api::doors::probectl::{EnrollAgent, Identity};
+use api::{code, header};
+use axum::Extension;
+use axum::extract::State;
+use http::HeaderMap;
+use lifecycle::registry::Door;
+use std::sync::Arc;
+
+/// The only one there is yet.
+const ATTESTOR: &str = "join-token";
+
+pub async fn enroll(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    headers: HeaderMap,
+    Json(request): Json<EnrollAgent>,
+) -> Result<axum::Json<Identity>, Failure> {
+    let request = match shape(&headers, &request) {
+        Ok(request) => request,
+        Err(failure) => {
+            app.refusals.record(&app, &origin, failure.code.word, None).await;
+            return Err(failure);
+        }
+    };
+    let enrolled = enroll::enroll(&app, &origin, request).await;
+    let enrolled = enrolled.map_err(|failure| Refused::from(failure).told())?;
+    let enroll::Enrolled { node, certificate, serial, der, view, .. } = &enrolled;
+    Ok(identity(&view.state, node, serial, certificate, der))
+}
+
+fn shape(headers: &HeaderMap, request: &EnrollAgent) -> Result<enroll::Request, Failure> {
+    if request.attestor.as_deref().is_some_and(|attestor| !["", ATTESTOR].contains(&attestor)) {
+        return Err(Failure::new(code::BAD_REQUEST, format!("attestor must be {ATTESTOR} or nothing")));
+    }
+    Ok(enroll::Request {
+        door: Door::Probectl,
+        token: request.token.reveal().to_owned(),
+        csr: request.csr_pem.clone().into_bytes(),
+        idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
+        requested_node: None,
+        wireguard: None,
+        underlay: None,
+        hardware: None,
+        hostname: label("hostname", request.hostname.as_deref())?,
+        agent_version: label("version", request.version.as_deref())?,
+    })
+}

@@ -1,0 +1,103 @@
+//! `POST /enroll/agent/rotate`: a certificate and a proof of its key become the next certificate.
+//!
+//! The certificate comes in the body, so what a handshake would have checked is checked here, what costs least
+//! first: signatures are only looked at for a certificate that is on record.
+
+use super::{Refused, identity};
+use crate::app::{App, Origin};
+use crate::edge::tls::node_issuers;
+use crate::failure::Failure;
+use crate::operator::extract::Json;
+use crate::renew::{self, Renewed};
+use api::doors::probectl::{Identity, RotateAgent};
+use axum::Extension;
+use axum::extract::State;
+use lifecycle::names::{NodeId, Serial, SpiffePath, Timestamp};
+use lifecycle::registry::{self, Owner};
+use pki::verify::{PeerCertificate, PeerError};
+use rustls::pki_types::CertificateDer;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a serial that is not on record yet may take to arrive from the leader.
+const BARRIER: Duration = Duration::from_secs(2);
+
+pub async fn rotate(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    Json(request): Json<RotateAgent>,
+) -> Result<axum::Json<Identity>, Failure> {
+    let (node, renewed) = match attempt(&app, &origin, request).await {
+        Ok(rotated) => rotated,
+        Err(refused) => return Err(refused.recorded(&app, &origin).await),
+    };
+    let Renewed { serial, certificate, der, view } = &renewed;
+    let missing = || Failure::internal("a renewal without its node", &node);
+    let node = view.state.nodes.get(&node).ok_or_else(missing)?;
+    Ok(identity(&view.state, node, serial, certificate, der))
+}
+
+async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<(NodeId, Renewed), Refused> {
+    let (node, with) = proven(app, origin, &request).await?;
+    let sample = format!("node:{node}");
+    let request =
+        renew::Request { node: node.clone(), with, csr: request.csr_pem.into_bytes(), agent_version: None };
+    match renew::renew(app, origin, request).await.map_err(Refused::from) {
+        Ok(renewed) => Ok((node, renewed)),
+        Err(Refused::Credential(reason, None)) => Err(Refused::Credential(reason, Some(sample))),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// The node whose certificate this is, and which has shown that it holds its key.
+async fn proven(app: &App, origin: &Origin, request: &RotateAgent) -> Result<(NodeId, Serial), Refused> {
+    let malformed = || Refused::Credential("certificate_malformed", None);
+    let leaf = pki::pem::first_certificate(request.cert_pem.as_bytes()).map_err(|_| malformed())?;
+    let peer = PeerCertificate::read(&leaf).map_err(|_| malformed())?;
+    let refused = |reason| Refused::Credential(reason, Some(format!("serial:{}", peer.serial)));
+    let now = app.now();
+    let mut view = app.view();
+    if !view.state.certificates.contains_key(&peer.serial) {
+        // Ours, but not on record here: perhaps it has only not arrived yet. Others are not worth the wait.
+        check_chain(&view.state, &leaf, now)?.map_err(refused)?;
+        view = app.journal.barrier(BARRIER).await.map_err(Failure::from)?;
+    }
+    let record = view.state.certificates.get(&peer.serial);
+    let record = record.filter(|record| record.fingerprint == peer.fingerprint);
+    let record = record.ok_or_else(|| refused("certificate_unknown"))?;
+    let id = match (&record.owner, peer.spiffe.as_ref().map(|spiffe| &spiffe.path)) {
+        (Owner::Node(id), Some(SpiffePath::Agent { node, .. })) if id == node => id.clone(),
+        _ => return Err(refused("certificate_unknown")),
+    };
+    if peer.not_after <= now {
+        return Err(refused("certificate_expired"));
+    }
+    if view.state.is_denied(&peer.serial) {
+        return Err(refused("certificate_revoked"));
+    }
+    check_chain(&view.state, &leaf, now)?.map_err(refused)?;
+    if !pki::proof::holds(&leaf, request.csr_pem.as_bytes(), &request.proof) {
+        return Err(refused("proof_invalid"));
+    }
+    // Only now does an old certificate that comes back say something about its holder.
+    if record.is_superseded(now) {
+        app.presence.suspect_superseded(&record.owner, &peer.serial, Some(origin.source), now);
+    }
+    Ok((id, peer.serial.clone()))
+}
+
+/// Whether one of our issuers signed it and its dates are good; the inner error is the reason for the trail.
+fn check_chain(
+    state: &registry::State,
+    leaf: &CertificateDer<'_>,
+    at: Timestamp,
+) -> Result<Result<(), &'static str>, Failure> {
+    let unreadable = |error| Failure::internal("the issuers of nodes cannot be read", &error);
+    let issuers = node_issuers(state).map_err(unreadable)?;
+    Ok(issuers.check(leaf, &[], at).map(drop).map_err(|error| match error {
+        PeerError::Expired => "certificate_expired",
+        PeerError::NotYetValid => "certificate_not_yet_valid",
+        PeerError::UnknownIssuer | PeerError::WrongTrustDomain => "certificate_unknown_issuer",
+        PeerError::Malformed(_) | PeerError::NotClientAuth => "certificate_malformed",
+    }))
+}

@@ -1,0 +1,38 @@
+//! `POST /v1/agents/enroll-tokens`: minting a join token.
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::mint;
+use crate::operator::extract::{Caller, Json, bad};
+use api::doors::probectl::{MintEnrollToken, MintedEnrollToken, moment};
+use api::rest::secret::Secret;
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::{NodeId, Span, Title};
+use lifecycle::registry::Door;
+use std::sync::Arc;
+
+pub async fn mint(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<MintEnrollToken>,
+) -> Result<(StatusCode, axum::Json<MintedEnrollToken>), Failure> {
+    let order = mint::Order {
+        door: Door::Probectl,
+        tenant: caller.tenant(&app, None)?,
+        node: request.agent_id.as_deref().map(NodeId::parse).transpose().map_err(bad)?,
+        profile: None,
+        ttl: request.ttl_seconds.map(|seconds| Span::from_millis(seconds.saturating_mul(1000))),
+        name: request.name.as_deref().map(Title::parse).transpose().map_err(bad)?,
+    };
+    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
+    let pin = view.state.server_certificate.as_ref().map(|own| own.fingerprint.hex());
+    let minted = MintedEnrollToken {
+        token: Secret::new(value.as_str()),
+        id: token.id.to_string(),
+        tenant_id: token.tenant.to_string(),
+        expires_at: moment(token.expires_at),
+        server_cert_pin: pin,
+    };
+    Ok((StatusCode::CREATED, axum::Json(minted)))
+}

@@ -1,0 +1,86 @@
+//! The taskrun door: workers with bootstrap tokens, renewed over mTLS, with a stream that they hold open.
+
+pub mod stream;
+mod worker;
+mod workers;
+
+use super::idempotency;
+use super::pem::{leaf_and_chain, trust};
+use crate::app::{App, Origin};
+use crate::auth::Peer;
+use crate::enroll;
+use crate::failure::Failure;
+use crate::operator::extract::Json;
+use crate::renew;
+use api::doors::taskrun::{EnrollWorker, EnrolledWorker, RenewWorker, RenewedWorker};
+use api::header;
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::HeaderMap;
+use lifecycle::registry::Door;
+use std::sync::Arc;
+
+pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route_service("/taskrun.v1.RunService/{method}", stream::service(app))
+        .route("/v1/enroll", post(enroll))
+        .route("/v1/renew", post(renew))
+        .route("/v1/workers", get(workers::list))
+        .route("/v1/workers/{id}", get(workers::show))
+        .route("/v1/workers/{id}/revoke", post(workers::revoke))
+}
+
+async fn enroll(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    headers: HeaderMap,
+    body: Result<Json<EnrollWorker>, Failure>,
+) -> Result<axum::Json<EnrolledWorker>, Failure> {
+    let request = match body.and_then(|Json(body)| shape(&headers, body)) {
+        Ok(request) => request,
+        Err(failure) => {
+            app.refusals.record(&app, &origin, failure.code.word, None).await;
+            return Err(failure);
+        }
+    };
+    let enrolled = enroll::enroll(&app, &origin, request).await?;
+    let (state, issuer) = (&enrolled.view.state, &enrolled.certificate.issuer);
+    Ok(axum::Json(EnrolledWorker {
+        worker_cert: leaf_and_chain(state, &enrolled.der, issuer),
+        ca_cert: trust(state, issuer),
+        expires_at: enrolled.certificate.not_after.to_string(),
+    }))
+}
+
+fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<enroll::Request, Failure> {
+    Ok(enroll::Request {
+        door: Door::Taskrun,
+        token: body.bootstrap_token.reveal().to_owned(),
+        csr: body.csr.into_bytes(),
+        idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
+        // It stands in the request for the certificate, which is not read before the token is known.
+        requested_node: None,
+        wireguard: None,
+        underlay: None,
+        hardware: None,
+        hostname: None,
+        agent_version: None,
+    })
+}
+
+async fn renew(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Origin>,
+    Extension(peer): Extension<Peer>,
+    body: Result<Json<RenewWorker>, Failure>,
+) -> Result<axum::Json<RenewedWorker>, Failure> {
+    let (node, with) = worker::authenticated(&app, &peer).await?;
+    let Json(body) = body?;
+    let request = renew::Request { node, with, csr: body.csr.into_bytes(), agent_version: None };
+    let renewed = renew::renew(&app, &origin, request).await?;
+    Ok(axum::Json(RenewedWorker {
+        worker_cert: leaf_and_chain(&renewed.view.state, &renewed.der, &renewed.certificate.issuer),
+        expires_at: renewed.certificate.not_after.to_string(),
+    }))
+}

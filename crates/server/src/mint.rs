@@ -1,0 +1,47 @@
+//! Minting a token: its value is drawn here and leaves with the answer; only its hash goes on record.
+
+use crate::app::{App, Origin};
+use crate::chance;
+use crate::failure::Failure;
+use journal::View;
+use lifecycle::names::{NodeId, ProfileName, Span, TenantId, Title, TokenId};
+use lifecycle::registry::{Actor, Command, CreateToken, Door, Rejection, Token};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// What a door makes of its wire shape.
+pub struct Order {
+    /// Whose way of writing tokens, and whose profile unless one is named.
+    pub door: Door,
+    pub tenant: TenantId,
+    pub node: Option<NodeId>,
+    pub profile: Option<ProfileName>,
+    pub ttl: Option<Span>,
+    /// What the node that it makes shall be called.
+    pub name: Option<Title>,
+}
+
+/// A token on record, and its value for the only time.
+pub struct Minted {
+    pub value: Zeroizing<String>,
+    pub token: Arc<Token>,
+    pub view: Arc<View>,
+}
+
+pub async fn mint(app: &App, actor: Actor, origin: &Origin, order: Order) -> Result<Minted, Failure> {
+    let value = chance::token(order.door)?;
+    let id = TokenId(chance::ulid(app.now())?);
+    let command = CreateToken {
+        token: id,
+        hash: pki::digest::secret_hash(value.as_bytes()),
+        tenant: order.tenant,
+        node: order.node,
+        profile: order.profile.or_else(|| order.door.profile()),
+        ttl: order.ttl,
+        name: order.name,
+    };
+    app.commit(actor, origin, Command::CreateToken(command)).await?;
+    let view = app.view();
+    let token = view.state.tokens.get(&id).cloned().ok_or(Rejection::TokenNotFound { token: id })?;
+    Ok(Minted { value, token, view })
+}

@@ -1,0 +1,239 @@
+//! Is a host where it says it is? Looked at from here, for a second.
+//!
+//! Nobody may use this to have the control plane call others: it comes after the token, and goes to the
+//! address that the request came from unless policy allows more.
+
+use crate::app::{App, Origin};
+use crate::failure::Failure;
+use api::code;
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::stream::FuturesUnordered;
+use lifecycle::names::{NodeId, Source};
+use lifecycle::registry::{Actor, AlertKind, Command, Policy, Probe, RaiseAlert, Underlay};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// How long it may take.
+const LIMIT: Duration = Duration::from_secs(1);
+/// How many hosts are looked for at once.
+pub const AT_ONCE: usize = 128;
+/// Identifier and sequence of the echo; the system replaces the first.
+const ECHO: [u8; 4] = [0, 0, 0, 1];
+
+/// What one way of asking came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sign {
+    /// The host is there. A port that is not open says so as well: its WireGuard is not up yet.
+    There,
+    NoRoute(String),
+    Silent,
+    EchoUnanswered,
+    /// This system does not let us ask in this way.
+    Unable,
+}
+
+/// What all of them came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Verdict {
+    Reachable,
+    Unreachable(String),
+    /// Silence tells nothing, unless an echo should have been answered.
+    Unknown {
+        echoed: bool,
+    },
+}
+
+/// Where policy requires it: nobody enrolls who cannot be reached.
+pub async fn demand(
+    app: &App,
+    origin: &Origin,
+    policy: &Policy,
+    underlay: Option<&Underlay>,
+) -> Result<(), Failure> {
+    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == Probe::Require) else {
+        return Ok(());
+    };
+    let refused = |message: String| Err(Failure::new(code::UNDERLAY_UNREACHABLE, message));
+    let addresses: Vec<SocketAddr> = addresses(underlay).collect();
+    let foreign = |address: &&SocketAddr| !policy.underlay_probe_any && !is_callers(origin, address.ip());
+    if let Some(address) = addresses.iter().find(foreign) {
+        return refused(format!(
+            "{address} is not where the request came from ({}), so it was not probed",
+            origin.source
+        ));
+    }
+    let Ok(Ok(_permit)) = timeout(LIMIT, app.probes.acquire()).await else {
+        return Err(Failure::new(code::OVERLOADED, "more hosts than can be looked for now").retry_after(2));
+    };
+    for (address, verdict) in look(&addresses).await {
+        match verdict {
+            Verdict::Unreachable(why) => return refused(format!("{address}: {why}")),
+            Verdict::Unknown { echoed: true } => return refused(format!("{address} does not answer")),
+            Verdict::Reachable | Verdict::Unknown { echoed: false } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where policy only warns: the enrollment does not wait, and operators are told.
+pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, underlay: Option<Underlay>) {
+    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == Probe::Warn) else { return };
+    let any = policy.underlay_probe_any;
+    let addresses: Vec<SocketAddr> =
+        addresses(&underlay).filter(|address| any || is_callers(origin, address.ip())).collect();
+    if addresses.is_empty() {
+        return;
+    }
+    let (app, node) = (app.clone(), node.clone());
+    tokio::spawn(async move {
+        let Ok(_permit) = app.probes.try_acquire() else { return };
+        let verdicts = look(&addresses).await;
+        let open = app.view().state.open_alert(KIND, Some(&node)).map(|alert| alert.id);
+        let unreachable = verdicts.iter().find_map(|(address, verdict)| match verdict {
+            Verdict::Unreachable(why) => Some(format!("{address}: {why}")),
+            _ => None,
+        });
+        let command = match (unreachable, open) {
+            (Some(detail), _) => Command::RaiseAlert(RaiseAlert { kind: KIND, node: Some(node), detail }),
+            (None, Some(alert)) => Command::ClearAlert { alert },
+            (None, None) => return,
+        };
+        if let Err(failure) = app.commit(Actor::Reconciler, &Origin::internal(), command).await {
+            tracing::warn!(code = failure.code.word, "an alert was not recorded: {}", failure.message);
+        }
+    });
+}
+
+const KIND: AlertKind = AlertKind::UnderlayUnreachable;
+
+fn addresses(underlay: &Underlay) -> impl Iterator<Item = SocketAddr> + use<> {
+    let port = underlay.port;
+    let given = underlay.ipv6.map(IpAddr::V6).into_iter().chain(underlay.ipv4.map(IpAddr::V4));
+    given.map(move |address| SocketAddr::new(address.to_canonical(), port))
+}
+
+fn is_callers(origin: &Origin, address: IpAddr) -> bool {
+    matches!(origin.source, Source::Address(source) if source.to_canonical() == address)
+}
+
+async fn look(addresses: &[SocketAddr]) -> Vec<(SocketAddr, Verdict)> {
+    join_all(addresses.iter().map(|address| async { (*address, look_at(*address).await) })).await
+}
+
+/// Asks in every way at once. The first that finds the host ends it.
+async fn look_at(address: SocketAddr) -> Verdict {
+    let ways: [BoxFuture<'_, Sign>; 3] =
+        [datagram(address).boxed(), connection(address).boxed(), echo(address.ip()).boxed()];
+    let mut ways: FuturesUnordered<_> = ways.into_iter().collect();
+    let mut signs = Vec::new();
+    while let Some(sign) = ways.next().await {
+        if sign == Sign::There {
+            return Verdict::Reachable;
+        }
+        signs.push(sign);
+    }
+    judge(signs)
+}
+
+fn judge(signs: Vec<Sign>) -> Verdict {
+    let echoed = signs.contains(&Sign::EchoUnanswered);
+    let no_route = signs.into_iter().find_map(|sign| match sign {
+        Sign::NoRoute(why) => Some(why),
+        _ => None,
+    });
+    no_route.map_or(Verdict::Unknown { echoed }, Verdict::Unreachable)
+}
+
+async fn datagram(address: SocketAddr) -> Sign {
+    let ask = async {
+        let socket = UdpSocket::bind(unspecified(address.ip())).await.map_err(|_| Sign::Unable)?;
+        socket.connect(address).await.map_err(sign)?;
+        // One octet: no message of WireGuard, so no answer but the system's.
+        socket.send(&[0]).await.map_err(sign)?;
+        socket.recv(&mut [0; 64]).await.map_err(sign)
+    };
+    within(ask, Sign::Silent).await
+}
+
+/// The system tells a connection of a host or a network that cannot be reached; a datagram it does not.
+async fn connection(address: SocketAddr) -> Sign {
+    within(async { TcpStream::connect(address).await.map_err(sign) }, Sign::Silent).await
+}
+
+async fn echo(address: IpAddr) -> Sign {
+    let ask = async {
+        let (family, protocol, request) = match address {
+            IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8),
+            IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, 128),
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(protocol));
+        let socket = socket.map_err(|_| Sign::Unable)?;
+        let socket = UdpSocket::from_std(socket.into()).map_err(|_| Sign::Unable)?;
+        socket.connect(SocketAddr::new(address, 0)).await.map_err(sign)?;
+        let [a, b, c, d] = ECHO;
+        socket.send(&[request, 0, 0, 0, a, b, c, d]).await.map_err(sign)?;
+        socket.recv(&mut [0; 64]).await.map_err(sign)
+    };
+    within(ask, Sign::EchoUnanswered).await
+}
+
+async fn within<T>(ask: impl Future<Output = Result<T, Sign>>, late: Sign) -> Sign {
+    match timeout(LIMIT, ask).await {
+        Ok(Ok(_)) => Sign::There,
+        Ok(Err(sign)) => sign,
+        Err(_) => late,
+    }
+}
+
+fn unspecified(like: IpAddr) -> SocketAddr {
+    let address = match like {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(address, 0)
+}
+
+fn sign(error: io::Error) -> Sign {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Sign::There,
+        ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::AddrNotAvailable
+        | ErrorKind::InvalidInput => Sign::NoRoute(format!("no route ({error})")),
+        _ => Sign::Unable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_closed_port_is_a_host_that_is_there() {
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let Ok(address) = port else { return };
+        assert_eq!(look_at(address).await, Verdict::Reachable);
+    }
+
+    #[tokio::test]
+    async fn an_address_without_a_route_is_unreachable() {
+        let link_local = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)), 51820);
+        let verdict = look_at(link_local).await;
+        assert!(matches!(verdict, Verdict::Unreachable(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn silence_tells_nothing_unless_an_echo_should_have_been_answered() {
+        let judged = |echo| judge(vec![Sign::Silent, Sign::Silent, echo]);
+        assert_eq!(judged(Sign::Unable), Verdict::Unknown { echoed: false });
+        assert_eq!(judged(Sign::EchoUnanswered), Verdict::Unknown { echoed: true });
+        assert_eq!(judged(Sign::NoRoute("why".to_owned())), Verdict::Unreachable("why".to_owned()));
+    }
+}
