@@ -66,6 +66,14 @@ def door(plane):
         yield connection
 
 
+@pytest.fixture(scope="session")
+def names(programs):
+    """Both programs under other documents' names."""
+    from linked import Names
+
+    return Names()
+
+
 @pytest.fixture
 def place():
     """A directory of one test."""

@@ -20,8 +20,8 @@ def free_port() -> int:
 class Daemon:
     """`enlist-agent run` in a directory of its own."""
 
-    def __init__(self, plane, token: str | None = None, **environment):
-        self.plane = plane
+    def __init__(self, plane, token: str | None = None, arguments: tuple = (), **environment):
+        self.plane, self.arguments = plane, arguments
         self.dir = scratch("ag") / "a"
         self.environment = {
             "ENLIST_AGENT_SERVER": plane.url,
@@ -37,7 +37,7 @@ class Daemon:
         self.logs.append(log)
         with log.open("wb") as err:
             self.process = subprocess.Popen(
-                [str(AGENT), "run", "--dir", str(self.dir)],
+                [str(AGENT), "run", "--dir", str(self.dir), *map(str, self.arguments)],
                 env=clean_env(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ import threading
 
 DIR = pathlib.Path(tempfile.mkdtemp(prefix="enl-run-", dir="/tmp"))
 ARGUMENTS = DIR / "arguments"
-PROGRAMS = ("enlist", "enlist-agent")
+PROGRAMS = ("enlist", "enlist-agent", "plfm", "plfm-agent", "probectl-control", "probectl-agent", "taskrun")
 
 tokens: set[str] = set()
 """Tokens and API keys, as strings."""

@@ -57,11 +57,70 @@ def test_draining_has_the_time_limit_that_was_given(plane):
     act(plane, node.id, "drain", {"within": "10m"})
     limit = plane.node(node.id)["drain_by"]
     assert limit == lines(plane, "host.draining", node.id)[0]["drain_by"] and limit.endswith("Z")
-    act(plane, node.id, "drain", {})
-    assert plane.node(node.id)["drain_by"] == limit
+    for again in ({}, {"within": "10m"}):
+        act(plane, node.id, "drain", again)
+        assert plane.node(node.id)["drain_by"] == limit
     assert len(lines(plane, "host.draining", node.id)) == 1
+    act(plane, node.id, "drain", {"within": "1h"})
+    assert plane.node(node.id)["drain_by"] > limit
+    assert len(lines(plane, "host.draining", node.id)) == 2
     act(plane, node.id, "undrain")
     assert plane.node(node.id)["drain_by"] is None
+
+
+def test_show_tells_who_did_it_when_and_why(plane):
+    """`quarantine` and `ended` with by, at and reason, as long as they hold; the log has a line for each act."""
+    node = active(plane)
+    assert (plane.node(node.id)["quarantine"], plane.node(node.id)["ended"]) == (None, None)
+    act(plane, node.id, "quarantine", {"reason": "odd traffic"})
+    (line,) = lines(plane, "host.quarantined", node.id)
+    expected = {"by": line["actor"], "at": line["at"], "reason": "odd traffic"}
+    assert plane.node(node.id)["quarantine"] == expected
+    act(plane, node.id, "release")
+    assert plane.node(node.id)["quarantine"] is None
+    answer = plane.api("POST", f"/v1/nodes/{node.id}/revoke", {"reason": "stolen"}, {"X-Request-Id": "who-did-it-1"})
+    assert answer.status == 200
+    ended = plane.node(node.id)["ended"]
+    assert (ended["reason"], ended["by"]) == ("stolen", line["actor"])
+    done = run(ENLIST, "node", "show", node.id, "--dir", plane.dir)
+    assert f"by {ended['by']} at {ended['at']}: stolen" in done.out
+    assert [text.split() for text in done.out.splitlines() if text.split()[:1] == ["health"]] == [["health", "-"]]
+    (said,) = [text for text in plane.log().splitlines() if "who-did-it-1" in text]
+    assert "host.revoked" in said and node.id in said and line["actor"] in said and "stolen" not in said
+    act(plane, node.id, "reinstate")
+    assert plane.node(node.id)["ended"] is None
+
+
+def test_a_bad_duration_is_told_by_its_name(plane):
+    """Exit 2 with the flag, before anything is asked; 400 with the field."""
+    node = active(plane)
+    for command, flag in (
+        (("token", "create", "--expires", "soon"), "--expires"),
+        (("operator", "key", "create", "ci", "--role", "viewer", "--expires", "1y"), "--expires"),
+        (("node", "drain", node.id, "--within", "5 minutes"), "--within"),
+    ):
+        done = plane.cli(*command, ok=False)
+        assert done.code == 2 and flag in done.error()["message"], done
+    for path, body in (
+        ("/v1/tokens", {"expires": "soon"}),
+        ("/v1/operator-keys", {"name": "ci", "role": "viewer", "expires": "soon"}),
+        (f"/v1/nodes/{node.id}/drain", {"within": "soon"}),
+    ):
+        answer = plane.api("POST", path, body)
+        (field,) = body.keys() & {"expires", "within"}
+        assert (answer.status, answer.code) == (400, "bad_request")
+        assert answer.json()["error"]["message"].startswith(f"{field}: ")
+
+
+def test_a_refusal_names_the_role_that_it_takes(plane):
+    """403 with what is needed; the remedy says where to look."""
+    node = active(plane)
+    key = make_key(plane, "viewer")["key"]
+    for path, needs in ((f"/v1/nodes/{node.id}/revoke", "role operator"), ("/v1/ca/roll/prepare", "role platform-admin for all tenants")):
+        status, _, body = curl(plane, "POST", path, key=key)
+        error = json.loads(body)["error"]
+        assert (status, error["code"]) == (403, "forbidden")
+        assert error["message"].endswith(needs) and "operator key list" in error["hint"]
 
 
 def test_a_quarantined_node_may_still_authenticate(plane):

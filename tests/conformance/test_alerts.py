@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+import clocks
 import evidence
 import native
 from machine import ENLIST, run, scratch, until
@@ -69,6 +70,38 @@ def test_an_unconfirmed_enrollment_is_noticed(plane):
         until(lambda: not alerts(plane, node.id), "the alert was cleared")
     finally:
         plane.policy("enrolled.stuck_after", "10m")
+
+
+def test_a_certificate_that_nobody_renews_is_noticed(plane_of_its_own):
+    """`cert_expiring` before the end and again at the end; then health is `cert_expired`; a new enrollment ends both."""
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    node.confirm()
+    assert plane.node(node.id)["health"]["reason"] is None
+
+    def at(hours: float) -> None:
+        plane.stop()
+        clocks.sweep(plane.process.pid)
+        plane.start(env=clocks.shifted(hours))
+
+    # A day long, to be renewed after two thirds of it.
+    at(17)
+    away = native.enroll(plane)
+    away.confirm()
+    at(21)
+    (alert,) = until(lambda: alerts(plane, node.id), "the alert was raised")
+    assert (alert["kind"], alert["count"]) == ("cert_expiring", 1)
+    assert plane.node(node.id)["health"]["reason"] == "cert_expiring"
+    at(25)
+    shown = until(lambda: (n := plane.node(node.id))["health"]["reason"] == "cert_expired" and n, "it has ended")
+    assert shown["health"]["since"] == shown["cert_not_after"] and shown["cert_serial"] in shown["health"]["evidence"]
+    (ended,) = alerts(plane, node.id)
+    assert (ended["alert_id"], ended["count"]) == (alert["alert_id"], 2) and "ended at" in ended["detail"]
+    again = native.enroll(plane, plane.token(node=node.id))
+    assert again.id == node.id and alerts(plane, node.id) == []
+    assert plane.node(node.id)["health"]["reason"] is None
+    assert len(lines(plane, "alert.cleared", alert["alert_id"])) == 1
+    assert alerts(plane, away.id) == [], "it has time yet"
 
 
 def test_acknowledging_is_done_once(plane):
@@ -257,8 +290,10 @@ def test_a_webhook_is_told_until_it_takes_it(programs):
             until(lambda: len(receiver.taken) >= 4, "its end was delivered")
             told = [(body["alert_id"], body["event"]) for _, body in receiver.taken[2:4]]
             assert told == [(one["alert_id"], "acknowledged"), (one["alert_id"], "cleared")]
+            # The receiver knows of it before the sender has the answer.
+            counted = 'enlist_alert_deliveries_total{result="ok"} 4'
+            until(lambda: counted in plane.api("GET", "/metrics").body.decode(), "the deliveries were counted")
             metrics = plane.api("GET", "/metrics").body.decode()
-            assert 'enlist_alert_deliveries_total{result="ok"} 4' in metrics
             assert 'enlist_alerts{kind="enrollment_not_persisted"} 1' in metrics
             receiver.taken.clear()
             plane.restart()

@@ -8,12 +8,13 @@ import re
 import socket
 import ssl
 import time
+from urllib.parse import quote
 
 import pytest
 
 import evidence
 import native
-from machine import tool
+from machine import tool, until
 from sockets import BODY, alive, connect, exchange, read_to_end
 
 SEED = int(os.environ.get("ENLIST_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -48,6 +49,34 @@ def test_a_damaged_handshake_ends_the_connection(plane):
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         list(pool.map(damaged, range(40)))
     assert alive(plane)
+
+
+def test_what_is_wrong_is_named(plane):
+    """The field of a body or a query whose value cannot be read stands in the message."""
+    import hosts
+
+    def told(method: str, path: str, body=None) -> str:
+        answer = plane.api(method, path, body)
+        assert (answer.status, answer.code) == (400, "bad_request"), answer
+        return answer.json()["error"]["message"]
+
+    token = hosts.mint(plane)["token"]
+    for body, field in (
+        (hosts.request(token, underlay_endpoint={"ipv4": "127.0.0.1", "port": "x"}), "underlay_endpoint.port:"),
+        (hosts.request(token, hardware_facts={"cpu_cores": -1}), "hardware_facts.cpu_cores:"),
+        (hosts.request(token, mtls_csr=7), "mtls_csr:"),
+    ):
+        assert field in told("POST", "/v1/hosts/enroll", body)
+    assert "missing field `underlay_endpoint`" in told("POST", "/v1/hosts/enroll", {"enrollment_token": token})
+    assert "expires: " in told("POST", "/v1/tokens", {"expires": "soon"})
+    assert "colour" in told("POST", "/v1/tokens", {"colour": 1})
+    assert "limit" in told("GET", "/v1/nodes?limit=x") and "limit" in told("GET", "/v1/nodes?limit=0")
+    assert "cursor: " in told("GET", "/v1/nodes?cursor=a%20b")
+    assert "after: " in told("GET", "/v1/agents?after=a%20b")
+    host = hosts.active(plane)
+    for query, field in (("wait=x", "wait:"), ("after=x", "after:"), ("wait=6m", "wait ")):
+        answer = host.ask("GET", f"overlay?{query}")
+        assert answer.status == 400 and field in answer.json()["error"]["message"], answer
 
 
 def test_garbage_inside_tls_ends_the_connection(plane):
@@ -232,6 +261,59 @@ def test_the_operator_api_reads_strictly(plane):
         assert error["request_id"] == answer.headers["X-Request-Id"]
 
 
+def test_what_a_form_of_another_site_can_send_is_refused(plane):
+    """415 on every path that changes something, with an empty body too; without a content type an empty one is fine."""
+    served = plane.api("GET", "/openapi.json").json()["paths"]
+    changing = [
+        (method.upper(), re.sub(r"{[^}]*}", "none", path))
+        for path, methods in served.items()
+        for method, told in methods.items()
+        if method in ("post", "put", "patch", "delete") and {"api_key": []} in told["security"]
+    ]
+    assert ("POST", "/v1/hosts/none/drain") in changing and ("DELETE", "/v1/tokens/none") in changing
+    kinds = ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", b"text/plain; x=\xe9")
+    for method, path in changing:
+        # The documents of probectl and TaskRun have no 415.
+        status = 400 if path.startswith(("/v1/agents", "/v1/collectors", "/v1/workers")) else 415
+        for kind in kinds:
+            answer = plane.api(method, path, b"", {"Content-Type": kind})
+            assert (method, path, kind, answer.status) == (method, path, kind, status)
+            assert "the content type is not application/json" in str(answer.json())
+    for kind in ({}, {"Content-Type": "application/json; charset=utf-8"}):
+        assert plane.api("POST", "/v1/nodes/none/drain", b"", kind).code == "node_not_found"
+        assert plane.api("POST", "/v1/hosts/none/decommission", b"", kind).code == "node_not_found"
+
+
+def test_no_words_that_turn_the_text_around_them(plane):
+    """Characters that steer a terminal or an editor are 400 in names, labels and reasons."""
+    node = native.enroll(plane, plane.token())
+    for c in "\u200e\u200f\u202a\u202e\u2028\u2029\u2066\u2069\x1b":
+        for path in (f"/v1/nodes/{node.id}/quarantine", f"/v1/nodes/{node.id}/revoke"):
+            answer = plane.api("POST", path, {"reason": f"a{c}b"})
+            assert (c, answer.status, answer.code) == (c, 400, "bad_request")
+        for change in ({"name": f"a{c}b"}, {"labels": {"site": f"a{c}b"}}):
+            answer = plane.api("PATCH", f"/v1/agents/{node.id}", change)
+            assert (c, answer.status) == (c, 400), answer
+    assert plane.node(node.id)["state"] == "enrolled"
+
+
+def test_a_token_in_the_place_of_its_id_stays_out_of_the_log(plane):
+    """A refusal is logged with its path, but not with a token in it: of any door, and however it is written."""
+    for door in ("native", "plfm", "probectl", "taskrun"):
+        for turn in range(8):
+            token = plane.mint(door=door)["token"]
+            spellings = (token, quote(token, safe=""), f"%{ord(token[0]):02x}" + quote(token[1:], safe=""))
+            for number, text in enumerate(spellings):
+                id = f"pasted-{door}-{turn}-{number}"
+                answer = plane.api("DELETE", f"/v1/tokens/{text}", headers={"X-Request-Id": id})
+                assert answer.status in (400, 404, 405), answer
+                until(lambda id=id: id in plane.err.read_text(), "the refusal is in the log")
+                log = plane.err.read_text()
+                assert token not in log and text not in log, door
+                pieces = [piece for piece in token.split("/") if len(piece) > 8]
+                assert not any(piece in log for piece in pieces), door
+
+
 def test_unknown_calls_on_the_grpc_side_are_unimplemented(plane):
     """An unknown method or service is UNIMPLEMENTED, not a hang and not a page of HTML."""
     with native.door(plane) as door:
@@ -253,3 +335,12 @@ def test_bytes_that_are_no_message_are_an_error(plane):
                 call(b"\xff" + chance.randbytes(size), timeout=30)
             assert error.value.code() in (native.grpc.StatusCode.INVALID_ARGUMENT, native.grpc.StatusCode.INTERNAL)
     assert alive(plane)
+
+
+def test_a_refusal_reaches_who_is_still_sending(plane):
+    """On HTTP/2 too: an answer that comes before the body was read is not cut off by a reset of the stream."""
+    url = f"{plane.url}/v1/tokens"
+    sent = ("--http2", "-X", "POST", "-H", "Content-Type: application/json", "--data-binary", "{}")
+    for _ in range(20):
+        done = tool("curl", "-sS", "--cacert", plane.dir / "ca/bundle.pem", "-w", " %{http_code}", *sent, url)
+        assert '"unauthenticated"' in done.out and done.out.endswith(" 401"), done

@@ -150,7 +150,8 @@ def test_policy_is_shown_and_set_with_care(plane):
     items = {item["key"]: item["value"] for item in plane.api("GET", "/v1/policy").json()["items"]}
     assert {key: items.get(key) for key in DEFAULTS} == DEFAULTS
     assert plane.cli("policy", "set", "no.such", "1", ok=False).code == 3
-    assert plane.cli("policy", "set", "token.max_ttl", "48h", ok=False).code == 3
+    raised = plane.cli("policy", "set", "token.max_ttl", "48h", ok=False)
+    assert raised.code == 3 and "at most 1d" in raised.err and "lowered" in raised.err, raised
     assert plane.cli("policy", "set", "token.default_ttl", "soon", ok=False).code == 3
     plane.cli("policy", "set", "profile.brief.lifetime", "60s")
     minted = plane.mint(profile="brief")

@@ -55,6 +55,7 @@ def renewals(plane) -> int:
 
 
 def test_an_agent_enrolls_by_itself_and_renews(plane, daemons):
+    """Proves PROBE-20."""
     (daemon,) = daemons()
     first = daemon.serial()
     until(lambda: daemon.serial() != first, "it renews")

@@ -199,3 +199,24 @@ def test_a_token_is_scoped_to_its_tenant(plane):
     assert (answer.status, answer.code) == (404, "tenant_not_found")
     pinned = plane.api("POST", "/v1/tokens", {"tenant": "default", "node": node.id})
     assert pinned.status == 404, "a pin on another tenant's node"
+
+
+@pytest.mark.parametrize(
+    "said, code",
+    [
+        ({"wireguard_public_key": "nonsense"}, "wireguard_key_invalid"),
+        ({"wireguard_public_key": "A" * 43 + "="}, "wireguard_key_invalid"),
+        ({"underlay": {"port": 51820}}, "bad_request"),
+        ({"underlay": {"ipv4": "127.0.0.1", "port": 0}}, "bad_request"),
+        ({"underlay": {"ipv4": "127.0.0.1", "port": 70000}}, "bad_request"),
+        ({"underlay": {"ipv6": "fd00:plfm::1", "port": 51820}}, "bad_request"),
+        ({"underlay": {"ipv4": "0.0.0.0", "port": 51820}}, "bad_request"),
+        ({"hardware": {"arch": "x" * 200}}, "bad_request"),
+    ],
+)
+def test_what_a_host_says_of_its_network_is_checked(plane, door, said, code):
+    """A key that is none or of low order, an address that is none: refused in so many words, the token unspent."""
+    minted = plane.mint()
+    refusal = door.refused(minted["token"], certs.good_csr(), **said)
+    assert refusal.code == code, refusal
+    assert plane.token_state(minted["token_id"]) == "unused"

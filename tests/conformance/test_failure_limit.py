@@ -1,10 +1,13 @@
 """The limit on failures, and what it never limits."""
 
+import time
+
 import pytest
 
 import certs
 import evidence
 import native
+from machine import until
 from plane import ControlPlane
 
 
@@ -23,10 +26,15 @@ def spend_failures(plane, count: int) -> list:
 def test_a_hundred_failures_a_minute_then_slow_down_but_valid_enrollments_go_on(limited):
     """429 with Retry-After for failures only: the limit never stands before the look-up."""
     token = limited.token()
-    refusals = spend_failures(limited, 130)
+    began = time.monotonic()
+    refusals = spend_failures(limited, 300)
     codes = [refusal.code for refusal in refusals]
-    assert codes[0] == "token_invalid" and codes[-1] == "rate_limited"
-    assert 90 <= codes.count("token_invalid") <= 110, codes
+    refilled = (time.monotonic() - began) / 60 * 100
+    assert codes[0] == "token_invalid" and "rate_limited" in codes
+    assert 90 <= codes.count("token_invalid") <= 110 + refilled, codes
+    while refusals[-1].code != "rate_limited":
+        refusals += spend_failures(limited, 1)
+    counted = sum(refusal.code in ("token_invalid", "rate_limited") for refusal in refusals)
     assert refusals[-1].status == native.grpc.StatusCode.RESOURCE_EXHAUSTED
     assert int(refusals[-1].trailers["retry-after"]) > 0
     answer = limited.https("GET", "/v1/nodes")
@@ -36,14 +44,18 @@ def test_a_hundred_failures_a_minute_then_slow_down_but_valid_enrollments_go_on(
     assert limited.https("GET", "/healthz").status == 200
     limited.restart()
     lines = [line for line in limited.audit("enrollment.refused") if line["reason"] == "token_invalid"]
-    assert sum(line["count"] for line in lines) == 130, "a throttled refusal counts under its own reason"
+    assert sum(line["count"] for line in lines) == counted, "a throttled refusal counts under its own reason"
 
 
 @pytest.mark.parametrize("header", [{"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eDp5"}])
 def test_a_made_up_credential_does_not_escape_the_limit(limited, header):
     """Who sends a bad API key is a stranger like any other."""
-    statuses = [limited.https("GET", "/v1/nodes", headers=header).status for _ in range(130)]
-    assert statuses[0] == 401 and statuses[-1] == 429, (statuses[0], statuses[-1])
+    statuses = [limited.https("GET", "/v1/nodes", headers=header).status]
+    until(
+        lambda: statuses.append(limited.https("GET", "/v1/nodes", headers=header).status) or statuses[-1] == 429,
+        "it was told to slow down",
+    )
+    assert set(statuses[:90]) == {401}
 
 
 def test_good_credentials_are_not_limited_by_failures_of_others(limited):

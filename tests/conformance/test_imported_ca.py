@@ -51,6 +51,10 @@ def test_an_imported_ca_signs_and_its_name_is_kept_to_the_byte(place):
         context = ssl.create_default_context(cafile=cert)
         with socket.create_connection(("127.0.0.1", plane.port)) as raw:
             context.wrap_socket(raw, server_hostname="127.0.0.1").close()
+        own = {"certificate": (plane.dir / "ca" / "server.pem").read_text()}
+        refused = plane.api("POST", "/v1/nodes/import", own)
+        assert (refused.status, refused.code) == (400, "certificate_invalid"), "no node is the control plane"
+        assert "server certificate" in refused.json()["error"]["message"]
         scalar = certs.key_pem(load(key))
         evidence.private_key("imported", scalar)
 

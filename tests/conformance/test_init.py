@@ -45,7 +45,7 @@ def test_a_wrong_command_line_is_usage(place, arguments):
 
 
 def test_the_root_key_is_shown_once_and_stored_nowhere(place):
-    """As a PEM block between two lines that say what it is; or in a file of mode 0600, and then not shown."""
+    """As a PEM block between two lines that say what it is; or in a file of mode 0600, and then not shown. Proves PROBE-09, PROBE-27."""
     kek = place / "kek"
     base = ("--domain", "x.example", "--kek", f"file:{kek}", "--listen", "127.0.0.1:0")
     done = run(ENLIST, "server", "init", "--dir", place / "a", *base)

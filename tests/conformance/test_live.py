@@ -1,5 +1,6 @@
 """The live stream: hello, heartbeats, evidence up; bundles, standing and orders down. D17, D21, D33, D34."""
 
+import socket
 import threading
 import time
 
@@ -182,8 +183,14 @@ def test_an_earlier_start_that_comes_back_looks_like_a_copy(plane, node):
         def alarm():
             return next((a for a in shown(plane, node)["alerts"] if a["kind"] == "clone_suspected"), None)
 
-        assert until(alarm, "the alert is raised")["detail"].count("127.0.0.1") == 2
+        alert = until(alarm, "the alert is raised")
+        assert alert["detail"].count("127.0.0.1") == 2
         live.close()
+    # An operator has looked into it.
+    plane.api("POST", f"/v1/nodes/{node.id}/release")
+    assert alarm() is None
+    (line,) = [line for line in plane.audit("alert.cleared") if line["alert_id"] == alert["alert_id"]]
+    assert line["actor"].startswith("local:")
 
 
 def test_a_copy_may_cost_the_node_its_freedom(plane, node):
@@ -197,6 +204,63 @@ def test_a_copy_may_cost_the_node_its_freedom(plane, node):
         until(lambda: shown(plane, node)["quarantined"], "it is quarantined")
     finally:
         plane.policy("clone", "alert")
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def opening(stream: int) -> bytes:
+    """The head of a call to Live, every field literal and never indexed."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "https",
+        ":path": "/enlist.agent.v1.Agent/Live",
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    text = b"".join(
+        b"\x10" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in fields.items()
+    )
+    return frame(1, 4, stream, text)
+
+
+def said(stream: int, **message) -> bytes:
+    body = native.pb.LiveUp(**message).SerializeToString()
+    return frame(0, 0, stream, b"\x00" + len(body).to_bytes(4, "big") + body)
+
+
+def test_a_stream_that_never_reads_is_let_go(plane, node):
+    """Room for no answer at all: what waits for it is bounded, and then its place is given to another."""
+    node.confirm()
+    context = plane.context(node.files)
+    context.set_alpn_protocols(["h2"])
+    settings = frame(4, 0, 0, b"\x00\x04" + (0).to_bytes(4, "big"))
+    connections = []
+    before = plane.status("VmRSS")
+    try:
+        for number in range(5):
+            raw = socket.create_connection(("127.0.0.1", plane.port), timeout=60)
+            connection = context.wrap_socket(raw, server_hostname="127.0.0.1")
+            connections.append(connection)
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings)
+            for stream in range(1, 40, 2):
+                hello = native.pb.Hello(node_id=node.id, instance_id=f"deaf-{number}-{stream}", bundle_version=1)
+                connection.sendall(opening(stream) + said(stream, hello=hello))
+                until(lambda: shown(plane, node)["connected"], "it has a place")
+                connection.sendall(said(stream, heartbeat=native.pb.Heartbeat()) * 60)
+                until(lambda: not shown(plane, node)["connected"], "it was let go")
+        grown = plane.status("VmRSS") - before
+        assert grown < 48 * 1024, f"{grown} KiB for 100 streams that do not read"
+        with node.door() as door:
+            live = door.live(node.id)
+            live.next("welcome")
+            live.close()
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 def test_streams_end_when_the_server_stops(plane_of_its_own):

@@ -5,7 +5,7 @@ import concurrent.futures
 import certs
 import native
 import pytest
-from machine import scratch, until
+from machine import ENLIST, run, scratch, until
 from rolls import signed, states
 
 
@@ -20,10 +20,19 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
         csr = scratch("csr") / "next.csr"
         plane.cli("ca", "roll", "prepare", "--csr-out", csr)
         again = scratch("csr") / "again.csr"
-        plane.cli("ca", "roll", "prepare", "--csr-out", again)
+        for _ in range(2):
+            plane.cli("ca", "roll", "prepare", "--csr-out", again)
+            assert csr.read_bytes() == again.read_bytes()
+        again.write_text("somebody's")
+        refused = plane.cli("ca", "roll", "prepare", "--csr-out", again, ok=False)
+        assert (refused.code, refused.error()["code"], again.read_text()) == (2, "file_exists", "somebody's")
+        plane.cli("ca", "roll", "prepare", "--csr-out", again, "--force")
         assert csr.read_bytes() == again.read_bytes()
-        roll = plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr)).json()
+        certificate = signed(plane, csr)
+        roll = plane.cli("ca", "roll", "prepare", "--cert", certificate).json()
         assert roll["stage"] == "prepared"
+        people = run(ENLIST, "ca", "roll", "status", "--dir", plane.dir).out
+        assert "wait until all nodes have the bundle" in people, people
         bundle = live.next("bundle")
         assert bundle.version == roll["bundle_version"] == 2
         assert bundle.pem.encode() == plane.bundle
@@ -39,6 +48,8 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
         assert plane.cli("ca", "roll", "activate", ok=False).code == 3
         plane.cli("ca", "roll", "activate", "--force")
         assert states(plane) == ["active", "retiring"]
+        # Brought again it changes nothing.
+        assert plane.cli("ca", "roll", "prepare", "--cert", certificate).json()["stage"] == "retiring"
         renewed = node.renewed()
         assert renewed.answer.chain != node.answer.chain
         assert certs.verifies(renewed.answer.certificate.encode(), (renewed.answer.chain + renewed.answer.bundle).encode())
@@ -50,6 +61,10 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
     assert native.alert(plane, away.files) is None
     refused = plane.cli("ca", "roll", "retire", ok=False)
     assert (refused.code, refused.error()["code"]) == (3, "issuer_in_use")
+    assert away.id in refused.error()["message"] and fresh.id not in refused.error()["message"]
+    old = next(issuer for issuer in plane.cli("ca", "show").json()["issuers"] if issuer["state"] == "retiring")
+    hanging = old["leaves"] + old["other_leaves"]
+    assert f"{hanging} certificates" in refused.error()["message"]
     back = away.renewed()
     back.confirm()
     for one in (node, away):

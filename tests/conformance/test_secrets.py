@@ -43,7 +43,7 @@ def test_no_token_is_in_any_log_store_metric_or_argument():
 
 
 def test_no_private_key_is_in_any_log_store_or_metric():
-    """Neither in PEM nor as raw bytes, hex or base64: root keys, agent keys, operator keys, key-encryption keys."""
+    """Neither in PEM nor as raw bytes, hex or base64: root keys, agent keys, operator keys, key-encryption keys. Proves PROBE-10, PROBE-26."""
     whole_run()
     patterns = [(label, spelling) for label, raw in evidence.keys.items() for spelling in evidence.spellings(raw)]
     found = []

@@ -86,7 +86,7 @@ def grant(place, issuer, name: str, extensions: str):
 
 
 def test_a_leaf_below_it_verifies_and_a_further_ca_does_not(files):
-    """The path length is obeyed by openssl."""
+    """The path length is obeyed by openssl. Proves PROBE-09."""
     assert sign(files).code == 0
     leaf = grant(files, files, "leaf", "basicConstraints=critical,CA:FALSE")
     further = grant(files, files, "further", "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign")

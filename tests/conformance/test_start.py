@@ -143,3 +143,13 @@ def test_a_port_in_use_is_refused(stopped):
         config = stopped.dir / "enlist.toml"
         config.write_text(config.read_text().replace("127.0.0.1:0", address))
         refused(stopped, words=(address,))
+
+
+def test_a_metrics_port_in_use_is_refused_with_its_own_remedy(stopped):
+    """Exit 1 with the address, and what to change."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = stopped.run_to_end("--metrics", address)
+        assert done.code == 1 and address in done.err and "--metrics" in done.err, done

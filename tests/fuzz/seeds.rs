@@ -199,6 +199,18 @@ fn messages() -> Vec<Seed> {
         csr: "-----BEGIN CERTIFICATE REQUEST-----".to_owned(),
         hostname: "host-7".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        wireguard_public_key: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=".to_owned(),
+        underlay: Some(api::agent::Underlay {
+            ipv6: "2001:db8::7".to_owned(),
+            ipv4: "192.0.2.7".to_owned(),
+            port: 51820,
+        }),
+        hardware: Some(api::agent::Hardware {
+            cpu_cores: Some(32),
+            memory_bytes: Some(1 << 37),
+            disk_bytes: Some(1 << 40),
+            arch: "amd64".to_owned(),
+        }),
     };
     let confirm = ConfirmRequest { status: 2, reason: "disk full".to_owned() };
     let odd: [&[u8]; 8] = [

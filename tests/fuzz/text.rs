@@ -1,10 +1,11 @@
 //! Words, URLs, bodies of requests: what is sent as text, and what protobuf wraps around text.
 
 use super::world::policy as fresh_policy;
+use api::doors::probectl;
 use api::rest::{audit, ca, nodes, operators, page, policy as policies, tenants, tokens};
 use axum::http::Uri;
 use lifecycle::names::{
-    Label, Malformed, NodeId, OperatorName, ProfileName, Serial, Span, SpiffeId, TenantId, Timestamp,
+    Label, Malformed, NodeId, OperatorName, ProfileName, Serial, Span, SpiffeId, TenantId, Timestamp, Title,
     TokenId, TrustDomain, Ulid, VclusterId,
 };
 use prost::Message;
@@ -24,6 +25,7 @@ pub fn token(data: &[u8]) {
     word(text, ProfileName::parse);
     word(text, TrustDomain::parse);
     word(text, Label::parse);
+    word(text, Title::parse);
     word(text, Span::parse);
     word(text, Timestamp::parse);
     word(text, Ulid::parse);
@@ -54,13 +56,18 @@ pub fn server_url(data: &[u8]) {
     }
 }
 
-/// Every body that the operator API takes, and the audit lines it gives, which callers read back.
+/// Every body that the operator API and the doors take, and the audit lines it gives, which callers read back.
 pub fn json_bodies(data: &[u8]) {
     json::<tokens::CreateToken>(data);
     json::<tenants::CreateTenant>(data);
     json::<operators::AddOperator>(data);
     json::<operators::CreateOperatorKey>(data);
     json::<policies::PolicyItem>(data);
+    json::<probectl::EnrollAgent>(data);
+    json::<probectl::RotateAgent>(data);
+    json::<probectl::MintEnrollToken>(data);
+    json::<probectl::DescribeAgent>(data);
+    json::<probectl::RegisterCollector>(data);
     // Not compared: fields that events do not have may be fractions, which serde_json reads to the last bit but one.
     if let Ok(line) = serde_json::from_slice::<audit::AuditLine>(data) {
         let text = serde_json::to_vec(&line).expect("what was read can be written");
@@ -83,6 +90,7 @@ pub fn query_strings(data: &[u8]) {
     query::<audit::AuditQuery>(&uri);
     query::<page::PageQuery>(&uri);
     query::<ca::BundleQuery>(&uri);
+    query::<probectl::AgentQuery>(&uri);
 }
 
 fn query<T: Serialize + DeserializeOwned + PartialEq + Debug>(uri: &Uri) {

@@ -1,0 +1,39 @@
+"""The pages of docs/compat name every statement of their documents, and tests that exist and say so themselves."""
+
+import ast
+import re
+
+import pytest
+
+from machine import ROOT
+
+IDS = {
+    "plfm": ("PLFM", 37),
+    "pact": ("PACT", 43),
+    "probectl": ("PROBE", 29),
+    "taskrun": ("TASK", 21),
+    "gpuaas": ("GPU", 37),
+}
+PAGES = sorted(page for page in (ROOT / "docs" / "compat").glob("*.md") if page.stem in IDS)
+NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+
+
+def docstrings(file: str) -> dict[str, str]:
+    """The tests of a file and what each says that it proves."""
+    tree = ast.parse((ROOT / "tests" / "conformance" / file).read_text())
+    return {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_statement_is_shown_or_out_of_scope(page):
+    """One row for each id, in order; every test that it names exists and names the id."""
+    prefix, count = IDS[page.stem]
+    rows = re.findall(rf"^\| ({prefix}-\d+) \|(.*)$", page.read_text(), re.MULTILINE)
+    assert [id for id, _ in rows] == [f"{prefix}-{number:02}" for number in range(1, count + 1)]
+    for id, row in rows:
+        *cells, end = row.split("|")
+        assert cells and all(cell.strip() for cell in cells) and not end.strip(), id
+        for file, test in NAMED.findall(row):
+            known = docstrings(file)
+            assert test in known, f"{id}: {file} has no {test}"
+            assert id in known[test], f"{id} is not named by {file}::{test}"
