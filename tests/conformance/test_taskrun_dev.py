@@ -5,6 +5,7 @@ TASK-19, TASK-20, D35."""
 import datetime
 import http.client
 import json
+import shutil
 import socket
 import ssl
 import stat
@@ -16,6 +17,7 @@ import evidence
 import native
 import pytest
 import workers
+from daemons import Daemon
 from machine import PATIENCE, need, scratch, tool, until
 from operators import curl, make_key
 from plane import ControlPlane
@@ -250,6 +252,41 @@ def test_a_version_3_certificate_without_uses_is_imported_too(place, plane):
     made, key = make_worker(place / "certs", "rsa-1", key=False)
     assert imported(plane, made).status == 200
     assert native.alert(plane, (made, key)) is None
+
+
+def test_the_agent_goes_on_with_the_certificate_that_openssl_made(place, plane):
+    """Proves TASK-17, TASK-19: the worker's file as it stands, beside the document's development certificate. Once that
+    is taken in, the agent renews it without a token; what was there is kept aside."""
+    home = scratch("worker")
+    (home / "certs").mkdir()
+    made, key = make_worker(place / "certs", "dev-worker-agent")
+    shutil.copy(made, home / "certs/worker.crt")
+    shutil.copy(key, home / "certs/worker.key")
+    shutil.copy(place / "certs/ca.crt", home / "certs/ca.crt")
+    (home / "worker.toml").write_text(
+        '[tls]\nca_cert = "certs/ca.crt"\nworker_cert = "certs/worker.crt"\nworker_key = "certs/worker.key"\n'
+        'bootstrap_token = "${TASKRUN_BOOTSTRAP_TOKEN}"\n'
+    )
+    daemon = Daemon(plane, arguments=("--from-taskrun", home / "worker.toml"))
+    del daemon.environment["ENLIST_AGENT_CA_PIN"]
+    daemon.start()
+    try:
+        until(lambda: "enlist node import" in daemon.log(), "the agent says who can help")
+        assert imported(plane, made).status == 200
+        daemon.wait_connected()
+        assert daemon.node_id() == "dev-worker-agent"
+        there = home / "certs"
+        leaf = certs.certificates((there / "worker.crt").read_bytes())[0]
+        assert certs.serial(leaf) == daemon.serial() == plane.node("dev-worker-agent")["cert_serial"]
+        assert certs.uris(leaf) == [f"spiffe://{plane.domain}/tenant/default/agent/dev-worker-agent"]
+        assert (there / "worker.crt").is_symlink() and (there / "worker.key").is_symlink()
+        assert (there / "worker.crt.before").read_bytes() == made.read_bytes()
+        assert (there / "worker.key.before").read_bytes() == key.read_bytes()
+        assert daemon.stop() == 0
+        daemon.start().wait_connected()
+    finally:
+        daemon.stop()
+        daemon.note_secrets()
 
 
 def test_an_imported_worker_is_revoked_like_any_other(place, plane):

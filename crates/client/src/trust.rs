@@ -8,7 +8,8 @@ use pki::pin::Pin;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
 
@@ -100,20 +101,40 @@ pub fn client_config(
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = trust.verifier(&provider)?;
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| TrustError::Setup(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
-        Some(identity) => builder
-            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
-            .map_err(|error| TrustError::Identity(error.to_string()))?,
+        Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(
+            certified(&provider, identity).map_err(|error| TrustError::Identity(error.to_string()))?,
+        ))),
     };
     config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
+}
+
+/// Certificate and key, made sure to belong together. One of X.509 version 1 is presented like any other: whether
+/// it is taken is the server's to say.
+fn certified(provider: &CryptoProvider, identity: &Identity) -> Result<CertifiedKey, Error> {
+    let key = provider.key_provider.load_private_key(identity.key.clone_key())?;
+    let public = key.public_key().map(|public| public.to_vec());
+    let certified = CertifiedKey::new(identity.chain.clone(), key);
+    match certified.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(Error::InvalidCertificate(unreadable)) => {
+            let raw = certified.cert.first().and_then(pki::verify::raw_key).map(|raw| raw.to_vec());
+            match raw {
+                Some(raw) if Some(&raw) == public.as_ref() => Ok(certified),
+                Some(_) => Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)),
+                None => Err(Error::InvalidCertificate(unreadable)),
+            }
+        }
+        Err(other) => Err(other),
+    }
 }
 
 fn anchors(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, TrustError> {

@@ -9,7 +9,7 @@ use client::ServerUrl;
 use pki::wireguard::WireguardPrivate;
 use toml::Value;
 
-use super::plan::Plan;
+use super::plan::Kept;
 use crate::config::{edit, file, keys};
 use crate::store::generation::Generations;
 use crate::store::identity::Identity;
@@ -22,12 +22,12 @@ pub fn keep(
     identity: &Identity,
     wireguard: Option<&WireguardPrivate>,
     servers: &[ServerUrl],
-    plan: &Plan,
+    kept: Kept<'_>,
 ) -> io::Result<()> {
     let generations = Generations::under(dir);
-    let number = plan.files.write(identity, &generations, None)?;
+    let number = kept.files.write(identity, &generations, None)?;
     unconfirmed::set(dir, &identity.facts.serial)?;
-    settings(dir, servers, plan)?;
+    settings(dir, servers, kept)?;
     if let Some(key) = wireguard {
         wireguard::keep(dir, key)?;
     }
@@ -44,7 +44,7 @@ pub fn keep(
 }
 
 /// Writes servers, trust, layout and underlay to agent.toml, and nothing else in it.
-fn settings(dir: &Path, servers: &[ServerUrl], plan: &Plan) -> io::Result<()> {
+fn settings(dir: &Path, servers: &[ServerUrl], kept: Kept<'_>) -> io::Result<()> {
     let path = dir.join(file::NAME);
     let (text, mode) = match fs::read_to_string(&path) {
         Ok(text) => (text, fs::metadata(&path)?.mode() & 0o777),
@@ -53,10 +53,10 @@ fn settings(dir: &Path, servers: &[ServerUrl], plan: &Plan) -> io::Result<()> {
     };
     let list = servers.iter().map(|server| Value::String(server.to_string())).collect();
     let mut changes = vec![(keys::SERVER, Some(Value::Array(list)))];
-    changes.extend(plan.choice.changes());
-    let layout = plan.files.layout.map(|layout| Value::String(layout.name().to_owned()));
+    changes.extend(kept.choice.changes());
+    let layout = kept.files.layout.map(|layout| Value::String(layout.name().to_owned()));
     changes.extend(layout.map(|layout| (keys::LAYOUT, Some(layout))));
-    let underlay = plan.underlay_given.iter().flatten().map(|at| Value::String(at.clone()));
+    let underlay = kept.underlay_given.into_iter().flatten().map(|at| Value::String(at.clone()));
     let underlay: Vec<Value> = underlay.collect();
     if !underlay.is_empty() {
         changes.push((keys::UNDERLAY, Some(Value::Array(underlay))));

@@ -106,7 +106,7 @@ pub(crate) async fn obtain(
     let servers = keep::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, clock::now())?;
-    if let Err(error) = keep::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan) {
+    if let Err(error) = keep::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
         return Err(not_persisted(dir, &identity, &servers, &error, caller).await);
     }
     Ok((identity, servers))

@@ -24,26 +24,45 @@ pub struct Plan {
     pub underlay_given: Option<Vec<String>>,
 }
 
+/// What is kept beside an identity: where it is wanted, and what agent.toml will say.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept<'a> {
+    pub files: &'a Files,
+    pub choice: &'a TrustChoice,
+    pub underlay_given: Option<&'a Vec<String>>,
+}
+
 impl Plan {
+    pub fn kept(&self) -> Kept<'_> {
+        let Self { files, choice, underlay_given, .. } = self;
+        Kept { files, choice, underlay_given: underlay_given.as_ref() }
+    }
+
     /// `token` is read last: standard input should not be waited for if the rest is wrong.
     pub fn check(
         config: &Config,
         servers: Vec<ServerUrl>,
         token: impl FnOnce() -> Result<Token, Fault>,
     ) -> Result<Self, Fault> {
-        if servers.is_empty() {
-            return Err(Fault::usage(
-                "server_missing",
-                "no control plane was named",
-                "name it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
-            ));
-        }
-        let choice = config.trust.clone().ok_or_else(trust_missing)?;
-        let trust = trust(&choice)?;
+        let (choice, trust) = recognised(config, &servers)?;
         let (files, underlay) = (config.files.clone(), config.underlay);
         let underlay_given = config.underlay_given.clone();
         Ok(Self { servers, trust, choice, token: token()?, files, underlay, underlay_given })
     }
+}
+
+/// By what the control plane is recognised. Without that, or without an address, nothing is sent.
+pub fn recognised(config: &Config, servers: &[ServerUrl]) -> Result<(TrustChoice, Trust), Fault> {
+    if servers.is_empty() {
+        return Err(Fault::usage(
+            "server_missing",
+            "no control plane was named",
+            "name it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
+        ));
+    }
+    let choice = config.trust.clone().ok_or_else(trust_missing)?;
+    let trust = trust(&choice)?;
+    Ok((choice, trust))
 }
 
 /// The servers that were named; plain http is refused even if nothing would be sent there.

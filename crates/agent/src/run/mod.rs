@@ -11,6 +11,7 @@
 //! certificate that is refused is dropped, and the old one stays in use.
 
 mod accepts;
+mod adopts;
 mod calls;
 mod channel;
 mod daemon;

@@ -9,6 +9,7 @@ use client::ServerUrl;
 use lifecycle::host::{Backoff, Notices};
 use lifecycle::names::Span;
 
+use super::adopts;
 use crate::cli::Contact;
 use crate::config::{Config, Environment};
 use crate::enroll::plan::Plan;
@@ -43,7 +44,8 @@ pub fn refuse_nothing_to_do(
     config: &Config,
 ) -> Result<(), Fault> {
     let sources = sources(contact, environment, config);
-    if sources.any() || !matches!(load(path)?, Standing::Absent) {
+    let there = adopts::made_elsewhere(&config.files).is_some();
+    if there || sources.any() || !matches!(load(path)?, Standing::Absent) {
         return Ok(());
     }
     Err(Fault::usage(
@@ -71,6 +73,9 @@ pub async fn find(
             }
         }
         Standing::Present(found) => *found,
+        Standing::Absent if let Some(there) = adopts::made_elsewhere(&config.files) => {
+            adopts::adopt(dir, contact, config, &servers, there).await?
+        }
         Standing::Absent => {
             config.files.check(dir.path())?;
             let token = || token_source::find(sources(contact, environment, config), stdin);

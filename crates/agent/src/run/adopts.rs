@@ -1,0 +1,141 @@
+//! A worker with a certificate that was made elsewhere, as in the development set-up of 003, needs no token: it renews
+//! that one, and has from then on an identity like any other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::agent::{RenewRequest, RenewResponse};
+use client::{Agent, ServerUrl};
+use lifecycle::host::{Backoff, Notices, Trouble};
+use lifecycle::names::Span;
+use pki::agent_key::HostKey;
+use pki::{describe, pem};
+
+use super::calls::trouble;
+use crate::cli::Contact;
+use crate::config::Config;
+use crate::enroll::plan::{Kept, recognised};
+use crate::enroll::{caller, keep, talk};
+use crate::fault::{Exit, Fault};
+use crate::issued::{Issued, invalid};
+use crate::layout::{Files, Layout};
+use crate::store::dir::Dir;
+use crate::store::identity::Identity;
+use crate::store::{disk, renewal_key};
+use crate::{chance, clock};
+
+const CAP: Span = Span::from_minutes(1);
+const PREFIX: &str = "worker:";
+const IMPORT: &str = "have an operator take the certificate in: `enlist node import --cert FILE`";
+/// What is added to the names of the files that were there.
+const ASIDE: &str = ".before";
+
+/// What lies where a worker's identity belongs.
+pub struct There<'a> {
+    files: [&'a Path; 2],
+    worker: String,
+    credentials: client::Identity,
+}
+
+/// A certificate and its key that lie, as files and not as links of ours, where a worker's identity belongs. What
+/// cannot be used is none, and only in the way.
+pub fn made_elsewhere(files: &Files) -> Option<There<'_>> {
+    let file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    let (cert, key) = (files.cert.as_deref()?, files.key.as_deref()?);
+    if files.layout != Some(Layout::Taskrun) || !file(cert) || !file(key) {
+        return None;
+    }
+    let pem = disk::read(cert).ok()?;
+    let leaf = pem::first_certificate(&pem).ok()?;
+    let name = describe::facts(&leaf).ok()?.common_name?;
+    let secret = zeroize::Zeroizing::new(disk::read(key).ok()?);
+    Some(There {
+        files: [cert, key],
+        worker: name.strip_prefix(PREFIX).unwrap_or(&name).to_owned(),
+        credentials: client::Identity::from_pem(&pem, &secret).ok()?,
+    })
+}
+
+/// Until it works, or the control plane refuses.
+pub async fn adopt(
+    dir: &Dir,
+    contact: &Contact,
+    config: &Config,
+    servers: &[ServerUrl],
+    there: There<'_>,
+) -> Result<Identity, Fault> {
+    let (choice, trust) = recognised(config, servers)?;
+    let There { files, worker, credentials } = there;
+    let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
+    let agent = Agent::new(servers.to_vec(), &trust, Some(&credentials)).map_err(talk::fault)?;
+    let answer = renewed(&agent, &next, &caller(contact, None)?.correlation_id).await?;
+    let identity = checked(&answer, next)?;
+    if identity.node_id() != Some(worker.as_str()) {
+        return Err(invalid(format!("the certificate is not that of worker {worker}")));
+    }
+    let kept = Kept { files: &config.files, choice: &choice, underlay_given: None };
+    let servers = keep::merged(servers, &answer.servers);
+    let kept = keep::keep(dir.path(), &identity, None, &servers, kept);
+    kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;
+    for path in files {
+        if let Err(error) = put_aside(path) {
+            tracing::warn!(path = %path.display(), %error, "left where it was");
+        }
+    }
+    tracing::info!(node_id = worker, "renewed a certificate that was made elsewhere");
+    Ok(identity)
+}
+
+async fn renewed(agent: &Agent, key: &HostKey, correlation_id: &str) -> Result<RenewResponse, Fault> {
+    let csr = key.csr_pem().map_err(|error| invalid(error.to_string()))?;
+    let request = RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned() };
+    let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
+    loop {
+        let error = match agent.renew(request.clone(), correlation_id, None).await {
+            Ok(reply) => return Ok(reply.message),
+            Err(error) => error,
+        };
+        // It may be taken in any moment.
+        let unknown = matches!(trouble(&error), Trouble::Unacceptable | Trouble::UnknownIssuer);
+        let fault = talk::fault(error);
+        if !unknown && fault.exit != Exit::Unreachable && !fault.retryable {
+            return Err(fault);
+        }
+        if let Some(count) = notices.note(&fault.code, clock::now()) {
+            let hint = if unknown { IMPORT } else { &*fault.hint };
+            tracing::warn!(code = %fault.code, count, "not renewed: {}; remedy: {hint}", fault.message);
+        }
+        let pause = backoff.next(chance::number(), None);
+        tokio::time::sleep(Duration::from_millis(pause.millis())).await;
+    }
+}
+
+fn checked(answer: &RenewResponse, key: HostKey) -> Result<Identity, Fault> {
+    let issued = Issued {
+        certificate: &answer.certificate,
+        chain: &answer.chain,
+        bundle: &answer.bundle,
+        bundle_version: answer.bundle_version,
+        cert_serial: &answer.cert_serial,
+        renew_at: &answer.renew_at,
+        profile: &answer.profile,
+        servers: &answer.servers,
+    };
+    issued.check(Arc::new(key), clock::now())
+}
+
+/// Makes room for the link; what was there is kept, and nothing that is there already is replaced.
+fn put_aside(path: &Path) -> std::io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(ASIDE);
+    let aside = PathBuf::from(aside);
+    fs::hard_link(path, aside)?;
+    fs::remove_file(path)
+}
+
+fn not_kept(dir: &Path, error: &std::io::Error) -> Fault {
+    let hint = "make room in the directory, and see that this user may write there; then run it again";
+    Fault::host("not_persisted", format!("{}: {error}", dir.display()), hint)
+}
