@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api::agent::RenewResponse;
 use lifecycle::names::{Span, SpiffePath, Timestamp};
 use pki::agent_key::HostKey;
 use pki::describe::{self, Facts};
@@ -28,6 +29,21 @@ pub struct Issued<'a> {
     pub renew_at: &'a str,
     pub profile: &'a str,
     pub servers: &'a [String],
+}
+
+impl<'a> From<&'a RenewResponse> for Issued<'a> {
+    fn from(answer: &'a RenewResponse) -> Self {
+        Self {
+            certificate: &answer.certificate,
+            chain: &answer.chain,
+            bundle: &answer.bundle,
+            bundle_version: answer.bundle_version,
+            cert_serial: &answer.cert_serial,
+            renew_at: &answer.renew_at,
+            profile: &answer.profile,
+            servers: &answer.servers,
+        }
+    }
 }
 
 impl Issued<'_> {

@@ -71,7 +71,7 @@ pub async fn adopt(
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
     let agent = Agent::new(servers.to_vec(), &trust, Some(&credentials)).map_err(talk::fault)?;
     let answer = renewed(&agent, &next, &caller(contact, None)?.correlation_id).await?;
-    let identity = checked(&answer, next)?;
+    let identity = Issued::from(&answer).check(Arc::new(next), clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
@@ -110,20 +110,6 @@ async fn renewed(agent: &Agent, key: &HostKey, correlation_id: &str) -> Result<R
         let pause = backoff.next(chance::number(), None);
         tokio::time::sleep(Duration::from_millis(pause.millis())).await;
     }
-}
-
-fn checked(answer: &RenewResponse, key: HostKey) -> Result<Identity, Fault> {
-    let issued = Issued {
-        certificate: &answer.certificate,
-        chain: &answer.chain,
-        bundle: &answer.bundle,
-        bundle_version: answer.bundle_version,
-        cert_serial: &answer.cert_serial,
-        renew_at: &answer.renew_at,
-        profile: &answer.profile,
-        servers: &answer.servers,
-    };
-    issued.check(Arc::new(key), clock::now())
 }
 
 /// Makes room for the link; what was there is kept, and nothing that is there already is replaced.

@@ -84,17 +84,7 @@ impl Daemon {
         answer: &RenewResponse,
         key: Arc<pki::agent_key::HostKey>,
     ) -> Result<(Number, Identity), Fault> {
-        let issued = Issued {
-            certificate: &answer.certificate,
-            chain: &answer.chain,
-            bundle: &answer.bundle,
-            bundle_version: answer.bundle_version,
-            cert_serial: &answer.cert_serial,
-            renew_at: &answer.renew_at,
-            profile: &answer.profile,
-            servers: &answer.servers,
-        };
-        let mut identity = issued.check(key, clock::now())?;
+        let mut identity = Issued::from(answer).check(key, clock::now())?;
         agrees("the node", &self.identity.spiffe.to_string(), &identity.spiffe.to_string())?;
         if let Err(reason) = self.may_follow(answer.bundle_version, &identity.bundle) {
             self.say("bundle_not_kept", &format!("the trust bundle of a renewal is not kept: {reason}"));

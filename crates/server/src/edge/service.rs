@@ -39,6 +39,7 @@ const STREAMS: u32 = 64;
 const STRANGER_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
 const STRANGER_LIMIT: Duration = Duration::from_secs(60);
+
 /// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
 #[derive(Debug, Default)]
 struct Watch {
@@ -318,8 +319,8 @@ async fn answer(
         response = limited(app, source, response);
     }
     if let Some(Failed(code)) = response.extensions().get().copied() {
-        // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
         response = worded(response, &path, &id);
+        // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
         let path = fit_for_the_log(&path);
         if standing == Standing::Operator {
             tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
