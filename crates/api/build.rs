@@ -7,8 +7,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={INCLUDE}");
     let descriptors = protox::compile(PROTOS, [INCLUDE])?;
     tonic_prost_build::configure()
-        // Its token must not end up in a log: `agent.rs` writes the Debug form.
-        .skip_debug(["enlist.agent.v1.EnrollRequest"])
+        // Their tokens must not end up in a log: `agent.rs` writes the Debug forms.
+        .skip_debug([
+            "enlist.agent.v1.EnrollRequest",
+            "enlist.agent.v1.RecoverRequest",
+            "enlist.agent.v1.RecoveryGrant",
+        ])
         // Connecting is `client`'s, with its own verifier.
         .build_transport(false)
         .compile_fds(descriptors)?;

@@ -212,7 +212,7 @@ fn messages() -> Vec<Seed> {
             arch: "amd64".to_owned(),
         }),
     };
-    let confirm = ConfirmRequest { status: 2, reason: "disk full".to_owned() };
+    let confirm = ConfirmRequest { status: 2, reason: "disk full".to_owned(), ..ConfirmRequest::default() };
     let odd: [&[u8]; 8] = [
         b"",
         // A length of 2^64 - 1, a varint of eleven bytes, a field of number 0, a group that never ends.

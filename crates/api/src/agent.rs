@@ -13,9 +13,11 @@ mod generated {
 pub use generated::agent_client::AgentClient;
 pub use generated::agent_server::{Agent, AgentServer};
 pub use generated::{
-    Ack, Attempt, Bundle, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
-    Evidence, Hardware, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, RenewRequest,
-    RenewResponse, Standing, Underlay, Welcome, live_down, live_up, order,
+    Ack, Attempt, Bundle, BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, EndpointProfile,
+    EnrollRequest, EnrollResponse, Evidence, FreeSpace, Hardware, Heartbeat, Hello, LiveDown, LiveUp,
+    NotNeeded, Order, OrderDone, RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryKept,
+    RecoveryProfile, RenewNow, RenewRequest, RenewResponse, Standing, Underlay, Welcome, live_down, live_up,
+    order,
 };
 
 /// Without the token.
@@ -28,6 +30,27 @@ impl std::fmt::Debug for EnrollRequest {
     }
 }
 
+/// Without the token.
+impl std::fmt::Debug for RecoverRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecoverRequest")
+            .field("node_id", &self.node_id)
+            .field("class", &self.class)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Without the token.
+impl std::fmt::Debug for RecoveryGrant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecoveryGrant")
+            .field("token_id", &self.token_id)
+            .field("expires_at", &self.expires_at)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +58,13 @@ mod tests {
     #[test]
     fn a_token_is_never_printed() {
         let request = EnrollRequest { token: "hush".to_owned(), ..EnrollRequest::default() };
-        assert!(!format!("{request:?}").contains("hush"));
+        let recover = RecoverRequest { token: "hush".to_owned(), ..RecoverRequest::default() };
+        let grant = RecoveryGrant { token: "hush".to_owned(), ..RecoveryGrant::default() };
+        let down = LiveDown { message: Some(live_down::Message::Recovery(grant.clone())) };
+        for shown in
+            [format!("{request:?}"), format!("{recover:?}"), format!("{grant:?}"), format!("{down:?}")]
+        {
+            assert!(!shown.contains("hush"));
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Errors on gRPC: a status, and our own words as trailers.
 
-use crate::code::Code;
+use crate::agent::NotNeeded;
+use crate::code::{self, Code};
 use crate::error::ErrorDetail;
 use crate::header;
+use prost::Message as _;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
 impl From<&ErrorDetail> for tonic::Status {
@@ -47,10 +49,24 @@ impl ErrorDetail {
     }
 }
 
+impl NotNeeded {
+    /// The refusal with this as its details.
+    pub fn attached(&self, status: tonic::Status) -> tonic::Status {
+        let details = self.encode_to_vec().into();
+        let (code, message) = (status.code(), status.message().to_owned());
+        tonic::Status::with_details_and_metadata(code, message, details, status.metadata().clone())
+    }
+
+    /// What came with the word that a recovery is not needed; none with any other word.
+    pub fn from_status(status: &tonic::Status) -> Option<Self> {
+        let said = status.metadata().get(header::CODE)?.to_str().ok()?;
+        (said == code::RECOVERY_NOT_NEEDED.word).then(|| Self::decode(status.details()).ok()).flatten()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code;
 
     #[test]
     fn errors_read_back_from_trailers_as_sent() {

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::trust::{Identity, Trust, client_config};
 use crate::url::ServerUrl;
 use api::agent::{
-    ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RenewRequest, RenewResponse,
+    ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RecoverRequest, RecoverResponse,
+    RenewRequest, RenewResponse,
 };
 use line::{Labels, Line};
 pub use live::Live;
@@ -108,6 +109,26 @@ impl Agent {
             async move {
                 let mut line = Line::open(server, tls, until).await?;
                 let answer = line.client().renew(request).await;
+                line.read(answer)
+            }
+        })
+        .await
+    }
+
+    /// Redeems a recovery token. For an [`Agent`] without an identity: the one that was lost is not shown. The same
+    /// token and key again give the same certificate, as long as nobody has used it.
+    pub async fn recover(
+        &self,
+        request: RecoverRequest,
+        correlation_id: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Reply<RecoverResponse>, Error> {
+        let labels = Labels::new(None, correlation_id)?;
+        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
+            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
+            async move {
+                let mut line = Line::open(server, tls, until).await?;
+                let answer = line.client().recover(request).await;
                 line.read(answer)
             }
         })

@@ -3,6 +3,7 @@
 use crate::trust::TrustError;
 use crate::unreachable::{Alert, Unreachable};
 use crate::url::UrlError;
+use api::agent::NotNeeded;
 use api::error::ErrorDetail;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct Refusal {
     pub detail: ErrorDetail,
     /// How long it asks us to stay away.
     pub retry_after: Option<Duration>,
+    /// What comes with the word that a recovery is not needed.
+    pub not_needed: Option<NotNeeded>,
 }
 
 /// Whoever asks us to stay away for longer gets a day.

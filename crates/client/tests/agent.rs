@@ -7,7 +7,7 @@ mod world;
 use api::agent as wire;
 use api::agent::{
     Ack, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Heartbeat, Hello, LiveDown, LiveUp,
-    RenewRequest, RenewResponse, Welcome, live_down, live_up,
+    RecoverRequest, RecoverResponse, RenewRequest, RenewResponse, Welcome, live_down, live_up,
 };
 use api::code::{self, Code};
 use api::error::ErrorDetail;
@@ -68,11 +68,19 @@ impl wire::Agent for Fake {
 
     async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<Response<ConfirmResponse>, Status> {
         assert_eq!(request.metadata().get("x-correlation-id").unwrap(), "corr");
-        Ok(Response::new(ConfirmResponse { node_id: "n1".to_owned(), state: "active".to_owned() }))
+        Ok(Response::new(ConfirmResponse {
+            node_id: "n1".to_owned(),
+            state: "active".to_owned(),
+            ..Default::default()
+        }))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         Ok(Response::new(RenewResponse { certificate: request.into_inner().csr, ..Default::default() }))
+    }
+
+    async fn recover(&self, _: Request<RecoverRequest>) -> Result<Response<RecoverResponse>, Status> {
+        Err(ErrorDetail::new(code::TOKEN_INVALID, "not one of ours", "01REQUEST").into())
     }
 
     type LiveStream = ReceiverStream<Result<LiveDown, Status>>;

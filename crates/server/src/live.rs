@@ -135,6 +135,7 @@ impl Session {
             heartbeat_ms: view.state.policy.liveness_interval.millis(),
             standing: Some(standing),
             servers: self.app.servers(),
+            ..Welcome::default()
         }))?;
         self.tell(stream)
     }
@@ -175,6 +176,9 @@ impl Session {
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
                 let (order_id, detail) = (short(&order_id), short(&detail));
                 tracing::debug!(node = %self.guest.id, order_id, ok, detail, "an order was answered");
+                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+            }
+            Some(live_up::Message::RecoveryKept(_)) => {
                 self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Hello(_)) => {

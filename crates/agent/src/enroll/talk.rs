@@ -76,7 +76,11 @@ pub async fn confirm(
     caller: &Caller,
 ) -> Result<String, Fault> {
     let status = if failure.is_some() { ConfirmStatus::Failed } else { ConfirmStatus::Ok };
-    let request = ConfirmRequest { status: status.into(), reason: failure.unwrap_or_default().to_owned() };
+    let request = ConfirmRequest {
+        status: status.into(),
+        reason: failure.unwrap_or_default().to_owned(),
+        ..ConfirmRequest::default()
+    };
     let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let agent = agent.map_err(fault)?.on_retry(tell);
     let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;

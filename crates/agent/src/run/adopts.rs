@@ -90,7 +90,8 @@ pub async fn adopt(
 
 async fn renewed(agent: &Agent, key: &HostKey, correlation_id: &str) -> Result<RenewResponse, Fault> {
     let csr = key.csr_pem().map_err(|error| invalid(error.to_string()))?;
-    let request = RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned() };
+    let request =
+        RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned(), ..RenewRequest::default() };
     let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
     loop {
         let error = match agent.renew(request.clone(), correlation_id, None).await {

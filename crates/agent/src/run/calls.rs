@@ -17,7 +17,7 @@ pub enum Outcome {
 /// Opens the standing connection; a host whose enrollment is not confirmed yet does that first.
 pub async fn open(agent: Agent, hello: Hello, confirm: bool, correlation_id: String) -> Outcome {
     if confirm {
-        let request = ConfirmRequest { status: ConfirmStatus::Ok.into(), reason: String::new() };
+        let request = ConfirmRequest { status: ConfirmStatus::Ok.into(), ..ConfirmRequest::default() };
         if let Err(error) = agent.confirm(request, &correlation_id, None).await {
             return Outcome::Opened(Err(error));
         }
@@ -27,7 +27,8 @@ pub async fn open(agent: Agent, hello: Hello, confirm: bool, correlation_id: Str
 }
 
 pub async fn renew(agent: Agent, csr: String, correlation_id: String) -> Outcome {
-    let request = RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned() };
+    let request =
+        RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned(), ..RenewRequest::default() };
     let renewed = agent.renew(request, &correlation_id, None).await;
     Outcome::Renewed(renewed.map(|reply| Box::new(reply.message)))
 }

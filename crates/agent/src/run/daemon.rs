@@ -267,6 +267,7 @@ impl Daemon {
             instance_id: self.instance.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             bundle_version: identity.bundle_version(),
+            ..Hello::default()
         };
         let confirm = unconfirmed::is_set(self.dir.path(), &identity.facts.serial);
         let correlation_id = match opening {

@@ -128,7 +128,9 @@ impl Daemon {
             live_down::Message::Bundle(bundle) => self.trust(&bundle),
             live_down::Message::Standing(standing) => self.standing = Some(standing),
             live_down::Message::Order(order) => self.obey(order),
-            live_down::Message::Welcome(_) => {}
+            live_down::Message::Welcome(_)
+            | live_down::Message::Recovery(_)
+            | live_down::Message::EndpointProfile(_) => {}
         }
         Ok(())
     }

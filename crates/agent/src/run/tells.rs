@@ -42,6 +42,7 @@ impl Daemon {
             last_renewal: self.last_renewal.as_ref().map(attempt),
             clock_offset_ms: self.figures.clock_offset_ms.unwrap_or_default(),
             disk_free_bytes: Disk::of(self.dir.path()).available_bytes.unwrap_or_default(),
+            ..Evidence::default()
         }
     }
 

@@ -79,6 +79,7 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                         heartbeat_ms: 200,
                         standing: Some(standing),
                         servers: vec![plane.url.clone()],
+                        ..Default::default()
                     });
                     // Before anybody hears of the connection and sends something on it.
                     let _ = tell.send(Ok(LiveDown { message: Some(welcome) }));
@@ -100,6 +101,7 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                     plane.change(|record| record.lives.done.push(done));
                     ack()
                 }
+                live_up::Message::RecoveryKept(_) => ack(),
             };
             let _ = tell.send(Ok(LiveDown { message: Some(answer) }));
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use api::agent::{
     Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, LiveUp,
-    RenewRequest, RenewResponse,
+    RecoverRequest, RecoverResponse, RenewRequest, RenewResponse,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -240,7 +240,7 @@ impl Agent for Door {
         }
         let request = request.into_inner();
         record.confirms.push((request.status(), request.reason, spiffe));
-        Ok(Response::new(ConfirmResponse { node_id: String::new(), state: "active".to_owned() }))
+        Ok(Response::new(ConfirmResponse { state: "active".to_owned(), ..Default::default() }))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
@@ -275,7 +275,12 @@ impl Agent for Door {
             renew_at: answer.renew_at,
             profile: answer.profile,
             servers: vec![self.plane.url.clone()],
+            recovery: None,
         }))
+    }
+
+    async fn recover(&self, _: Request<RecoverRequest>) -> Result<Response<RecoverResponse>, Status> {
+        Err(ErrorDetail::new(code::TOKEN_INVALID, "not one of ours", "01REQUEST").into())
     }
 
     type LiveStream = Down;

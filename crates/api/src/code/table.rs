@@ -131,6 +131,8 @@ codes! {
         "wait until every node has it (`enlist ca roll status`), or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
         "wait until its certificates are renewed or expired; `enlist node rotate ID` hurries a node";
+    RECOVERY_NOT_NEEDED "recovery_not_needed" 409 FailedPrecondition final
+        "the node is well: if this was not its own doing its recovery token is in other hands: `enlist node show ID --timeline`";
     TOKEN_USED "token_used" 409 FailedPrecondition final
         "a token works once: ask an operator for a new one (`enlist token create`); what it let in is taken away by `enlist node revoke ID`";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final

@@ -159,6 +159,7 @@ async fn open(
         instance_id: format!("bench-{number}"),
         agent_version: "bench".to_owned(),
         bundle_version: 1,
+        ..Hello::default()
     };
     up.try_send(Ok(Frame::data(word(live_up::Message::Hello(hello)))))?;
     let (mut sender, connection) = wire::connect::<StreamBody<Up>>(address, host.tls).await?;

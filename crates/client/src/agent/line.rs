@@ -6,7 +6,7 @@ use crate::error::{Error, Refusal, retry_after};
 use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
 use crate::watched::Cause;
-use api::agent::AgentClient;
+use api::agent::{AgentClient, NotNeeded};
 use api::error::ErrorDetail;
 use api::header;
 use http::Uri;
@@ -124,7 +124,8 @@ impl Line {
             Some(detail) => {
                 let asked = status.metadata().get(header::RETRY_AFTER);
                 let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
-                Error::Refused(Refusal { detail, retry_after })
+                let not_needed = NotNeeded::from_status(status);
+                Error::Refused(Refusal { detail, retry_after, not_needed })
             }
             None => self.broken(accident(status)),
         }

@@ -3,11 +3,13 @@
 //! Time and chance are arguments here as everywhere in this crate. `agent` performs what is decided.
 
 mod backoff;
+mod class;
 mod notices;
 mod renewal;
 mod trouble;
 
 pub use backoff::Backoff;
+pub use class::Class;
 pub use notices::Notices;
 pub use renewal::{due, retry_within};
 pub use trouble::{Trouble, check_revoked_after, gives_up_candidate, gives_up_key, takes_up_candidate};

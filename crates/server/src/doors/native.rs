@@ -9,7 +9,7 @@ use crate::failure::{Failed, Failure};
 use crate::{live, renew};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
-    EnrollResponse, LiveDown, LiveUp, RenewRequest, RenewResponse,
+    EnrollResponse, LiveDown, LiveUp, RecoverRequest, RecoverResponse, RenewRequest, RenewResponse,
 };
 use api::{code, header};
 use axum::body::Body;
@@ -67,6 +67,13 @@ impl Agent for Native {
         self.renewed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
     }
 
+    async fn recover(
+        &self,
+        _request: Request<RecoverRequest>,
+    ) -> Result<tonic::Response<RecoverResponse>, Status> {
+        Err(status(&Failure::new(code::TOKEN_INVALID, "recovery is not served yet")))
+    }
+
     async fn live(
         &self,
         request: Request<tonic::Streaming<LiveUp>>,
@@ -99,7 +106,7 @@ impl Native {
         self.app.presence.seen(&id, origin.source, self.app.now());
         let view = self.app.view();
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
-        Ok(ConfirmResponse { node_id: id.to_string(), state })
+        Ok(ConfirmResponse { node_id: id.to_string(), state, ..ConfirmResponse::default() })
     }
 
     /// The node at the other end, and the serial it shows.
@@ -130,6 +137,7 @@ impl Native {
             renew_at: renewed.certificate.renew_at.to_string(),
             profile: state.nodes.get(&node).map(|node| node.profile.to_string()).unwrap_or_default(),
             servers: self.app.servers(),
+            recovery: None,
         })
     }
 }
