@@ -13,6 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "enlist.agent.v1.RecoverRequest",
             "enlist.agent.v1.RecoveryGrant",
         ])
+        // It is sent rarely and one at a time; a box in every match would cost more than it saves.
+        .type_attribute("enlist.agent.v1.LiveUp.message", "#[allow(clippy::large_enum_variant)]")
         // Connecting is `client`'s, with its own verifier.
         .build_transport(false)
         .compile_fds(descriptors)?;

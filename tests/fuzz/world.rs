@@ -8,8 +8,8 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken, Door,
-    Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Policy, Prepared, Role, State,
-    Tenants, Underlay, Wireguard, apply,
+    Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Keeping, Policy, Prepared, Role,
+    State, Tenants, Underlay, Wireguard, apply,
 };
 use pki::issuer::Issuer;
 use std::sync::LazyLock;
@@ -197,5 +197,5 @@ fn issued(n: u8, subject: SpiffeId) -> Issued {
 }
 
 pub fn confirm(name: &str, status: ConfirmStatus) -> Command {
-    Command::Confirm(Confirm { node: node(name), status })
+    Command::Confirm(Confirm { node: node(name), status, keeping: Keeping::default() })
 }

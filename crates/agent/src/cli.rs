@@ -34,6 +34,13 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Show this host's identity; exits 1 if it has none that is usable, or a revoked one
     Status(StatusArgs),
+    /// Find out what is wrong with this host and what to do about it; exits 1 if something is
+    Doctor(DoctorArgs),
+    /// Put back what this host needs: names in its hosts file, directories, modes of secrets; exits 1 if something
+    /// could not be put back
+    Reconcile(ReconcileArgs),
+    /// Get a new certificate for a host that has lost the use of its own, by its recovery token or a repair bundle
+    Recover(RecoverArgs),
     /// Write a completion script for a shell
     Completions { shell: Shell },
     /// Write the manual page
@@ -59,6 +66,9 @@ impl Place {
 const ELSEWHERE: &str = "\
 What is not given as a flag is taken from ENLIST_AGENT_SERVER, ENLIST_AGENT_CA_FILE, ENLIST_AGENT_CA_PIN,\n\
 ENLIST_AGENT_SYSTEM_ROOTS, ENLIST_AGENT_TOKEN or ENLIST_AGENT_TOKEN_FILE, then from DIR/agent.toml.";
+
+const BY_HAND: &str = "\
+The daemon recovers by itself, and only one may work in DIR: stop it, recover, start it again.";
 
 /// Whom to ask for an identity, and with what. What is not said here is taken from the variable
 /// ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
@@ -139,8 +149,36 @@ pub struct RunArgs {
     pub from_taskrun: Option<PathBuf>,
 }
 
+/// Needs DIR/agent.toml and DIR/recovery/token, or a bundle, and no identity. Where neither recovery_url nor what the
+/// control plane said is known, it goes to `server` by the trust of first contact, since both are named there for the
+/// sending of a secret.
+#[derive(Debug, Args)]
+#[command(after_help = BY_HAND)]
+pub struct RecoverArgs {
+    #[command(flatten)]
+    pub place: Place,
+    /// A repair bundle, from `enlist node repair-bundle ID --out FILE`; for this user alone (0600)
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct ReconcileArgs {
+    #[command(flatten)]
+    pub place: Place,
+    /// Say what would be changed, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
     #[command(flatten)]
     pub place: Place,
 }

@@ -11,22 +11,30 @@ const fn code(word: &'static str, remedy: &'static str) -> Code {
     Code { word, remedy }
 }
 
+/// What says that this clock is wrong may itself be wrong, where its certificate is not good by this clock.
+pub const CLOCK: &str = "compare this host's clock with a source that you trust, and set it if it is wrong; if it is right, what answers may be an impostor with an old certificate";
+
 /// Every one there is; a test compares them with the source and with the page.
 pub const CODES: &[Code] = &[
     code("answer_invalid", "update the older of agent and control plane; nothing was kept"),
     code(
+        "bundle_invalid",
+        "ask an operator for another repair bundle: `enlist node repair-bundle ID --out FILE`",
+    ),
+    code(
         "bundle_not_kept",
         "see \"Whom it trusts next\" in docs/agent.md; a host left behind is enrolled again",
     ),
+    code("bundle_of_another", "use the repair bundle on the host that it was made for"),
     code(
         "ca_file_unusable",
         "name a PEM file with the control plane's CA: `enlist ca export --server` writes it",
     ),
     code(
         "cert_expired",
-        "check this host's clock; if it is right: `enlist token create --node ID`, then `enlist-agent enroll` with that token",
+        "nothing if recovery is ready; otherwise give it a repair bundle: `enlist node repair-bundle ID --out FILE`",
     ),
-    code("clock_skew", "set this host's clock"),
+    code("clock_skew", CLOCK),
     code("config_invalid", "correct what is named"),
     code("config_is_link", "put agent.toml itself there instead of a symbolic link"),
     code("config_unreadable", "make agent.toml a UTF-8 text file that this user may read"),
@@ -34,9 +42,10 @@ pub const CODES: &[Code] = &[
     code("dir_not_ours", "run as the directory's owner, or change the owner with chown"),
     code("dir_not_private", "choose a directory for the agent alone, or close this one: chmod 0700"),
     code("dir_unusable", "name a directory with --dir that this user may make or owns"),
+    code("disk_full", "make room where the agent's directory is"),
     code(
         "endpoint_profile_drift",
-        "check that the address is the control plane's own, by a name that its certificate has",
+        "run `enlist-agent reconcile`, and check that the address is the control plane's own",
     ),
     code("endpoint_unreachable", "check the network between here and the control plane, and that it runs"),
     code("fault", "run it again with ENLIST_LOG=debug to see more"),
@@ -56,6 +65,10 @@ pub const CODES: &[Code] = &[
     code("not_enrolled", "give a token: an operator makes one with `enlist token create`"),
     code("not_persisted", "make room in the directory, and see that this user may write there"),
     code("plain_http_refused", "use https://"),
+    code(
+        "recovery_enrollment_blocked",
+        "give it a repair bundle: `enlist node repair-bundle ID --out FILE`, then `enlist-agent recover --bundle FILE`",
+    ),
     code("runtime_failed", "see that the process may open files and start threads"),
     code(
         "server_missing",

@@ -3,7 +3,8 @@
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
 //! - [`compat`], [`layout`]: other documents' names for the program, and places for the identity.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
-//! - [`enroll`], [`run`], [`status`]: one module per command.
+//! - [`diagnostics`], [`space`]: what is written down about troubles, and the room there is for it.
+//! - [`enroll`], [`run`], [`recover`], [`status`], [`doctor`], [`reconcile`]: one module per command.
 //!
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
 //! like is `pki`'s.
@@ -14,14 +15,20 @@ mod clock;
 pub mod code;
 pub mod compat;
 pub mod config;
+pub mod diagnostics;
+pub mod doctor;
 pub mod enroll;
+mod failed;
 pub mod fault;
 mod host;
 mod issued;
 pub mod layout;
 mod logging;
 mod output;
+pub mod reconcile;
+pub mod recover;
 pub mod run;
+pub mod space;
 pub mod status;
 pub mod store;
 pub mod token;
@@ -34,6 +41,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
+
+use serde::Serialize;
 
 use cli::{Cli, Command};
 use compat::Persona;
@@ -91,10 +100,28 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(fault) => failed(&fault, cli.json),
         },
+        Command::Recover(args) => match on_runtime(recover::run(args, environment)) {
+            Ok(report) => done(&report, cli.json),
+            Err(fault) => failed(&fault, cli.json),
+        },
         Command::Status(args) => match shown(&args.place.path(environment)) {
             Ok(status) => {
                 output::document(&status, cli.json);
                 ExitCode::from(u8::from(!status.is_usable()))
+            }
+            Err(fault) => failed(&fault, cli.json),
+        },
+        Command::Doctor(args) => match on_runtime(async { Ok(doctor::examine(args, environment).await) }) {
+            Ok(diagnosis) => {
+                output::document(&diagnosis, cli.json);
+                ExitCode::from(u8::from(!diagnosis.ok))
+            }
+            Err(fault) => failed(&fault, cli.json),
+        },
+        Command::Reconcile(args) => match reconcile::command(args, environment) {
+            Ok(report) => {
+                output::document(&report, cli.json);
+                ExitCode::from(u8::from(!report.ok))
             }
             Err(fault) => failed(&fault, cli.json),
         },
@@ -147,7 +174,7 @@ fn manual() -> Vec<u8> {
     pages
 }
 
-fn done(report: &enroll::Report, json: bool) -> ExitCode {
+fn done(report: &(impl Serialize + std::fmt::Display), json: bool) -> ExitCode {
     output::document(report, json);
     ExitCode::SUCCESS
 }

@@ -2,13 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use lifecycle::host::Class;
 use lifecycle::names::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
 use crate::fault::Fault;
+use crate::reconcile::profile;
+use crate::space::Free;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
-use crate::store::{revoked, unconfirmed};
+use crate::store::{attempts, recovery, revoked, unconfirmed};
+
+const CERT_EXPIRED: &str = "cert_expired";
+const NOT_YET_VALID: &str = "not_yet_valid";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,6 +51,15 @@ pub struct Attempt {
     pub correlation_id: String,
 }
 
+impl std::fmt::Display for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.class {
+            Some(class) => write!(f, "failed at {} ({class})", self.at),
+            None => write!(f, "{} at {}", if self.ok { "ok" } else { "failed" }, self.at),
+        }
+    }
+}
+
 /// Every field is always there; what only a running daemon could know is null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -72,6 +88,24 @@ pub struct Status {
 pub struct Disk {
     pub path: String,
     pub available_bytes: Option<u64>,
+    /// Of every place that a running daemon watches.
+    #[serde(default)]
+    pub paths: Vec<Room>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// `cert`, `diagnostic`, `task_retry` or `runtime`.
+    pub name: String,
+    pub path: String,
+    pub available_bytes: u64,
+}
+
+impl Room {
+    pub fn of(free: &Free) -> Self {
+        let path = free.path.display().to_string();
+        Self { name: free.name.to_owned(), path, available_bytes: free.available_bytes }
+    }
 }
 
 impl Status {
@@ -98,7 +132,15 @@ impl Status {
     /// Whether there is an identity to speak with.
     pub fn is_usable(&self) -> bool {
         let good = matches!(self.state, State::Enrolled | State::Active | State::Inactive);
-        good && !self.reasons.iter().any(|reason| reason == "not_yet_valid")
+        good && !self.reasons.iter().any(|reason| reason == NOT_YET_VALID)
+    }
+
+    /// What was told by a clock that is known to be wrong.
+    pub fn forget_dates(&mut self) {
+        self.reasons.retain(|reason| reason != CERT_EXPIRED && reason != NOT_YET_VALID);
+        if self.state == State::Expired {
+            self.state = State::Enrolled;
+        }
     }
 
     pub fn of(dir: &Path, identity: &Identity, at: Timestamp) -> Self {
@@ -111,8 +153,9 @@ impl Status {
         };
         let reasons = [
             ("revoked", revoked),
-            ("cert_expired", expired),
-            ("not_yet_valid", at < identity.facts.not_before),
+            (Class::IdentityRevokedOrFenced.as_str(), revoked),
+            (CERT_EXPIRED, expired),
+            (NOT_YET_VALID, at < identity.facts.not_before),
             ("unconfirmed", unconfirmed::is_set(dir, &identity.facts.serial)),
         ];
         let reasons: Vec<String> =
@@ -130,6 +173,7 @@ impl Status {
     }
 
     pub fn without(dir: &Path, state: State, reason: &str) -> Self {
+        let attempts = attempts::read(dir);
         Self {
             node_id: None,
             spiffe_id: None,
@@ -138,11 +182,11 @@ impl Status {
             cert_not_after: None,
             renew_at: None,
             channel: Channel::Down,
-            last_renewal: None,
-            last_recovery: None,
-            recovery_ready: false,
+            last_renewal: attempts.last_renewal,
+            last_recovery: attempts.last_recovery,
+            recovery_ready: recovery::is_ready(dir, clock::now()),
             clock_offset_ms: None,
-            endpoint_profile: None,
+            endpoint_profile: profile::load(dir).ok().flatten().map(|profile| profile.id),
             disk: Disk::of(dir),
             overlay: None,
             vcluster: None,
@@ -160,6 +204,7 @@ impl Disk {
         Self {
             path: dir.display().to_string(),
             available_bytes: space.map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
+            paths: Vec::new(),
         }
     }
 }
@@ -183,7 +228,15 @@ impl std::fmt::Display for Status {
             Channel::Switching => "switching",
             Channel::Down => "down",
         };
-        write!(f, "\nchannel      {channel}\ndirectory    {}", self.disk.path)?;
+        write!(f, "\nchannel      {channel}")?;
+        if let Some(last) = &self.last_renewal {
+            write!(f, "\nlast renewal {last}")?;
+        }
+        write!(f, "\nrecovery     {}", if self.recovery_ready { "ready" } else { "not ready" })?;
+        if let Some(last) = &self.last_recovery {
+            write!(f, "; the last one {last}")?;
+        }
+        write!(f, "\ndirectory    {}", self.disk.path)?;
         if !self.ready {
             write!(f, "\nnot ready    {}", self.reasons.join(", "))?;
         }
@@ -200,5 +253,30 @@ fn word(state: State) -> &'static str {
         State::Inactive => "inactive",
         State::Expired => "expired",
         State::Revoked => "revoked",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_whether_it_could_recover_and_how_the_last_attempts_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = |class: Option<&str>| Attempt {
+            at: "2030-01-01T00:00:00Z".to_owned(),
+            ok: class.is_none(),
+            class: class.map(str::to_owned),
+            correlation_id: String::new(),
+        };
+        let (last_renewal, last_recovery) = (Some(attempt(Some("disk_full"))), Some(attempt(None)));
+        let known = attempts::Attempts { last_renewal, last_recovery };
+        attempts::keep(dir.path(), &known).unwrap();
+        let text = Status::without(dir.path(), State::Unenrolled, "not_enrolled").to_string();
+        assert!(text.contains("\nlast renewal failed at 2030-01-01T00:00:00Z (disk_full)\n"), "{text}");
+        assert!(
+            text.contains("\nrecovery     not ready; the last one ok at 2030-01-01T00:00:00Z\n"),
+            "{text}"
+        );
     }
 }

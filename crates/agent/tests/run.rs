@@ -294,6 +294,8 @@ fn a_superseded_certificate_leads_to_the_renewed_one_on_disk() {
     plane.record().lives.order_renewal("o-1");
     plane.wait("the renewal", |record| !record.lives.done.is_empty());
     run.kill();
+    // Without it nothing but the renewed one leads back.
+    fs::remove_file(host.path("recovery/token")).unwrap();
     let (key, renewed) = (host.path("renewal-key.pem"), host.path("identity/0000000002/key.pem"));
     let back = || {
         fs::remove_file(host.path("identity/current")).unwrap();
@@ -350,7 +352,10 @@ fn a_revoked_host_says_so_once_and_stays_or_ends() {
     plane.change(|record| record.lives.cut(&world::live::revoked()));
     until("revoked", || host.status().document()["state"] == "revoked");
     let status = host.status();
-    assert_eq!((status.exit, &status.document()["reasons"]), (1, &serde_json::json!(["revoked"])));
+    assert_eq!(
+        (status.exit, &status.document()["reasons"]),
+        (1, &serde_json::json!(["revoked", "identity_revoked_or_fenced"]))
+    );
     assert_eq!(run.log().matches("revoked: ").count(), 1, "{}", run.log());
     assert!(run.log().contains("remedy: "), "{}", run.log());
     assert_eq!(run.stop(), 0);
@@ -412,7 +417,10 @@ fn a_spent_token_does_not_end_a_revoked_host() {
     let mut run = Running::of(&host, command);
     until("it says so", || run.log().contains("not enrolled anew"));
     until("it stays", || host.status().document()["channel"] == "down" && host.path("agent.sock").exists());
-    assert_eq!(host.status().document()["reasons"], serde_json::json!(["revoked"]));
+    assert_eq!(
+        host.status().document()["reasons"],
+        serde_json::json!(["revoked", "identity_revoked_or_fenced"])
+    );
     assert_eq!(run.stop(), 0);
 }
 
@@ -464,6 +472,8 @@ fn a_garbage_server_leads_to_few_tries_and_fewer_lines() {
 #[test]
 fn what_may_not_be_trusted_on_disk_is_never_used() {
     let (plane, host) = enrolled();
+    // With it the host would recover instead of ending.
+    fs::remove_file(host.path("recovery/token")).unwrap();
     let check = |code: &str| {
         let run = host.run(&["run", "--json"]);
         assert_eq!((run.exit, run.code().as_str()), (1, code), "{run:?}");

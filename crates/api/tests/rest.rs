@@ -1,7 +1,7 @@
 //! The fields that scripts rely on: all there, null where there is nothing, nothing unknown accepted.
 #![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
-use api::agent::Evidence;
+use api::agent::EndpointProfile;
 use api::rest::alerts::{AlertChange, AlertEvent, AlertItem};
 use api::rest::ca::Ca;
 use api::rest::nodes::{Decommission, Drain, Live, NodeDetail, NodeItem, Plainly, Quarantine, Revoke};
@@ -9,10 +9,14 @@ use api::rest::operators::{AddOperator, CreateOperatorKey};
 use api::rest::policy::{PolicyItem, PolicyList};
 use api::rest::tenants::CreateTenant;
 use api::rest::tokens::{CreateToken, TokenItem};
-use lifecycle::names::{AlertId, NodeId, ProfileName, SecretHash, TenantId, Timestamp, TokenId, Ulid};
-use lifecycle::registry::{Alert, AlertKind, Node, State, Token, TokenState};
+use lifecycle::host::Class;
+use lifecycle::names::{
+    AlertId, Label, NodeId, ProfileName, SecretHash, Serial, TenantId, Timestamp, TokenId, Ulid,
+};
+use lifecycle::registry::{Alert, AlertKind, Node, NodeState, Report, State, Token, TokenState};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn fields(item: &impl Serialize) -> Vec<String> {
     let value = serde_json::to_value(item).expect("writes as JSON");
@@ -49,17 +53,17 @@ fn token(state: TokenState) -> Token {
 }
 
 const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, spiffe_id, cert_serial, \
-                    cert_not_after, last_seen, enrolled_at, generation, health";
+                    cert_not_after, last_seen, enrolled_at, generation, health, schedulable, excluded";
 
 #[test]
 fn a_node_has_every_field_even_when_nothing_is_known() {
     let state = State::default();
-    assert_eq!(fields(&NodeItem::of(&state, &node(), None)), sorted(NODE));
+    assert_eq!(fields(&NodeItem::of(&state, &node(), &Live::default())), sorted(NODE));
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, connected, drain_by, rotation_ordered_at, \
-         bundle_version, evidence, quarantine, ended, certificates, alerts"
+         bundle_version, evidence, recovery, quarantine, ended, certificates, alerts"
     );
-    let detail = NodeDetail::of(&state, &node(), &Live::default());
+    let detail = NodeDetail::of(&state, &node(), &Live::default(), None);
     assert_eq!(fields(&detail), sorted(&more));
     let value = serde_json::to_value(&detail).expect("writes as JSON");
     assert_eq!(value.get("health"), Some(&json!({"reason": null, "since": null, "evidence": null})));
@@ -70,22 +74,74 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
 fn a_sign_of_life_that_is_not_written_down_yet_counts() {
     let seen = |written: u64, live: u64| {
         let node = Node { last_seen: Some(Timestamp::from_secs(written)), ..node() };
-        NodeItem::of(&State::default(), &node, Some(Timestamp::from_secs(live))).last_seen
+        let live = Live { last_seen: Some(Timestamp::from_secs(live)), ..Live::default() };
+        NodeItem::of(&State::default(), &node, &live).last_seen
     };
     let latest = Some(Timestamp::from_secs(9).to_string());
     assert_eq!((seen(3, 9), seen(9, 3)), (latest.clone(), latest));
 }
 
+fn detail_of(node: &Node, report: Report, profile: Option<&EndpointProfile>) -> NodeDetail {
+    let live = Live { report: Some(Arc::new(report)), connected: true, last_seen: None };
+    NodeDetail::of(&State::default(), node, &live, profile)
+}
+
 #[test]
 fn evidence_has_every_field_and_null_for_what_the_host_left_out() {
-    let evidence = Evidence { cert_serial: "1f".to_owned(), clock_offset_ms: -7, ..Evidence::default() };
-    let live = Live { evidence: Some((Timestamp::from_secs(5), evidence)), connected: true, last_seen: None };
-    let detail = serde_json::to_value(NodeDetail::of(&State::default(), &node(), &live)).expect("JSON");
+    let serial = Serial::parse("1f").ok();
+    let said = Report { cert_serial: serial, clock_offset_ms: -7, ..Report::blank(Timestamp::from_secs(5)) };
+    let detail = serde_json::to_value(detail_of(&node(), said, None)).expect("JSON");
     let expected = json!({
-        "at": "1970-01-01T00:00:05Z", "cert_serial": "1f", "cert_not_after": null, "bundle_version": 0,
-        "last_renewal": null, "clock_offset_ms": -7, "disk_free_bytes": 0,
+        "at": "1970-01-01T00:00:05Z", "class": null, "detail": null, "correlation_id": null, "cert_serial": "1f",
+        "cert_not_after": null, "bundle_version": 0, "last_renewal": null, "last_recovery": null,
+        "endpoint_profile_id": null, "terminal_url": null, "diagnostic_writable": null, "free_space": [],
+        "clock_offset_ms": -7, "disk_free_bytes": 0, "recovery_ready": false, "drift_count": 0,
+        "observability_pressure": false,
     });
     assert_eq!((detail.get("evidence"), detail.get("connected")), (Some(&expected), Some(&json!(true))));
+}
+
+#[test]
+fn the_newest_word_of_a_host_is_shown_wherever_it_was_heard() {
+    let said = |seconds, class| Report { class, ..Report::blank(Timestamp::from_secs(seconds)) };
+    let shown = |written, heard| {
+        let node = Node { report: Some(Arc::new(written)), ..node() };
+        detail_of(&node, heard, None).evidence.and_then(|evidence| evidence.class)
+    };
+    assert_eq!(shown(said(5, Some(Class::DiskFull)), said(9, None)), None);
+    assert_eq!(shown(said(9, Some(Class::DiskFull)), said(5, None)), Some("disk_full".to_owned()));
+}
+
+#[test]
+fn the_terminal_is_named_only_for_the_profile_that_the_host_lives_by() {
+    let profile = EndpointProfile {
+        id: "east".to_owned(),
+        terminal_url: "https://terminal.example".to_owned(),
+        ..EndpointProfile::default()
+    };
+    let shown = |id: &str| {
+        let id = Label::parse(id).ok();
+        let said = Report { endpoint_profile_id: id, ..Report::blank(Timestamp::from_secs(5)) };
+        detail_of(&node(), said, Some(&profile)).evidence.and_then(|evidence| evidence.terminal_url)
+    };
+    assert_eq!((shown("east"), shown("west")), (Some(profile.terminal_url.clone()), None));
+}
+
+#[test]
+fn a_silent_node_is_as_ill_as_it_last_said_and_else_out_of_reach() {
+    let reason = |said: Report| {
+        let silent = Node { state: NodeState::Inactive, ..node() };
+        let item = detail_of(&silent, said, None).item;
+        assert!(!item.schedulable && item.excluded.first().is_some_and(|word| word == "inactive"));
+        item.health.reason.expect("it is not well")
+    };
+    let blank = || Report::blank(Timestamp::from_secs(5));
+    assert_eq!(reason(blank()), "endpoint_unreachable");
+    assert_eq!(reason(Report { class: Some(Class::DiskFull), ..blank() }), "disk_full");
+    assert_eq!(
+        reason(Report { observability_pressure: true, ..blank() }),
+        "node_observability_disk_pressure"
+    );
 }
 
 #[test]

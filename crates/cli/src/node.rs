@@ -1,9 +1,13 @@
 //! `enlist node`: the machines of the fleet.
 
 mod act;
+mod evidence;
+mod repair;
 mod show;
+mod timeline;
 mod watch;
 
+use crate::command_line::duration;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::{self, Reach};
@@ -24,12 +28,27 @@ pub enum Command {
         tenant: Option<String>,
     },
     /// Show everything that is known of a node
-    Show { id: String },
+    Show {
+        id: String,
+        /// What has happened to it instead, oldest first
+        #[arg(long)]
+        timeline: bool,
+    },
     /// Take in a certificate that was made elsewhere under the imported CA
     Import {
         /// The certificate, PEM; its common name, worker:ID or ID, is the node's id
         #[arg(long, value_name = "FILE")]
         cert: PathBuf,
+    },
+    /// Write what lets a host that has nothing left to recover with come back; the node is held until it has
+    RepairBundle {
+        id: String,
+        /// A new file for it, readable by its owner only: it holds a secret
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// How long it is good: 90s, 15m, 1h, 7d [default: 24h]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<String>,
     },
     /// List nodes, then a line for every change until interrupted
     Watch,
@@ -50,7 +69,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let items: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes").queries(&query)?).await?;
             output.list(&items, table)
         }
-        Command::Show { id } => {
+        Command::Show { id, timeline: true } => timeline::run(&operator, &id, output).await,
+        Command::Show { id, timeline: false } => {
             let node: NodeDetail = operator.get(&Path::new("/v1/nodes").segment(&id)).await?;
             output.document(&node, show::text)
         }
@@ -62,18 +82,26 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 format!("node {} is {}\n", harmless(&node.node_id), harmless(&node.state))
             })
         }
+        Command::RepairBundle { id, out, expires } => {
+            repair::issue(&operator, output, &id, &out, expires).await
+        }
         Command::Watch => watch::follow(&operator, output).await,
         Command::Act(command) => act::run(command, &operator, output).await,
     }
 }
 
 fn table(items: &[NodeItem]) -> Table {
-    let head = ["NODE", "STATE", "TENANT", "PROFILE", "LAST SEEN", "CERT UNTIL", "HEALTH"];
+    let head = ["NODE", "STATE", "TENANT", "PROFILE", "LAST SEEN", "CERT UNTIL", "HEALTH", "EXCLUDED"];
     let mut table = Table::new(head, "no nodes");
     for item in items {
         let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(item.cert_not_after.as_deref()));
         let (state, health) = (state(item), or_dash(item.health.reason.as_deref()));
-        table.row(tone(item), [&item.node_id, &state, &item.tenant, &item.profile, seen, until, health]);
+        let excluded = match item.excluded.join(", ") {
+            reasons if reasons.is_empty() => "-".to_owned(),
+            reasons => reasons,
+        };
+        let (id, tenant, profile) = (&item.node_id, &item.tenant, &item.profile);
+        table.row(tone(item), [id, &state, tenant, profile, seen, until, health, &excluded]);
     }
     table
 }

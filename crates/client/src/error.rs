@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Error {
     /// The control plane said no.
     #[error("{}", .0.detail.message)]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// No answer, or not from a control plane that we may talk to.
     #[error("{server}: {cause}")]
     Unreachable { server: String, cause: Unreachable },
@@ -29,6 +29,8 @@ pub struct Refusal {
     pub detail: ErrorDetail,
     /// How long it asks us to stay away.
     pub retry_after: Option<Duration>,
+    /// Its clock, in Unix milliseconds.
+    pub server_time: Option<u64>,
     /// What comes with the word that a recovery is not needed.
     pub not_needed: Option<NotNeeded>,
 }

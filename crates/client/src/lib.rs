@@ -7,6 +7,7 @@
 //! - [`rest`]: the operator API, over the operator socket or TLS.
 //! - [`agent`]: the agent's gRPC calls, over several servers in turn.
 //! - [`webhook`]: one POST to a server that is somebody else's.
+//! - [`probe`]: what the time is there, when a certificate is not valid at ours.
 //! - [`error`], [`unreachable`]: what went wrong, in words that tell one cause from another.
 
 pub mod agent;
@@ -14,6 +15,7 @@ pub mod backoff;
 mod connect;
 pub mod error;
 mod pinned;
+pub mod probe;
 pub mod rest;
 pub mod trust;
 pub mod unreachable;

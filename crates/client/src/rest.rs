@@ -15,7 +15,7 @@ pub use path::Path;
 use crate::error::Error;
 use crate::trust::{Identity, Trust, client_config};
 use crate::url::ServerUrl;
-use api::rest::health::Health;
+use api::rest::health::{Alive, Health};
 use api::rest::page::Page;
 use api::rest::secret::Secret;
 use exchange::{Answer, Place};
@@ -123,6 +123,25 @@ impl Operator {
             return answer.json().await;
         }
         answer.granted().await?.json().await
+    }
+
+    /// `/healthz`: that it is a control plane, and what time it has, in milliseconds since 1970. A failure of its own,
+    /// or of what stands before it, is no answer.
+    pub async fn alive(&self) -> Result<Option<u64>, Error> {
+        let answer = self.exchange(Method::GET, &Path::new("/healthz"), None).await?;
+        let time = answer.response.headers().get(api::header::SERVER_TIME);
+        let time = time.and_then(|value| value.to_str().ok()?.parse().ok());
+        if answer.status().is_server_error() {
+            return Err(answer.origin.ailing(format!("it answered HTTP {}", answer.status().as_u16())));
+        }
+        // What wants people to sign in sends pages, and may not even end them properly.
+        let kind = answer.response.headers().get(http::header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+            let what = format!("HTTP {} without an answer of ours", answer.status().as_u16());
+            return Err(answer.origin.garbage(what));
+        }
+        let alive: Alive = answer.granted().await?.json().await?;
+        Ok(time.filter(|_| alive.ok))
     }
 
     /// An answer that is not an error.

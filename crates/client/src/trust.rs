@@ -45,7 +45,10 @@ impl Trust {
             .map_err(|cause| TrustError::Pem { what: "the CA file", cause })
     }
 
-    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
+    pub(crate) fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
         let roots = match self {
             Trust::Pin(pin) => {
                 let algorithms = provider.signature_verification_algorithms;
@@ -100,7 +103,16 @@ pub fn client_config(
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = trust.verifier(&provider)?;
+    config_with(trust.verifier(&provider)?, &provider, identity, protocol)
+}
+
+/// The same with another judge of the server's certificate.
+pub(crate) fn config_with(
+    verifier: Arc<dyn ServerCertVerifier>,
+    provider: &Arc<CryptoProvider>,
+    identity: Option<&Identity>,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>, TrustError> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| TrustError::Setup(error.to_string()))?
@@ -109,7 +121,7 @@ pub fn client_config(
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(
-            certified(&provider, identity).map_err(|error| TrustError::Identity(error.to_string()))?,
+            certified(provider, identity).map_err(|error| TrustError::Identity(error.to_string()))?,
         ))),
     };
     config.alpn_protocols = vec![protocol.to_vec()];

@@ -101,7 +101,7 @@ impl Unreachable {
                 "check the network between here and the server, firewalls and proxies included"
             }
             Unreachable::Untrusted(Distrust::Expired | Distrust::NotYetValid) => {
-                "compare this host's clock with the server's, then look at the server's certificate"
+                "compare this host's clock with a source that you trust; if it is right, the server's certificate was not renewed in time, or what answers is an impostor with an old one"
             }
             Unreachable::Untrusted(Distrust::WrongName) => {
                 "use a name that the certificate has, or add this one with `server init --name`"
@@ -113,7 +113,7 @@ impl Unreachable {
                 "ask an operator why; a revoked certificate never comes back"
             }
             Unreachable::Alert(Alert::Expired) => {
-                "check this host's clock; if it is right, a node enrolls again with a token of its own (`enlist token create --node ID`, `enlist-agent enroll`)"
+                "check this host's clock; if it is right, a host recovers by itself, or with a repair bundle (`enlist node repair-bundle ID --out FILE`)"
             }
             Unreachable::Alert(_) => "check that certificate and server belong to the same domain",
             Unreachable::Garbage(_) => {
@@ -153,6 +153,15 @@ impl Unreachable {
         match error {
             rustls::Error::InvalidCertificate(error) => Unreachable::Untrusted(Distrust::of(error)),
             rustls::Error::AlertReceived(alert) => Alert::of(*alert),
+            rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. } => {
+                Unreachable::Garbage("it does not speak TLS".to_owned())
+            }
+            rustls::Error::PeerIncompatible(_) | rustls::Error::PeerMisbehaved(_) => {
+                Unreachable::Garbage("it does not speak TLS 1.3 as it should".to_owned())
+            }
+            rustls::Error::NoApplicationProtocol => {
+                Unreachable::Garbage("it does not speak the protocol asked for".to_owned())
+            }
             other => Unreachable::Garbage(other.to_string()),
         }
     }
@@ -170,8 +179,28 @@ impl Distrust {
                 Distrust::WrongName
             }
             CertificateError::Other(other) if other.0.is::<PinNotFound>() => Distrust::PinNotFound,
-            other => Distrust::Other(other.to_string()),
+            other => Distrust::Other(in_words(other).to_owned()),
         }
+    }
+}
+
+/// The libraries name the rest by their own types, which tell nobody anything.
+fn in_words(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::BadEncoding => "its certificate is malformed",
+        CertificateError::Revoked => "its certificate is revoked",
+        CertificateError::BadSignature => "a signature in its chain is wrong",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not for servers"
+        }
+        CertificateError::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
+            Some(webpki::Error::CaUsedAsEndEntity) => "its certificate is a CA's own",
+            Some(webpki::Error::EndEntityUsedAsCa) => "a certificate in its chain is no CA's",
+            Some(webpki::Error::PathLenConstraintViolated) => "its chain is longer than its CA allows",
+            Some(webpki::Error::NameConstraintViolation) => "its CA may not speak for its name",
+            _ => "its certificate cannot be used",
+        },
+        _ => "its certificate cannot be used",
     }
 }
 
@@ -201,5 +230,30 @@ impl Alert {
             }
             other => Alert::Other(u8::from(other)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::{InvalidMessage, OtherError};
+
+    use super::*;
+
+    fn check(error: rustls::Error, said: &str) {
+        let text = Unreachable::from_io(&io::Error::other(error)).to_string();
+        assert_eq!(text, said);
+    }
+
+    #[test]
+    fn what_the_libraries_say_is_said_in_plain_words() {
+        let of =
+            |error| rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
+        let untrusted = |what: &str| format!("the server cannot be trusted: {what}");
+        check(of(webpki::Error::CaUsedAsEndEntity), &untrusted("its certificate is a CA's own"));
+        check(of(webpki::Error::InvalidSerialNumber), &untrusted("its certificate cannot be used"));
+        let garbled = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        check(garbled, "what answered is not a control plane: it does not speak TLS");
     }
 }

@@ -5,11 +5,13 @@
 
 use journal::conformance::{Batch, Image, StoredEntry, StoredPayload};
 use journal::conformance::{decode_snapshot, encode_snapshot, open, seal};
+use lifecycle::host::Class;
 use lifecycle::names::*;
 use lifecycle::registry::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const AT: Timestamp = Timestamp::from_millis(1_794_778_622_050);
 
@@ -189,6 +191,7 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         network: Some(Source::Address("192.0.2.0".parse().expect("an address"))),
         count: 17,
         samples: vec!["node-9".to_owned()],
+        recovery: None,
     };
     let checkpoint = Checkpoint { seq: 1000, head: Fingerprint::new([16; 32]), signature: vec![17; 8] };
     vec![
@@ -200,6 +203,18 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
     ]
 }
 
+fn sighting() -> Sighting {
+    Sighting {
+        node: node(),
+        seen: AT,
+        instance: Label::parse("start-1").ok(),
+        bundle: Some(2),
+        agent_version: Label::parse("0.1.0").ok(),
+        report: None,
+        recovery_kept: None,
+    }
+}
+
 fn node_commands() -> Vec<(&'static str, Command)> {
     let tenant = TenantId::parse("default").expect("a tenant");
     let renew = Renew {
@@ -208,13 +223,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         key_kind: KeyKind::Ed25519,
         agent_version: Label::parse("0.1.0").ok(),
         prepared: Some(issued(SpiffeId::agent(&domain(), &tenant, &node()))),
-    };
-    let sighting = Sighting {
-        node: node(),
-        seen: AT,
-        instance: Label::parse("start-1").ok(),
-        bundle: Some(2),
-        agent_version: Label::parse("0.1.0").ok(),
+        keeping: Keeping::default(),
     };
     let register = Register {
         node: node(),
@@ -233,7 +242,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
     vec![
         ("renew", Command::Renew(Box::new(renew))),
         ("contact", Command::Contact { node: node() }),
-        ("observe", Command::Observe(vec![sighting])),
+        ("observe", Command::Observe(vec![sighting()])),
         ("mark_inactive", Command::MarkInactive(Silence { nodes: vec![node()], listening_since: AT })),
         ("drain", Command::Drain { node: node(), within: Some(Span::from_minutes(30)) }),
         ("undrain", Command::Undrain { node: node() }),
@@ -246,6 +255,41 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("register", Command::Register(register)),
         ("describe", Command::Describe(describe)),
         ("import", Command::Import(Box::new(import()))),
+    ]
+}
+
+fn recovery_commands() -> Vec<(&'static str, Command)> {
+    let tenant = TenantId::parse("default").expect("a tenant");
+    let certificate = issued(SpiffeId::agent(&domain(), &tenant, &node()));
+    let mint = Mint { token: TokenId(id(5)), hash: SecretHash::new([29; 32]) };
+    let recover = Recover {
+        token: mint.hash,
+        key: KeyHash::new([22; 32]),
+        key_kind: KeyKind::P256,
+        node: Some(node()),
+        class: Some(Class::CertExpired),
+        bundle_ends: Some(later(1)),
+        heard: Some(AT),
+        agent_version: Label::parse("0.1.0").ok(),
+        prepared: Some(Prepared {
+            node: node(),
+            tenant,
+            profile: ProfileName::default_profile(),
+            certificate,
+        }),
+    };
+    let issue = IssueRepairBundle {
+        node: node(),
+        mint,
+        ttl: Some(Span::from_hours(2)),
+        profile: Label::parse("default").expect("a label"),
+    };
+    let keeping = Keeping { kept: Some(TokenId(id(4))), mint: Some(mint) };
+    vec![
+        ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
+        ("recover", Command::Recover(Box::new(recover))),
+        ("issue_repair_bundle", Command::IssueRepairBundle(issue)),
+        ("end_repair", Command::EndRepair { node: node() }),
     ]
 }
 
@@ -290,7 +334,7 @@ fn samples() -> BTreeMap<&'static str, Command> {
         ("create_token", Command::CreateToken(create_token())),
         ("revoke_token", Command::RevokeToken { token: TokenId(id(2)) }),
         ("enroll", Command::Enroll(Box::new(enroll()))),
-        ("confirm", Command::Confirm(Confirm { node: node(), status: failed })),
+        ("confirm", Command::Confirm(Confirm { node: node(), status: failed, keeping: Keeping::default() })),
         ("create_tenant", Command::CreateTenant(CreateTenant { tenant })),
         ("set_policy", Command::SetPolicy(policy)),
     ]);
@@ -298,8 +342,38 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples.extend(housekeeping());
     samples.extend(node_commands());
     samples.extend(alert_commands());
+    samples.extend(recovery_commands());
     samples.extend(issuer_commands());
     samples
+}
+
+/// Commands with fields that came later.
+fn grown() -> Vec<(&'static str, Command)> {
+    let said = Report {
+        class: Some(Class::DiskFull),
+        detail: "no space left on device".to_owned(),
+        correlation_id: Label::parse("c-1").ok(),
+        cert_serial: Serial::parse("1f").ok(),
+        cert_not_after: Some(AT),
+        bundle_version: 2,
+        last_renewal: Some(Attempt {
+            at: Some(AT),
+            ok: false,
+            code: Label::parse("unavailable").ok(),
+            correlation_id: Label::parse("c-1").ok(),
+        }),
+        endpoint_profile_id: Label::parse("east").ok(),
+        diagnostic_writable: Some(false),
+        free_space: vec![FreeSpace { place: Place::Cert, path: "/var".to_owned(), available_bytes: 7 }],
+        clock_offset_ms: -12,
+        disk_free_bytes: 7,
+        recovery_ready: true,
+        drift_count: 1,
+        observability_pressure: true,
+        ..Report::blank(AT)
+    };
+    let reporting = Sighting { report: Some(Arc::new(said)), ..sighting() };
+    vec![("observe_report", Command::Observe(vec![reporting]))]
 }
 
 fn envelope(command: Command) -> Envelope {
@@ -319,7 +393,7 @@ fn entry(payload: StoredPayload) -> StoredEntry {
 
 #[test]
 fn every_command_decodes_for_ever() {
-    for (name, command) in samples() {
+    for (name, command) in samples().into_iter().chain(grown()) {
         let expected = entry(StoredPayload::Commands(Batch::read(AT, vec![envelope(command)])));
         let sample = golden(&format!("entry.{name}.v1"), || seal(&expected).expect("encodes"));
         assert_eq!(open::<StoredEntry>(&sample), Ok(expected), "{name}");

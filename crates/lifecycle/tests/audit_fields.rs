@@ -2,13 +2,14 @@
 //! time, actor, source and ids are added where the line is written.
 
 use crate::support::{
-    Domain, Enrolled, START, activate, check, confirm_failed, contact, create_tenant, enroll, granted,
-    issuer, local, only, operator, refused_with, revoke, set_policy, span,
+    Domain, Enrolled, START, activate, check, confirm_failed, confirm_keeping, contact, create_tenant,
+    enroll, granted, issuer, local, only, operator, refused_with, revoke, set_policy, span,
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
 use lifecycle::registry::{
-    Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import, Issuer,
-    IssuerKind, RaiseAlert, Refusals, Register, Rewrap, Role, ServerCertificate, Tenants, Underlay,
+    Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
+    IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, Register, Rewrap, Role,
+    ServerCertificate, Tenants, Underlay,
 };
 use serde_json::{Value, json};
 
@@ -143,6 +144,7 @@ fn a_burned_token_and_a_counted_refusal_read_alike() {
         network: Some(Source::Address([192, 0, 2, 0].into())),
         count: 7,
         samples: vec!["rack-7".to_owned()],
+        recovery: None,
     };
     let expected = json!({
         "reason": "token_invalid",
@@ -436,4 +438,79 @@ fn a_described_host_names_all_that_it_is_called() {
         "labels": ["a=", "site=lon"],
     });
     says(&mut domain, (local(), describe), "host.described", expected);
+}
+
+#[test]
+fn a_recovery_names_node_token_and_certificate_and_never_the_secret() {
+    let mut domain = Domain::founded();
+    let node = domain.enroll();
+    let mint = domain.drawn();
+    let expected = json!({
+        "node_id": node.node.as_str(),
+        "recovery_token_id": mint.token.to_string(),
+        "expires_at": "2027-04-15T08:00:00Z",
+    });
+    says(&mut domain, confirm_keeping(&node, None, Some(mint)), "recovery_token.rotated", expected);
+    let expected = json!({ "node_id": node.node.as_str(), "recovery_token_id": mint.token.to_string() });
+    says(&mut domain, confirm_keeping(&node, Some(mint.token), None), "recovery_token.kept", expected);
+    domain.pass(span("25h"));
+    let request = domain.recovery(mint.hash);
+    let certificate = request.prepared.clone().unwrap().certificate;
+    let applied = domain.give(Actor::Stranger, Command::Recover(Box::new(request)));
+    let requested = json!({
+        "node_id": node.node.as_str(),
+        "recovery_token_id": mint.token.to_string(),
+        "class": "cert_expired",
+        "repair": false,
+    });
+    let issued = json!({
+        "node_id": node.node.as_str(),
+        "recovery_token_id": mint.token.to_string(),
+        "cert_serial": certificate.serial.as_str(),
+        "mtls_cert_fingerprint": format!("SHA256:{}", certificate.fingerprint.hex()),
+        "issuer": "i1",
+        "not_after": certificate.not_after.to_string(),
+        "denied_serials": [node.serial.as_str()],
+    });
+    assert_eq!(applied.events.iter().map(line).collect::<Vec<_>>(), [requested, issued]);
+    let back = Enrolled { serial: certificate.serial.clone(), ..node };
+    let expected = json!({ "node_id": back.node.as_str(), "cert_serial": certificate.serial.as_str() });
+    says(&mut domain, contact(&back), "recovery.resolved", expected);
+}
+
+#[test]
+fn a_repair_bundle_and_a_refused_recovery_name_the_node() {
+    let mut domain = Domain::founded();
+    let (node, mint) = (domain.active(), domain.drawn());
+    let profile = Label::parse("site-a").unwrap();
+    let issue = IssueRepairBundle { node: node.node.clone(), mint, ttl: None, profile };
+    let expected = json!({
+        "node_id": node.node.as_str(),
+        "recovery_token_id": mint.token.to_string(),
+        "expires_at": "2027-01-16T08:00:00Z",
+        "recovery_profile_id": "site-a",
+    });
+    says(&mut domain, (local(), Command::IssueRepairBundle(issue)), "repair_bundle.issued", expected);
+    for about in [Some(node.node), None] {
+        let expected = json!({
+            "node_id": about.as_ref().map(ToString::to_string),
+            "reason": "token_used",
+            "network": null,
+            "count": 2,
+            "samples": [],
+        });
+        let refusals = Refusals {
+            reason: "token_used".to_owned(),
+            network: None,
+            count: 2,
+            samples: Vec::new(),
+            recovery: Some(RefusedRecovery { node: about }),
+        };
+        says(
+            &mut domain,
+            (Actor::Reconciler, Command::RecordRefusals(refusals)),
+            "recovery.refused",
+            expected,
+        );
+    }
 }

@@ -4,10 +4,11 @@ use crate::support::{
     Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, register,
     revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Serial, TenantId};
+use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, TenantId};
 use lifecycle::registry::{
-    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Import, RaiseAlert,
-    Refusals, Rewrap, Role, ServerCertificate, Silence, TABLE, Tenants, authorize, may_read,
+    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Import, IssueRepairBundle,
+    Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate, Silence, TABLE, Tenants, authorize,
+    may_read,
 };
 use std::collections::BTreeSet;
 
@@ -24,6 +25,7 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::Enroll, "+ +++ +++ +++ + ++ + +"),
     (Act::Confirm, "? ??? ??? ??? ? +- ? ?"),
     (Act::Renew, "? ??? ??? ??? ? +- ? ?"),
+    (Act::Recover, "+ +++ +++ +++ + ++ + +"),
     (Act::ReadNodes, "+ +++ +++ +++ ? -- ? -"),
     (Act::DrainNode, "+ ++- ++- 00- ? -- ? -"),
     (Act::QuarantineNode, "+ ++- ++- 00- ? -- ? -"),
@@ -31,6 +33,7 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::RevokeNode, "+ ++- ++- 00- ? -- ? -"),
     (Act::DecommissionNode, "+ +-- +-- 0-- ? -- ? -"),
     (Act::ReinstateNode, "+ +-- +-- 0-- ? -- ? -"),
+    (Act::RepairNode, "+ +-- +-- 0-- ? -- ? -"),
     (Act::RegisterNode, "+ ++- ++- 00- ? -- ? -"),
     (Act::DescribeNode, "+ ++- ++- 00- ? -- ? -"),
     (Act::ImportNode, "+ +-- --- --- ? -- ? -"),
@@ -115,8 +118,13 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         issuer: crate::support::issuer("i1"),
         not_after: domain.now,
     };
-    let refusals =
-        Refusals { reason: "token_invalid".to_owned(), network: None, count: 1, samples: Vec::new() };
+    let refusals = Refusals {
+        reason: "token_invalid".to_owned(),
+        network: None,
+        count: 1,
+        samples: Vec::new(),
+        recovery: None,
+    };
     let head = Fingerprint::new(domain.digest());
     let key = domain.key_request(Role::Viewer, Tenants::All);
     let mut commands = of_nodes(domain, node);
@@ -151,6 +159,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
     check(domain, (Actor::Reconciler, Command::RaiseAlert(raise.clone())), granted(&["alert.raised"]));
     let alert = *domain.state.alerts.keys().next().unwrap();
     let renewal = domain.renewal(&enrolled.node, KeyHash::new([7; 32]));
+    let (mint, profile) = (domain.drawn(), Label::parse("default").unwrap());
     let import = Import {
         node: node(),
         serial: domain.serial(),
@@ -163,6 +172,10 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
     vec![
         Command::Renew(Box::new(renewal)),
         Command::Contact { node: node() },
+        Command::MintRecovery { node: node(), keeping: Keeping::default() },
+        Command::Recover(Box::new(domain.recovery(mint.hash))),
+        Command::IssueRepairBundle(IssueRepairBundle { node: node(), mint, ttl: None, profile }),
+        Command::EndRepair { node: node() },
         Command::Drain { node: node(), within: None },
         Command::Undrain { node: node() },
         Command::Quarantine { node: node(), reason: String::new() },

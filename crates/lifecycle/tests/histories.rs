@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use world::World;
 
-const CASES: u32 = 2000;
+const CASES: u32 = 3000;
 const STEPS: usize = 50;
 
 /// What the histories of one run must have seen, so that no promise holds only because nothing happened.
@@ -45,6 +45,12 @@ const SEEN: &[&str] = &[
     "certificate.superseded",
     "certificate.rotation_ordered",
     "certificate.rotation_expired",
+    "recovery_token.rotated",
+    "recovery_token.kept",
+    "recovery.requested",
+    "recovery.issued",
+    "recovery.resolved",
+    "repair_bundle.issued",
     "ca.requested",
     "ca.prepared",
     "ca.activated",
@@ -78,9 +84,13 @@ const SEEN: &[&str] = &[
     "refused: no_roll",
     "refused: node_id_in_use",
     "refused: node_not_found",
+    "refused: node_quarantined",
     "refused: node_revoked",
     "refused: not_adopted",
+    "refused: not_your_node",
     "refused: rate_limited",
+    "refused: recovery_not_needed",
+    "refused: repair_bundle_mismatch",
     "refused: request_too_old",
     "refused: roll_underway",
     "refused: tenant_not_found",
@@ -88,6 +98,7 @@ const SEEN: &[&str] = &[
     "refused: token_invalid",
     "refused: token_not_found",
     "refused: token_revoked",
+    "refused: token_superseded",
     "refused: token_ttl_too_long",
     "refused: token_ttl_too_short",
     "refused: token_used",
@@ -97,6 +108,9 @@ const SEEN: &[&str] = &[
     "enrolled again by a pinned token",
     "the same certificate after a lost renewal",
     "the same certificate after a lost reply",
+    "recovered by itself",
+    "recovered by a repair bundle",
+    "the same certificate after a lost recovery",
     "the same envelope twice",
 ];
 

@@ -5,13 +5,17 @@ use rcgen::{ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType};
 use rustls_pki_types::ServerName;
 use zeroize::Zeroizing;
 
-use crate::certificate::{SignError, Signed, blank, common_name, sign};
+use crate::certificate::{SignError, Signed, Validity, blank, common_name, sign};
 use crate::issuer::Issuer;
 use crate::leaf::validity;
 use crate::signing_key::SigningKey;
 
 /// The common name of those who choose none. Nothing reads it.
 pub const DEFAULT_COMMON_NAME: &str = "enlist-control-plane";
+
+/// How far it reaches back before it was signed: a host whose clock is behind, within what is tolerated or a little
+/// more, can still be told so.
+const BACKDATE: Span = Span::from_hours(1);
 
 pub struct ServerIdentity {
     pub key_pkcs8: Zeroizing<Vec<u8>>,
@@ -28,7 +32,8 @@ pub fn issue_server(
     lifetime: Span,
 ) -> Result<ServerIdentity, SignError> {
     let (key, key_pkcs8) = SigningKey::generate().map_err(|_| SignError::Signature)?;
-    let validity = validity(issuer, at, lifetime)?;
+    let begin = at.whole_second().minus(BACKDATE).max(issuer.not_before());
+    let validity = Validity { not_before: begin, ..validity(issuer, at, lifetime)? };
     let mut params = blank(serial, validity);
     params.distinguished_name = common_name(Some(name));
     params.subject_alt_names = names.iter().map(|name| alt_name(name.as_ref())).collect::<Result<_, _>>()?;

@@ -24,6 +24,8 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 /// Work in progress at once; the rest queues.
 const IN_PROGRESS: usize = 512;
+/// Readers of the audit trail at once; each keeps a thread and a disk busy.
+const TIMELINES: usize = 2;
 /// How long a request may queue before it is told to come back.
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -46,8 +48,12 @@ pub struct App {
     pub rewrapping: Mutex<()>,
     /// One walk over the whole audit trail at a time.
     pub walks: Semaphore,
+    /// Places among those who look through it for one node.
+    pub timelines: Arc<Semaphore>,
     pub refusals: Refusals,
     pub metrics: Metrics,
+    /// Nobody could be heard before.
+    pub listening_since: Timestamp,
     /// Set by the first listener that is bound.
     pub advertised: std::sync::OnceLock<Vec<String>>,
     /// True once the process should end.
@@ -77,6 +83,7 @@ impl App {
         keys: Keys,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
+        let listening_since = clock::now().max(journal.view().state.at);
         Arc::new(Self {
             dir,
             config,
@@ -91,6 +98,8 @@ impl App {
             lists: Lists::default(),
             rewrapping: Mutex::new(()),
             walks: Semaphore::new(1),
+            timelines: Arc::new(Semaphore::new(TIMELINES)),
+            listening_since,
             refusals: Refusals::default(),
             metrics: Metrics::default(),
             advertised: std::sync::OnceLock::new(),

@@ -2,20 +2,26 @@
 //! checked, with every complaint at once; only then is a socket opened. What can change an outcome is not
 //! here but in the replicated policy.
 
+mod endpoint_profile;
 mod own;
+mod recovery;
 
+pub use endpoint_profile::RawEndpointProfile;
 pub use own::{OwnCertificate, RawTls};
+pub use recovery::{RawRecovery, Recovery};
 
 use crate::datadir::{DirError, replace};
+use api::agent::EndpointProfile;
 use client::webhook::Webhook;
 use lifecycle::registry::Door;
 use pki::seal::KekSource;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
 pub const DEFAULT_LISTEN: &str = "[::]:8443";
+const KEYS: &str = "one of listen, names, advertise, kek, server_cn, metrics, alerts, doors, tls, endpoint_profile, recovery";
 pub const DEFAULT_SERVER_CN: &str = "enlist-control-plane";
 
 /// `enlist.toml` as written.
@@ -40,6 +46,10 @@ pub struct Raw {
     pub doors: RawDoors,
     #[serde(default, skip_serializing_if = "RawTls::is_empty")]
     pub tls: RawTls,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_profile: Option<RawEndpointProfile>,
+    #[serde(default, skip_serializing_if = "RawRecovery::is_empty")]
+    pub recovery: RawRecovery,
 }
 
 /// `[doors]` as written.
@@ -85,6 +95,10 @@ pub struct Config {
     pub doors: BTreeSet<Door>,
     /// What the listener presents, where the domain is not to issue it itself.
     pub own_certificate: Option<OwnCertificate>,
+    /// What hosts are told of where their control plane is.
+    pub endpoint_profile: Option<EndpointProfile>,
+    /// Where a node that has lost its identity turns to.
+    pub recovery: Recovery,
 }
 
 /// One mistake: where, what stands there, what was expected.
@@ -171,7 +185,21 @@ fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
                 }
                 _ => Err("a table with server_cert and server_key"),
             },
-            _ => Err("one of listen, names, advertise, kek, server_cn, metrics, alerts, doors, tls"),
+            "endpoint_profile" => match value {
+                toml::Value::Table(table) => {
+                    raw.endpoint_profile = Some(endpoint_profile::parse(table, &mut mistakes));
+                    Ok(())
+                }
+                _ => Err("a table with id, api_urls, terminal_url and hosts"),
+            },
+            "recovery" => match value {
+                toml::Value::Table(table) => {
+                    recovery::parse(table, &mut raw.recovery, &mut mistakes);
+                    Ok(())
+                }
+                _ => Err("a table with id, url and ca_file"),
+            },
+            _ => Err(KEYS),
         };
         if let Err(expected) = taken {
             mistakes.push(mistake(&key, &shown, expected));
@@ -225,6 +253,10 @@ impl Expected for Vec<String> {
     const EXPECTED: &'static str = "a list of strings";
 }
 
+impl Expected for BTreeMap<String, String> {
+    const EXPECTED: &'static str = "a table of names and their addresses";
+}
+
 impl Expected for Option<String> {
     const EXPECTED: &'static str = "a string";
 }
@@ -275,6 +307,8 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
     });
     let doors = doors(raw.doors.serve.as_deref(), mistakes);
     let own_certificate = own::check(&raw.tls, mistakes);
+    let endpoint_profile = raw.endpoint_profile.as_ref().map(|raw| endpoint_profile::check(raw, mistakes));
+    let recovery = recovery::check(&raw.recovery, mistakes);
     let server_cn = raw.server_cn.clone().unwrap_or_else(|| DEFAULT_SERVER_CN.to_owned());
     if !(1..=64).contains(&server_cn.len()) || server_cn.chars().any(char::is_control) {
         mistakes.push(mistake("server_cn", &server_cn, "1 to 64 printable characters"));
@@ -300,6 +334,8 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
         webhook,
         doors,
         own_certificate,
+        endpoint_profile,
+        recovery: recovery?,
     })
 }
 
@@ -435,6 +471,41 @@ mod tests {
         assert_eq!(with("server_cert = \"/a/s.crt\""), ["tls.server_key"]);
         assert_eq!(with("server_cert = \"s.crt\"\nserver_key = \"/a/s.key\""), ["tls.server_cert"]);
         assert_eq!(with("colour = 1"), ["tls.colour"]);
+    }
+
+    #[test]
+    fn an_endpoint_profile_is_whole_or_every_mistake_in_it_is_told() {
+        let with =
+            |profile: &str| mistakes_of(&format!("kek = \"env:KEK\"\n[endpoint_profile]\n{profile}\n"));
+        let good = "id = \"east\"\napi_urls = [\"https://a.example:8443/\"]\nterminal_url = \"https://t.example\"\n\
+                    hosts = { \"a.example\" = \"192.0.2.7\", \"t.example\" = \"2001:db8::7\" }";
+        assert!(with(good).is_empty(), "{:?}", with(good));
+        assert_eq!(with(""), ["endpoint_profile.id", "endpoint_profile.api_urls"]);
+        let bad = "id = \"two words\"\napi_urls = [\"http://a.example\"]\nterminal_url = \"t\"\ncolour = 1\n\
+                   hosts = { \"a b\" = \"192.0.2.7\", \"192.0.2.8\" = \"::1\", \"c.example\" = \"d.example\" }";
+        let keys = with(bad).into_iter().map(|key| key.replace("endpoint_profile.", "")).collect::<Vec<_>>();
+        assert_eq!(keys, ["colour", "id", "api_urls", "terminal_url", "hosts", "hosts", "hosts.c.example"]);
+        let many = |count: usize| {
+            let urls = vec!["\"https://a.example\""; count].join(",");
+            let hosts = (0..count).map(|n| format!("h{n} = \"192.0.2.1\"")).collect::<Vec<_>>().join(",");
+            with(&format!("id = \"x\"\napi_urls = [{urls}]\nhosts = {{ {hosts} }}"))
+        };
+        assert!(many(32).is_empty());
+        assert_eq!(many(33), ["endpoint_profile.api_urls", "endpoint_profile.hosts"]);
+        assert_eq!(with("hosts = 3").first().map(String::as_str), Some("endpoint_profile.hosts"));
+    }
+
+    #[test]
+    fn a_recovery_profile_has_a_name_an_https_url_and_certificates() {
+        let with = |recovery: &str| mistakes_of(&format!("kek = \"env:KEK\"\n[recovery]\n{recovery}\n"));
+        assert!(with("").is_empty());
+        assert!(with("id = \"site-a\"\nurl = \"https://recovery.example:8443\"").is_empty());
+        assert_eq!(with("id = \"\"\nurl = \"http://plain\""), ["recovery.id", "recovery.url"]);
+        for file in ["relative.pem", "/no/such/file.pem", "/etc/passwd"] {
+            assert_eq!(with(&format!("ca_file = \"{file}\"")), ["recovery.ca_file"], "{file}");
+        }
+        assert_eq!(with("colour = 1"), ["recovery.colour"]);
+        assert_eq!(mistakes_of("kek = \"env:KEK\"\nrecovery = 1\n"), ["recovery"]);
     }
 
     #[test]

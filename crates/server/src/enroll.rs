@@ -161,7 +161,7 @@ fn at_now(app: &App, view: &View) -> State {
 }
 
 /// Empty, over-long or with characters that no token has: not worth a look-up.
-fn could_be_a_token(text: &str) -> bool {
+pub fn could_be_a_token(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
     (1..=256).contains(&text.len()) && text.bytes().all(plain)
 }

@@ -6,16 +6,18 @@
 
 use crate::app::{App, Origin};
 use crate::auth;
+use crate::evidence::{self, short};
 use crate::failure::Failure;
 use crate::presence::{Opening, Stream};
+use crate::recovery;
 use api::agent::{
-    Ack, Bundle, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, Standing, Welcome, live_down,
-    live_up, order,
+    Ack, Bundle, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow, Standing,
+    Welcome, live_down, live_up, order,
 };
 use api::code;
 use imbl::ordmap::DiffItem;
-use lifecycle::names::{Label, NodeId, RequestId, Serial, is_steering};
-use lifecycle::registry::{Node, State};
+use lifecycle::names::{Label, NodeId, RequestId, Serial, TokenId};
+use lifecycle::registry::{Actor, Command, Keeping, Node, NodeState, State, recovery_is_due};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -28,7 +30,6 @@ pub const BACKLOG: usize = 32;
 /// How many messages a host may send at once, and how many more every second.
 const BURST: u32 = 64;
 const RATE: u32 = 8;
-const DETAIL: usize = 200;
 
 pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
 
@@ -49,7 +50,15 @@ pub fn serve(
     let (down, answers) = mpsc::channel(BACKLOG);
     let request_id = guest.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
-        let end = Session { app, guest, down: down.clone(), told: Told::default() }.run(up).await;
+        let session = Session {
+            app,
+            guest,
+            down: down.clone(),
+            told: Told::default(),
+            recovery_wanted: false,
+            recovery_kept: None,
+        };
+        let end = session.run(up).await;
         if let Err(failure) = end {
             // Nobody may be reading any more.
             let _ = down.try_send(Err(refused(&failure, &request_id)));
@@ -64,6 +73,10 @@ struct Told {
     standing: Option<Standing>,
     bundle: u64,
     order: Option<RequestId>,
+    /// The trust bundle with which it was told where to turn to when it is lost.
+    recovery_profile: Option<u64>,
+    /// The recovery token that it was given on this stream.
+    recovery_token: Option<TokenId>,
 }
 
 struct Session {
@@ -71,6 +84,9 @@ struct Session {
     guest: Guest,
     down: mpsc::Sender<Result<LiveDown, Status>>,
     told: Told,
+    /// Whether the host keeps recovery tokens, and which one it has.
+    recovery_wanted: bool,
+    recovery_kept: Option<TokenId>,
 }
 
 impl Session {
@@ -102,6 +118,8 @@ impl Session {
         };
         let view = self.app.view();
         let node = self.node(&view.state)?;
+        self.recovery_wanted = hello.recovery_wanted;
+        self.recovery_kept = self.kept(&view.state, &node, &hello.recovery_kept);
         let opening = Opening {
             node: &self.guest.id,
             serial: &self.guest.serial,
@@ -109,6 +127,7 @@ impl Session {
             instance,
             agent_version: version,
             bundle: hello.bundle_version.min(view.state.bundle_version),
+            recovery_kept: self.recovery_kept,
             remembered: &node.instances,
         };
         let opened = self.app.presence.open(opening, self.app.now());
@@ -135,9 +154,13 @@ impl Session {
             heartbeat_ms: view.state.policy.liveness_interval.millis(),
             standing: Some(standing),
             servers: self.app.servers(),
-            ..Welcome::default()
+            clock_tolerance_ms: view.state.policy.clock_tolerance.millis(),
         }))?;
-        self.tell(stream)
+        // Without one it says so, and a host forgets the one it had.
+        let profile = self.app.config.endpoint_profile.clone().unwrap_or_default();
+        self.say(live_down::Message::EndpointProfile(profile))?;
+        self.tell(stream)?;
+        self.provide(stream).await
     }
 
     async fn talk(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
@@ -158,6 +181,8 @@ impl Session {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }
+            // After every message too: a token may be half over by now.
+            self.provide(stream).await?;
         }
     }
 
@@ -168,17 +193,25 @@ impl Session {
                 self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Evidence(evidence)) => {
-                let newest = self.app.view().state.bundle_version;
-                let bundle_version = evidence.bundle_version.min(newest);
-                let evidence = Evidence { bundle_version, ..trimmed(evidence) };
-                self.app.presence.evidence(&self.guest.id, evidence, now);
+                let view = self.app.view();
+                let report = evidence::report(evidence, view.state.bundle_version, now);
+                let node = self.node(&view.state)?;
+                self.app.presence.reported(&node, report, view.state.policy.clock_tolerance);
             }
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
                 let (order_id, detail) = (short(&order_id), short(&detail));
                 tracing::debug!(node = %self.guest.id, order_id, ok, detail, "an order was answered");
                 self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
-            Some(live_up::Message::RecoveryKept(_)) => {
+            Some(live_up::Message::RecoveryKept(RecoveryKept { token_id })) => {
+                let view = self.app.view();
+                if token_id.is_empty() {
+                    // Lost or spoilt there: it needs another.
+                    (self.recovery_kept, self.told.recovery_token) = (None, None);
+                } else if let Some(token) = self.kept(&view.state, &*self.node(&view.state)?, &token_id) {
+                    self.recovery_kept = Some(token);
+                    self.app.presence.kept(&self.guest.id, token);
+                }
                 self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Hello(_)) => {
@@ -216,6 +249,58 @@ impl Session {
         Ok(())
     }
 
+    /// Gives the host what it may need to recover one day: a token when it is due, and where to turn to. On one
+    /// stream the next token follows only once the last is kept: a host whose disk is full is not given one after
+    /// the other.
+    async fn provide(&mut self, stream: &Stream) -> Result<(), Failure> {
+        let view = self.app.view();
+        let node = self.node(&view.state)?;
+        let may = node.state == NodeState::Active
+            && !node.quarantined
+            && !view.state.is_superseded(&self.guest.serial);
+        if !self.recovery_wanted || !may || !self.app.presence.is_newest(&self.guest.id, stream) {
+            return Ok(());
+        }
+        let answered = self.told.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
+        if answered && recovery_is_due(&node, self.recovery_kept, self.app.now()) {
+            match self.mint().await {
+                Ok(Some(grant)) => {
+                    self.told.recovery_token = recovery::kept(&grant.token_id);
+                    self.told.recovery_profile = Some(view.state.bundle_version);
+                    return self.say(live_down::Message::Recovery(grant));
+                }
+                Ok(None) => {}
+                // The next message tries again.
+                Err(failure) => {
+                    tracing::debug!(node = %node.id, code = failure.code.word, "no recovery token")
+                }
+            }
+        }
+        if self.told.recovery_profile != Some(view.state.bundle_version) {
+            self.told.recovery_profile = Some(view.state.bundle_version);
+            let profile = Some(recovery::profile(&self.app, &view.state));
+            self.say(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
+        }
+        Ok(())
+    }
+
+    /// The token that the host says it has kept, if it is one of its own that is good, and if the certificate with
+    /// which it speaks is the one in use.
+    fn kept(&self, state: &State, node: &Node, words: &str) -> Option<TokenId> {
+        let token = recovery::kept(words).filter(|_| !state.is_superseded(&self.guest.serial))?;
+        node.recovery.token(token).filter(|token| token.is_valid()).map(|token| token.id)
+    }
+
+    /// A token that is on record as the host's.
+    async fn mint(&self) -> Result<Option<RecoveryGrant>, Failure> {
+        let drawn = recovery::draw(&self.app)?;
+        let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint) };
+        let (id, serial) = (self.guest.id.clone(), self.guest.serial.clone());
+        let command = Command::MintRecovery { node: id.clone(), keeping };
+        self.app.commit(Actor::Node { id, serial }, &self.guest.origin, command).await?;
+        Ok(recovery::granted(&self.app, &self.app.view().state, &self.guest.id, &drawn))
+    }
+
     fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {
         living(state, &self.guest.id)
     }
@@ -247,23 +332,6 @@ fn standing(node: &Node) -> Standing {
         drain_by: node.drain_by.map(|at| at.to_string()).unwrap_or_default(),
         quarantined: node.quarantined,
     }
-}
-
-fn short(text: &str) -> String {
-    text.chars().filter(|c| !is_steering(*c)).take(DETAIL).collect()
-}
-
-/// A host's own words, made fit to be kept.
-fn trimmed(mut evidence: Evidence) -> Evidence {
-    let short = |text: &mut String| *text = short(text);
-    short(&mut evidence.cert_serial);
-    short(&mut evidence.cert_not_after);
-    if let Some(attempt) = &mut evidence.last_renewal {
-        short(&mut attempt.at);
-        short(&mut attempt.code);
-        short(&mut attempt.correlation_id);
-    }
-    evidence
 }
 
 /// How many messages a host may still send.

@@ -3,6 +3,7 @@
 use crate::presence::Presence;
 use http::StatusCode;
 use journal::View;
+use lifecycle::host;
 use lifecycle::names::Span;
 use lifecycle::registry::{AlertKind, CertificateStatus, Door, NodeState, Owner, State};
 use prometheus_client::encoding::text::encode;
@@ -12,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,11 +58,17 @@ struct ByState {
     state: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFailure {
+    class: &'static str,
+}
+
 pub struct Metrics {
     registry: Registry,
     enrollments: Family<ByDoor, Counter>,
     refusals: Family<Reason, Counter>,
     renewals: Family<ByResult, Counter>,
+    recoveries: Family<ByResult, Counter>,
     connected_nodes: Gauge,
     expiring: Family<ByDays, Gauge>,
     alerts: Family<ByKind, Gauge>,
@@ -71,6 +79,7 @@ pub struct Metrics {
     commit_seconds: Histogram,
     audit_seq: Gauge,
     nodes: Family<ByState, Gauge>,
+    node_failures: Family<ByFailure, Gauge>,
 }
 
 impl Default for Metrics {
@@ -81,6 +90,7 @@ impl Default for Metrics {
             enrollments: Family::default(),
             refusals: Family::default(),
             renewals: Family::default(),
+            recoveries: Family::default(),
             connected_nodes: Gauge::default(),
             expiring: Family::default(),
             alerts: Family::default(),
@@ -91,6 +101,7 @@ impl Default for Metrics {
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
             nodes: Family::default(),
+            node_failures: Family::default(),
         };
         metrics.register();
         metrics
@@ -103,6 +114,7 @@ impl Metrics {
         registry.register("enrollments", "Enrollments granted", self.enrollments.clone());
         registry.register("enrollment_refusals", "Enrollments refused, by reason", self.refusals.clone());
         registry.register("renewals", "Renewals, by result", self.renewals.clone());
+        registry.register("recoveries", "Recoveries, by result", self.recoveries.clone());
         let connected = self.connected_nodes.clone();
         registry.register("connected_nodes", "Nodes with a live stream", connected);
         let expiring = self.expiring.clone();
@@ -118,6 +130,8 @@ impl Metrics {
         registry.register("commit_seconds", "Time from proposal to applied and audited", seconds);
         registry.register("audit_seq", "Number of the newest audit line", self.audit_seq.clone());
         registry.register("nodes", "Nodes on record, by state", self.nodes.clone());
+        let failures = self.node_failures.clone();
+        registry.register("node_failures", "Nodes that say that something is wrong with them", failures);
     }
 
     pub fn enrolled(&self, door: Door) {
@@ -130,6 +144,10 @@ impl Metrics {
 
     pub fn renewed(&self, result: &'static str) {
         self.renewals.get_or_create(&ByResult { result }).inc();
+    }
+
+    pub fn recovered(&self, result: &'static str) {
+        self.recoveries.get_or_create(&ByResult { result }).inc();
     }
 
     pub fn alert_told(&self, result: &'static str) {
@@ -178,12 +196,28 @@ impl Metrics {
             let label = ByState { state: state.as_str() };
             self.nodes.get_or_create(&label).set(gauge(count));
         }
+        for (class, count) in failures(&view.state, presence) {
+            self.node_failures.get_or_create(&ByFailure { class: class.as_str() }).set(gauge(count));
+        }
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
             Err(error) => format!("# {error}\n"),
         }
     }
+}
+
+/// How many nodes say that this is wrong with them, by their latest word.
+fn failures(state: &State, presence: &Presence) -> BTreeMap<host::Class, usize> {
+    let mut counts: BTreeMap<_, _> = host::Class::ALL.iter().map(|class| (*class, 0)).collect();
+    for node in state.nodes.values().filter(|node| !node.state.is_gone()) {
+        let heard = presence.report(&node.id);
+        let class = node.newest_report(heard.as_ref()).and_then(|report| report.class);
+        if let Some(count) = class.and_then(|class| counts.get_mut(&class)) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 /// How many certificates of nodes end within so many days, each counted once, in the first that holds it.

@@ -2,14 +2,16 @@
 //!
 //! This is memory of one process. What must outlive it is written down by the reconciler in bulk.
 
-use api::agent::Evidence;
+mod word;
+
 use api::rest::nodes::Live;
-use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp};
-use lifecycle::registry::{INSTANCES, Owner, Sighting};
-use std::collections::HashMap;
+use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
+use lifecycle::registry::{INSTANCES, Node, Owner, Report, Sighting};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use word::Word;
 
 /// Live streams that one node may have.
 const STREAMS: usize = 4;
@@ -24,6 +26,8 @@ const SUSPICIONS: usize = 256;
 pub struct Presence {
     nodes: Mutex<HashMap<NodeId, Known>>,
     suspicions: Mutex<Vec<Suspicion>>,
+    /// Nodes that have said something new of themselves, until somebody looks.
+    reporting: Mutex<BTreeSet<NodeId>>,
     next: AtomicU64,
 }
 
@@ -40,7 +44,12 @@ struct Known {
     instances: Vec<Label>,
     bundle: Option<u64>,
     agent_version: Option<Label>,
-    evidence: Option<(Timestamp, Evidence)>,
+    /// What it last said of itself.
+    word: Word,
+    /// The recovery token that is on its disk.
+    recovery_kept: Option<TokenId>,
+    /// When it last said that something was wrong with it.
+    unwell: Option<Timestamp>,
     streams: Vec<Arc<Stream>>,
     suspected: Option<Timestamp>,
 }
@@ -72,6 +81,7 @@ pub struct Opening<'a> {
     pub instance: Label,
     pub agent_version: Option<Label>,
     pub bundle: u64,
+    pub recovery_kept: Option<TokenId>,
     /// The starts of its agent that the registry remembers.
     pub remembered: &'a [Label],
 }
@@ -114,6 +124,7 @@ impl Presence {
         }
         (known.seen, known.source, known.news) = (known.seen.max(Some(at)), Some(opening.source), true);
         known.bundle = Some(opening.bundle);
+        known.recovery_kept = opening.recovery_kept;
         known.agent_version = opening.agent_version.or(known.agent_version.take());
         let stream = Arc::new(Stream {
             id: self.next.fetch_add(1, Ordering::Relaxed),
@@ -143,14 +154,64 @@ impl Presence {
             .is_some_and(|newest| newest.id == stream.id)
     }
 
-    pub fn evidence(&self, node: &NodeId, evidence: Evidence, at: Timestamp) {
-        if let Some(known) = self.nodes().get_mut(node) {
-            known.seen = known.seen.max(Some(at));
-            if known.bundle != Some(evidence.bundle_version) {
-                (known.bundle, known.news) = (Some(evidence.bundle_version), true);
-            }
-            known.evidence = Some((at, evidence));
+    /// What a host said of itself on its live stream.
+    pub fn reported(&self, node: &Node, report: Report, tolerance: Span) {
+        let mut nodes = self.nodes();
+        let Some(known) = nodes.get_mut(&node.id) else { return };
+        known.seen = known.seen.max(Some(report.at));
+        if known.bundle != Some(report.bundle_version) {
+            (known.bundle, known.news) = (Some(report.bundle_version), true);
         }
+        if report.class.is_some() {
+            known.unwell = Some(report.at);
+        }
+        if known.word.hear(node, report, tolerance) {
+            self.reporting().insert(node.id.clone());
+        }
+    }
+
+    fn reporting(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
+        self.reporting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Some of those who have said something new and had their rest, each with its latest word.
+    pub fn reports(&self, now: Timestamp, most: usize) -> Vec<(NodeId, Arc<Report>)> {
+        let mut nodes = self.nodes();
+        let mut due = Vec::new();
+        self.reporting().retain(|id| {
+            let Some(known) = nodes.get_mut(id) else { return false };
+            if due.len() < most {
+                due.extend(known.word.look(now).map(|report| (id.clone(), report)));
+            }
+            known.word.is_unlooked()
+        });
+        due
+    }
+
+    /// The last word of a node, if this process has heard it.
+    pub fn report(&self, node: &NodeId) -> Option<Arc<Report>> {
+        self.nodes().get(node)?.word.last().cloned()
+    }
+
+    /// A node's word that a recovery token is on its disk.
+    pub fn kept(&self, node: &NodeId, token: TokenId) {
+        if let Some(known) = self.nodes().get_mut(node)
+            && known.recovery_kept != Some(token)
+        {
+            (known.recovery_kept, known.news) = (Some(token), true);
+        }
+    }
+
+    /// Since when a node has been there on one stream and well: it has said so, and nothing else since. None when
+    /// it has not, or has been silent for too long.
+    pub fn well_since(&self, node: &NodeId, silence: Span, now: Timestamp) -> Option<Timestamp> {
+        let nodes = self.nodes();
+        let known = nodes.get(node)?;
+        let newest = known.streams.last()?;
+        let report = known.word.last()?;
+        let well = report.at >= newest.since && report.class.is_none();
+        let heard = known.seen.is_some_and(|seen| seen.plus(silence) > now);
+        (well && heard).then(|| known.unwell.map_or(newest.since, |unwell| unwell.max(newest.since)))
     }
 
     /// The last sign of life that this process knows of.
@@ -163,7 +224,7 @@ impl Presence {
         self.nodes().get(node).map_or_else(Live::default, |known| Live {
             last_seen: known.seen,
             connected: !known.streams.is_empty(),
-            evidence: known.evidence.clone(),
+            report: known.word.last().cloned(),
         })
     }
 
@@ -189,8 +250,10 @@ impl Presence {
         let mut due = Vec::new();
         self.nodes().retain(|node, known| {
             let rested = |at: Option<Timestamp>| at.is_none_or(|at| at.plus(every) <= now);
+            let report = known.word.write(now);
+            let overdue = known.seen > known.written && rested(known.written);
             if let Some(seen) = known.seen
-                && (known.news || (known.seen > known.written && rested(known.written)))
+                && (known.news || report.is_some() || overdue)
             {
                 let streamed = !known.streams.is_empty() || known.news;
                 due.push(Sighting {
@@ -199,10 +262,13 @@ impl Presence {
                     instance: known.instances.last().filter(|_| streamed).cloned(),
                     bundle: known.bundle,
                     agent_version: known.agent_version.clone(),
+                    recovery_kept: known.recovery_kept,
+                    report,
                 });
                 (known.written, known.news) = (known.seen, false);
             }
             !known.streams.is_empty()
+                || known.word.is_pending()
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
         });
@@ -259,11 +325,18 @@ fn shown(source: Option<Source>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lifecycle::host::Class;
+    use lifecycle::names::{ProfileName, TenantId};
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
 
     fn node() -> NodeId {
         NodeId::parse("n1").expect("a name")
+    }
+
+    fn on_record() -> Node {
+        let (tenant, profile) = (TenantId::default_tenant(), ProfileName::default_profile());
+        Node::registered(node(), tenant, profile, START)
     }
 
     fn source(last: u8) -> Source {
@@ -278,6 +351,7 @@ mod tests {
             instance: Label::parse(instance).expect("a label"),
             agent_version: None,
             bundle: 1,
+            recovery_kept: None,
             remembered: &[],
         };
         presence.open(opening, at).expect("there is a place")
@@ -308,6 +382,31 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_well_on_its_newest_stream_since_it_said_nothing_else() {
+        let presence = Presence::default();
+        let silence = Span::from_secs(60);
+        let say = |class: &str, at| {
+            let class = Class::parse(class);
+            presence.reported(&on_record(), Report { class, ..Report::blank(at) }, silence);
+        };
+        let well = |now| presence.well_since(&node(), silence, now);
+        assert_eq!(well(START), None, "never heard of");
+        open(&presence, "a1", "one", 1, START);
+        assert_eq!(well(START), None, "it has said nothing");
+        say("", later(1));
+        assert_eq!(well(later(2)), Some(START));
+        say("disk_full", later(3));
+        assert_eq!(well(later(3)), None);
+        say("", later(4));
+        assert_eq!(well(later(5)), Some(later(3)), "what was wrong begins it anew");
+        open(&presence, "a1", "one", 1, later(6));
+        assert_eq!(well(later(6)), None, "not a word on the new stream");
+        say("", later(7));
+        assert_eq!(well(later(7)), Some(later(6)));
+        assert_eq!(well(later(67)), None, "silent");
+    }
+
+    #[test]
     fn signs_of_life_are_written_now_and_then_and_news_at_once() {
         let presence = Presence::default();
         let every = Span::from_secs(60);
@@ -319,9 +418,10 @@ mod tests {
         assert!(presence.sightings(later(30), every).is_empty());
         let written = presence.sightings(later(60), every);
         assert_eq!(written.first().map(|sighting| sighting.seen), Some(later(30)));
-        presence.evidence(&node(), Evidence { bundle_version: 2, ..Evidence::default() }, later(61));
+        presence.reported(&on_record(), Report { bundle_version: 2, ..Report::blank(later(61)) }, every);
         assert_eq!(presence.sightings(later(61), every).first().and_then(|s| s.bundle), Some(2));
         presence.close(&node(), &stream);
+        assert_eq!(presence.reports(later(62), 10).len(), 1);
         assert!(presence.sightings(later(9000), every).is_empty());
         assert_eq!(presence.last_seen(&node()), None, "forgotten once it is written and gone");
     }

@@ -5,8 +5,8 @@
 
 use crate::app::{App, Origin};
 use crate::clock;
-use lifecycle::names::{Source, Span, Timestamp};
-use lifecycle::registry::{self, Actor, Command};
+use lifecycle::names::{NodeId, Source, Span, Timestamp};
+use lifecycle::registry::{self, Actor, Command, RefusedRecovery};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -15,7 +15,26 @@ const SAMPLES: usize = 8;
 const SAMPLE_LENGTH: usize = 128;
 const MINUTE: Span = Span::from_minutes(1);
 
-type Kind = (Option<Source>, &'static str);
+/// What is counted together. Of recoveries also the node, which only a real token of it makes known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    network: Option<Source>,
+    reason: &'static str,
+    recovery: Option<RefusedRecovery>,
+}
+
+impl Kind {
+    /// What is beyond those kept apart.
+    fn overflow(&self) -> Self {
+        let recovery = self.recovery.as_ref().map(|_| RefusedRecovery { node: None });
+        Self { network: None, reason: "overflow", recovery }
+    }
+
+    fn line(self, count: u64, samples: Vec<String>) -> registry::Refusals {
+        let Self { network, reason, recovery } = self;
+        registry::Refusals { reason: reason.to_owned(), network, count, samples, recovery }
+    }
+}
 
 #[derive(Debug)]
 struct Tally {
@@ -31,28 +50,37 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Counts one refusal; the first of its kind is on record when this returns.
+    /// Counts one refused enrollment; the first of its kind is on record when this returns.
     pub async fn record(&self, app: &App, origin: &Origin, reason: &'static str, sample: Option<String>) {
-        if let Some(first) = self.count(origin.source, reason, sample, clock::now()) {
+        let kind = Kind { network: Some(origin.source.prefix()), reason, recovery: None };
+        self.recorded(app, origin, kind, sample).await;
+    }
+
+    /// The same of a recovery, of the node whose token was brought.
+    pub async fn record_recovery(
+        &self,
+        app: &App,
+        origin: &Origin,
+        reason: &'static str,
+        node: Option<NodeId>,
+        sample: Option<String>,
+    ) {
+        let recovery = Some(RefusedRecovery { node });
+        let kind = Kind { network: Some(origin.source.prefix()), reason, recovery };
+        self.recorded(app, origin, kind, sample).await;
+    }
+
+    async fn recorded(&self, app: &App, origin: &Origin, kind: Kind, sample: Option<String>) {
+        if let Some(first) = self.count(kind, sample, clock::now()) {
             write(app, first, origin).await;
         }
     }
 
-    fn count(
-        &self,
-        source: Source,
-        reason: &'static str,
-        sample: Option<String>,
-        at: Timestamp,
-    ) -> Option<registry::Refusals> {
+    fn count(&self, kind: Kind, sample: Option<String>, at: Timestamp) -> Option<registry::Refusals> {
         let sample = sample.map(|text| text.chars().take(SAMPLE_LENGTH).collect::<String>());
         let mut tallies = self.tallies.lock().ok()?;
-        let network = Some(source.prefix());
-        let kind = if tallies.contains_key(&(network, reason)) || tallies.len() < KINDS {
-            (network, reason)
-        } else {
-            (None, "overflow")
-        };
+        let kept_apart = tallies.contains_key(&kind) || tallies.len() < KINDS;
+        let kind = if kept_apart { kind } else { kind.overflow() };
         if let Some(tally) = tallies.get_mut(&kind) {
             tally.count += 1;
             if let Some(sample) =
@@ -62,14 +90,8 @@ impl Refusals {
             }
             return None;
         }
-        tallies.insert(kind, Tally { began: at, count: 0, samples: Vec::new() });
-        let (network, reason) = kind;
-        Some(registry::Refusals {
-            reason: reason.to_owned(),
-            network,
-            count: 1,
-            samples: sample.into_iter().collect(),
-        })
+        tallies.insert(kind.clone(), Tally { began: at, count: 0, samples: Vec::new() });
+        Some(kind.line(1, sample.into_iter().collect()))
     }
 
     /// Writes the tallies whose minute is over; all of them when the process ends.
@@ -83,17 +105,10 @@ impl Refusals {
     fn due(&self, at: Timestamp, all: bool) -> Vec<registry::Refusals> {
         let Ok(mut tallies) = self.tallies.lock() else { return Vec::new() };
         let over = |tally: &Tally| all || at.since(tally.began) >= MINUTE || at < tally.began;
-        let kinds: Vec<Kind> =
-            tallies.iter().filter(|(_, tally)| over(tally)).map(|(kind, _)| *kind).collect();
-        let ended = kinds.into_iter().filter_map(|kind| Some((kind, tallies.remove(&kind)?)));
+        let ended = tallies.extract_if(|_, tally| over(tally));
         ended
             .filter(|(_, tally)| tally.count > 0)
-            .map(|((network, reason), tally)| registry::Refusals {
-                reason: reason.to_owned(),
-                network,
-                count: tally.count,
-                samples: tally.samples,
-            })
+            .map(|(kind, tally)| kind.line(tally.count, tally.samples))
             .collect()
     }
 }
@@ -116,12 +131,34 @@ mod tests {
         Source::Address(std::net::IpAddr::from([192, 0, 2, last]))
     }
 
+    fn kind(source: Source, reason: &'static str) -> Kind {
+        Kind { network: Some(source.prefix()), reason, recovery: None }
+    }
+
+    #[test]
+    fn recoveries_are_counted_by_themselves_and_by_node() {
+        let refusals = Refusals::default();
+        let at = Timestamp::from_secs(1000);
+        let of = |node: Option<&str>| Kind {
+            recovery: Some(RefusedRecovery { node: node.and_then(|id| NodeId::parse(id).ok()) }),
+            ..kind(source(1), "token_used")
+        };
+        let kinds = [kind(source(1), "token_used"), of(None), of(Some("n1")), of(Some("n2")), of(Some("n1"))];
+        let first = kinds.into_iter().filter_map(|kind| refusals.count(kind, None, at)).count();
+        assert_eq!(first, 4);
+        let rest = refusals.due(at, true);
+        let about = rest.first().and_then(|line| line.recovery.clone()).and_then(|about| about.node);
+        assert_eq!((rest.len(), about), (1, NodeId::parse("n1").ok()));
+    }
+
     #[test]
     fn a_flood_from_one_network_is_two_lines_whose_counts_add_up() {
         let refusals = Refusals::default();
         let at = Timestamp::from_secs(1000);
         let first: Vec<_> = (0..999)
-            .filter_map(|i| refusals.count(source((i % 250) as u8), "token_used", Some(format!("n{i}")), at))
+            .filter_map(|i| {
+                refusals.count(kind(source((i % 250) as u8), "token_used"), Some(format!("n{i}")), at)
+            })
             .collect();
         assert_eq!(first.iter().map(|line| line.count).collect::<Vec<_>>(), [1]);
         assert!(refusals.due(at.plus(Span::from_secs(59)), false).is_empty());
@@ -139,7 +176,7 @@ mod tests {
         let at = Timestamp::from_secs(1000);
         let networks = (0..1000u32).map(|i| Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes())));
         let written: Vec<_> =
-            networks.filter_map(|network| refusals.count(network, "token_invalid", None, at)).collect();
+            networks.filter_map(|network| refusals.count(kind(network, "token_invalid"), None, at)).collect();
         assert_eq!(written.len(), KINDS + 1);
         assert_eq!(written.last().map(|line| line.reason.as_str()), Some("overflow"));
         let rest = refusals.due(at, true);

@@ -8,7 +8,8 @@ use api::code;
 use journal::View;
 use lifecycle::names::{Label, NodeId, Serial, SpiffeId};
 use lifecycle::registry::{
-    Actor, Certificate, Command, Issued, Outcome, Rejection, Renew, Renewal, State, renewable, would_apply,
+    Actor, Certificate, Command, Issued, Keeping, Outcome, Rejection, Renew, Renewal, State, renewable,
+    would_apply,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Request {
     pub with: Serial,
     pub csr: Vec<u8>,
     pub agent_version: Option<Label>,
+    /// What the host says of its recovery token.
+    pub keeping: Keeping,
 }
 
 /// A renewal that is on record.
@@ -54,6 +57,7 @@ async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewe
             key_kind: csr.kind,
             agent_version: request.agent_version.clone(),
             prepared: None,
+            keeping: request.keeping,
         };
         let renewal = renewable(&state, &request.with, &command)?;
         if matches!(renewal, Renewal::Fresh { .. }) {
@@ -66,7 +70,9 @@ async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewe
         let (answer, changes) = would_apply(&view.state, &envelope, app.now());
         let answer = if changes { app.journal.propose(envelope).await? } else { answer };
         match answer {
-            Ok(Outcome::Renewed { serial, .. }) => return released(&app.view(), &serial, prepared),
+            Ok(Outcome::Renewed { serial, .. }) => {
+                return released(&app.view(), &serial, prepared, Rejection::KeyInUse);
+            }
             Ok(_) => return Err(Failure::internal("a renewal answered nothing", &"")),
             Err(Rejection::PreparedStale) => {}
             Err(rejection) => return Err(rejection.into()),
@@ -75,7 +81,8 @@ async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewe
     Err(Rejection::PreparedStale.into())
 }
 
-fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Result<Issued, Failure> {
+/// Signs for a node as it is on record, in memory.
+pub fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Result<Issued, Failure> {
     let at = app.now();
     let node = state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let (Some(domain), Some(rules)) = (&state.domain, state.policy.profiles.get(&node.profile)) else {
@@ -89,15 +96,20 @@ fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Result<
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))
 }
 
-/// What is on record leaves the process, and only that.
-fn released(view: &Arc<View>, serial: &Serial, prepared: Option<Issued>) -> Result<Renewed, Failure> {
+/// What is on record leaves the process, and only that. One that was seen is not kept whole any more: it is `lost`.
+pub fn released(
+    view: &Arc<View>,
+    serial: &Serial,
+    prepared: Option<Issued>,
+    lost: Rejection,
+) -> Result<Renewed, Failure> {
     let missing = || Failure::internal("a renewal is not on record", serial);
     let certificate = view.state.certificates.get(serial).cloned().ok_or_else(missing)?;
     let ours = prepared.filter(|prepared| prepared.serial == *serial);
     let der = match (ours, &certificate.der) {
         (Some(prepared), _) => prepared.der,
         (None, Some(der)) => der.to_vec(),
-        (None, None) => return Err(Rejection::KeyInUse.into()),
+        (None, None) => return Err(lost.into()),
     };
     Ok(Renewed { serial: serial.clone(), certificate, der, view: view.clone() })
 }

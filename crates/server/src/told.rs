@@ -52,6 +52,9 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
         Command::Reinstate { node } => ("host.reinstated", about(node)),
         Command::Rotate { node } => ("rotation.ordered", about(node)),
         Command::Import(import) => ("host.imported", about(&import.node)),
+        Command::Recover(recover) => ("recovery.issued", about(&recover.prepared.as_ref()?.node)),
+        Command::IssueRepairBundle(issue) => ("repair_bundle.issued", about(&issue.node)),
+        Command::EndRepair { node } => ("host.released", about(node)),
         Command::CreateTenant(create) => ("tenant.created", format!("tenant {}", create.tenant)),
         Command::AddOperator(add) => ("operator.added", format!("operator {}", add.name)),
         Command::RemoveOperator { name } => ("operator.removed", format!("operator {name}")),
@@ -80,6 +83,7 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
         | Command::Contact { .. }
         | Command::Observe(_)
         | Command::MarkInactive(_)
+        | Command::MintRecovery { .. }
         | Command::ClearAlert { .. } => return None,
     })
 }

@@ -75,7 +75,7 @@ impl Persona {
         if self == Persona::Enlist {
             return command;
         }
-        for sub in ["enroll", "run", "status"] {
+        for sub in ["enroll", "run", "status", "doctor", "recover", "reconcile"] {
             let help = format!("The agent's directory [env: ENLIST_AGENT_DIR] [default: {}]", self.dir());
             command = command.mut_subcommand(sub, |sub| sub.mut_arg("dir", |arg| arg.help(help)));
         }

@@ -9,6 +9,8 @@ pub const TOKENS: [&str; 4] =
 const ALIASES: &[(&str, &str)] = &[
     (keys::SERVER, "GPUAAS_API_URL"),
     (keys::CA_FILE, "GPUAAS_CA_BUNDLE_PATH"),
+    (keys::TERMINAL_URL, "GPUAAS_TERMINAL_API_URL"),
+    (keys::FILES_NODE_CA, "GPUAAS_NODE_CERT_CA_BUNDLE_PATH"),
     (keys::FILES_CERT, "GPUAAS_CERT_PATH"),
     (keys::FILES_KEY, "GPUAAS_KEY_PATH"),
     (keys::DIAGNOSTIC_PATH, "GPUAAS_DIAGNOSTIC_PATH"),

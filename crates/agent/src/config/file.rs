@@ -72,7 +72,7 @@ fn collect(table: &Table, prefix: &str, values: &mut Values, mistakes: &mut Vec<
 /// Whether some key lies below this name.
 fn is_section(name: &str) -> bool {
     let below = |key: &Key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-    KEYS.iter().any(|key| key.kind != Kind::Map && below(key))
+    KEYS.iter().any(|key| key.kind != Kind::Hosts && below(key))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -1,6 +1,7 @@
 //! The table of agent.toml's keys. Each is also the variable `ENLIST_AGENT_<KEY>`.
 
 use super::kind::Kind;
+use super::upkeep::DIAGNOSTICS_LEAST;
 use crate::layout::Layout;
 
 pub struct Key {
@@ -34,10 +35,20 @@ pub const LAYOUT: &str = "layout";
 pub const FILES_CERT: &str = "files.cert";
 pub const FILES_KEY: &str = "files.key";
 pub const FILES_CA: &str = "files.ca";
+pub const FILES_NODE_CA: &str = "files.node_ca";
 pub const UNDERLAY: &str = "underlay";
 pub const RECOVERY_URL: &str = "recovery_url";
 pub const RECOVERY_CA_FILE: &str = "recovery_ca_file";
+pub const RECOVERY_SAME_AS_RUNTIME: &str = "recovery_same_as_runtime";
+pub const TERMINAL_URL: &str = "terminal_url";
+pub const BALLAST_BYTES: &str = "ballast_bytes";
 pub const DIAGNOSTIC_PATH: &str = "diagnostic_path";
+pub const DIAGNOSTIC_BYTES: &str = "diagnostic_bytes";
+pub const PATHS_TASK_RETRY: &str = "paths.task_retry";
+pub const PATHS_RUNTIME: &str = "paths.runtime";
+pub const CHECK_INTERVAL: &str = "check_interval";
+pub const HOSTS_FILE: &str = "hosts_file";
+pub const HOSTS: &str = "hosts";
 pub const EXIT_ON_REVOKED: &str = "exit_on_revoked";
 pub const METRICS_LISTEN: &str = "metrics_listen";
 pub const METRICS_TEXTFILE: &str = "metrics_textfile";
@@ -57,25 +68,27 @@ pub const KEYS: &[Key] = &[
     key(FILES_CERT, Kind::Text),
     key(FILES_KEY, Kind::Text),
     key(FILES_CA, Kind::Text),
+    key(FILES_NODE_CA, Kind::Text),
     key(UNDERLAY, Kind::Underlay),
     key("sysfs_root", Kind::Text),
-    key(RECOVERY_URL, Kind::Text),
+    key(RECOVERY_URL, Kind::Server),
     key(RECOVERY_CA_FILE, Kind::Text),
-    key("recovery_same_as_runtime", Kind::Flag),
-    key("ballast_bytes", Kind::Bytes),
+    key(RECOVERY_SAME_AS_RUNTIME, Kind::Flag),
+    key(TERMINAL_URL, Kind::Stream),
+    key(BALLAST_BYTES, Kind::Bytes(0)),
     key(DIAGNOSTIC_PATH, Kind::Text),
-    key("diagnostic_bytes", Kind::Bytes),
-    key("paths.task_retry", Kind::Text),
-    key("paths.runtime", Kind::Text),
+    key(DIAGNOSTIC_BYTES, Kind::Bytes(DIAGNOSTICS_LEAST)),
+    key(PATHS_TASK_RETRY, Kind::Text),
+    key(PATHS_RUNTIME, Kind::Text),
     key("overlay.backend", Kind::Choice(&["auto", "userspace", "kernel", "off"])),
     key("overlay.interface", Kind::Text),
     key("proxy", Kind::Text),
-    key("check_interval", Kind::Duration),
+    key(CHECK_INTERVAL, Kind::Interval),
     key(EXIT_ON_REVOKED, Kind::Flag),
     key(METRICS_LISTEN, Kind::Loopback),
     key(METRICS_TEXTFILE, Kind::Text),
     key(METRICS_PREFIX, Kind::Prefix),
     key(ON_RENEW, Kind::Command),
-    key("hosts_file", Kind::Text),
-    key("hosts", Kind::Map),
+    key(HOSTS_FILE, Kind::Text),
+    key(HOSTS, Kind::Hosts),
 ];

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use client::ServerUrl;
 use lifecycle::names::Span;
 use toml::Value;
 
+use super::hosts;
 use super::underlay::Underlay;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +14,10 @@ pub enum Kind {
     Text,
     Pin,
     Flag,
-    Bytes,
-    Duration,
+    /// At least so many.
+    Bytes(u64),
+    /// How often something is done: a second at least.
+    Interval,
     Choice(&'static [&'static str]),
     /// An address of this host that no other can reach, with a port.
     Loopback,
@@ -25,8 +29,12 @@ pub enum Kind {
     Command,
     /// Addresses of this host, one of each family, as a list.
     Underlay,
-    /// A table of texts under names of the operator's choice. In a variable: `name=value`, with commas.
-    Map,
+    /// Where a control plane is.
+    Server,
+    /// Where sessions go: like a server, but it may have a path, and it may be asked for as a web socket.
+    Stream,
+    /// Host names with one address each. In a variable: `name=address`, with commas.
+    Hosts,
 }
 
 impl Kind {
@@ -36,8 +44,10 @@ impl Kind {
             (Kind::Text, Value::String(text)) => !text.is_empty(),
             (Kind::Pin, Value::String(text)) => pki::pin::Pin::parse(text).is_ok(),
             (Kind::Flag, Value::Boolean(_)) => true,
-            (Kind::Bytes, Value::Integer(bytes)) => *bytes >= 0,
-            (Kind::Duration, Value::String(text)) => Span::parse(text).is_ok(),
+            (Kind::Bytes(least), Value::Integer(bytes)) => {
+                u64::try_from(*bytes).is_ok_and(|bytes| bytes >= least)
+            }
+            (Kind::Interval, Value::String(text)) => Span::parse(text).is_ok_and(|span| span.secs() > 0),
             (Kind::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
             (Kind::Loopback, Value::String(text)) => loopback(text).is_some(),
             (Kind::Prefix, Value::String(text)) => is_prefix(text),
@@ -49,7 +59,9 @@ impl Kind {
             (Kind::Underlay, Value::Array(items)) => {
                 items.iter().all(is_text) && Underlay::parse(items.iter().filter_map(Value::as_str)).is_some()
             }
-            (Kind::Map, Value::Table(table)) => table.values().all(is_text),
+            (Kind::Server, Value::String(text)) => ServerUrl::parse(text).is_ok(),
+            (Kind::Stream, Value::String(text)) => stream_host(text).is_some(),
+            (Kind::Hosts, Value::Table(table)) => return wrong_pair(table),
             _ => false,
         };
         (!right).then(|| format!("{}, expected {}", shown(value), self.expected()))
@@ -60,18 +72,18 @@ impl Kind {
         let pieces = || text.split(',').map(str::trim).filter(|piece| !piece.is_empty());
         let plain = || Value::String(text.to_owned());
         match self {
-            Kind::Text | Kind::Pin | Kind::Duration | Kind::Choice(_) => plain(),
-            Kind::Loopback | Kind::Prefix => plain(),
+            Kind::Text | Kind::Pin | Kind::Interval | Kind::Choice(_) => plain(),
+            Kind::Loopback | Kind::Prefix | Kind::Server | Kind::Stream => plain(),
             Kind::Flag => match text {
                 "true" | "1" | "yes" => Value::Boolean(true),
                 "false" | "0" | "no" => Value::Boolean(false),
                 _ => plain(),
             },
-            Kind::Bytes => text.parse().map_or_else(|_| plain(), Value::Integer),
+            Kind::Bytes(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
             Kind::List | Kind::Command | Kind::Underlay => {
                 Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect())
             }
-            Kind::Map => {
+            Kind::Hosts => {
                 let pair = |(name, value): (&str, &str)| (name.to_owned(), Value::String(value.to_owned()));
                 let table: Option<toml::Table> =
                     pieces().map(|piece| piece.split_once('=').map(pair)).collect();
@@ -85,8 +97,9 @@ impl Kind {
             Kind::Text => "a text that is not empty".to_owned(),
             Kind::Pin => "64 hex digits after an optional \"sha256:\"".to_owned(),
             Kind::Flag => "true or false".to_owned(),
-            Kind::Bytes => "a number of bytes".to_owned(),
-            Kind::Duration => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
+            Kind::Bytes(0) => "a number of bytes".to_owned(),
+            Kind::Bytes(least) => format!("a number of bytes, at least {least}"),
+            Kind::Interval => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Loopback => "an address of this host alone, such as \"127.0.0.1:9273\"".to_owned(),
             Kind::Prefix => "letters, digits and underscores, such as \"enlist_agent_\"".to_owned(),
@@ -96,7 +109,9 @@ impl Kind {
                     .to_owned()
             }
             Kind::Underlay => "one IPv4 and one IPv6 address at most, with the same port".to_owned(),
-            Kind::Map => "a table of texts".to_owned(),
+            Kind::Server => "https://HOST or https://HOST:PORT".to_owned(),
+            Kind::Stream => "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned(),
+            Kind::Hosts => "a table of host names with one IP address each".to_owned(),
         }
     }
 }
@@ -105,6 +120,32 @@ impl Kind {
 pub fn loopback(text: &str) -> Option<SocketAddr> {
     let text = text.replacen("localhost:", "127.0.0.1:", 1);
     text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
+}
+
+/// The host and the port of an address for sessions. Never one in the clear.
+pub fn stream_host(text: &str) -> Option<ServerUrl> {
+    let (scheme, rest) = text.split_once("://")?;
+    if !["https", "wss"].contains(&scheme)
+        || rest.contains(|sign: char| sign.is_whitespace() || sign.is_control())
+    {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#']).next()?;
+    // Unlike a control plane's, such an address without a port means the usual one.
+    let behind = authority.rsplit(']').next().unwrap_or(authority);
+    let port = if behind.contains(':') { "" } else { ":443" };
+    ServerUrl::parse(&format!("https://{authority}{port}")).ok()
+}
+
+/// The first pair that cannot be one.
+fn wrong_pair(table: &toml::Table) -> Option<String> {
+    if table.len() > hosts::MOST {
+        return Some(format!("has {} names, expected at most {}", table.len(), hosts::MOST));
+    }
+    table.iter().find_map(|(name, address)| {
+        let checked = address.as_str().map_or(Err("has no IP address"), |address| hosts::pair(name, address));
+        checked.err().map(|what| format!("{name:?} {what}, expected {}", Kind::Hosts.expected()))
+    })
 }
 
 fn is_prefix(text: &str) -> bool {
@@ -134,10 +175,31 @@ mod tests {
         let text = |text: &str| Value::String(text.to_owned());
         assert_eq!(Kind::List.value_of("a, b,"), Value::Array(vec![text("a"), text("b")]));
         assert_eq!(Kind::Flag.value_of("true"), Value::Boolean(true));
-        assert_eq!(Kind::Bytes.value_of("12"), Value::Integer(12));
-        assert_eq!(Kind::Map.value_of("cp=10.0.0.1").get("cp"), Some(&text("10.0.0.1")));
-        for (kind, bad) in [(Kind::Flag, "maybe"), (Kind::Bytes, "-1"), (Kind::List, ","), (Kind::Map, "x")] {
+        assert_eq!(Kind::Bytes(0).value_of("12"), Value::Integer(12));
+        assert_eq!(Kind::Hosts.value_of("cp=10.0.0.1").get("cp"), Some(&text("10.0.0.1")));
+        for (kind, bad) in [
+            (Kind::Flag, "maybe"),
+            (Kind::Bytes(0), "-1"),
+            (Kind::Bytes(4096), "4095"),
+            (Kind::Interval, "0s"),
+            (Kind::List, ","),
+            (Kind::Server, "http://cp"),
+            (Kind::Stream, "ws://cp/terminal"),
+            (Kind::Hosts, "x"),
+            (Kind::Hosts, "localhost=10.0.0.1"),
+        ] {
             assert!(kind.complaint(&kind.value_of(bad)).is_some(), "{kind:?} {bad}");
+        }
+    }
+
+    #[test]
+    fn sessions_may_go_to_a_path_and_by_web_socket() {
+        let at = |text: &str| stream_host(text).map(|url| url.authority());
+        assert_eq!(at("https://t.example:8443/v1?x"), Some("t.example:8443".to_owned()));
+        assert_eq!(at("wss://t.example/terminal"), Some("t.example:443".to_owned()));
+        assert_eq!(at("wss://[2001:db8::1]"), Some("[2001:db8::1]:443".to_owned()));
+        for bad in ["http://t", "t.example", "https://u:p@t", "https://", "wss://a b", "https://t/a b"] {
+            assert_eq!(at(bad), None, "{bad}");
         }
     }
 

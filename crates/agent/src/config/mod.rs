@@ -4,12 +4,14 @@ mod alias;
 pub mod edit;
 mod environment;
 pub mod file;
+pub mod hosts;
 pub mod keys;
-mod kind;
+pub mod kind;
 mod servers;
 pub mod taskrun;
 mod trust;
 mod underlay;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,6 +23,7 @@ pub use alias::TOKENS;
 pub use environment::Environment;
 pub use trust::TrustChoice;
 pub use underlay::Underlay;
+pub use upkeep::{RecoveryConfig, Upkeep, WorkPaths};
 
 use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
@@ -47,6 +50,8 @@ pub struct Config {
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
     pub daemon: Daemon,
+    pub recovery: RecoveryConfig,
+    pub upkeep: Upkeep,
 }
 
 /// What only `run` asks for.
@@ -99,6 +104,8 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Conf
         underlay_given: layers.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY)),
         memory_only: storage == Some("memory"),
         daemon: daemon(&layers),
+        recovery: upkeep::recovery(&layers),
+        upkeep: upkeep::upkeep(dir, &layers),
     })
 }
 
@@ -120,18 +127,21 @@ fn files(layers: &[Layer<'_>]) -> Files {
         cert: path(keys::FILES_CERT),
         key: path(keys::FILES_KEY),
         ca: path(keys::FILES_CA),
+        node_ca: path(keys::FILES_NODE_CA),
         given: None,
     }
 }
 
 fn daemon(layers: &[Layer<'_>]) -> Daemon {
     let text = |key: &str| layers.iter().find_map(|layer| layer.text(key));
+    let layout = text(keys::LAYOUT).and_then(Layout::parse);
+    let prefix = layout.and_then(Layout::metrics_prefix).unwrap_or("enlist_agent_");
     Daemon {
         exit_on_revoked: layers.iter().find_map(|layer| layer.said(keys::EXIT_ON_REVOKED)).unwrap_or(false),
         on_renew: layers.iter().find_map(|layer| layer.list(keys::ON_RENEW)),
         metrics_listen: text(keys::METRICS_LISTEN).and_then(kind::loopback),
         metrics_textfile: layers.iter().find_map(|layer| layer.path(keys::METRICS_TEXTFILE)),
-        metrics_prefix: text(keys::METRICS_PREFIX).unwrap_or("enlist_agent_").to_owned(),
+        metrics_prefix: text(keys::METRICS_PREFIX).unwrap_or(prefix).to_owned(),
     }
 }
 
@@ -155,6 +165,10 @@ impl Layer<'_> {
     /// What a flag was set to, if it was.
     fn said(&self, key: &str) -> Option<bool> {
         self.values.get(key).and_then(Value::as_bool)
+    }
+
+    fn bytes(&self, key: &str) -> Option<u64> {
+        self.values.get(key).and_then(Value::as_integer).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
     fn list(&self, key: &str) -> Option<Vec<String>> {
@@ -240,6 +254,33 @@ mod tests {
         };
         assert_eq!(called(""), Some(TrustChoice::SystemRoots), "what the name alone gives");
         assert_eq!(called("system_roots = false\n"), None);
+    }
+
+    #[test]
+    fn what_004_calls_by_its_own_names_is_understood() {
+        let variables = [
+            ("GPUAAS_RECOVERY_API_URL", "https://rescue:1"),
+            ("GPUAAS_RECOVERY_CA_BUNDLE_PATH", "/rescue.pem"),
+            ("GPUAAS_TERMINAL_API_URL", "wss://terminal/v1"),
+            ("GPUAAS_NODE_CERT_CA_BUNDLE_PATH", "/node-ca.pem"),
+            ("GPUAAS_DIAGNOSTIC_PATH", "/var/tmp/d"),
+            ("ENLIST_AGENT_LAYOUT", "gpuaas"),
+            ("ENLIST_AGENT_HOSTS", "cp.example=10.0.0.1"),
+        ];
+        let config =
+            check("diagnostic_bytes = 4096\n[paths]\nruntime = '/run/x'\n", &variables, &[]).unwrap();
+        assert_eq!(config.recovery.url.as_deref(), Some("https://rescue:1"));
+        assert_eq!(config.recovery.ca_file.as_deref(), Some(Path::new("/rescue.pem")));
+        assert_eq!(config.files.node_ca.as_deref(), Some(Path::new("/node-ca.pem")));
+        assert_eq!(config.daemon.metrics_prefix, "gpuaas_node_agent_");
+        let upkeep = config.upkeep;
+        assert_eq!(upkeep.diagnostic_path, Path::new("/var/tmp/d"));
+        assert_eq!((upkeep.diagnostic_bytes, upkeep.ballast_bytes), (4096, 1024 * 1024));
+        assert_eq!(upkeep.paths, WorkPaths { task_retry: None, runtime: Some("/run/x".into()) });
+        assert_eq!(upkeep.hosts.get("cp.example"), Some(&"10.0.0.1".parse().unwrap()));
+        assert_eq!(upkeep.terminal_url.as_deref(), Some("wss://terminal/v1"));
+        assert_eq!(upkeep.hosts_file, Path::new("/etc/hosts"));
+        assert_eq!(check("recovery_url = 'http://plain'\n", &[], &[]).unwrap_err().code, "config_invalid");
     }
 
     #[test]

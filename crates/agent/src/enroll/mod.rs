@@ -26,7 +26,7 @@ use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::{self, Pending};
-use crate::store::{unconfirmed, wireguard};
+use crate::store::{recovery, unconfirmed, wireguard};
 use crate::token_source::{self, Asker, Sources};
 use crate::{chance, clock, host};
 use before::{refuse_what_cannot_be_kept, settled, usable};
@@ -163,12 +163,17 @@ async fn confirm(
     servers: &[ServerUrl],
     caller: &Caller,
 ) -> Result<String, Fault> {
-    match talk::confirm(identity, servers, None, caller).await {
-        Ok(state) => {
+    match talk::confirm(identity, servers, None, recovery::kept_id(dir.path()), caller).await {
+        Ok(confirmed) => {
+            if let Some(grant) = &confirmed.recovery
+                && let Err(error) = recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), grant)
+            {
+                tracing::warn!(%error, "the recovery token could not be kept; the daemon gets another");
+            }
             if let Err(error) = unconfirmed::clear(dir.path()) {
                 tracing::warn!(%error, "the mark `unconfirmed` could not be removed; confirming twice is harmless");
             }
-            Ok(state)
+            Ok(confirmed.state)
         }
         Err(fault) => Err(Fault {
             message: format!(
@@ -193,7 +198,7 @@ async fn not_persisted(
     let reason = format!("{}: {error}", dir.path().display());
     let patience = caller.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
     let brief = Caller { patience: Some(patience), ..caller.clone() };
-    if let Err(fault) = talk::confirm(identity, servers, Some(&reason), &brief).await {
+    if let Err(fault) = talk::confirm(identity, servers, Some(&reason), String::new(), &brief).await {
         tracing::warn!(code = %fault.code, "the control plane could not be told either: {}", fault.message);
     }
     Fault::host(

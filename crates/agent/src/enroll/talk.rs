@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::agent::{ConfirmRequest, ConfirmStatus, EnrollRequest, EnrollResponse};
+use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
 use client::{Agent, Error, ServerUrl};
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
@@ -68,23 +68,26 @@ async fn underlay(plan: &Plan, pending: &Pending) -> Option<Underlay> {
     found
 }
 
-/// Tells the control plane what became of the identity: kept, or why not. Answers with the node's state.
+/// Tells the control plane what became of the identity: kept, or why not. A host that can keep it gets what brings it
+/// back some day.
 pub async fn confirm(
     identity: &Identity,
     servers: &[ServerUrl],
     failure: Option<&str>,
+    recovery_kept: String,
     caller: &Caller,
-) -> Result<String, Fault> {
+) -> Result<ConfirmResponse, Fault> {
     let status = if failure.is_some() { ConfirmStatus::Failed } else { ConfirmStatus::Ok };
     let request = ConfirmRequest {
         status: status.into(),
         reason: failure.unwrap_or_default().to_owned(),
-        ..ConfirmRequest::default()
+        recovery_kept,
+        recovery_wanted: failure.is_none(),
     };
     let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let agent = agent.map_err(fault)?.on_retry(tell);
     let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
-    Ok(reply.message.state)
+    Ok(reply.message)
 }
 
 /// Whoever waits should see what for.

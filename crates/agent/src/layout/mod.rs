@@ -67,6 +67,11 @@ impl Layout {
         }
     }
 
+    /// What its metrics' names begin with, if the document says so.
+    pub fn metrics_prefix(self) -> Option<&'static str> {
+        (self == Layout::Gpuaas).then_some("gpuaas_node_agent_")
+    }
+
     /// Whether its hosts have a WireGuard key of their own.
     pub fn has_wireguard(self) -> bool {
         self == Layout::Plfm
@@ -80,6 +85,8 @@ pub struct Files {
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub ca: Option<PathBuf>,
+    /// What verifies this host's own certificate. A file that the operator put there stays.
+    pub node_ca: Option<PathBuf>,
     /// The CA file that the operator put there for first contact. It stays the operator's.
     pub given: Option<PathBuf>,
 }
@@ -110,7 +117,8 @@ impl Files {
     fn links(&self, dir: &Path) -> Vec<Link> {
         let key = if self.is_probectl() { KEY } else { identity::KEY };
         let cert = if self.layout.is_some() { CERT } else { identity::CERT };
-        let wanted = [(&self.key, key), (&self.cert, cert), (&self.ca, CA)];
+        let node_ca = self.node_ca.clone().filter(|path| link::is_link(path) || !path.exists());
+        let wanted = [(&self.key, key), (&self.cert, cert), (&self.ca, CA), (&node_ca, CA)];
         let wanted = wanted.into_iter().filter_map(|(path, name)| Some((path.clone()?, name)));
         // The operator's own CA file, if that is where it lies, is as good as a link.
         let links = wanted.filter(|(path, _)| Some(path) != self.given.as_ref() || link::is_link(path));
@@ -133,7 +141,7 @@ impl Files {
         if self.layout.is_some() {
             extras.push(Extra { name: CERT, text: chain(&[leaf, &identity.chain]) });
         }
-        if self.ca.is_some() {
+        if self.ca.is_some() || self.node_ca.is_some() {
             extras.push(Extra { name: CA, text: chain(&[&identity.chain, &identity.bundle]) });
         }
         if self.is_probectl() {

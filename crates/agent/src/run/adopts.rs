@@ -13,11 +13,11 @@ use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 use pki::{describe, pem};
 
-use super::calls::trouble;
 use crate::cli::Contact;
 use crate::config::Config;
 use crate::enroll::plan::{Kept, recognised};
 use crate::enroll::{caller, keep, talk};
+use crate::failed::trouble;
 use crate::fault::{Exit, Fault};
 use crate::issued::{Issued, invalid};
 use crate::layout::{Files, Layout};

@@ -1,64 +1,92 @@
 //! The calls of the daemon. They decide nothing and are safe to drop at any moment.
 
-use api::agent::{ConfirmRequest, ConfirmStatus, Hello, RenewRequest, RenewResponse};
-use api::code::{self, Code};
-use api::error::ErrorDetail;
-use client::unreachable::{Alert, Unreachable};
-use client::{Agent, Error, Live};
-use lifecycle::host::Trouble;
+use api::agent::{
+    ConfirmRequest, ConfirmResponse, ConfirmStatus, Hello, RecoverRequest, RecoverResponse, RenewRequest,
+    RenewResponse,
+};
+use client::{Agent, Error, Live, ServerUrl, Trust};
+use lifecycle::names::{Span, Timestamp};
+
+use crate::clock;
+use crate::failed::Failed;
+use crate::recover::way::Way;
+use crate::recover::{ask, since};
 
 /// How a call ended.
 #[derive(Debug)]
 pub enum Outcome {
-    Opened(Result<Box<Live>, Error>),
-    Renewed(Result<Box<RenewResponse>, Error>),
+    Opened(Result<Box<Opened>, Failed>),
+    Renewed(Result<Box<RenewResponse>, Failed>),
+    Recovered(Result<Box<RecoverResponse>, Failed>),
 }
 
-/// Opens the standing connection; a host whose enrollment is not confirmed yet does that first.
-pub async fn open(agent: Agent, hello: Hello, confirm: bool, correlation_id: String) -> Outcome {
+#[derive(Debug)]
+pub struct Opened {
+    pub live: Box<Live>,
+    /// Of a host whose identity was not confirmed before.
+    pub confirmed: Option<ConfirmResponse>,
+}
+
+/// Whom to ask, as whom, and by what to recognise them.
+#[derive(Debug)]
+pub struct Line {
+    pub agent: Agent,
+    pub servers: Vec<ServerUrl>,
+    pub trust: Trust,
+    pub correlation_id: String,
+}
+
+impl Line {
+    async fn failed(&self, error: Error) -> Failed {
+        Failed::of(error, &self.servers, &self.trust).await
+    }
+}
+
+/// Opens the standing connection; a host whose identity is not confirmed yet does that first.
+pub async fn open(line: Line, hello: Hello, confirm: bool) -> Outcome {
+    let mut confirmed = None;
     if confirm {
-        let request = ConfirmRequest { status: ConfirmStatus::Ok.into(), ..ConfirmRequest::default() };
-        if let Err(error) = agent.confirm(request, &correlation_id, None).await {
-            return Outcome::Opened(Err(error));
+        let request = ConfirmRequest {
+            status: ConfirmStatus::Ok.into(),
+            recovery_kept: hello.recovery_kept.clone(),
+            recovery_wanted: hello.recovery_wanted,
+            ..ConfirmRequest::default()
+        };
+        match line.agent.confirm(request, &line.correlation_id, None).await {
+            Ok(reply) => confirmed = Some(reply.message),
+            Err(error) => return Outcome::Opened(Err(line.failed(error).await)),
         }
     }
-    let opened = agent.live(hello, &correlation_id, None).await;
-    Outcome::Opened(opened.map(|reply| Box::new(reply.message)))
-}
-
-pub async fn renew(agent: Agent, csr: String, correlation_id: String) -> Outcome {
-    let request =
-        RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned(), ..RenewRequest::default() };
-    let renewed = agent.renew(request, &correlation_id, None).await;
-    Outcome::Renewed(renewed.map(|reply| Box::new(reply.message)))
-}
-
-/// What a failure means.
-pub fn trouble(error: &Error) -> Trouble {
-    match error {
-        Error::Refused(refusal) => refused(&refusal.detail),
-        Error::Unreachable { cause: Unreachable::Alert(alert), .. } => match alert {
-            Alert::Revoked => Trouble::Revoked,
-            Alert::Expired => Trouble::Expired,
-            Alert::UnknownIssuer => Trouble::UnknownIssuer,
-            Alert::Unacceptable => Trouble::Unacceptable,
-            Alert::Other(_) => Trouble::Passing,
-        },
-        Error::Unreachable { .. } | Error::Usage(_) | Error::Fault(_) => Trouble::Passing,
+    match line.agent.live(hello, &line.correlation_id, None).await {
+        Ok(reply) => Outcome::Opened(Ok(Box::new(Opened { live: Box::new(reply.message), confirmed }))),
+        Err(error) => Outcome::Opened(Err(line.failed(error).await)),
     }
 }
 
-fn refused(detail: &ErrorDetail) -> Trouble {
-    let is = |code: &Code| detail.code == code.word;
-    if is(code::NODE_REVOKED) {
-        Trouble::Revoked
-    } else if is(code::CERTIFICATE_SUPERSEDED) {
-        Trouble::Superseded
-    } else if is(code::UNAUTHENTICATED) {
-        Trouble::Unacceptable
-    } else if detail.retryable {
-        Trouble::Passing
-    } else {
-        Trouble::Refused
+pub async fn renew(line: Line, csr: String, recovery_kept: String) -> Outcome {
+    let request = RenewRequest {
+        csr,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        recovery_kept,
+        recovery_wanted: true,
+    };
+    match line.agent.renew(request, &line.correlation_id, None).await {
+        Ok(reply) => Outcome::Renewed(Ok(Box::new(reply.message))),
+        Err(error) => Outcome::Renewed(Err(line.failed(error).await)),
     }
+}
+
+/// `made` is the latest moment that has certainly been.
+pub async fn recover(
+    way: Way,
+    request: RecoverRequest,
+    correlation_id: String,
+    tolerance: Span,
+    made: Option<Timestamp>,
+) -> Outcome {
+    let answer = match since::check(made, clock::now(), tolerance) {
+        Ok(()) => ask::ask(&way, request, &correlation_id, tolerance).await,
+        Err(failed) => Err(failed),
+    };
+    Outcome::Recovered(answer.map(Box::new))
 }

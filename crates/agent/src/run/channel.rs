@@ -9,8 +9,6 @@ use tokio::time::{Instant, timeout};
 /// How long a connection that was replaced is heard out.
 const DRAIN: Duration = Duration::from_secs(30);
 const USUAL: Duration = Duration::from_secs(30);
-/// A connection that stood this long counts as a success.
-const STEADY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Channel {
@@ -18,7 +16,6 @@ pub struct Channel {
     pub heartbeat: Duration,
     beat_at: Instant,
     heard_at: Instant,
-    opened_at: Instant,
     /// What was last said about this host.
     pub said: Option<Evidence>,
 }
@@ -30,11 +27,7 @@ impl Channel {
             asked => Duration::from_millis(asked.clamp(100, 600_000)),
         };
         let now = Instant::now();
-        Self { live, heartbeat, beat_at: now + heartbeat, heard_at: now, opened_at: now, said: None }
-    }
-
-    pub fn is_steady(&self) -> bool {
-        self.opened_at.elapsed() >= STEADY
+        Self { live, heartbeat, beat_at: now + heartbeat, heard_at: now, said: None }
     }
 
     pub async fn hear(&mut self) -> Result<live_down::Message, Error> {

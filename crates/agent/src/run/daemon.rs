@@ -1,4 +1,5 @@
-//! The daemon: what it knows, and the loop in which it learns more.
+//! The daemon: what it knows, and the loop in which it learns more. What follows from that is decided by
+//! [`lifecycle::host::Host`]; here it is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,43 +7,39 @@ use std::time::Duration;
 
 use api::agent::{Hello, OrderDone, Standing};
 use client::{Agent, Error, ServerUrl};
-use lifecycle::host::{self, Backoff, Notices, Trouble};
+use lifecycle::host::{self, Act, Chance, Host, Input, Life, Now, Origin, Then, Trouble};
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::calls::{self, Outcome};
+use super::calls::{self, Line, Outcome};
+use super::care::Care;
 use super::channel::Channel;
+use super::figures::Figures;
 use super::hook::Hook;
-use super::metrics::{self, Figures, Page};
+use super::metrics::{self, Page};
 use super::notify::{self, Manager};
 use super::signals::Stop;
 use super::socket;
 use super::start::Found;
-use crate::config;
-use crate::fault::{Exit, Fault};
-use crate::layout::Files;
-use crate::status::{Attempt, Status};
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::status::Status;
+use crate::store::attempts::{self, Attempts};
 use crate::store::dir::Dir;
 use crate::store::generation::Number;
 use crate::store::identity::Identity;
-use crate::store::{revoked, unconfirmed};
-use crate::{chance, clock, code};
+use crate::store::{attempt, recovery, revoked, tolerance, unconfirmed};
+use crate::{chance, clock};
 
-const OPEN_CAP: Span = Span::from_minutes(1);
-const RENEW_CAP: Span = Span::from_minutes(5);
-/// The clock may be set while we sleep: look at it at least this often.
-const NAP: Duration = Duration::from_secs(60);
-
-const REVOKED: &str = "ask an operator why";
-
-/// A renewed certificate on disk that has yet to be proven.
+/// A new certificate on disk that has yet to be proven.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub number: Number,
     pub identity: Identity,
+    pub origin: Origin,
 }
 
 /// A call under way, and as whom it was begun.
@@ -54,9 +51,7 @@ pub(super) enum Opening {
 
 pub(super) struct Daemon {
     pub(super) dir: Dir,
-    /// Where the identity is wanted beside its own place.
-    pub(super) files: Files,
-    pub(super) settings: config::Daemon,
+    pub(super) config: Config,
     pub(super) named: Vec<ServerUrl>,
     pub(super) told: Vec<String>,
     /// Where the round over the servers begins.
@@ -64,27 +59,27 @@ pub(super) struct Daemon {
     pub(super) instance: String,
     pub(super) identity: Identity,
     pub(super) candidate: Option<Candidate>,
+    pub(super) host: Host,
+    started: Instant,
     pub(super) calls: JoinSet<Outcome>,
     pub(super) opening: Option<Opening>,
-    pub(super) open_at: Instant,
-    pub(super) open_backoff: Backoff,
     pub(super) renewing: Option<Arc<HostKey>>,
-    /// The undertaking that the next or current renewal belongs to.
-    pub(super) renewal_id: String,
-    pub(super) renew_due: Timestamp,
-    /// Not before this, after a failure.
-    pub(super) renew_at: Instant,
-    pub(super) renew_backoff: Backoff,
+    pub(super) recovering: Option<Arc<HostKey>>,
     pub(super) channel: Option<Channel>,
     pub(super) standing: Option<Standing>,
-    pub(super) revoked: bool,
     pub(super) orders: Vec<String>,
     pub(super) answers: Vec<OrderDone>,
     /// The last orders that were answered, in case one comes again.
     pub(super) answered: VecDeque<OrderDone>,
-    pub(super) last_renewal: Option<Attempt>,
+    /// The recovery token that is on disk now, and of which that has yet to be said.
+    pub(super) kept: Option<String>,
+    pub(super) attempts: Attempts,
+    /// What shows the trouble at hand, in a sentence.
+    pub(super) detail: String,
+    pub(super) recovery_ready: bool,
     pub(super) figures: Figures,
-    pub(super) notices: Notices,
+    pub(super) notices: host::Notices,
+    pub(super) care: Care,
     pub(super) hook: Hook,
     pub(super) manager: Manager,
     pub(super) ready_told: bool,
@@ -96,9 +91,9 @@ pub(super) struct Daemon {
 impl Daemon {
     pub async fn new(
         dir: Dir,
-        files: Files,
-        settings: config::Daemon,
+        config: Config,
         found: Found,
+        care: Care,
         manager: Manager,
     ) -> Result<Self, Fault> {
         let no_chance =
@@ -109,63 +104,90 @@ impl Daemon {
             tracing::warn!(%error, "{} cannot be served; `status` shows only the disk", socket::path(dir.path()).display());
         }
         let page = Page::default();
-        if let Some(address) = settings.metrics_listen {
+        if let Some(address) = config.daemon.metrics_listen {
             metrics::listen(address, page.clone()).await?;
         }
-        let candidate = found.candidate.map(|(number, identity)| Candidate { number, identity });
-        let revoked = revoked::is_set(dir.path(), &found.identity.facts.serial);
+        // A recovery that a restart interrupted goes on under its id.
+        let begun = attempt::read(dir.path()).map(|attempt| attempt.correlation_id);
+        let undertaking = begun.map_or_else(chance::hex_128, Ok).map_err(no_chance)?;
+        let host = Host::new(life(&found.identity), undertaking);
+        let attempts = attempts::read(dir.path());
         let mut daemon = Self {
-            hook: Hook::start(settings.on_renew.clone()),
+            hook: Hook::start(config.daemon.on_renew.clone()),
             dir,
-            files,
-            settings,
+            config,
             named: found.servers,
             told: found.identity.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default(),
             turn: 0,
             instance: chance::hex_128().map_err(no_chance)?,
             identity: found.identity,
-            candidate,
+            candidate: None,
+            host,
+            started: now,
             calls: JoinSet::new(),
             opening: None,
-            open_at: now,
-            open_backoff: Backoff::new(OPEN_CAP),
             renewing: None,
-            renewal_id: chance::hex_128().map_err(no_chance)?,
-            renew_due: Timestamp::from_millis(0),
-            renew_at: now,
-            renew_backoff: Backoff::new(RENEW_CAP),
+            recovering: None,
             channel: None,
             standing: None,
-            revoked,
             orders: Vec::new(),
             answers: Vec::new(),
             answered: VecDeque::new(),
-            last_renewal: None,
+            kept: None,
+            attempts,
+            detail: String::new(),
+            recovery_ready: false,
             figures: Figures::default(),
-            notices: Notices::default(),
+            notices: host::Notices::default(),
+            care,
             watchdog_at: manager.watchdog.map(|_| now),
             manager,
             ready_told: false,
             status,
             page,
         };
-        daemon.fit();
-        daemon.schedule();
+        daemon.begin(found.candidate);
         Ok(daemon)
+    }
+
+    /// What the disk tells of before.
+    fn begin(&mut self, candidate: Option<Candidate>) {
+        if let Some(span) = tolerance::read(self.dir.path()) {
+            self.learn(Input::Tolerance(span));
+        }
+        if revoked::is_set(self.dir.path(), &self.identity.facts.serial) {
+            self.learn(Input::Revoked);
+        }
+        if let Some(candidate) = candidate {
+            self.prove(candidate);
+        }
+        self.fit();
     }
 
     /// Sees that the links to the identity are there. That one is not is no reason to stop.
     pub(super) fn fit(&mut self) {
         let spare = self.candidate.as_ref().map(|candidate| candidate.number);
-        if let Err(fault) = self.files.fit(self.dir.path(), &self.identity, spare) {
+        if let Err(fault) = self.config.files.fit(self.dir.path(), &self.identity, spare) {
             self.say(&fault.code, &fault.message);
         }
+    }
+
+    pub(super) fn prove(&mut self, candidate: Candidate) {
+        let origin = candidate.origin;
+        self.candidate = Some(candidate);
+        self.learn(Input::Found(origin));
     }
 
     pub async fn run(mut self, mut stop: Stop) -> Result<(), Fault> {
         let ended = loop {
             self.tick();
-            self.begin_what_is_due();
+            for act in self.host.due(self.now()) {
+                match act {
+                    Act::Open => self.begin_opening(),
+                    Act::Renew => self.begin_renewal(),
+                    Act::Recover(class) => self.begin_recovery(class),
+                }
+            }
             self.publish();
             let wake = self.wake();
             let learned = tokio::select! {
@@ -173,11 +195,12 @@ impl Daemon {
                 Some(outcome) = self.calls.join_next() => match outcome {
                     Ok(Outcome::Opened(opened)) => self.opened(opened),
                     Ok(Outcome::Renewed(renewed)) => self.renewed(renewed),
+                    Ok(Outcome::Recovered(recovered)) => self.recovered(recovered),
                     Err(_) => self.call_broke(),
                 },
                 word = hear(&mut self.channel) => match word {
                     Ok(word) => self.heard(word),
-                    Err(error) => self.lost(&error),
+                    Err(error) => self.lost(error),
                 },
                 () = sleep_until(wake) => Ok(()),
             };
@@ -191,11 +214,22 @@ impl Daemon {
         ended
     }
 
+    /// Both clocks.
+    pub(super) fn now(&self) -> Now {
+        let steady = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Now { wall: clock::now(), steady: Span::from_millis(steady) }
+    }
+
+    pub(super) fn learn(&mut self, input: Input) -> Then {
+        // Without chance there would be no new id, which is no reason to stop.
+        let id = chance::hex_128().unwrap_or_else(|_| self.instance.clone());
+        self.host.learn(input, self.now(), Chance { number: chance::number(), id })
+    }
+
     /// A call that panicked is a call that failed.
     fn call_broke(&mut self) -> Result<(), Fault> {
-        (self.opening, self.renewing) = (None, None);
-        self.open_at = Instant::now() + pause(self.open_backoff.next(chance::number(), None));
-        self.renew_at = self.open_at;
+        (self.opening, self.renewing, self.recovering) = (None, None, None);
+        self.learn(Input::Broken);
         self.say("internal", "a call to the control plane broke off");
         Ok(())
     }
@@ -211,41 +245,18 @@ impl Daemon {
         if let Some(channel) = &mut self.channel {
             match channel.tick() {
                 Ok(true) => {}
-                Ok(false) => self.gone("endpoint_unreachable", "the control plane has fallen silent"),
-                Err(error) => self.gone(error.code(), &error.to_string()),
+                Ok(false) => self.gone(Trouble::Passing.into(), "the control plane has fallen silent"),
+                Err(error) => self.gone(Trouble::Passing.into(), &error.to_string()),
             }
         }
+        self.look_after_the_host();
         self.say_what_is_new();
     }
 
     fn wake(&self) -> Instant {
-        let now = Instant::now();
-        let mut wake = now + NAP;
-        if self.opening.is_none() && (self.channel.is_none() || self.candidate.is_some()) {
-            wake = wake.min(self.open_at);
-        }
-        if self.may_renew() {
-            let left = self.renew_due.since(clock::now());
-            wake = wake.min(self.renew_at.max(now + pause(left)));
-        }
+        let host = self.started + pause(self.host.wake(self.now()));
         let channel = self.channel.as_ref().map(Channel::wake);
-        channel.into_iter().chain(self.watchdog_at).fold(wake, Instant::min)
-    }
-
-    /// One renewal at a time, and none while its fruit waits to be proven.
-    pub(super) fn may_renew(&self) -> bool {
-        self.renewing.is_none() && self.candidate.is_none() && !self.revoked
-    }
-
-    fn begin_what_is_due(&mut self) {
-        let now = Instant::now();
-        if self.may_renew() && now >= self.renew_at && clock::now() >= self.renew_due {
-            self.begin_renewal();
-        }
-        let wanted = self.channel.is_none() || self.candidate.is_some();
-        if wanted && self.opening.is_none() && now >= self.open_at {
-            self.begin_opening();
-        }
+        channel.into_iter().chain(self.watchdog_at).chain([self.care.due()]).fold(host, Instant::min)
     }
 
     /// As the candidate, if there is one: the control plane may have seen it already, and then the certificate
@@ -255,10 +266,10 @@ impl Daemon {
             Some(candidate) => (&candidate.identity, Opening::AsCandidate),
             None => (&self.identity, Opening::AsNow),
         };
-        let agent = match self.agent(identity) {
-            Ok(agent) => agent,
+        let line = match self.line(identity) {
+            Ok(line) => line,
             Err(error) => {
-                self.open_at = Instant::now() + pause(self.open_backoff.next(chance::number(), None));
+                self.learn(Input::Opened(Err(Trouble::Passing.into())));
                 return self.say("fault", &error.to_string());
             }
         };
@@ -267,26 +278,26 @@ impl Daemon {
             instance_id: self.instance.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             bundle_version: identity.bundle_version(),
-            ..Hello::default()
+            recovery_kept: recovery::kept_id(self.dir.path()),
+            recovery_wanted: true,
         };
         let confirm = unconfirmed::is_set(self.dir.path(), &identity.facts.serial);
-        let correlation_id = match opening {
-            Opening::AsNow => chance::hex_128().unwrap_or_else(|_| self.instance.clone()),
-            Opening::AsCandidate => self.renewal_id.clone(),
-        };
         self.opening = Some(opening);
-        self.calls.spawn(calls::open(agent, hello, confirm, correlation_id));
+        self.calls.spawn(calls::open(line, hello, confirm));
+    }
+
+    /// A way to the control plane as this identity, within the undertaking at hand.
+    pub(super) fn line(&self, identity: &Identity) -> Result<Line, Error> {
+        let (servers, trust) = (self.servers(), identity.trust());
+        let agent = Agent::new(servers.clone(), &trust, Some(&identity.credentials()))?;
+        Ok(Line { agent, servers, trust, correlation_id: self.host.undertaking().to_owned() })
     }
 
     /// What the operator named first, then what the control plane said of itself; beginning with another after
     /// each connection that was lost.
-    pub(super) fn agent(&self, identity: &Identity) -> Result<Agent, Error> {
-        Agent::new(self.servers(), &identity.trust(), Some(&identity.credentials()))
-    }
-
-    fn servers(&self) -> Vec<ServerUrl> {
+    pub(super) fn servers(&self) -> Vec<ServerUrl> {
         let mut servers = self.named.clone();
-        for url in self.told.iter().filter_map(|text| ServerUrl::parse(text).ok()) {
+        for url in self.care.api_urls().chain(&self.told).filter_map(|text| ServerUrl::parse(text).ok()) {
             if !servers.contains(&url) {
                 servers.push(url);
             }
@@ -297,74 +308,14 @@ impl Daemon {
         }
         servers
     }
+}
 
-    /// The control plane has turned this host away for good, as far as it knows.
-    pub(super) fn now_revoked(&mut self, error: &Error) -> Result<(), Fault> {
-        // For `status`, `enroll` and the next start, when this daemon is no more.
-        if let Err(error) = revoked::set(self.dir.path(), &self.identity.facts.serial) {
-            self.say("not_persisted", &format!("the mark `revoked` could not be written: {error}"));
-        }
-        if !self.revoked {
-            self.revoked = true;
-            let remedy = if error.hint().is_empty() { REVOKED } else { error.hint() };
-            tracing::error!(
-                code = error.code(),
-                "this host's identity is revoked: {error}; remedy: {remedy}"
-            );
-        }
-        if self.settings.exit_on_revoked {
-            return Err(Fault::new(
-                Exit::Refused,
-                error.code().to_owned(),
-                error.to_string(),
-                error.hint().to_owned(),
-            ));
-        }
-        self.open_at = Instant::now() + pause(host::check_revoked_after(chance::number()));
-        Ok(())
-    }
-
-    /// When to try again to connect.
-    pub(super) fn later(&mut self, trouble: Trouble) {
-        // Recovery of an expired identity would begin here.
-        let cap = if trouble == Trouble::Expired { RENEW_CAP } else { OPEN_CAP };
-        self.open_backoff.set_cap(cap);
-        self.open_at = Instant::now() + pause(self.open_backoff.next(chance::number(), None));
-    }
-
-    /// How long the control plane asked us to stay away, within reason: its word must not outlast a certificate.
-    pub(super) fn asked_to_wait(error: &Error) -> Duration {
-        match error {
-            Error::Refused(refusal) => refusal.retry_after.unwrap_or_default().min(pause(RENEW_CAP)),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// A line in the log, unless the same was said within the last minute.
-    pub(super) fn say(&mut self, class: &str, what: &str) {
-        self.say_with(class, what, "");
-    }
-
-    /// The same about a call: with every server that was asked, and the remedy of whoever knows the cause.
-    pub(super) fn say_error(&mut self, class: &str, what: &str, error: &Error) {
-        let servers: Vec<String> = self.servers().iter().map(ToString::to_string).collect();
-        // A refusal is one server's word, and a message about one server names it.
-        let tried = match error {
-            Error::Unreachable { .. } if servers.len() > 1 => format!(" (tried {})", servers.join(", ")),
-            _ => String::new(),
-        };
-        self.say_with(class, &format!("{what}: {error}{tried}"), error.hint());
-    }
-
-    fn say_with(&mut self, class: &str, what: &str, hint: &str) {
-        if let Some(count) = self.notices.note(class, clock::now()) {
-            // What comes from outside has an end.
-            let short = |text: &str, most| text.chars().take(most).collect::<String>();
-            let usual = code::remedy(class).unwrap_or("look the word up under docs/errors");
-            let remedy = if hint.is_empty() { usual } else { hint };
-            tracing::warn!(class, count, "{}; remedy: {}", short(what, 600), short(remedy, 200));
-        }
-    }
+/// When the certificate ends, and when it is to be renewed.
+pub(super) fn life(identity: &Identity) -> Life {
+    let facts = &identity.facts;
+    let named = identity.renew_at().and_then(|text| Timestamp::parse(text).ok());
+    let renew_at = host::due(named, facts.not_before, facts.not_after, chance::number());
+    Life { not_after: facts.not_after, renew_at }
 }
 
 pub(super) fn pause(span: Span) -> Duration {

@@ -1,145 +1,193 @@
 //! What comes from the control plane on the standing connection, and the connection's own coming and going.
 
 use api::agent::{Bundle, Order, OrderDone, live_down, order};
-use client::{Error, Live};
-use lifecycle::host::{self, Trouble};
+use client::Error;
+use client::unreachable::Unreachable;
+use lifecycle::host::{Class, Failure, Input, Then, Trouble};
+use lifecycle::names::{Span, Timestamp};
 use pki::succession::check_succession;
 use rustls_pki_types::CertificateDer;
-use tokio::time::Instant;
 
-use super::calls::trouble;
+use super::calls::Opened;
 use super::channel::Channel;
-use super::daemon::{Candidate, Daemon, Opening};
+use super::daemon::{Daemon, Opening};
 use super::{notify, start};
 use crate::clock;
-use crate::fault::Fault;
+use crate::failed::{Failed, ahead_of};
+use crate::fault::{Exit, Fault};
 use crate::issued;
 use crate::store::generation::Generations;
 use crate::store::identity::{Identity, Meta};
-use crate::store::{revoked, unconfirmed};
+use crate::store::{revoked, tolerance, unconfirmed};
 
 /// Addresses beyond these are not worth a try.
 const SERVERS: usize = 16;
+const REVOKED: &str = "ask an operator why";
 
 impl Daemon {
-    pub(super) fn opened(&mut self, opened: Result<Box<Live>, Error>) -> Result<(), Fault> {
+    pub(super) fn opened(&mut self, opened: Result<Box<Opened>, Failed>) -> Result<(), Fault> {
         let as_candidate = matches!(self.opening.take(), Some(Opening::AsCandidate));
         match opened {
-            Ok(live) => {
-                if as_candidate && !self.put_to_use() {
-                    return Ok(());
+            Ok(opened) => {
+                if !as_candidate || self.put_to_use() {
+                    self.connected(*opened);
                 }
-                self.connected(live);
                 Ok(())
             }
-            Err(error) if as_candidate => self.not_proven(&error),
-            Err(error) => {
-                match trouble(&error) {
-                    // Said once, not at every check.
-                    Trouble::Revoked => self.now_revoked(&error),
-                    other => {
-                        self.say_error(error.code(), "not connected", &error);
-                        if !self.takes_up_candidate(other) {
-                            self.later(other);
-                            self.open_at += Self::asked_to_wait(&error);
-                        }
-                        Ok(())
-                    }
+            Err(failed) if as_candidate => {
+                let then = self.learn(Input::Opened(Err(failed.failure())));
+                self.trouble("the new certificate is not in use yet", &failed);
+                if then == Then::DropCandidate {
+                    self.drop_candidate(failed.error.code(), failed.trouble);
                 }
+                Ok(())
+            }
+            Err(failed) => {
+                let failed = self.of_an_ended_certificate(failed);
+                let then = self.learn(Input::Opened(Err(failed.failure())));
+                // Said once, not at every check.
+                if failed.trouble == Trouble::Revoked {
+                    return self.now_revoked(&failed.error);
+                }
+                self.trouble("not connected", &failed);
+                self.follow(then);
+                Ok(())
             }
         }
     }
 
-    fn connected(&mut self, live: Box<Live>) {
+    /// Some drop the connection without a word where the certificate has ended.
+    fn of_an_ended_certificate(&self, failed: Failed) -> Failed {
+        let closed = matches!(failed.error, Error::Unreachable { cause: Unreachable::Closed, .. });
+        let expired = self.identity.is_expired(clock::now());
+        if closed && expired { Failed { trouble: Trouble::Expired, ..failed } } else { failed }
+    }
+
+    fn connected(&mut self, opened: Opened) {
+        let live = opened.live;
         if unconfirmed::is_set(self.dir.path(), &self.identity.facts.serial)
             && let Err(error) = unconfirmed::clear(self.dir.path())
         {
-            self.say("not_persisted", &format!("the mark `unconfirmed` could not be removed: {error}"));
+            self.not_written("the mark `unconfirmed` could not be removed", &error);
         }
         if let Err(error) = revoked::clear(self.dir.path()) {
-            self.say("not_persisted", &format!("the mark `revoked` could not be removed: {error}"));
+            self.not_written("the mark `revoked` could not be removed", &error);
         }
         if self.notices.note("connected", clock::now()).is_some() {
             tracing::info!(server = %live.server(), "connected");
         }
         let welcome = live.welcome().clone();
+        self.allowed(welcome.clock_tolerance_ms);
         self.server_time(welcome.server_time_ms);
         self.standing = welcome.standing;
         self.told = welcome.servers.into_iter().take(SERVERS).collect();
-        self.revoked = false;
         self.figures.reconnects += u64::from(self.ready_told && self.channel.is_none());
         if let Some(old) = self.channel.replace(Channel::new(live)) {
             old.drain();
         }
+        self.learn(Input::Opened(Ok(())));
+        if let Some(confirmed) = opened.confirmed {
+            self.granted(confirmed.recovery.as_ref());
+            if let Some(profile) = &confirmed.endpoint_profile {
+                self.adopt_profile(profile);
+            }
+        }
+        self.look_for_recovery();
         if !self.ready_told {
             self.ready_told = true;
             self.manager.tell(notify::READY);
         }
     }
 
-    pub(super) fn lost(&mut self, error: &Error) -> Result<(), Fault> {
-        let trouble = trouble(error);
-        if trouble == Trouble::Revoked {
+    pub(super) fn lost(&mut self, error: Error) -> Result<(), Fault> {
+        let failed = Failed::from(error);
+        if failed.trouble == Trouble::Revoked {
             self.channel = None;
-            return self.now_revoked(error);
+            self.learn(Input::Lost(failed.failure()));
+            return self.now_revoked(&failed.error);
         }
-        self.gone(error.code(), &error.to_string());
-        if !self.takes_up_candidate(trouble) {
-            self.open_at += Self::asked_to_wait(error);
+        self.gone(failed.failure(), &failed.error.to_string());
+        Ok(())
+    }
+
+    /// The connection is no more.
+    pub(super) fn gone(&mut self, failure: Failure, what: &str) {
+        self.channel = None;
+        self.turn = self.turn.wrapping_add(1);
+        let then = self.learn(Input::Lost(failure));
+        self.trouble_of(self.class(failure.trouble), &format!("connection lost: {what}"));
+        self.follow(then);
+    }
+
+    /// The control plane has turned this host away for good, as far as it knows.
+    pub(super) fn now_revoked(&mut self, error: &Error) -> Result<(), Fault> {
+        // For `status`, `enroll` and the next start, when this daemon is no more.
+        let known = revoked::is_set(self.dir.path(), &self.identity.facts.serial);
+        if let Err(error) = revoked::set(self.dir.path(), &self.identity.facts.serial) {
+            self.not_written("the mark `revoked` could not be written", &error);
+        }
+        if !known || self.detail.is_empty() {
+            let remedy = if error.hint().is_empty() { REVOKED } else { error.hint() };
+            let (class, code) = (Class::IdentityRevokedOrFenced, error.code());
+            let what = format!("this host's identity is revoked: {error}");
+            tracing::error!(class = class.as_str(), code, "{what}; remedy: {remedy}");
+            self.write_down(class, &what, error.hint());
+        }
+        if self.config.daemon.exit_on_revoked {
+            let (code, hint) = (error.code().to_owned(), error.hint().to_owned());
+            return Err(Fault::new(Exit::Refused, code, error.to_string(), hint));
         }
         Ok(())
     }
 
-    /// The certificate in use has had its day. If a renewed one lies here, that is the one to use: it is proven at
-    /// once. False if there is none.
-    pub(super) fn takes_up_candidate(&mut self, trouble: Trouble) -> bool {
-        if !host::takes_up_candidate(trouble) {
-            return false;
+    /// What else follows from what was learned: the certificate in use has had its day, and if a new one lies here,
+    /// that is the one to use.
+    pub(super) fn follow(&mut self, then: Then) {
+        if then != Then::FindCandidate || self.candidate.is_some() {
+            return;
         }
-        if self.candidate.is_none() {
-            match start::candidate(self.dir.path(), &self.identity) {
-                Ok(found) => {
-                    self.candidate = found.map(|(number, identity)| Candidate { number, identity });
-                }
-                Err(fault) => self.say(&fault.code, &fault.message),
-            }
-        }
-        if self.candidate.is_some() {
-            self.open_at = Instant::now();
-        }
-        self.candidate.is_some()
-    }
-
-    /// The connection is no more. One that stood for a while is no sign of trouble.
-    pub(super) fn gone(&mut self, class: &str, what: &str) {
-        if self.channel.take().is_some_and(|channel| channel.is_steady()) {
-            self.open_backoff.reset();
-        }
-        self.turn = self.turn.wrapping_add(1);
-        self.say(class, &format!("connection lost: {what}"));
-        if self.candidate.is_none() {
-            self.later(Trouble::Passing);
+        match start::candidate(self.dir.path(), &self.identity) {
+            Ok(Some(found)) => self.prove(found),
+            Ok(None) => {}
+            Err(fault) => self.say(&fault.code, &fault.message),
         }
     }
 
     pub(super) fn heard(&mut self, word: live_down::Message) -> Result<(), Fault> {
         match word {
-            live_down::Message::Ack(ack) => self.server_time(ack.server_time_ms),
+            live_down::Message::Ack(ack) => {
+                self.server_time(ack.server_time_ms);
+                self.figures.polled(clock::now());
+            }
             live_down::Message::Bundle(bundle) => self.trust(&bundle),
             live_down::Message::Standing(standing) => self.standing = Some(standing),
             live_down::Message::Order(order) => self.obey(order),
-            live_down::Message::Welcome(_)
-            | live_down::Message::Recovery(_)
-            | live_down::Message::EndpointProfile(_) => {}
+            live_down::Message::Recovery(grant) => self.granted(Some(&grant)),
+            live_down::Message::EndpointProfile(profile) => self.adopt_profile(&profile),
+            live_down::Message::Welcome(_) => {}
         }
         Ok(())
     }
 
     /// How far this clock is ahead.
     fn server_time(&mut self, millis: i64) {
-        let here = i64::try_from(clock::now().millis()).unwrap_or(i64::MAX);
-        if millis > 0 {
-            self.figures.clock_offset_ms = Some(here.saturating_sub(millis));
+        let Some(there) = u64::try_from(millis).ok().filter(|millis| *millis > 0) else { return };
+        let ahead = ahead_of(Timestamp::from_millis(there));
+        self.learn(Input::Clock(ahead));
+        if self.host.is_skewed() {
+            let failed = Failed::skewed(ahead);
+            self.trouble_of(Class::ClockSkew, &failed.error.to_string());
+        }
+    }
+
+    /// How far it may be.
+    fn allowed(&mut self, millis: u64) {
+        if millis == 0 {
+            return;
+        }
+        self.learn(Input::Tolerance(Span::from_millis(millis)));
+        if let Err(error) = tolerance::keep(self.dir.path(), Span::from_millis(millis)) {
+            self.not_written("the tolerance for the clock could not be kept", &error);
         }
     }
 
@@ -162,17 +210,29 @@ impl Daemon {
     fn with_bundle(&self, bundle: &Bundle) -> Result<Identity, String> {
         let certificates = issued::certificates("bundle", &bundle.pem).map_err(|fault| fault.message)?;
         self.may_follow(bundle.version, &certificates)?;
+        self.keep_bundle(bundle.version, certificates)
+    }
+
+    /// The same identity with other certificates to trust, in use when this returns.
+    pub(super) fn keep_bundle(
+        &self,
+        version: u64,
+        certificates: Vec<CertificateDer<'static>>,
+    ) -> Result<Identity, String> {
         let mut identity = Identity { bundle: certificates, ..self.identity.clone() };
         let lost =
             Meta { renew_at: String::new(), profile: String::new(), bundle_version: 0, servers: Vec::new() };
         let meta = identity.meta.take().unwrap_or(lost);
-        identity.meta = Some(Meta { bundle_version: bundle.version, ..meta });
+        identity.meta = Some(Meta { bundle_version: version, ..meta });
         // What cannot be used must not replace what can.
-        self.agent(&identity).map_err(|error| error.to_string())?;
+        self.line(&identity).map_err(|error| error.to_string())?;
         let generations = Generations::under(self.dir.path());
         let spare = self.candidate.as_ref().map(|candidate| candidate.number);
-        let number = self.files.write(&identity, &generations, spare).map_err(|error| error.to_string())?;
-        generations.switch(number, spare).map_err(|error| error.to_string())?;
+        let write = || {
+            let number = self.config.files.write(&identity, &generations, spare)?;
+            generations.switch(number, spare)
+        };
+        self.care.ballast.rescue(write).map_err(|error| error.to_string())?;
         Ok(identity)
     }
 
@@ -196,7 +256,10 @@ impl Daemon {
                 if !self.orders.contains(&order.order_id) {
                     self.orders.push(order.order_id);
                 }
-                self.renew_due = self.renew_due.min(clock::now());
+                self.learn(Input::Ordered);
+                if self.host.is_skewed() {
+                    self.answer_orders(false, Class::ClockSkew.as_str());
+                }
             }
             None => self.answers.push(OrderDone {
                 order_id: order.order_id,
@@ -204,19 +267,5 @@ impl Daemon {
                 detail: "this agent does not know the order".to_owned(),
             }),
         }
-    }
-
-    /// A renewed certificate was not welcomed.
-    fn not_proven(&mut self, error: &Error) -> Result<(), Fault> {
-        let trouble = trouble(error);
-        self.say_error(error.code(), "the renewed certificate is not in use yet", error);
-        if host::gives_up_candidate(trouble) {
-            self.drop_candidate(error.code());
-            self.open_at = Instant::now();
-        } else {
-            self.later(trouble);
-            self.open_at += Self::asked_to_wait(error);
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! The daemon's figures, for a collector on this host: over HTTP on loopback, or as a file.
 
-use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,45 +16,6 @@ use crate::fault::Fault;
 const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST: usize = 4096;
 const CALLERS: usize = 8;
-
-/// What is counted and measured. Names are stable; docs/metrics.md explains them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    pub renewals_ok: u64,
-    pub renewals_failed: u64,
-    pub reconnects: u64,
-    pub connected: bool,
-    pub cert_not_after_secs: u64,
-    pub clock_offset_ms: Option<i64>,
-}
-
-impl Figures {
-    pub fn text(&self, prefix: &str) -> String {
-        let mut text = String::new();
-        let mut metric = |name: &str, kind: &str, lines: &[(&str, String)]| {
-            // Writing to memory does not fail.
-            _ = writeln!(text, "# TYPE {prefix}{name} {kind}");
-            for (labels, value) in lines {
-                _ = writeln!(text, "{prefix}{name}{labels} {value}");
-            }
-        };
-        metric("up", "gauge", &[("", "1".to_owned())]);
-        metric("connected", "gauge", &[("", u8::from(self.connected).to_string())]);
-        let results = [
-            ("{result=\"ok\"}", self.renewals_ok.to_string()),
-            ("{result=\"failed\"}", self.renewals_failed.to_string()),
-        ];
-        metric("renewals_total", "counter", &results);
-        metric("reconnects_total", "counter", &[("", self.reconnects.to_string())]);
-        metric("cert_not_after_seconds", "gauge", &[("", self.cert_not_after_secs.to_string())]);
-        if let Some(offset) = self.clock_offset_ms {
-            let sign = if offset < 0 { "-" } else { "" };
-            let (secs, millis) = (offset.unsigned_abs() / 1000, offset.unsigned_abs() % 1000);
-            metric("clock_offset_seconds", "gauge", &[("", format!("{sign}{secs}.{millis:03}"))]);
-        }
-        text
-    }
-}
 
 /// The text as it is now.
 pub type Page = Arc<Mutex<String>>;
@@ -100,18 +60,4 @@ async fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body.as_bytes()).await?;
     stream.shutdown().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_names_every_figure() {
-        let figures = Figures { clock_offset_ms: Some(-1250), renewals_ok: 2, ..Figures::default() };
-        let text = figures.text("x_");
-        for line in ["x_up 1", "x_renewals_total{result=\"ok\"} 2", "x_clock_offset_seconds -1.250"] {
-            assert!(text.lines().any(|found| found == line), "{text}");
-        }
-    }
 }

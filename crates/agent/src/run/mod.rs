@@ -13,12 +13,16 @@
 mod accepts;
 mod adopts;
 mod calls;
+mod care;
 mod channel;
 mod daemon;
+mod figures;
 mod hears;
 mod hook;
+mod keeps;
 mod metrics;
 mod notify;
+mod recovers;
 mod renews;
 mod signals;
 pub mod socket;
@@ -33,6 +37,7 @@ use crate::enroll::before::refuse_what_cannot_be_kept;
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::store::dir::Dir;
+use care::Care;
 use daemon::Daemon;
 use notify::Manager;
 
@@ -50,11 +55,12 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
     start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
     let mut stop = signals::Stop::listen()?;
     let dir = Dir::hold(&path)?;
+    let care = Care::begin(&path, config.upkeep.clone());
     let manager = Manager::of(environment);
     let found = tokio::select! {
         found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
         () = stop.asked() => return Ok(()),
     };
-    let daemon = Daemon::new(dir, config.files, config.daemon, found, manager).await?;
+    let daemon = Daemon::new(dir, config, found, care, manager).await?;
     daemon.run(stop).await
 }

@@ -6,32 +6,38 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::ServerUrl;
-use lifecycle::host::{Backoff, Notices};
+use lifecycle::host::{Backoff, Class, Notices, Origin};
 use lifecycle::names::Span;
+use pki::agent_key::HostKey;
 
 use super::adopts;
+use super::daemon::Candidate;
 use crate::cli::Contact;
 use crate::config::{Config, Environment};
 use crate::enroll::plan::Plan;
 use crate::enroll::{caller, obtain, sources};
 use crate::fault::{Exit, Fault};
 use crate::store::dir::Dir;
-use crate::store::generation::{Generations, Number};
+use crate::store::generation::Generations;
 use crate::store::identity::{self, Identity, Standing};
-use crate::store::{renewal_key, revoked};
+use crate::store::{attempt, recovery, renewal_key, revoked};
 use crate::token::Token;
-use crate::{chance, clock, token_source};
+use crate::{chance, clock, recover, token_source};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
 const REMEDY: &str =
     "ask an operator why, and for a token: `enlist-agent enroll` with it gives this host another identity";
 
+/// What ends by itself, although it is no fault of the network.
+const SKEWED: &str = "clock_skew";
+const NOT_NEEDED: &str = "recovery_not_needed";
+
 #[derive(Debug)]
 pub struct Found {
     pub identity: Identity,
-    /// Written by a renewal that was cut short.
-    pub candidate: Option<(Number, Identity)>,
+    /// Written by a renewal or a recovery that was cut short.
+    pub candidate: Option<Candidate>,
     /// As the operator named them.
     pub servers: Vec<ServerUrl>,
 }
@@ -45,7 +51,8 @@ pub fn refuse_nothing_to_do(
 ) -> Result<(), Fault> {
     let sources = sources(contact, environment, config);
     let there = adopts::made_elsewhere(&config.files).is_some();
-    if there || sources.any() || !matches!(load(path)?, Standing::Absent) {
+    let lost = recover::is_possible(path);
+    if there || lost || sources.any() || !matches!(load(path)?, Standing::Absent) {
         return Ok(());
     }
     Err(Fault::usage(
@@ -76,13 +83,29 @@ pub async fn find(
         Standing::Absent if let Some(there) = adopts::made_elsewhere(&config.files) => {
             adopts::adopt(dir, contact, config, &servers, there).await?
         }
+        Standing::Absent
+            if !sources(contact, environment, config).any() && recover::is_possible(dir.path()) =>
+        {
+            regain(dir, config).await?
+        }
         Standing::Absent => {
             config.files.check(dir.path())?;
             let token = || token_source::find(sources(contact, environment, config), stdin);
             let plan = Plan::check(config, servers.clone(), token)?;
-            enroll(dir, &plan, contact).await?
+            match enroll(dir, &plan, contact).await {
+                // A spent token may still lie where the first enrollment found it.
+                Err(fault) if fault.exit == Exit::Refused && recover::is_possible(dir.path()) => {
+                    tracing::warn!(code = %fault.code, "not enrolled: {}; recovering what was here", fault.message);
+                    regain(dir, config).await?
+                }
+                obtained => obtained?,
+            }
         }
         Standing::Exposed(place) => return Err(exposed(&place)),
+        Standing::Damaged(reason) if recover::is_possible(dir.path()) => {
+            tracing::error!("the identity here cannot be used: {reason}; recovering it");
+            regain(dir, config).await?
+        }
         Standing::Damaged(reason) => return Err(damaged(&reason)),
     };
     if servers.is_empty() && identity.meta.as_ref().is_none_or(|meta| meta.servers.is_empty()) {
@@ -105,7 +128,8 @@ async fn anew(
     servers: &[ServerUrl],
     token: impl FnOnce() -> Result<Token, Fault>,
 ) -> Option<Identity> {
-    tracing::error!("this host's identity is revoked, as the control plane has said before; {REMEDY}");
+    let class = Class::IdentityRevokedOrFenced.as_str();
+    tracing::error!(class, "this host's identity is revoked, as the control plane has said before; {REMEDY}");
     let obtained = match Plan::check(config, servers.to_vec(), token) {
         Ok(plan) => enroll(dir, &plan, contact).await,
         Err(fault) if fault.code == "token_missing" => return None,
@@ -115,6 +139,40 @@ async fn anew(
         tracing::warn!(code = %fault.code, "not enrolled anew: {}; remedy: {}", fault.message, fault.hint);
     };
     obtained.inspect_err(refused).ok()
+}
+
+/// The identity that was lost, by the recovery token: until it works, or the control plane refuses. A host that was
+/// lost a moment ago is still taken for well there; once it has been silent for long enough, it no longer is.
+async fn regain(dir: &Dir, config: &Config) -> Result<Identity, Fault> {
+    let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
+    loop {
+        let plan = recover::plan(dir, config, None, None, false)?;
+        match recover::perform::perform(dir, config, plan).await {
+            Ok(report) => {
+                tracing::info!(node_id = report.node_id, "recovered");
+                return match load(dir.path())? {
+                    Standing::Present(found) => Ok(*found),
+                    _ => Err(Fault::host(
+                        "identity_changed",
+                        "the identity has just been removed",
+                        "run it again",
+                    )),
+                };
+            }
+            Err(fault)
+                if fault.exit == Exit::Unreachable
+                    || fault.retryable
+                    || [SKEWED, NOT_NEEDED].contains(&fault.code.as_ref()) =>
+            {
+                if let Some(count) = notices.note(&fault.code, clock::now()) {
+                    tracing::warn!(class = %fault.code, count, "not recovered yet: {}; remedy: {}", fault.message, fault.hint);
+                }
+            }
+            Err(fault) => return Err(fault),
+        }
+        let pause = backoff.next(chance::number(), None);
+        tokio::time::sleep(Duration::from_millis(pause.millis())).await;
+    }
 }
 
 /// Until it works, or the control plane refuses.
@@ -144,21 +202,43 @@ async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, F
     }
 }
 
-/// The generation that a renewal left behind, recognised by the renewal's key.
-pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<(Number, Identity)>, Fault> {
+/// The generation that a renewal or a recovery left behind, recognised by the key.
+pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, Fault> {
+    if let Some(begun) = attempt::read(dir) {
+        if begun.key.spki() != identity.key.spki() {
+            let same = |found: &Identity| {
+                found.node_id() == identity.node_id() && found.spiffe.domain == identity.spiffe.domain
+            };
+            if let Some(found) = generation(dir, &begun.key, Origin::Recovery, same)? {
+                return Ok(Some(found));
+            }
+        } else {
+            // It is in use; only the tidying was cut short.
+            let tidied = recovery::forget_token(dir, &begun.token_hash).and_then(|()| attempt::remove(dir));
+            tidied.map_err(|error| unusable(dir, &error))?;
+        }
+    }
     let Some(key) = renewal_key::read(dir) else { return Ok(None) };
     if key.spki() == identity.key.spki() {
-        // It is in use; only the tidying was cut short.
         renewal_key::remove(dir).map_err(|error| unusable(dir, &error))?;
         return Ok(None);
     }
+    generation(dir, &key, Origin::Renewal, |found| found.spiffe == identity.spiffe)
+}
+
+fn generation(
+    dir: &Path,
+    key: &HostKey,
+    origin: Origin,
+    same: impl Fn(&Identity) -> bool,
+) -> Result<Option<Candidate>, Fault> {
     let numbers = Generations::under(dir).numbers().map_err(|error| unusable(dir, &error))?;
     for number in numbers {
         if let Ok(Standing::Present(found)) = identity::at(dir, number)
             && found.key.spki() == key.spki()
-            && found.spiffe == identity.spiffe
+            && same(&found)
         {
-            return Ok(Some((number, *found)));
+            return Ok(Some(Candidate { number, identity: *found, origin }));
         }
     }
     Ok(None)

@@ -63,14 +63,7 @@ fn secure(path: &Path, handle: &File) -> Result<(), Fault> {
     if !found.is_dir() {
         return Err(unusable(path, &io::ErrorKind::NotADirectory.into()));
     }
-    let us = rustix::process::geteuid().as_raw();
-    if found.uid() != us {
-        return Err(Fault::host(
-            "dir_not_ours",
-            format!("{} belongs to user {}, and this is user {us}", path.display(), found.uid()),
-            "run as the directory's owner, or change the owner with chown",
-        ));
-    }
+    owned(path, &found, &[us()])?;
     if found.mode() & 0o7077 == 0 {
         return Ok(());
     }
@@ -89,8 +82,41 @@ fn secure(path: &Path, handle: &File) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether what stands in a directory may be acted upon: it is this user's, and so are the files in it that say what to
+/// do. Root, who may write anywhere, would otherwise do what the directory's owner likes. What is missing is nobody's.
+pub fn check_owner(path: &Path, files: &[&str]) -> Result<(), Fault> {
+    let look = |path: &Path, found: io::Result<fs::Metadata>, users: &[u32]| match found {
+        Ok(found) => owned(path, &found, users),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(unusable(path, &error)),
+    };
+    look(path, fs::metadata(path), &[us()])?;
+    for file in files.iter().map(|name| path.join(name)) {
+        // What root wrote binds everybody. Of a link, who made it counts as well.
+        for found in [fs::symlink_metadata(&file), fs::metadata(&file)] {
+            look(&file, found, &[us(), 0])?;
+        }
+    }
+    Ok(())
+}
+
+fn us() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn owned(path: &Path, found: &fs::Metadata, users: &[u32]) -> Result<(), Fault> {
+    if users.contains(&found.uid()) {
+        return Ok(());
+    }
+    Err(Fault::host(
+        "dir_not_ours",
+        format!("{} belongs to user {}, and this is user {}", path.display(), found.uid(), us()),
+        "run as the directory's owner, or change the owner with chown",
+    ))
+}
+
 /// Whether directories lie here that are none of ours.
-fn shared(path: &Path) -> io::Result<bool> {
+pub fn shared(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() && !OURS.iter().any(|name| entry.file_name() == *name) {
@@ -142,6 +168,30 @@ mod tests {
         assert_eq!(Dir::hold(top.path()).unwrap_err().code, "dir_in_use");
         drop(first);
         Dir::hold(top.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_ours_or_not_there_may_be_acted_upon() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("agent.toml"), "").unwrap();
+        check_owner(top.path(), &["agent.toml", "gone"]).unwrap();
+        check_owner(&top.path().join("gone"), &["agent.toml"]).unwrap();
+    }
+
+    #[test]
+    fn what_is_anothers_may_not_be_acted_upon() {
+        // Root may give away; anybody else has what is root's.
+        let top = tempfile::tempdir().unwrap();
+        let theirs = top.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        let given = std::os::unix::fs::chown(&theirs, Some(12345), None).is_ok();
+        let theirs = if given { theirs.as_path() } else { Path::new("/") };
+        assert_eq!(check_owner(theirs, &[]).unwrap_err().code, "dir_not_ours");
+        if given {
+            fs::write(top.path().join("agent.toml"), "").unwrap();
+            std::os::unix::fs::lchown(top.path().join("agent.toml"), Some(12345), None).unwrap();
+            assert_eq!(check_owner(top.path(), &["agent.toml"]).unwrap_err().code, "dir_not_ours");
+        }
     }
 
     #[test]

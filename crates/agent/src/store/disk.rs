@@ -27,8 +27,9 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let (parent, name) = split(path)?;
     let fresh = parent.join(format!(".{name}.new"));
     absent(fs::remove_file(&fresh))?;
-    create(&fresh, bytes, mode)?;
-    fs::rename(&fresh, path)?;
+    let written = create(&fresh, bytes, mode).and_then(|()| fs::rename(&fresh, path));
+    // On a full disk, half a file would only take more of what is missing.
+    written.inspect_err(|_| _ = fs::remove_file(&fresh))?;
     sync_dir(parent)
 }
 

@@ -160,6 +160,22 @@ pub fn at(dir: &Path, number: Number) -> io::Result<Standing> {
     })
 }
 
+/// What the leaves of all generations say that can still be read, whatever else of them is lost: who this host was, and
+/// when. No more may hang on it.
+pub fn leaves(dir: &Path) -> Vec<Facts> {
+    let generations = Generations::under(dir);
+    if !matches!(guard(dir, generations.root()), Ok(None)) {
+        return Vec::new();
+    }
+    let leaf = |number: Number| {
+        let path = generations.path(number);
+        guard(dir, &path).ok().filter(Option::is_none)?;
+        let pem = disk::read(&path.join(CERT)).ok()?;
+        describe::facts(pem::certificates(&pem).ok()?.first()?).ok()
+    };
+    generations.numbers().unwrap_or_default().into_iter().filter_map(leaf).collect()
+}
+
 /// What is wrong with a directory in which an identity should lie: a planted link, a stranger's directory, or
 /// one in which others may put what they like. One that is missing is told when something is missed in it.
 fn guard(dir: &Path, path: &Path) -> io::Result<Option<Standing>> {

@@ -1,11 +1,15 @@
 //! What the agent keeps on disk.
 
+pub mod attempt;
+pub mod attempts;
 pub mod dir;
 pub mod disk;
 pub mod generation;
 pub mod identity;
 pub mod pending;
+pub mod recovery;
 pub mod renewal_key;
 pub mod revoked;
+pub mod tolerance;
 pub mod unconfirmed;
 pub mod wireguard;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::agent::{
-    Ack, Bundle, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RenewNow, Standing, Welcome, live_down,
-    live_up, order,
+    Ack, Bundle, EndpointProfile, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant,
+    RenewNow, Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -24,6 +24,8 @@ pub struct Lives {
     pub heartbeats: usize,
     pub evidence: Vec<Evidence>,
     pub done: Vec<OrderDone>,
+    /// The recovery tokens that are said to be on disk.
+    pub kept: Vec<String>,
     /// How many the host has ended.
     pub ended: usize,
     open: Vec<mpsc::UnboundedSender<Result<LiveDown, Status>>>,
@@ -44,6 +46,14 @@ impl Lives {
     pub fn order_renewal(&self, id: &str) {
         let order = Some(order::Order::RenewNow(RenewNow {}));
         self.tell(live_down::Message::Order(Order { order_id: id.to_owned(), order }));
+    }
+
+    pub fn send_grant(&self, grant: RecoveryGrant) {
+        self.tell(live_down::Message::Recovery(grant));
+    }
+
+    pub fn send_profile(&self, profile: EndpointProfile) {
+        self.tell(live_down::Message::EndpointProfile(profile));
     }
 
     pub fn send_bundle(&self, version: u64, pem: &str) {
@@ -101,7 +111,10 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                     plane.change(|record| record.lives.done.push(done));
                     ack()
                 }
-                live_up::Message::RecoveryKept(_) => ack(),
+                live_up::Message::RecoveryKept(kept) => {
+                    plane.change(|record| record.lives.kept.push(kept.token_id));
+                    ack()
+                }
             };
             let _ = tell.send(Ok(LiveDown { message: Some(answer) }));
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use api::agent::{
-    Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, LiveUp,
-    RecoverRequest, RecoverResponse, RenewRequest, RenewResponse,
+    Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, LiveUp, NotNeeded,
+    RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile, RenewRequest, RenewResponse,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -48,6 +48,10 @@ pub enum Fault {
     ForeignBundle,
     /// Takes every node for revoked.
     Revoked,
+    /// Records the recovery and keeps the answer back until the fault is lifted.
+    HoldsRecover,
+    /// Finds no node in need of recovery.
+    NotNeeded,
 }
 
 #[derive(Default)]
@@ -62,6 +66,12 @@ pub struct Record {
     /// Until the point of renewal, for enrollments from now on.
     pub renew_after: Option<Span>,
     pub lifetime: Option<Span>,
+    /// What was asked for by recovery: node, key, and the undertaking.
+    pub recoveries: Vec<(String, Vec<u8>, String)>,
+    /// How many recovery tokens were given; only the last is good.
+    pub granted: usize,
+    /// The undertakings of confirms and of standing connections.
+    pub undertakings: Vec<String>,
     pub lives: Lives,
 }
 
@@ -182,6 +192,21 @@ impl Plane {
         Ok(answer)
     }
 
+    /// Another recovery token, and where to turn with it.
+    pub fn grant(&self, record: &mut Record) -> RecoveryGrant {
+        record.granted += 1;
+        RecoveryGrant {
+            token_id: format!("t-{}", record.granted),
+            token: format!("recovery-{}", record.granted),
+            expires_at: self.at.plus(Span::from_days(90)).to_string(),
+            profile: Some(RecoveryProfile {
+                id: "p-1".to_owned(),
+                url: self.url.clone(),
+                ca: self.root_pem(),
+            }),
+        }
+    }
+
     fn certify(&self, node: &NodeId, spki: &[u8], lifetime: Span, renew_after: Span) -> EnrollResponse {
         let tenant = TenantId::default_tenant();
         let subject = SpiffeId::agent(&self.domain.name, &tenant, node);
@@ -211,6 +236,10 @@ impl Plane {
     }
 }
 
+fn undertaking<T>(request: &Request<T>) -> String {
+    request.metadata().get("x-correlation-id").unwrap().to_str().unwrap().to_owned()
+}
+
 /// One connection to the plane.
 pub struct Door {
     pub plane: Arc<Plane>,
@@ -238,9 +267,11 @@ impl Agent for Door {
         if record.fault == Fault::RefusesConfirm {
             return Err(Status::unavailable("not now"));
         }
+        record.undertakings.push(undertaking(&request));
         let request = request.into_inner();
         record.confirms.push((request.status(), request.reason, spiffe));
-        Ok(Response::new(ConfirmResponse { state: "active".to_owned(), ..Default::default() }))
+        let recovery = request.recovery_wanted.then(|| self.plane.grant(&mut record));
+        Ok(Response::new(ConfirmResponse { state: "active".to_owned(), recovery, ..Default::default() }))
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
@@ -279,8 +310,46 @@ impl Agent for Door {
         }))
     }
 
-    async fn recover(&self, _: Request<RecoverRequest>) -> Result<Response<RecoverResponse>, Status> {
-        Err(ErrorDetail::new(code::TOKEN_INVALID, "not one of ours", "01REQUEST").into())
+    /// The serial is made from the key here, too: the same token and key get the same certificate.
+    async fn recover(&self, request: Request<RecoverRequest>) -> Result<Response<RecoverResponse>, Status> {
+        assert!(self.peer.is_none(), "the lost certificate is not shown");
+        let (id, request) = (undertaking(&request), request.into_inner());
+        let spki = csr::read(request.csr.as_bytes()).unwrap().spki;
+        self.plane.change(|record| record.recoveries.push((request.node_id.clone(), spki.clone(), id)));
+        let refused = |code, what: &str| Status::from(ErrorDetail::new(code, what, "01REQUEST"));
+        loop {
+            let lifted = self.plane.lifted.notified();
+            match self.plane.record().fault {
+                Fault::HoldsRecover => {}
+                Fault::Revoked => return Err(live::revoked()),
+                Fault::NotNeeded => {
+                    let cure = NotNeeded { bundle: self.plane.root_pem(), bundle_version: 7 };
+                    return Err(cure.attached(refused(code::RECOVERY_NOT_NEEDED, "the node is well")));
+                }
+                _ => break,
+            }
+            lifted.await;
+        }
+        if request.token != format!("recovery-{}", self.plane.record().granted) {
+            return Err(refused(code::TOKEN_INVALID, "not one of ours"));
+        }
+        let node = NodeId::parse("n-1").unwrap();
+        let answer = self.plane.certify(&node, &spki, Span::from_hours(1), Span::from_minutes(40));
+        Ok(Response::new(RecoverResponse {
+            node_id: answer.node_id,
+            tenant: answer.tenant,
+            spiffe_id: answer.spiffe_id,
+            domain: answer.domain,
+            certificate: answer.certificate,
+            chain: answer.chain,
+            bundle: answer.bundle,
+            bundle_version: answer.bundle_version,
+            cert_serial: answer.cert_serial,
+            not_after: answer.not_after,
+            renew_at: answer.renew_at,
+            profile: answer.profile,
+            servers: vec![self.plane.url.clone()],
+        }))
     }
 
     type LiveStream = Down;
@@ -288,6 +357,7 @@ impl Agent for Door {
     async fn live(&self, request: Request<Streaming<LiveUp>>) -> Result<Response<Down>, Status> {
         let peer = self.peer.as_ref().ok_or_else(|| Status::unauthenticated("no certificate"))?;
         let facts = describe::facts(peer).unwrap();
+        self.plane.record().undertakings.push(undertaking(&request));
         let (fault, renewed) = {
             let record = self.plane.record();
             (record.fault, record.renews.contains(&facts.spki))

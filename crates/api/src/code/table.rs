@@ -133,6 +133,12 @@ codes! {
         "wait until its certificates are renewed or expired; `enlist node rotate ID` hurries a node";
     RECOVERY_NOT_NEEDED "recovery_not_needed" 409 FailedPrecondition final
         "the node is well: if this was not its own doing its recovery token is in other hands: `enlist node show ID --timeline`";
+    TOKEN_SUPERSEDED "token_superseded" 409 FailedPrecondition final
+        "use the newest recovery token that the node was given; if it is lost, ask for a repair bundle: `enlist node repair-bundle ID --out FILE`";
+    NODE_QUARANTINED "node_quarantined" 409 FailedPrecondition final
+        "an operator must let the node go (`enlist node release ID`) or repair it: `enlist node repair-bundle ID --out FILE`";
+    REPAIR_BUNDLE_MISMATCH "repair_bundle_mismatch" 409 FailedPrecondition final
+        "the bundle is not as it was issued: ask for a new one: `enlist node repair-bundle ID --out FILE`";
     TOKEN_USED "token_used" 409 FailedPrecondition final
         "a token works once: ask an operator for a new one (`enlist token create`); what it let in is taken away by `enlist node revoke ID`";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final

@@ -1,19 +1,26 @@
 //! Nodes: the item of lists, and the query that chooses which.
 
-use lifecycle::names::{SpiffeId, Timestamp};
+use crate::agent::EndpointProfile;
+use lifecycle::names::SpiffeId;
 use lifecycle::registry::{Node, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 mod act;
 mod detail;
+mod evidence;
 mod health;
 mod live;
+mod repair;
 
 pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
-pub use detail::{AccountItem, CertificateItem, HardwareFacts, NodeDetail, Overlay};
+pub use detail::{
+    AccountItem, CertificateItem, HardwareFacts, NodeDetail, Overlay, RecoveryItem, RefusedItem,
+};
+pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
-pub use live::{AttemptItem, EvidenceItem, Live};
+pub use live::Live;
+pub use repair::{IssueRepairBundle, RepairBundle};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeItem {
@@ -40,13 +47,20 @@ pub struct NodeItem {
     /// Counts the node's lives: raised by every reinstatement.
     pub generation: u32,
     pub health: NodeHealth,
+    /// Whether work may be given to it.
+    pub schedulable: bool,
+    /// Every reason why not: its state if that is not `active`, `draining`, `quarantined`, `cert_expired`, what it says
+    /// is wrong with it, `node_observability_disk_pressure`.
+    pub excluded: Vec<String>,
 }
 
 impl NodeItem {
-    /// `seen` is the last sign of life that has not been written down yet.
-    pub fn of(state: &State, node: &Node, seen: Option<Timestamp>) -> Self {
+    /// `live` is what has not been written down yet.
+    pub fn of(state: &State, node: &Node, live: &Live) -> Self {
         let domain = state.domain.as_ref();
         let certificate = state.current_certificate(node);
+        let report = node.newest_report(live.report.as_ref()).map(AsRef::as_ref);
+        let excluded: Vec<String> = state.exclusions(node, report).into_iter().map(str::to_owned).collect();
         Self {
             node_id: node.id.to_string(),
             tenant: node.tenant.to_string(),
@@ -59,10 +73,12 @@ impl NodeItem {
             // The serial outlives the certificate's own record, which goes when it expires.
             cert_serial: node.current_serial().map(ToString::to_string),
             cert_not_after: certificate.map(|(_, certificate)| certificate.not_after.to_string()),
-            last_seen: node.last_seen.max(seen).map(|at| at.to_string()),
+            last_seen: node.last_seen.max(live.last_seen).map(|at| at.to_string()),
             enrolled_at: node.enrolled_at.map(|at| at.to_string()),
             generation: node.generation,
-            health: NodeHealth::of(state, node),
+            health: NodeHealth::of(state, node, live),
+            schedulable: excluded.is_empty(),
+            excluded,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `enlist node show`: everything that is known of one node, for people.
 
-use super::state;
+use super::{evidence, state};
 use crate::fields::Fields;
 use crate::table::{Table, Tone};
-use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem};
+use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem, RefusedItem};
 
 pub fn text(node: &NodeDetail) -> String {
     let item = &node.item;
@@ -20,15 +20,20 @@ pub fn text(node: &NodeDetail) -> String {
         .with_some("drained by", node.drain_by.as_deref())
         .with_some("told to renew", node.rotation_ordered_at.as_deref())
         .with("generation", &item.generation.to_string())
-        .with("health", health(item))
+        .with("health", &health(item))
+        .with("gets work", &work(item))
         .with_some("ended", node.ended.as_ref().map(account).as_deref())
         .with_some("quarantine", node.quarantine.as_ref().map(account).as_deref())
+        .with_some("recovery refused", node.recovery.last_refused.as_ref().map(refused).as_deref())
         .with_some("hostname", node.hostname.as_deref())
         .with_some("agent", node.agent_version.as_deref())
         .with_some("hardware", node.hardware.as_ref().map(hardware).as_deref())
         .with_some("overlay", node.overlay.address.as_deref())
         .with_some("underlay", node.overlay.underlay_endpoint.as_deref())
         .text();
+    if let Some(said) = &node.evidence {
+        text.push_str(&format!("\n{}", evidence::text(said)));
+    }
     if !node.certificates.is_empty() {
         text.push_str(&format!("\n{}", certificates(node).text()));
     }
@@ -39,13 +44,26 @@ pub fn text(node: &NodeDetail) -> String {
 }
 
 /// Of a node that has ended nothing is expected any more, so it is neither good nor bad.
-fn health(item: &NodeItem) -> &str {
+fn health(item: &NodeItem) -> String {
     let gone = matches!(item.state.as_str(), "revoked" | "decommissioned");
-    item.health.reason.as_deref().unwrap_or(if gone { "-" } else { "good" })
+    let health = &item.health;
+    match (&health.reason, &health.since, &health.evidence) {
+        (Some(reason), Some(since), Some(evidence)) => format!("{reason} since {since}: {evidence}"),
+        (Some(reason), ..) => reason.clone(),
+        _ => (if gone { "-" } else { "good" }).to_owned(),
+    }
+}
+
+fn work(item: &NodeItem) -> String {
+    if item.schedulable { "yes".to_owned() } else { format!("no: {}", item.excluded.join(", ")) }
 }
 
 fn account(account: &AccountItem) -> String {
     format!("by {} at {}: {}", account.by, account.at, account.reason)
+}
+
+fn refused(last: &RefusedItem) -> String {
+    format!("{} at {}", last.code, last.at)
 }
 
 fn hardware(facts: &HardwareFacts) -> String {
@@ -58,7 +76,7 @@ fn hardware(facts: &HardwareFacts) -> String {
 }
 
 /// Whole MiB or GiB: enough to tell machines apart.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
     if bytes >= 10 * GIB { format!("{} GiB", bytes / GIB) } else { format!("{} MiB", bytes / MIB) }

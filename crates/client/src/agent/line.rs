@@ -124,8 +124,10 @@ impl Line {
             Some(detail) => {
                 let asked = status.metadata().get(header::RETRY_AFTER);
                 let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
+                let time = status.metadata().get(header::SERVER_TIME);
+                let server_time = time.and_then(|value| value.to_str().ok()?.parse().ok());
                 let not_needed = NotNeeded::from_status(status);
-                Error::Refused(Refusal { detail, retry_after, not_needed })
+                Error::Refused(Box::new(Refusal { detail, retry_after, server_time, not_needed }))
             }
             None => self.broken(accident(status)),
         }
@@ -141,6 +143,9 @@ impl Line {
     }
 }
 
+/// How the library says that the answer was a 5xx of HTTP.
+const SERVER_FAULT: [&str; 2] = ["HTTP status code 5", "response with status: 5"];
+
 /// A status that no control plane made: the library's own, or a proxy's.
 fn accident(status: &Status) -> Unreachable {
     let what = || format!("{:?}: {}", status.code(), status.message());
@@ -149,6 +154,11 @@ fn accident(status: &Status) -> Unreachable {
         // This side gives up on a call only when its time is over.
         Code::Cancelled => Unreachable::TimedOut("answer"),
         Code::Unavailable => Unreachable::Network(what()),
+        // What stands before the control plane is there, and the control plane is not. The library tells the second
+        // way if a page comes with it.
+        _ if SERVER_FAULT.iter().any(|words| status.message().contains(words)) => {
+            Unreachable::Network(what())
+        }
         _ => Unreachable::Garbage(what()),
     }
 }
@@ -177,4 +187,22 @@ async fn channel(
         .connect_with_connector(connector)
         .await
         .map_err(|error| Error::unreachable(server.to_string(), Unreachable::Garbage(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_5xx_is_an_absence_and_a_page_is_somebody_else() {
+        let flag = "received message with invalid compression flag: 60";
+        let page = |status: &str| format!("{flag} while receiving response with status: {status}");
+        for (status, absent) in [
+            (Status::internal(page("503 Service Unavailable")), true),
+            (Status::unknown("grpc-status header missing, mapped from HTTP status code 500"), true),
+            (Status::internal(page("200 OK")), false),
+        ] {
+            assert_eq!(matches!(accident(&status), Unreachable::Network(_)), absent, "{status}");
+        }
+    }
 }

@@ -23,9 +23,12 @@ impl Answer {
         let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
         let (origin, body) = self.parts().await?;
         match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(ErrorBody { error: detail }) => {
-                Err(Error::Refused(Refusal { detail, retry_after, not_needed: None }))
-            }
+            Ok(ErrorBody { error: detail }) => Err(Error::Refused(Box::new(Refusal {
+                detail,
+                retry_after,
+                server_time: None,
+                not_needed: None,
+            }))),
             Err(_) => Err(origin.garbage(format!("HTTP {status} without an error of ours"))),
         }
     }

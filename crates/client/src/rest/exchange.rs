@@ -55,6 +55,11 @@ impl Origin {
         Error::unreachable(self.server.clone(), Unreachable::Garbage(what.into()))
     }
 
+    /// It answered, and cannot serve.
+    pub(super) fn ailing(&self, what: impl Into<String>) -> Error {
+        Error::unreachable(self.server.clone(), Unreachable::Network(what.into()))
+    }
+
     pub(super) fn failed(&self, error: &hyper::Error) -> Error {
         if error.is_parse() { self.garbage(error.to_string()) } else { self.lost(Unreachable::Closed) }
     }

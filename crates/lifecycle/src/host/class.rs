@@ -55,7 +55,7 @@ classes! {
         "make room where the agent's directory is";
     /// This clock and the control plane's are further apart than they may be.
     ClockSkew "clock_skew"
-        "set this host's clock";
+        "compare this host's clock with a source that you trust, and set it";
 }
 
 impl Class {

@@ -6,7 +6,7 @@ use crate::names::{Span, Timestamp};
 
 const QUIET: Span = Span::from_minutes(1);
 /// Whoever answers chooses the words, so their number is limited; those beyond it share one place.
-const KINDS: usize = 16;
+const KINDS: usize = 32;
 
 #[derive(Debug, Default)]
 pub struct Notices(BTreeMap<String, Said>);

@@ -10,6 +10,12 @@ const REVOKED_CHECK: Span = Span::from_minutes(5);
 pub enum Trouble {
     /// No answer, or one that says to come again. Says nothing about this host.
     Passing,
+    /// What answers is not the control plane by the name that was asked for, or does not speak as one.
+    Elsewhere,
+    /// What answers has a chain that leads to nothing trusted here, or not at this time.
+    Untrusted,
+    /// The two clocks were compared first and are too far apart: nothing was asked.
+    Skewed,
     /// The certificate's issuer is not known there. Never to be taken for a revocation.
     UnknownIssuer,
     Expired,
@@ -20,6 +26,8 @@ pub enum Trouble {
     Superseded,
     /// The same request will be refused again. Says nothing about the certificate.
     Refused,
+    /// There is no room on this host for what has to be written first.
+    Full,
 }
 
 /// Whether a renewed certificate that has yet to be proven is of no use, so that the one in use stays, and
@@ -28,7 +36,14 @@ pub enum Trouble {
 pub fn gives_up_candidate(trouble: Trouble) -> bool {
     match trouble {
         Trouble::Expired | Trouble::Revoked | Trouble::Unacceptable => true,
-        Trouble::Passing | Trouble::UnknownIssuer | Trouble::Superseded | Trouble::Refused => false,
+        Trouble::Passing
+        | Trouble::Elsewhere
+        | Trouble::Untrusted
+        | Trouble::Skewed
+        | Trouble::UnknownIssuer
+        | Trouble::Superseded
+        | Trouble::Refused
+        | Trouble::Full => false,
     }
 }
 
@@ -38,10 +53,14 @@ pub fn takes_up_candidate(trouble: Trouble) -> bool {
         // A superseded certificate is turned away in the handshake too, where there is no other word for it.
         Trouble::Superseded | Trouble::Unacceptable => true,
         Trouble::Passing
+        | Trouble::Elsewhere
+        | Trouble::Untrusted
+        | Trouble::Skewed
         | Trouble::UnknownIssuer
         | Trouble::Expired
         | Trouble::Revoked
-        | Trouble::Refused => false,
+        | Trouble::Refused
+        | Trouble::Full => false,
     }
 }
 
@@ -63,8 +82,12 @@ mod tests {
 
     use super::*;
 
-    const TROUBLES: [Trouble; 7] = [
+    const TROUBLES: [Trouble; 11] = [
         Trouble::Passing,
+        Trouble::Elsewhere,
+        Trouble::Untrusted,
+        Trouble::Skewed,
+        Trouble::Full,
         Trouble::UnknownIssuer,
         Trouble::Expired,
         Trouble::Revoked,

@@ -33,7 +33,16 @@ kinds! {
     IssuerExpiring "issuer_expiring"
     UnderlayUnreachable "underlay_unreachable"
     CertExpiring "cert_expiring"
+    RecoveryNotNeeded "recovery_not_needed"
+    RenewalFailing "renewal_failing"
+    ClockSkew "clock_skew"
+    EndpointProfileDrift "endpoint_profile_drift"
+    DiskFull "disk_full"
 }
+
+/// The kinds that follow from what a host says of itself, and end when it says otherwise.
+pub const REPORTED: [AlertKind; 4] =
+    [AlertKind::RenewalFailing, AlertKind::ClockSkew, AlertKind::EndpointProfileDrift, AlertKind::DiskFull];
 
 impl std::fmt::Display for AlertKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

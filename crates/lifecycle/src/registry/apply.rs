@@ -121,6 +121,12 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Register(register) => acts::register::decide(state, &envelope.actor, register),
         Command::Describe(describe) => acts::describe::decide(state, describe),
         Command::Import(import) => acts::import::decide(state, import),
+        Command::MintRecovery { node, keeping } => {
+            acts::recovery_token::decide(state, envelope, node, keeping)
+        }
+        Command::Recover(recover) => acts::recover::decide(state, envelope, recover),
+        Command::IssueRepairBundle(issue) => acts::repair::issue(state, issue),
+        Command::EndRepair { node } => acts::repair::end(state, node),
     }
 }
 

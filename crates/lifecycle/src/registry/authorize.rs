@@ -57,6 +57,7 @@ pub enum Act {
     Enroll,
     Confirm,
     Renew,
+    Recover,
     ReadNodes,
     DrainNode,
     QuarantineNode,
@@ -64,6 +65,7 @@ pub enum Act {
     RevokeNode,
     DecommissionNode,
     ReinstateNode,
+    RepairNode,
     RegisterNode,
     DescribeNode,
     ImportNode,
@@ -122,6 +124,7 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::Enroll, Who::Anyone),
     (Act::Confirm, Who::TheNode),
     (Act::Renew, Who::TheNode),
+    (Act::Recover, Who::Anyone),
     (Act::ReadNodes, Who::Within(Role::Viewer)),
     (Act::DrainNode, Who::Within(Role::Operator)),
     (Act::QuarantineNode, Who::Within(Role::Operator)),
@@ -129,6 +132,7 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::RevokeNode, Who::Within(Role::Operator)),
     (Act::DecommissionNode, Who::Within(Role::PlatformAdmin)),
     (Act::ReinstateNode, Who::Within(Role::PlatformAdmin)),
+    (Act::RepairNode, Who::Within(Role::PlatformAdmin)),
     (Act::RegisterNode, Who::Within(Role::Operator)),
     (Act::DescribeNode, Who::Within(Role::Operator)),
     (Act::ImportNode, Who::Everywhere(Role::PlatformAdmin)),
@@ -178,8 +182,9 @@ impl Command {
             | Command::MarkInactive(_)
             | Command::RaiseAlert(_)
             | Command::ClearAlert { .. }
+            | Command::EndRepair { .. }
             | Command::Tidy => Act::KeepHouse,
-            Command::Contact { .. } => Act::Confirm,
+            Command::Contact { .. } | Command::MintRecovery { .. } => Act::Confirm,
             Command::Renew(_) => Act::Renew,
             Command::Drain { .. } | Command::Undrain { .. } => Act::DrainNode,
             Command::Quarantine { .. } | Command::Release { .. } => Act::QuarantineNode,
@@ -200,6 +205,8 @@ impl Command {
                 Claim::Token(_) => Act::Enroll,
             },
             Command::Describe(_) => Act::DescribeNode,
+            Command::Recover(_) => Act::Recover,
+            Command::IssueRepairBundle(_) => Act::RepairNode,
         }
     }
 
@@ -215,6 +222,7 @@ impl Command {
             | Command::Reinstate { node }
             | Command::Rotate { node } => Some(node),
             Command::Describe(describe) => Some(&describe.node),
+            Command::IssueRepairBundle(issue) => Some(&issue.node),
             _ => None,
         }
     }
@@ -347,7 +355,7 @@ fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejec
     let about = match command {
         Command::Confirm(confirm) => &confirm.node,
         Command::Renew(renew) => &renew.node,
-        Command::Contact { node } => node,
+        Command::Contact { node } | Command::MintRecovery { node, .. } => node,
         _ => return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None }),
     };
     if about != id {

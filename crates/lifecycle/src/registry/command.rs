@@ -1,6 +1,9 @@
 //! What can be asked of the registry, by whom, and what it answers.
 
-use super::{AlertKind, Issued, IssuerKind, KeyKind, Rejection, Role, Tenants};
+use super::{
+    AlertKind, IssueRepairBundle, Issued, IssuerKind, Keeping, KeyKind, Recover, Rejection, Report, Role,
+    Tenants,
+};
 use crate::names::{
     AlertId, ClusterId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Labels, NodeId,
     OperatorName, ProfileName, RequestId, SecretHash, Serial, Source, Span, TenantId, Timestamp, Title,
@@ -8,6 +11,7 @@ use crate::names::{
 };
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Who asks. Established at the edge, checked again when the command is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +144,17 @@ pub enum Command {
     Register(Register),
     Describe(Describe),
     Import(Box<Import>),
+    /// What a node says of its recovery token on its live stream.
+    MintRecovery {
+        node: NodeId,
+        keeping: Keeping,
+    },
+    Recover(Box<Recover>),
+    IssueRepairBundle(IssueRepairBundle),
+    /// A repaired node has been well for long enough.
+    EndRepair {
+        node: NodeId,
+    },
 }
 
 /// Founds the domain: the first command of every log.
@@ -293,6 +308,8 @@ pub struct Hardware {
 pub struct Confirm {
     pub node: NodeId,
     pub status: ConfirmStatus,
+    #[serde(default, skip_serializing_if = "Keeping::is_nothing")]
+    pub keeping: Keeping,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -351,6 +368,15 @@ pub struct Refusals {
     pub network: Option<Source>,
     pub count: u64,
     pub samples: Vec<String>,
+    /// Where they were attempts to recover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RefusedRecovery>,
+}
+
+/// Which node's tokens were brought; none if they were nobody's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RefusedRecovery {
+    pub node: Option<NodeId>,
 }
 
 /// Audit line `seq` had hash `head`: signed by the audit key.
@@ -380,6 +406,8 @@ pub struct Renew {
     pub agent_version: Option<Label>,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Issued>,
+    #[serde(default, skip_serializing_if = "Keeping::is_nothing")]
+    pub keeping: Keeping,
 }
 
 /// A node was heard of.
@@ -392,6 +420,12 @@ pub struct Sighting {
     /// The trust bundle that the host says it has on disk.
     pub bundle: Option<u64>,
     pub agent_version: Option<Label>,
+    /// The recovery token that the host says it has on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_kept: Option<TokenId>,
+    /// What the host said of itself, when that is news.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Arc<Report>>,
 }
 
 /// Nodes that have said nothing for the grace period.
@@ -512,6 +546,8 @@ pub enum Outcome {
     Renewed { serial: Serial, replayed: bool },
     /// The node is known: a new one, or the one that the token is for.
     Registered { node: NodeId },
+    /// The node has this certificate and no other: a new one, or the same again after a lost reply.
+    Recovered { node: NodeId, serial: Serial, replayed: bool },
 }
 
 /// A command's answer.

@@ -2,9 +2,10 @@
 
 use super::{
     ActivateIssuer, AlertKind, AuditGap, Checkpoint, Found, FoundIssuer, Hardware, Import, Issued, Operator,
-    OperatorKey, PrepareRoll, Refusals, Rewrap, ServerCertificate, Sighting, Tenant, Token, Underlay,
-    Wireguard,
+    OperatorKey, PrepareRoll, RecoveryToken, Refusals, Rewrap, ServerCertificate, Sighting, Tenant, Token,
+    Underlay, Wireguard,
 };
+use crate::host::Class;
 use crate::names::{
     AlertId, IdempotencyHash, IssuerId, KeyId, Label, Labels, NodeId, OperatorName, ProfileName, RequestId,
     Serial, TenantId, Timestamp, Title, TokenId,
@@ -164,6 +165,44 @@ pub enum Event {
         labels: Labels,
     },
     NodeImported(Box<NodeImported>),
+    RecoveryTokenRotated {
+        node: NodeId,
+        token: RecoveryToken,
+    },
+    RecoveryTokenKept {
+        node: NodeId,
+        token: TokenId,
+    },
+    RecoveryRequested {
+        node: NodeId,
+        token: TokenId,
+        class: Option<Class>,
+        repair: bool,
+    },
+    RecoveryIssued(Box<RecoveryIssued>),
+    /// The node was seen with the certificate that it recovered with.
+    RecoveryResolved {
+        node: NodeId,
+        serial: Serial,
+    },
+    RepairBundleIssued {
+        node: NodeId,
+        token: RecoveryToken,
+        profile: Label,
+        /// Whether the node's quarantine is over when it has come back with it.
+        ends_quarantine: bool,
+    },
+}
+
+/// A recovery token became a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryIssued {
+    pub node: NodeId,
+    pub token: TokenId,
+    pub certificate: Issued,
+    pub agent_version: Option<Label>,
+    /// Everything that the node had before.
+    pub denied: Vec<Serial>,
 }
 
 /// A certificate made elsewhere became an identity.
@@ -243,7 +282,9 @@ impl Event {
             Event::TokenCreated(_) => "enrollment_token.created",
             Event::TokenRevoked { .. } => "enrollment_token.revoked",
             Event::TokenExpired { .. } => "enrollment_token.expired",
-            Event::TokenBurned { .. } | Event::EnrollmentRefused(_) => "enrollment.refused",
+            Event::TokenBurned { .. } => "enrollment.refused",
+            Event::EnrollmentRefused(refusals) if refusals.recovery.is_some() => "recovery.refused",
+            Event::EnrollmentRefused(_) => "enrollment.refused",
             Event::NodeEnrolled(_) => "host.enrolled",
             Event::NodeConfirmed { .. } => "host.confirmed",
             Event::NodeActive { .. } => "host.active",
@@ -283,6 +324,12 @@ impl Event {
             Event::NodeRegistered(_) => "host.registered",
             Event::NodeDescribed { .. } => "host.described",
             Event::NodeImported(_) => "host.imported",
+            Event::RecoveryTokenRotated { .. } => "recovery_token.rotated",
+            Event::RecoveryTokenKept { .. } => "recovery_token.kept",
+            Event::RecoveryRequested { .. } => "recovery.requested",
+            Event::RecoveryIssued(_) => "recovery.issued",
+            Event::RecoveryResolved { .. } => "recovery.resolved",
+            Event::RepairBundleIssued { .. } => "repair_bundle.issued",
         }
     }
 
@@ -438,12 +485,17 @@ impl Event {
                 ("issuer", Field::text(&certificate.issuer)),
                 ("not_after", Field::text(certificate.not_after)),
             ],
-            Event::EnrollmentRefused(refusals) => vec![
-                ("reason", Field::text(&refusals.reason)),
-                ("network", Field::maybe(refusals.network)),
-                ("count", Field::Number(refusals.count)),
-                ("samples", Field::texts(&refusals.samples)),
-            ],
+            Event::EnrollmentRefused(refusals) => refusals
+                .recovery
+                .iter()
+                .map(|about| ("node_id", Field::maybe(about.node.as_ref())))
+                .chain([
+                    ("reason", Field::text(&refusals.reason)),
+                    ("network", Field::maybe(refusals.network)),
+                    ("count", Field::Number(refusals.count)),
+                    ("samples", Field::texts(&refusals.samples)),
+                ])
+                .collect(),
             Event::CheckpointRecorded(checkpoint) => vec![
                 ("checkpoint_seq", Field::Number(checkpoint.seq)),
                 ("checkpoint_head", Field::text(checkpoint.head.hex())),
@@ -472,7 +524,45 @@ impl Event {
                 ])
                 .collect(),
             Event::NodeImported(imported) => imported.fields(),
+            Event::RecoveryTokenRotated { node, token } => vec![
+                ("node_id", Field::text(node)),
+                ("recovery_token_id", Field::text(token.id)),
+                ("expires_at", Field::text(token.expires_at)),
+            ],
+            Event::RecoveryTokenKept { node, token } => {
+                vec![("node_id", Field::text(node)), ("recovery_token_id", Field::text(token))]
+            }
+            Event::RecoveryRequested { node, token, class, repair } => vec![
+                ("node_id", Field::text(node)),
+                ("recovery_token_id", Field::text(token)),
+                ("class", Field::maybe(*class)),
+                ("repair", Field::Flag(*repair)),
+            ],
+            Event::RecoveryIssued(issued) => issued.fields(),
+            Event::RecoveryResolved { node, serial } => {
+                vec![("node_id", Field::text(node)), ("cert_serial", Field::text(serial))]
+            }
+            Event::RepairBundleIssued { node, token, profile, .. } => vec![
+                ("node_id", Field::text(node)),
+                ("recovery_token_id", Field::text(token.id)),
+                ("expires_at", Field::text(token.expires_at)),
+                ("recovery_profile_id", Field::text(profile)),
+            ],
         }
+    }
+}
+
+impl RecoveryIssued {
+    fn fields(&self) -> Vec<(&'static str, Field)> {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("recovery_token_id", Field::text(self.token)),
+            ("cert_serial", Field::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
+            ("issuer", Field::text(&self.certificate.issuer)),
+            ("not_after", Field::text(self.certificate.not_after)),
+            ("denied_serials", Field::texts(&self.denied)),
+        ]
     }
 }
 

@@ -1,9 +1,12 @@
 //! Events change the state. Nothing else does.
 
+mod recovery;
+
 use super::{
     Account, Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer,
     INSTANCES, Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeImported, NodeRegistered, NodeState,
-    Operator, Owner, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState, overlay,
+    Operator, Owner, Recovery, Refused, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState,
+    overlay,
 };
 use crate::names::{IssuerId, Label, NodeId, Serial, Span, TenantId, TokenId};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
 fn joins_or_leaves(event: &Event) -> Option<&NodeId> {
     match event {
         Event::NodeEnrolled(enrolled) => Some(&enrolled.node),
+        Event::RecoveryIssued(recovered) => Some(&recovered.node),
         Event::NodeActive { node }
         | Event::NodeQuarantined { node, .. }
         | Event::NodeReleased { node }
@@ -86,8 +90,12 @@ fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::NodeQuarantined { node, reason } => change(state, node, |node| {
             node.quarantined = true;
             node.quarantine = Some(Account::of(envelope, at, reason));
+            node.recovery.repairing = false;
         }),
-        Event::NodeReleased { node } => change(state, node, released),
+        Event::NodeReleased { node } => {
+            change(state, node, released);
+            recovery::changed(state, node, Recovery::release);
+        }
         Event::NodeDecommissioned { node, denied } => {
             node_gone(state, node, denied, NodeState::Decommissioned);
             change(state, node, |node| node.ended = Some(Account::of(envelope, at, "decommissioned")));
@@ -104,6 +112,7 @@ fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
             undrained(node);
             released(node);
             forget_streams(node);
+            node.recovery.repairing = false;
         }),
         Event::RollPrepared(roll) => state.roll = Some(roll.clone()),
         Event::RollCertified(issuer) => {
@@ -158,7 +167,13 @@ fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
         Event::PolicyChanged { key, new, .. } => drop(state.policy.set(key, new)),
         Event::ServerCertificateIssued(certificate) => state.server_certificate = Some(certificate.clone()),
         Event::CheckpointRecorded(checkpoint) => state.checkpoint = checkpoint.seq,
-        Event::EnrollmentRefused(_) | Event::AuditGapFound(_) => {}
+        Event::EnrollmentRefused(refusals) => {
+            if let Some(node) = refusals.recovery.as_ref().and_then(|recovery| recovery.node.as_ref()) {
+                let refused = Refused { at, reason: refusals.reason.clone() };
+                change(state, node, |node| node.recovery.refused = Some(refused));
+            }
+        }
+        Event::AuditGapFound(_) => {}
         Event::Tidied { tokens, certificates, keys, issuers } => {
             for issuer in issuers {
                 state.issuers.remove(issuer);
@@ -179,6 +194,22 @@ fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
             (node.name, node.labels) = (name.clone(), labels.clone());
         }),
         Event::NodeImported(imported) => node_imported(state, imported),
+        Event::RecoveryTokenRotated { node, token } => {
+            recovery::minted(state, node, token, Recovery::rotate);
+        }
+        Event::RecoveryTokenKept { node, token } => {
+            recovery::changed(state, node, |recovery| recovery.keep(*token));
+        }
+        // What it leads to is an event of its own.
+        Event::RecoveryRequested { .. } => {}
+        Event::RecoveryIssued(recovered) => recovery::issued(state, recovered),
+        Event::RecoveryResolved { node, .. } => {
+            recovery::changed(state, node, |recovery| recovery.underway = false);
+        }
+        Event::RepairBundleIssued { node, token, ends_quarantine, .. } => {
+            recovery::minted(state, node, token, Recovery::repair);
+            recovery::changed(state, node, |recovery| recovery.repairing = *ends_quarantine);
+        }
     }
 }
 
@@ -313,6 +344,8 @@ fn node_enrolled(state: &mut State, enrolled: &NodeEnrolled) {
         node.address = enrolled.address;
     }
     state.nodes.insert(node.id.clone(), Arc::new(node));
+    // A new life has its own.
+    recovery::changed(state, &enrolled.node, Recovery::revoke);
 
     let (began, count) = state.minute;
     let same_minute = at.since(began) < Span::from_minutes(1);
@@ -377,10 +410,12 @@ fn released(node: &mut Node) {
     (node.quarantined, node.quarantine) = (false, None);
 }
 
-/// A new life has had no live stream yet, so its silence means nothing and no start of its agent is old.
+/// A new life has had no live stream yet, so its silence means nothing, no start of its agent is old, and nothing was
+/// said on it.
 fn forget_streams(node: &mut Node) {
     node.streamed = false;
     node.instances.clear();
+    node.report = None;
 }
 
 fn node_seen(state: &mut State, sighting: &Sighting) {
@@ -389,6 +424,11 @@ fn node_seen(state: &mut State, sighting: &Sighting) {
         node.bundle = node.bundle.max(sighting.bundle.unwrap_or(0));
         if let Some(version) = &sighting.agent_version {
             node.agent_version = Some(version.clone());
+        }
+        if let Some(report) = &sighting.report
+            && node.report.as_ref().is_none_or(|known| known.at <= report.at)
+        {
+            node.report = Some(report.clone());
         }
         if let Some(instance) = &sighting.instance {
             node.streamed = true;
@@ -442,6 +482,7 @@ fn node_gone(state: &mut State, id: &NodeId, denied: &[Serial], next: NodeState)
     if let Some(wireguard) = unused {
         state.wireguard_keys.remove(&wireguard.key);
     }
+    recovery::changed(state, id, Recovery::revoke);
     state.denials += 1;
 }
 

@@ -1,6 +1,8 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
-use super::{CertificateStatus, IssuerState, NodeState, Overlay, Owner, State, TokenState};
+use super::{
+    CertificateStatus, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState, State, TokenState,
+};
 use std::collections::BTreeMap;
 
 /// An invariant that does not hold.
@@ -27,6 +29,9 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     one_issuer_signs(before, after)?;
     keys_point_to_what_certifies_them(after)?;
     an_overlay_holds_its_peers_and_nobody_else(before, after)?;
+    recovery_tokens_are_few_and_known(after)?;
+    what_ended_a_recovery_token_is_final(before, after)?;
+    a_report_is_of_this_life(after)?;
     counters_never_fall(before, after)
 }
 
@@ -267,6 +272,65 @@ fn an_overlay_holds_its_peers_and_nobody_else(before: &State, after: &State) -> 
         let rises = overlay.revision > was.revision;
         if rises != (overlay.peers != was.peers) || overlay.revision < was.revision {
             return violated("overlay", format!("revision {} of {tenant} tells otherwise", overlay.revision));
+        }
+    }
+    Ok(())
+}
+
+/// D20: two of its own and one of an operator at most, none of a node that is gone, and an index of exactly those
+/// on record.
+fn recovery_tokens_are_few_and_known(state: &State) -> Result<(), Violation> {
+    let mut known = 0;
+    for (id, node) in &state.nodes {
+        let tokens = &node.recovery.tokens;
+        let valid = |kind| tokens.iter().filter(|token| token.kind == kind && token.is_valid()).count();
+        let (rotated, repair) = (valid(RecoveryKind::Rotated), valid(RecoveryKind::Repair));
+        if rotated > 2 || repair > 1 || (node.state.is_gone() && rotated + repair > 0) {
+            return violated("D20", format!("{id} has {rotated} recovery tokens and {repair} for repair"));
+        }
+        if node.recovery.repairing && !node.quarantined {
+            return violated("D36", format!("{id} is under repair and not in quarantine"));
+        }
+        if tokens.iter().any(|token| state.recovery_by_hash.get(&token.hash) != Some(id)) {
+            return violated("D20", format!("a recovery token of {id} is not known to be its own"));
+        }
+        known += tokens.len();
+    }
+    if known == state.recovery_by_hash.len() {
+        Ok(())
+    } else {
+        violated("D20", "a recovery token is known and on no record")
+    }
+}
+
+/// D20: single use, and no way back.
+fn what_ended_a_recovery_token_is_final(before: &State, after: &State) -> Result<(), Violation> {
+    for (id, node) in &before.nodes {
+        for token in node.recovery.tokens.iter().filter(|token| !token.is_valid()) {
+            let now = after.nodes.get(id).and_then(|node| node.recovery.token(token.id));
+            if now.is_some_and(|now| !is_still(&token.state, &now.state)) {
+                return violated("D20", format!("recovery token {} of {id} has two ends", token.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same end; or the same use again, for the same key.
+fn is_still(before: &RecoveryState, after: &RecoveryState) -> bool {
+    match (before, after) {
+        (RecoveryState::Used { key: before, .. }, RecoveryState::Used { key: after, .. }) => before == after,
+        _ => before == after,
+    }
+}
+
+/// What a host said of itself is neither from the future nor from before it enrolled.
+fn a_report_is_of_this_life(state: &State) -> Result<(), Violation> {
+    for node in state.nodes.values() {
+        if let Some(report) = &node.report
+            && (report.at > state.at || node.enrolled_at.is_some_and(|since| report.at < since))
+        {
+            return violated("report", format!("{} has a report of {}", node.id, report.at));
         }
     }
     Ok(())

@@ -19,31 +19,41 @@ mod operator;
 pub mod overlay;
 mod policy;
 mod profile;
+mod recovery;
 mod rejection;
+mod report;
+mod scheduling;
 mod state;
 mod token;
 
 pub use crate::names::KeyKind;
 pub use acts::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
+pub use acts::recover::{Recoverable, check_recovery_token, recoverable};
+pub use acts::recovery_token::is_due as recovery_is_due;
 pub use acts::renew::{Renewal, renewable};
 pub use address::Addresses;
-pub use alert::{Alert, AlertKind};
+pub use alert::{Alert, AlertKind, REPORTED};
 pub use apply::{Applied, apply, would_apply};
 pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
 pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
 pub use command::{
     ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Change, Checkpoint, Claim, Command, Confirm,
     ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken, Describe, Door, Enroll, Envelope, Found,
-    FoundIssuer, Hardware, Import, Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, Register, Renew,
-    Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay, Wireguard,
+    FoundIssuer, Hardware, Import, Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, RefusedRecovery,
+    Register, Renew, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay, Wireguard,
 };
-pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered};
+pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered, RecoveryIssued};
 pub use invariant::{Violation, check as check_invariants};
 pub use node::{Account, INSTANCES, Node, NodeState, Rotation};
 pub use operator::{Operator, OperatorKey};
 pub use overlay::{Overlay, Peer, Peers};
 pub use policy::{CloneRule, Policy, PolicyError, Probe};
 pub use profile::{Fraction, Profile};
+pub use recovery::{
+    IssueRepairBundle, Keeping, Mint, Recover, Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused,
+};
 pub use rejection::Rejection;
+pub use report::{Attempt, FreeSpace, Place, Report};
+pub use scheduling::PRESSURE;
 pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};
 pub use token::{Token, TokenState};

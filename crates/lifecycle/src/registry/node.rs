@@ -1,12 +1,13 @@
 //! Nodes.
 
-use super::{Envelope, Hardware, Underlay, Wireguard};
+use super::{Envelope, Hardware, Recovery, Report, Underlay, Wireguard};
 use crate::names::{
     IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, Title,
     TokenId, VclusterId,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 /// Where a node is in its life. `draining` and `quarantined` are independent of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -132,6 +133,12 @@ pub struct Node {
     /// Who revoked or decommissioned it, while it is a tombstone.
     #[serde(default)]
     pub ended: Option<Account>,
+    /// What brings it back when its certificate no longer does.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// What it last said of itself.
+    #[serde(default)]
+    pub report: Option<Arc<Report>>,
 }
 
 /// Who did something to a node, when and why.
@@ -202,6 +209,8 @@ impl Node {
             drain_within: None,
             quarantine: None,
             ended: None,
+            recovery: Recovery::default(),
+            report: None,
         }
     }
 

@@ -41,6 +41,9 @@ pub struct Policy {
     /// What follows when an identity seems to be in use twice.
     #[serde(default)]
     pub clone_rule: CloneRule,
+    /// How far a host's clock may be off.
+    #[serde(default = "clock_tolerance")]
+    pub clock_tolerance: Span,
     /// What is done to find out whether a host can be reached where it says.
     #[serde(default)]
     pub underlay_probe: Probe,
@@ -50,6 +53,12 @@ pub struct Policy {
     /// What hosts are told about updating their agents; `auto` when nothing is said.
     #[serde(default)]
     pub agent_version: Option<Label>,
+    /// How long a recovery token is good.
+    #[serde(default = "recovery_ttl")]
+    pub recovery_ttl: Span,
+    /// For how long a repaired node is looked at before its quarantine ends.
+    #[serde(default = "quarantine_observe")]
+    pub quarantine_observe: Span,
     /// The profile of enrollments whose token and door name none.
     pub default_profile: ProfileName,
     pub profiles: OrdMap<ProfileName, Profile>,
@@ -69,6 +78,18 @@ fn stuck_after() -> Span {
 
 fn renew_drain() -> Span {
     Span::from_minutes(10)
+}
+
+fn recovery_ttl() -> Span {
+    Span::from_days(90)
+}
+
+fn quarantine_observe() -> Span {
+    Span::from_minutes(10)
+}
+
+fn clock_tolerance() -> Span {
+    Span::from_minutes(5)
 }
 
 /// What follows when an identity seems to be in use twice.
@@ -118,9 +139,12 @@ impl Default for Policy {
             stuck_after: stuck_after(),
             renew_drain: renew_drain(),
             clone_rule: CloneRule::default(),
+            clock_tolerance: clock_tolerance(),
             underlay_probe: Probe::default(),
             underlay_probe_any: false,
             agent_version: None,
+            recovery_ttl: recovery_ttl(),
+            quarantine_observe: quarantine_observe(),
             default_profile: ProfileName::default_profile(),
             profiles: profile::presets(),
         }
@@ -137,9 +161,10 @@ pub enum PolicyError {
     Raised(Span),
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "agent.version_policy",
     "attestors",
+    "clock.tolerance",
     "clone",
     "enroll.max_per_minute",
     "enrolled.stuck_after",
@@ -147,6 +172,8 @@ const KEYS: [&str; 14] = [
     "liveness.grace",
     "liveness.interval",
     "overlay.cooldown",
+    "quarantine.observe",
+    "recovery.ttl",
     "renew.drain",
     "token.default_ttl",
     "token.max_ttl",
@@ -182,6 +209,7 @@ impl Policy {
         Some(match key {
             "agent.version_policy" => self.agent_version_policy().to_owned(),
             "attestors" => self.attestors.join(","),
+            "clock.tolerance" => self.clock_tolerance.to_string(),
             "clone" => match self.clone_rule {
                 CloneRule::Alert => "alert",
                 CloneRule::Quarantine => "quarantine",
@@ -194,6 +222,8 @@ impl Policy {
             "renew.drain" => self.renew_drain.to_string(),
             "failures.per_minute" => self.failures_per_minute.to_string(),
             "overlay.cooldown" => self.overlay_cooldown.to_string(),
+            "quarantine.observe" => self.quarantine_observe.to_string(),
+            "recovery.ttl" => self.recovery_ttl.to_string(),
             "token.default_ttl" => self.token_default_ttl.to_string(),
             "token.max_ttl" => self.token_max_ttl.to_string(),
             "underlay.probe" => self.underlay_probe.as_str().to_owned(),
@@ -219,6 +249,7 @@ impl Policy {
                 }
                 self.attestors = words;
             }
+            "clock.tolerance" => self.clock_tolerance = span(value, SECOND, Span::from_days(1))?,
             "clone" => {
                 self.clone_rule = match value {
                     "alert" => CloneRule::Alert,
@@ -233,6 +264,8 @@ impl Policy {
             "renew.drain" => self.renew_drain = span(value, SECOND, Span::from_days(90))?,
             "failures.per_minute" => self.failures_per_minute = count(value)?,
             "overlay.cooldown" => self.overlay_cooldown = span(value, SECOND, Span::from_days(3650))?,
+            "quarantine.observe" => self.quarantine_observe = span(value, SECOND, Span::from_days(90))?,
+            "recovery.ttl" => self.recovery_ttl = span(value, SECOND, Span::from_days(3650))?,
             "token.default_ttl" => self.token_default_ttl = span(value, TOKEN_TTL_MIN, self.token_max_ttl)?,
             "token.max_ttl" => {
                 let max = span(value, TOKEN_TTL_MIN, Span::from_days(3650))?;

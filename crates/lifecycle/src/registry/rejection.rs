@@ -32,7 +32,7 @@ pub enum Rejection {
     NodeNotFound { node: NodeId },
     #[error("node {node} has already confirmed its enrollment")]
     AlreadyConfirmed { node: NodeId },
-    #[error("policy does not accept a join token")]
+    #[error("policy does not accept this kind of token")]
     AttestorNotAllowed,
     #[error("there is no tenant {tenant}")]
     TenantNotFound { tenant: TenantId },
@@ -109,6 +109,16 @@ pub enum Rejection {
     CertificateExpired,
     #[error("serial {serial} is on record already")]
     SerialInUse { serial: Serial },
+    #[error("the token is not for node {node}")]
+    NotYourNode { node: NodeId },
+    #[error("a newer token has taken this one's place")]
+    TokenSuperseded,
+    #[error("node {node} is in quarantine")]
+    NodeQuarantined { node: NodeId },
+    #[error("the repair bundle is not as it was issued")]
+    RepairBundleMismatch,
+    #[error("node {node} is active and was heard of a short while ago")]
+    RecoveryNotNeeded { node: NodeId },
 }
 
 fn needed(needs: Option<&str>) -> String {
@@ -168,6 +178,11 @@ impl Rejection {
             Rejection::CertificateNotOurs => "certificate_not_ours",
             Rejection::CertificateExpired => "certificate_expired",
             Rejection::SerialInUse { .. } => "serial_in_use",
+            Rejection::NotYourNode { .. } => "not_your_node",
+            Rejection::TokenSuperseded => "token_superseded",
+            Rejection::NodeQuarantined { .. } => "node_quarantined",
+            Rejection::RepairBundleMismatch => "repair_bundle_mismatch",
+            Rejection::RecoveryNotNeeded { .. } => "recovery_not_needed",
         }
     }
 }

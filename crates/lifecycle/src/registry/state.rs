@@ -150,6 +150,9 @@ pub struct State {
     /// Who may talk to whom over WireGuard, by tenant.
     #[serde(default)]
     pub overlays: OrdMap<TenantId, Overlay>,
+    /// Whose recovery tokens are on record.
+    #[serde(default)]
+    pub recovery_by_hash: OrdMap<SecretHash, NodeId>,
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
     /// Answers of the last minutes, so that a command applied twice is applied once.
@@ -188,6 +191,7 @@ impl Default for State {
             roll: None,
             certified_keys: OrdMap::new(),
             overlays: OrdMap::new(),
+            recovery_by_hash: OrdMap::new(),
             minute: (Timestamp::from_millis(0), 0),
             recent: OrdMap::new(),
         }
@@ -235,6 +239,12 @@ impl State {
     pub fn is_good(&self, serial: &Serial) -> bool {
         self.certificates.get(serial).is_some_and(|certificate| certificate.is_live(self.at))
             && !self.is_denied(serial)
+    }
+
+    /// Whether a newer certificate of its holder has taken this one's place.
+    pub fn is_superseded(&self, serial: &Serial) -> bool {
+        let status = self.certificates.get(serial).map(|certificate| certificate.status);
+        matches!(status, Some(CertificateStatus::Superseded { .. }))
     }
 
     /// Whether a node could authenticate now.

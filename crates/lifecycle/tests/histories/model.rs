@@ -6,7 +6,7 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     Actor, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, NodeEnrolled,
-    NodeRegistered, Outcome, Register, Role, State, Tenants,
+    NodeRegistered, Outcome, Recover, RecoveryIssued, RecoveryToken, Register, Role, State, Tenants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,19 @@ pub struct Model {
     serials: BTreeSet<Serial>,
     nodes: BTreeMap<NodeId, Node>,
     revoked_issuers: BTreeSet<IssuerId>,
+    spares: BTreeMap<SecretHash, Spare>,
+    /// The recovery token that this step brings.
+    recovering: Option<SecretHash>,
+}
+
+/// A recovery token.
+struct Spare {
+    node: NodeId,
+    ends: Timestamp,
+    kept: bool,
+    ended: bool,
+    used: Option<(Serial, KeyHash)>,
+    repair: bool,
 }
 
 struct Token {
@@ -113,9 +126,16 @@ impl Model {
         if let Command::Enroll(enroll) = &envelope.command {
             special.extend(self.check_enrollment(before, after, enroll, applied));
         }
+        if let Command::Recover(recover) = &envelope.command {
+            special.extend(self.check_recovery(after, recover, applied));
+        }
         if applied.answer.is_ok() {
             special.extend(self.check_node(after.at, envelope, applied));
         }
+        self.recovering = match &envelope.command {
+            Command::Recover(recover) => Some(recover.token),
+            _ => None,
+        };
         for event in &applied.events {
             self.learn(after, event);
         }
@@ -129,7 +149,7 @@ impl Model {
         let about = match &envelope.command {
             Command::Confirm(confirm) => &confirm.node,
             Command::Renew(renew) => &renew.node,
-            Command::Contact { node } => node,
+            Command::Contact { node } | Command::MintRecovery { node, .. } => node,
             _ => return None,
         };
         let Actor::Node { id, serial } = &envelope.actor else { panic!("a node's word by another") };
@@ -139,6 +159,9 @@ impl Model {
         let failed =
             matches!(&envelope.command, Command::Confirm(confirm) if confirm.status != ConfirmStatus::Ok);
         if failed {
+            return None;
+        }
+        if matches!(&envelope.command, Command::MintRecovery { .. }) {
             return None;
         }
         let Command::Renew(renew) = &envelope.command else {
@@ -213,6 +236,7 @@ impl Model {
             | Command::Decommission { node }
             | Command::Reinstate { node } => of(node),
             Command::Describe(describe) => of(&describe.node),
+            Command::IssueRepairBundle(issue) => of(&issue.node),
             Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => Some(tenant),
             Command::AcknowledgeAlert { alert } => before.alerts[alert].node.as_ref().and_then(of),
             _ => None,
@@ -220,7 +244,12 @@ impl Model {
         // What concerns the whole domain may be acknowledged by anyone who may acknowledge at all.
         let anywhere = matches!(&envelope.command, Command::AcknowledgeAlert { .. }) && about.is_none();
         let needs = match &envelope.command {
-            Command::Enroll(_) | Command::Confirm(_) | Command::Renew(_) | Command::Contact { .. } => return,
+            Command::Enroll(_)
+            | Command::Confirm(_)
+            | Command::Renew(_)
+            | Command::MintRecovery { .. }
+            | Command::Recover(_)
+            | Command::Contact { .. } => return,
             Command::Register(Register { claim: Claim::Token(token), .. }) => {
                 let token = &self.tokens[token];
                 assert!(!token.ended && at < token.expires_at, "a token that is not good");
@@ -238,6 +267,7 @@ impl Model {
             | Command::MarkInactive(_)
             | Command::RaiseAlert(_)
             | Command::ClearAlert { .. }
+            | Command::EndRepair { .. }
             | Command::Tidy => {
                 assert_eq!(envelope.actor, Actor::Reconciler);
                 return;
@@ -316,6 +346,46 @@ impl Model {
         }
     }
 
+    /// A recovery is for the node that the token was given to, with a token that nobody had used, before its end;
+    /// or it is the same again.
+    fn check_recovery(&self, after: &State, recover: &Recover, applied: &Applied) -> Option<&'static str> {
+        let Ok(Outcome::Recovered { node, serial, replayed }) = &applied.answer else {
+            let alert = |event: &Event| matches!(event, Event::AlertRaised { .. });
+            assert!(applied.events.iter().all(alert), "a refused recovery came to {:?}", applied.events);
+            return None;
+        };
+        let spare = &self.spares[&recover.token];
+        assert_eq!(spare.node, *node, "another node than the token's");
+        assert!(recover.node.as_ref().is_none_or(|claimed| claimed == node), "another node than claimed");
+        assert!(!self.nodes[node].gone, "a tombstone");
+        if *replayed {
+            assert_eq!(spare.used.as_ref(), Some(&(serial.clone(), recover.key)), "a repeat of another");
+            let last = self.nodes[node].papers.last().expect("a paper");
+            assert_eq!((&last.serial, last.shown), (serial, false));
+            return Some("the same certificate after a lost recovery");
+        }
+        assert!(!self.serials.contains(serial), "a serial twice");
+        assert!(spare.used.is_none() && !spare.ended && after.at < spare.ends, "a token that was over");
+        Some(if spare.repair { "recovered by a repair bundle" } else { "recovered by itself" })
+    }
+
+    /// Two of its own at most, the one before only until the newer is kept; an operator's ends both.
+    fn learn_recovery_token(&mut self, id: &NodeId, token: &RecoveryToken, repair: bool) {
+        let others = self.spares.values_mut().filter(|spare| spare.node == *id && !spare.ended);
+        for other in others.filter(|spare| repair || !spare.kept) {
+            other.ended = true;
+        }
+        let spare =
+            Spare { node: id.clone(), ends: token.expires_at, kept: false, ended: false, used: None, repair };
+        assert!(self.spares.insert(token.hash, spare).is_none(), "a value minted twice");
+    }
+
+    fn end_spares(&mut self, id: &NodeId) {
+        for spare in self.spares.values_mut().filter(|spare| spare.node == *id) {
+            spare.ended = true;
+        }
+    }
+
     fn check_grant(&self, after: &State, enroll: &Enroll, enrolled: &NodeEnrolled) -> Option<&'static str> {
         let token = &self.tokens[&enroll.token];
         assert!(!token.ended, "a token that had ended");
@@ -373,7 +443,28 @@ impl Model {
             | Event::TokenBurned { token, .. } => {
                 self.end_token(*token, None);
             }
-            Event::NodeEnrolled(enrolled) => self.learn_enrolled(enrolled),
+            Event::NodeEnrolled(enrolled) => {
+                self.end_spares(&enrolled.node);
+                self.learn_enrolled(enrolled);
+            }
+            Event::RecoveryTokenRotated { node, token } => self.learn_recovery_token(node, token, false),
+            Event::RepairBundleIssued { node, token, .. } => self.learn_recovery_token(node, token, true),
+            Event::RecoveryTokenKept { node, token } => {
+                let hash = after.nodes[node].recovery.token(*token).expect("on record").hash;
+                let own = self.spares.iter_mut().filter(|(_, spare)| spare.node == *node && !spare.ended);
+                for (other, spare) in own {
+                    if *other == hash {
+                        spare.kept = true;
+                    } else {
+                        spare.ended = true;
+                    }
+                }
+            }
+            Event::RecoveryIssued(issued) => self.learn_recovered(issued),
+            Event::NodeReleased { node } => {
+                let repair = |spare: &&mut Spare| spare.node == *node && spare.repair;
+                self.spares.values_mut().filter(repair).for_each(|spare| spare.ended = true);
+            }
             Event::NodeRegistered(registered) => self.learn_registered(registered),
             Event::NodeConfirmed { serial, .. } => {
                 assert_eq!(after.certificates[serial].der, None, "kept whole after its holder has it");
@@ -393,6 +484,7 @@ impl Model {
                 assert_eq!(old.yields.replace(*until), None, "superseded twice");
             }
             Event::NodeRevoked { node, .. } | Event::NodeDecommissioned { node, .. } => {
+                self.end_spares(node);
                 let node = self.nodes.get_mut(node).expect("a known node");
                 node.gone = true;
                 node.papers.iter_mut().for_each(|paper| paper.denied = true);
@@ -422,6 +514,18 @@ impl Model {
             }
             _ => {}
         }
+    }
+
+    fn learn_recovered(&mut self, issued: &RecoveryIssued) {
+        self.end_spares(&issued.node);
+        let serial = issued.certificate.serial.clone();
+        let used = self.recovering.take().expect("a token was brought");
+        self.spares.get_mut(&used).expect("a known token").used =
+            Some((serial.clone(), issued.certificate.key));
+        self.serials.insert(serial);
+        let node = self.nodes.get_mut(&issued.node).expect("a known node");
+        node.papers.iter_mut().for_each(|paper| paper.denied = true);
+        node.papers.push(Paper::of(&issued.certificate));
     }
 
     fn end_token(&mut self, id: TokenId, grant: Option<Grant>) {

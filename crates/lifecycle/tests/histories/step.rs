@@ -99,6 +99,24 @@ pub enum Ask {
         node: usize,
         serial: usize,
     },
+    /// What a node says of its recovery token: none, the current one, or one before it; and whether it wants more.
+    Keep {
+        node: usize,
+        kept: Option<usize>,
+        wants: bool,
+    },
+    /// With a recovery token of a while ago, for a new key or for that of the last recovery.
+    Recover {
+        token: usize,
+        again: bool,
+        claim: Option<usize>,
+        flaw: Option<RecoverFlaw>,
+    },
+    Repair {
+        node: usize,
+        ttl: Option<u64>,
+    },
+    EndRepair(usize),
     /// Nodes and how many milliseconds ago they were heard, or how far ahead a clock was.
     Observe(Vec<(usize, i64, bool)>),
     Silence(Vec<usize>, u64),
@@ -160,6 +178,16 @@ pub enum RenewFlaw {
     TooLongLived,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub enum RecoverFlaw {
+    Missing,
+    OtherKey,
+    OtherIssuer,
+    OtherNode,
+    TooLongLived,
+    OtherEnd,
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => pass(),
@@ -210,7 +238,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         1 => Just(Ask::Found),
         16 => mint(),
         2 => one(6).prop_map(|token| Ask::Revoke { token }),
-        22 => request().prop_map(Ask::Enroll),
+        30 => request().prop_map(Ask::Enroll),
         6 => (0..4usize, option::weighted(0.7, one(6)), 0..4usize)
             .prop_map(|(node, token, tenant)| Ask::Register { node, token, tenant }),
         5 => (0..5usize, (0..5u8).prop_map(|n| n == 0), mostly_none(option::of(0..2u8))).prop_map(
@@ -218,17 +246,17 @@ fn ask() -> impl Strategy<Value = Ask> {
         ),
         9 => (one(6), option::weighted(0.3, 0..2usize))
             .prop_map(|(node, failed)| Ask::Confirm { node, failed }),
-        50 => living(),
+        80 => living(),
         20 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
         3 => (0..3usize, role(), scope(), any::<bool>()).prop_map(|(name, role, tenants, with_certificate)| {
             Ask::AddOperator { name, role, tenants, with_certificate }
         }),
-        2 => (0..3usize).prop_map(Ask::RemoveOperator),
+        3 => (0..3usize).prop_map(Ask::RemoveOperator),
         3 => (role(), scope(), ttl(), any::<bool>())
             .prop_map(|(role, tenants, ttl, reuse)| Ask::CreateKey { role, tenants, ttl, reuse }),
         1 => one(4).prop_map(Ask::RevokeKey),
-        4 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
+        6 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
         1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
         1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap]),
         5 => Just(Ask::Tidy),
@@ -245,15 +273,33 @@ fn living() -> impl Strategy<Value = Ask> {
         RenewFlaw::UsedSerial,
         RenewFlaw::TooLongLived,
     ];
+    let recover_flaws = vec![
+        RecoverFlaw::Missing,
+        RecoverFlaw::OtherKey,
+        RecoverFlaw::OtherIssuer,
+        RecoverFlaw::OtherNode,
+        RecoverFlaw::TooLongLived,
+        // Of a repair bundle only, so it is chosen more often.
+        RecoverFlaw::OtherEnd,
+        RecoverFlaw::OtherEnd,
+        RecoverFlaw::OtherEnd,
+        RecoverFlaw::OtherEnd,
+    ];
     let heard = (one(6), -600_000..600_000i64, any::<bool>());
     prop_oneof![
-        16 => (one(6), serial(), option::of(0..4u8), mostly_none(select(flaws)))
+        24 => (one(6), serial(), option::of(0..4u8), mostly_none(select(flaws)))
             .prop_map(|(node, serial, key, flaw)| Ask::Renew { node, serial, key, flaw }),
         12 => (one(6), serial()).prop_map(|(node, serial)| Ask::Contact { node, serial }),
+        10 => (one(6), option::of(0..3usize), proptest::bool::weighted(0.8))
+            .prop_map(|(node, kept, wants)| Ask::Keep { node, kept, wants }),
+        14 => (one(5), proptest::bool::weighted(0.3), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
+            .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw }),
+        5 => (one(6), mostly_none(ttl())).prop_map(|(node, ttl)| Ask::Repair { node, ttl }),
+        5 => one(6).prop_map(Ask::EndRepair),
         5 => proptest::collection::vec(heard, 1..3).prop_map(Ask::Observe),
         5 => (proptest::collection::vec(one(6), 1..4), 0..1_000_000u64)
             .prop_map(|(nodes, ago)| Ask::Silence(nodes, ago)),
-        8 => (one(6), care()).prop_map(|(node, care)| Ask::Care(node, care)),
+        11 => (one(6), care()).prop_map(|(node, care)| Ask::Care(node, care)),
         3 => (select(AlertKind::ALL), option::weighted(0.8, one(6)), 0..2usize)
             .prop_map(|(kind, node, detail)| Ask::RaiseAlert { kind, node, detail }),
         1 => one(3).prop_map(Ask::ClearAlert),
@@ -295,6 +341,8 @@ const POLICY: &[(&str, &str)] = &[
     ("clone", "alert"),
     ("liveness.grace", "30s"),
     ("liveness.grace", "10m"),
+    ("recovery.ttl", "1h"),
+    ("recovery.ttl", "90d"),
     ("renew.drain", "30s"),
     ("renew.drain", "1h"),
     ("enroll.max_per_minute", "0"),

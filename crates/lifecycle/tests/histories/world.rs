@@ -1,20 +1,23 @@
 //! A domain in which a history takes place, and what is remembered of it.
 
 use super::model::Model;
-use super::step::{Ask, Care, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who};
+use super::step::{Ask, Care, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who};
 use super::stored_envelope;
 use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, local, node};
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
+use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, Serial, Span, Timestamp,
     Title, WireguardKey,
 };
 use lifecycle::registry::{
     Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
-    Envelope, Event, IssuerState, Node, RaiseAlert, Refusals, Register, Rewrap, ServerCertificate, Sighting,
-    Silence, State, Tenants, Underlay, Wireguard, apply,
+    Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, RaiseAlert, Recover, Refusals,
+    Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Underlay, Wireguard,
+    apply,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 const TENANTS: [&str; 4] = ["default", "acme", "apex", "nowhere"];
@@ -30,6 +33,8 @@ pub struct World {
     tokens: Vec<Minted>,
     keys: Vec<KeyId>,
     requests: Vec<Enroll>,
+    recovery_tokens: Vec<Mint>,
+    recoveries: Vec<Recover>,
 }
 
 /// Something that was asked, to be asked again.
@@ -55,6 +60,8 @@ impl World {
             tokens: Vec::new(),
             keys: Vec::new(),
             requests: Vec::new(),
+            recovery_tokens: Vec::new(),
+            recoveries: Vec::new(),
         };
         for command in [world.domain.found(), create_tenant("acme")] {
             let envelope = world.domain.envelope(local(), command);
@@ -83,8 +90,9 @@ impl World {
         world
     }
 
-    /// Something to end: an order, a drain, a quarantine, an issuer that retires.
+    /// Something to end: a recovery token, an order, a drain, a quarantine, an issuer that retires.
     fn begin(&mut self) {
+        self.give(&Ask::Keep { node: 1, kept: None, wants: true }, None, 0);
         let rest = [Care::Rotate, Care::Drain(None), Care::Quarantine].map(|care| Ask::Care(1, care));
         let roll =
             [Roll::Prepare, Roll::Certify { other_key: false }, Roll::Activate { number: 1, force: true }];
@@ -124,6 +132,9 @@ impl World {
             match event {
                 Event::TokenCreated(token) => self.tokens.push(Minted { id: token.id, hash: token.hash }),
                 Event::OperatorKeyCreated(key) => self.keys.push(key.id),
+                Event::RecoveryTokenRotated { token, .. } | Event::RepairBundleIssued { token, .. } => {
+                    self.recovery_tokens.push(Mint { token: token.id, hash: token.hash });
+                }
                 _ => {}
             }
         }
@@ -251,6 +262,7 @@ impl World {
                     network: None,
                     count: 3,
                     samples: Vec::new(),
+                    recovery: None,
                 };
                 good(Actor::Reconciler, Command::RecordRefusals(refusals))
             }
@@ -269,6 +281,24 @@ impl World {
                 let Actor::Node { id, .. } = &actor else { unreachable!() };
                 let command = Command::Contact { node: id.clone() };
                 good(actor, command)
+            }
+            Ask::Keep { node, kept, wants } => {
+                let actor = self.node(*node, 0);
+                let Actor::Node { id, .. } = &actor else { unreachable!() };
+                let keeping = self.keeping(id, *kept, *wants);
+                let command = Command::MintRecovery { node: id.clone(), keeping };
+                good(actor, command)
+            }
+            Ask::Recover { token, again, claim, flaw } => {
+                let recover = self.recover(*token, *again, *claim, *flaw);
+                self.recoveries.push(recover.clone());
+                good(Actor::Stranger, Command::Recover(Box::new(recover)))
+            }
+            Ask::EndRepair(number) => {
+                let done = |node: &&Arc<Node>| node.quarantined && node.recovery.is_repaired();
+                let repaired = self.domain.state.nodes.values().find(done).map(|node| node.id.clone());
+                let node = repaired.unwrap_or_else(|| self.some_node(*number));
+                good(Actor::Reconciler, Command::EndRepair { node })
             }
             Ask::Observe(heard) => good(Actor::Reconciler, self.observe(heard)),
             Ask::Silence(numbers, ago) => {
@@ -330,6 +360,11 @@ impl World {
             Ask::AcknowledgeAlert(back) => Command::AcknowledgeAlert { alert: self.alert(*back) },
             Ask::Care(number, care) => cared(self.cared_for(*number, *care), *care),
             Ask::Roll(roll) => self.roll(*roll),
+            Ask::Repair { node, ttl } => {
+                let (node, mint) = (self.some_node(*node), self.domain.drawn());
+                let (ttl, profile) = (ttl.map(Span::from_millis), Label::parse("default").unwrap());
+                Command::IssueRepairBundle(IssueRepairBundle { node, mint, ttl, profile })
+            }
             other => panic!("{other:?} is not for operators"),
         }
     }
@@ -364,6 +399,17 @@ impl World {
         known.unwrap_or_else(|| AlertId(self.domain.ulid()))
     }
 
+    /// Now and then a host says something of itself, by a clock that may be wrong.
+    fn report(&self, offset: i64) -> Option<Arc<Report>> {
+        let (now, by) = (self.domain.now, Span::from_millis(offset.unsigned_abs()));
+        let said = Report {
+            class: Class::ALL.iter().copied().nth(usize::try_from(offset.unsigned_abs() % 16).unwrap_or(0)),
+            clock_offset_ms: offset,
+            ..Report::blank(if offset < 0 { now.minus(by) } else { now.plus(by) })
+        };
+        (offset % 3 == 0).then(|| Arc::new(said))
+    }
+
     fn observe(&mut self, heard: &[(usize, i64, bool)]) -> Command {
         let sighting = |(number, offset, streams): &(usize, i64, bool)| {
             let (now, by) = (self.domain.now, Span::from_millis(offset.unsigned_abs()));
@@ -373,9 +419,48 @@ impl World {
                 instance: Label::parse(&format!("start-{}", offset % 7 + 7)).ok().filter(|_| *streams),
                 bundle: Some(offset.unsigned_abs() % 5),
                 agent_version: None,
+                recovery_kept: None,
+                report: self.report(*offset),
             }
         };
         Command::Observe(heard.iter().map(sighting).collect())
+    }
+
+    fn keeping(&mut self, id: &NodeId, kept: Option<usize>, wants: bool) -> Keeping {
+        let tokens = self.domain.state.nodes.get(id).map(|node| node.recovery.tokens.clone());
+        let tokens = tokens.unwrap_or_default();
+        let kept = kept.and_then(|back| tokens.iter().rev().nth(back)).map(|token| token.id);
+        Keeping { kept, mint: wants.then(|| self.domain.drawn()) }
+    }
+
+    fn recover(
+        &mut self,
+        back: usize,
+        again: bool,
+        claim: Option<usize>,
+        flaw: Option<RecoverFlaw>,
+    ) -> Recover {
+        let known = nth_back(self.recovery_tokens.iter(), back).copied();
+        let token = known.unwrap_or_else(|| self.domain.drawn());
+        let mut recover = self.domain.recovery(token.hash);
+        recover.node = claim.map(|number| self.some_node(number));
+        if let Some(before) = self.recoveries.last().filter(|_| again) {
+            (recover.token, recover.key) = (before.token, before.key);
+        }
+        if let (Some(flaw), Some(prepared)) = (flaw, &mut recover.prepared) {
+            let certificate = &mut prepared.certificate;
+            match flaw {
+                RecoverFlaw::Missing => recover.prepared = None,
+                RecoverFlaw::OtherKey => certificate.key = KeyHash::new([0xee; 32]),
+                RecoverFlaw::OtherIssuer => certificate.issuer = issuer("never"),
+                RecoverFlaw::OtherNode => prepared.node = node("someone-else"),
+                RecoverFlaw::TooLongLived => {
+                    certificate.not_after = certificate.not_after.plus(Span::from_millis(1))
+                }
+                RecoverFlaw::OtherEnd => recover.bundle_ends = Some(Timestamp::from_secs(1)),
+            }
+        }
+        recover
     }
 
     fn renew(
@@ -394,6 +479,7 @@ impl World {
             (None, _) => KeyHash::new(self.domain.digest()),
         };
         let mut renew = self.domain.renewal(id, key);
+        renew.keeping = self.keeping(id, Some(0), serial == 0);
         if let (Some(flaw), Some(certificate)) = (flaw, &mut renew.prepared) {
             match flaw {
                 RenewFlaw::Missing => renew.prepared = None,

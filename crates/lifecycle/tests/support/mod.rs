@@ -2,6 +2,7 @@
 
 mod promises;
 
+use lifecycle::host::Class;
 use lifecycle::names::{
     ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName, ProfileName,
     RequestId, SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
@@ -10,8 +11,9 @@ use lifecycle::names::{
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
     CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued,
-    IssuerKind, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Register, Renew, Role, SetPolicy,
-    Sighting, Silence, State, Tenants, Wireguard, admit, apply, would_apply,
+    IssuerKind, Keeping, Mint, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Recover, RecoveryKind,
+    Register, Renew, Role, SetPolicy, Sighting, Silence, State, Tenants, Wireguard, admit, apply,
+    would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -341,7 +343,8 @@ impl Domain {
             let lifetime = self.state.policy.profiles[&record.profile].lifetime;
             self.issue(SpiffeId::agent(&domain, &record.tenant, node), key, lifetime)
         });
-        Renew { node: node.clone(), key, key_kind: KeyKind::P256, agent_version: None, prepared }
+        let (key_kind, agent_version, keeping) = (KeyKind::P256, None, Keeping::default());
+        Renew { node: node.clone(), key, key_kind, agent_version, prepared, keeping }
     }
 
     /// The node, once it has renewed with what it holds for a key of its own making: not seen yet.
@@ -369,6 +372,8 @@ impl Domain {
             instance: Label::parse("first-start").ok(),
             bundle: None,
             agent_version: None,
+            recovery_kept: None,
+            report: None,
         }
     }
 
@@ -381,6 +386,64 @@ impl Domain {
         let silence = Silence { nodes: vec![node.clone()], listening_since };
         check(self, (Actor::Reconciler, Command::MarkInactive(silence)), granted(&["host.inactive"]));
     }
+}
+
+/// Recovery.
+impl Domain {
+    /// A recovery token as a replica draws it.
+    pub fn drawn(&mut self) -> Mint {
+        Mint { token: TokenId(self.ulid()), hash: SecretHash::new(self.digest()) }
+    }
+
+    /// What a host without an identity sends, and what the replica adds if the registry would grant it.
+    pub fn recovery(&mut self, hash: SecretHash) -> Recover {
+        let key = KeyHash::new(self.digest());
+        self.recovery_for(hash, key)
+    }
+
+    /// The same for a key that asked before.
+    pub fn recovery_for(&mut self, hash: SecretHash, key: KeyHash) -> Recover {
+        let known = self.state.recovery_token_with_hash(&hash);
+        let ends = known.filter(|(_, token)| token.kind == RecoveryKind::Repair);
+        let bundle_ends = ends.map(|(_, token)| token.expires_at);
+        let owner = known.map(|(node, _)| node.clone());
+        let prepared = owner.map(|owner| {
+            let domain = self.state.domain.as_ref().unwrap().name.clone();
+            let lifetime = self.state.policy.profiles[&owner.profile].lifetime;
+            let certificate = self.issue(SpiffeId::agent(&domain, &owner.tenant, &owner.id), key, lifetime);
+            Prepared { node: owner.id, tenant: owner.tenant, profile: owner.profile, certificate }
+        });
+        Recover {
+            token: hash,
+            key,
+            key_kind: KeyKind::P256,
+            node: None,
+            class: Some(Class::CertExpired),
+            bundle_ends,
+            heard: None,
+            agent_version: None,
+            prepared,
+        }
+    }
+
+    /// A node that was given a recovery token when it confirmed.
+    #[track_caller]
+    pub fn provided(&mut self) -> (Enrolled, Mint) {
+        let (enrolled, mint) = (self.enroll(), self.drawn());
+        let events = &["host.confirmed", "host.active", "certificate.seen", "recovery_token.rotated"];
+        check(self, confirm_keeping(&enrolled, None, Some(mint)), granted(events));
+        (enrolled, mint)
+    }
+}
+
+pub fn confirm_keeping(by: &Enrolled, kept: Option<TokenId>, mint: Option<Mint>) -> (Actor, Command) {
+    let keeping = Keeping { kept, mint };
+    let confirm = Confirm { node: by.node.clone(), status: ConfirmStatus::Ok, keeping };
+    (by.actor(), Command::Confirm(confirm))
+}
+
+pub fn recover(recover: Recover) -> (Actor, Command) {
+    (Actor::Stranger, Command::Recover(Box::new(recover)))
 }
 
 /// Issuers.
@@ -625,12 +688,13 @@ pub fn enroll(request: Enroll) -> (Actor, Command) {
 }
 
 pub fn confirm_ok(node: &NodeId) -> Command {
-    Command::Confirm(Confirm { node: node.clone(), status: ConfirmStatus::Ok })
+    let (status, keeping) = (ConfirmStatus::Ok, Keeping::default());
+    Command::Confirm(Confirm { node: node.clone(), status, keeping })
 }
 
 pub fn confirm_failed(node: &NodeId, reason: &str) -> Command {
     let status = ConfirmStatus::Failed { reason: reason.to_owned() };
-    Command::Confirm(Confirm { node: node.clone(), status })
+    Command::Confirm(Confirm { node: node.clone(), status, keeping: Keeping::default() })
 }
 
 /// A node that was drawn as `c1`, nothing else said.

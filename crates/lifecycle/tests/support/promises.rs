@@ -67,10 +67,12 @@ fn no_event_tells_a_secret(state: &State, envelope: &Envelope, applied: &Applied
     let lines = lines.expect("an audit line is JSON");
     let brought = match &envelope.command {
         Command::Enroll(enroll) => Some(enroll.token),
+        Command::Recover(recover) => Some(recover.token),
         Command::Register(Register { claim: Claim::Token(token), .. }) => Some(*token),
         _ => None,
     };
-    let known = state.token_by_hash.keys().chain(state.operator_key_by_hash.keys()).copied();
+    let known = state.token_by_hash.keys().chain(state.operator_key_by_hash.keys());
+    let known = known.chain(state.recovery_by_hash.keys()).copied();
     for hash in known.chain(brought) {
         assert!(!lines.contains(&hash.hex()), "the hash of a secret is in {lines}");
     }

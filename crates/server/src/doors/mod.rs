@@ -4,7 +4,7 @@
 
 mod host;
 pub mod native;
-mod pem;
+pub mod pem;
 mod plfm;
 mod probectl;
 mod taskrun;

@@ -6,15 +6,18 @@ use crate::app::{App, Origin};
 use crate::auth::{self, Peer};
 use crate::enroll::{self, Enrolled};
 use crate::failure::{Failed, Failure};
-use crate::{live, renew};
+use crate::recover::{self, Recovered};
+use crate::{live, recovery, renew};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
-    EnrollResponse, LiveDown, LiveUp, RecoverRequest, RecoverResponse, RenewRequest, RenewResponse,
+    EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RenewRequest,
+    RenewResponse,
 };
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
-use lifecycle::names::{Label, NodeId, Serial};
+use lifecycle::host::Class;
+use lifecycle::names::{Label, NodeId, Serial, SpiffeId, Timestamp};
 use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
 use pki::pem;
 use std::sync::Arc;
@@ -69,9 +72,27 @@ impl Agent for Native {
 
     async fn recover(
         &self,
-        _request: Request<RecoverRequest>,
+        request: Request<RecoverRequest>,
     ) -> Result<tonic::Response<RecoverResponse>, Status> {
-        Err(status(&Failure::new(code::TOKEN_INVALID, "recovery is not served yet")))
+        let origin = origin(&request)?;
+        let request = match lost(request.into_inner()) {
+            Ok(request) => request,
+            Err(failure) => {
+                self.app.metrics.recovered(failure.code.word);
+                self.app.refusals.record_recovery(&self.app, &origin, failure.code.word, None, None).await;
+                return Err(status(&failure));
+            }
+        };
+        match recover::recover(&self.app, &origin, request).await {
+            Ok(recovered) => Ok(tonic::Response::new(found(&self.app, &recovered))),
+            // A node whose only fault is what it trusts is cured by this.
+            Err(failure) if failure.code == code::RECOVERY_NOT_NEEDED => {
+                let state = &self.app.view().state;
+                let cure = NotNeeded { bundle: bundle(state), bundle_version: state.bundle_version };
+                Err(cure.attached(status(&failure)))
+            }
+            Err(failure) => Err(status(&failure)),
+        }
     }
 
     async fn live(
@@ -101,12 +122,20 @@ impl Native {
                 return Err(Failure::new(code::BAD_REQUEST, "status must be OK or FAILED"));
             }
         };
-        let command = Command::Confirm(Confirm { node: id.clone(), status });
+        // A host that could not keep its identity could not keep a token either.
+        let wanted = request.recovery_wanted && status == ConfirmStatus::Ok;
+        let recovery = recovery::Said::new(&self.app, &request.recovery_kept, wanted)?;
+        let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
         self.app.commit(Actor::Node { id: id.clone(), serial }, origin, command).await?;
         self.app.presence.seen(&id, origin.source, self.app.now());
         let view = self.app.view();
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
-        Ok(ConfirmResponse { node_id: id.to_string(), state, ..ConfirmResponse::default() })
+        Ok(ConfirmResponse {
+            node_id: id.to_string(),
+            state,
+            endpoint_profile: self.app.config.endpoint_profile.clone(),
+            recovery: recovery.grant(&self.app, &view.state, &id),
+        })
     }
 
     /// The node at the other end, and the serial it shows.
@@ -124,7 +153,9 @@ impl Native {
         let (node, with) = self.node(&request).await?;
         let body = request.into_inner();
         let agent_version = label("agent_version", &body.agent_version)?;
-        let request = renew::Request { node: node.clone(), with, csr: body.csr.into_bytes(), agent_version };
+        let recovery = recovery::Said::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
+        let (csr, keeping) = (body.csr.into_bytes(), recovery.keeping());
+        let request = renew::Request { node: node.clone(), with, csr, agent_version, keeping };
         let renewed = renew::renew(&self.app, origin, request).await?;
         let state = &renewed.view.state;
         Ok(RenewResponse {
@@ -137,7 +168,7 @@ impl Native {
             renew_at: renewed.certificate.renew_at.to_string(),
             profile: state.nodes.get(&node).map(|node| node.profile.to_string()).unwrap_or_default(),
             servers: self.app.servers(),
-            recovery: None,
+            recovery: recovery.grant(&self.app, state, &node),
         })
     }
 }
@@ -156,6 +187,36 @@ fn shape(request: Request<EnrollRequest>) -> Result<enroll::Request, Failure> {
         requested_node: None,
         hostname: label("hostname", &body.hostname)?,
         agent_version: label("agent_version", &body.agent_version)?,
+    })
+}
+
+fn lost(body: RecoverRequest) -> Result<recover::Request, Failure> {
+    let wrong = |what: String| Failure::new(code::BAD_REQUEST, what);
+    let node = match body.node_id.as_str() {
+        "" => None,
+        text => Some(NodeId::parse(text).map_err(|error| wrong(format!("node_id: {error}")))?),
+    };
+    let class = match body.class.as_str() {
+        "" => None,
+        word => Some(Class::parse(word).ok_or_else(|| wrong("class: not one of the eight".to_owned()))?),
+    };
+    let bundle = body.bundle.map(|said| {
+        let expires_at = Timestamp::parse(&said.expires_at)
+            .map_err(|error| wrong(format!("bundle.expires_at: {error}")))?;
+        Ok::<_, Failure>(recover::Bundle {
+            expires_at,
+            audit_seq: said.audit_seq,
+            audit_hash: said.audit_hash,
+            recovery_profile_id: said.recovery_profile_id,
+        })
+    });
+    Ok(recover::Request {
+        token: body.token,
+        csr: body.csr.into_bytes(),
+        node,
+        agent_version: label("agent_version", &body.agent_version)?,
+        class,
+        bundle: bundle.transpose()?,
     })
 }
 
@@ -196,6 +257,28 @@ fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
         renew_at: enrolled.certificate.renew_at.to_string(),
         domain: state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
         profile: enrolled.node.profile.to_string(),
+        servers: app.servers(),
+    }
+}
+
+fn found(app: &App, recovered: &Recovered) -> RecoverResponse {
+    let (node, issued) = (&recovered.node, &recovered.certificate);
+    let state = &issued.view.state;
+    let domain = state.domain.as_ref().map(|domain| domain.name.clone());
+    let subject = domain.as_ref().map(|domain| SpiffeId::agent(domain, &node.tenant, &node.id));
+    RecoverResponse {
+        node_id: node.id.to_string(),
+        tenant: node.tenant.to_string(),
+        spiffe_id: subject.map(|subject| subject.to_string()).unwrap_or_default(),
+        domain: domain.map(|domain| domain.to_string()).unwrap_or_default(),
+        certificate: pem::certificate_pem(&issued.der),
+        chain: chain(state, &issued.certificate.issuer),
+        bundle: bundle(state),
+        bundle_version: state.bundle_version,
+        cert_serial: issued.serial.to_string(),
+        not_after: issued.certificate.not_after.to_string(),
+        renew_at: issued.certificate.renew_at.to_string(),
+        profile: node.profile.to_string(),
         servers: app.servers(),
     }
 }

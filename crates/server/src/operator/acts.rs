@@ -105,7 +105,7 @@ async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -
     app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
     let view = app.view();
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    Ok(axum::Json(NodeItem::of(&view.state, node, app.presence.last_seen(&id))))
+    Ok(axum::Json(NodeItem::of(&view.state, node, &app.presence.live(&id))))
 }
 
 /// An operator's words for the trail: bounded, and nothing that could steer what a reader sees.

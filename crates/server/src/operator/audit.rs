@@ -18,6 +18,7 @@ use journal::View;
 use journal::audit::{Footer, footer_message};
 use lifecycle::registry::{Act, Issuer};
 use rustls::pki_types::CertificateDer;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 const CHUNK: usize = 500;
@@ -38,7 +39,7 @@ pub async fn list(
             text.parse().map_err(|_| Failure::new(code::BAD_REQUEST, "cursor is not one of ours"))?
         }
     };
-    let mut items: Vec<Box<serde_json::value::RawValue>> = Vec::new();
+    let mut items = Vec::new();
     let mut next_cursor = None;
     let mut scanned = 0;
     'chunks: loop {
@@ -56,7 +57,7 @@ pub async fn list(
                 next_cursor = Some((after - 1).to_string());
                 break 'chunks;
             }
-            items.push(serde_json::value::RawValue::from_string(line).map_err(|error| unreadable(&error))?);
+            items.push(self::line(line)?);
         }
         if !more {
             break;
@@ -66,12 +67,18 @@ pub async fn list(
             break;
         }
     }
-    #[derive(serde::Serialize)]
-    struct Lines {
-        items: Vec<Box<serde_json::value::RawValue>>,
-        next_cursor: Option<String>,
-    }
     Ok(axum::Json(Lines { items, next_cursor }).into_response())
+}
+
+/// A page of the trail, each line byte for byte.
+#[derive(serde::Serialize)]
+pub struct Lines {
+    pub items: Vec<Box<RawValue>>,
+    pub next_cursor: Option<String>,
+}
+
+pub fn line(text: String) -> Result<Box<RawValue>, Failure> {
+    RawValue::from_string(text).map_err(|error| unreadable(&error))
 }
 
 fn wanted(query: &AuditQuery, line: &serde_json::Value) -> bool {
@@ -93,7 +100,7 @@ async fn read(app: &Arc<App>, after: u64, limit: usize) -> Result<Vec<String>, F
     }
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> Failure {
+pub fn unreadable(error: &dyn std::fmt::Display) -> Failure {
     Failure::internal("the audit trail could not be read", error)
 }
 

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{alerts, auth};
 use api::rest::alerts::AlertEvent;
-use api::rest::nodes::NodeItem;
+use api::rest::nodes::{Live, NodeItem};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -88,10 +88,12 @@ fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> Stri
         let known = |view: &View| view.state.nodes.get(id).cloned();
         let Some(node) = known(after).filter(|node| tenants.include(&node.tenant)) else { continue };
         // When it was last seen is no news: every node would be told of every few minutes.
-        let shown =
-            |view: &View, node: &Node| NodeItem { last_seen: None, ..NodeItem::of(&view.state, node, None) };
+        let shown = |view: &View, node: &Node| NodeItem {
+            last_seen: None,
+            ..NodeItem::of(&view.state, node, &Live::default())
+        };
         if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
-            let item = NodeItem::of(&after.state, &node, app.presence.last_seen(id));
+            let item = NodeItem::of(&after.state, &node, &app.presence.live(id));
             tell("node", serde_json::to_string(&item));
         }
     }

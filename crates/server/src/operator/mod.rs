@@ -11,7 +11,9 @@ mod import;
 pub(crate) mod nodes;
 mod operators;
 mod policy;
+mod repair;
 mod tenants;
+mod timeline;
 pub(crate) mod tokens;
 
 pub use health::metrics_text;
@@ -32,6 +34,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/tokens/{id}", get(tokens::show).delete(tokens::revoke))
         .route("/v1/nodes", get(nodes::list))
         .route("/v1/nodes/{id}", get(nodes::show))
+        .route("/v1/nodes/{id}/timeline", get(timeline::show))
         .route("/v1/nodes/import", post(import::import))
         .route("/v1/nodes/{id}/drain", post(acts::drain))
         .route("/v1/nodes/{id}/undrain", post(acts::undrain))
@@ -41,6 +44,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/nodes/{id}/decommission", post(acts::decommission))
         .route("/v1/nodes/{id}/revoke", post(acts::revoke))
         .route("/v1/nodes/{id}/reinstate", post(acts::reinstate))
+        .route("/v1/nodes/{id}/repair-bundle", post(repair::issue))
         .route("/v1/alerts", get(alerts::list))
         .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))

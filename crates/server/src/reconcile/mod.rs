@@ -1,8 +1,10 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+mod evidence;
 mod expiry;
 mod issuers;
 mod liveness;
+mod repair;
 pub mod webhook;
 
 use crate::app::{App, Origin};
@@ -29,8 +31,8 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
-    let liveness = liveness::Liveness::new(app.now());
     let mut expiry = expiry::Expiry::default();
+    let mut evidence = evidence::Evidence::new();
     let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
     let mut tick: u64 = 0;
     loop {
@@ -41,8 +43,10 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
         tick += 1;
         app.refusals.flush(&app, false).await;
         checkpoints.sign_if_due(&app).await;
-        liveness.tick(&app).await;
+        liveness::tick(&app).await;
         expiry.tick(&app).await;
+        evidence.tick(&app).await;
+        repair::tick(&app).await;
         let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
         let rolled = signs != now_signs;
         signs = now_signs;

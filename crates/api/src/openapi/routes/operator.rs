@@ -13,7 +13,8 @@ use crate::rest::ca::{
 };
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
-    Decommission, Drain, ImportNode, NodeDetail, NodeItem, NodeQuery, Quarantine, Revoke,
+    Decommission, Drain, ImportNode, IssueRepairBundle, NodeDetail, NodeItem, NodeQuery, Quarantine,
+    RepairBundle, Revoke,
 };
 use crate::rest::operators::{
     AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem,
@@ -64,6 +65,15 @@ pub(super) const ROUTES: &[Route] = &[
         Json(200, of::<NodeDetail>),
     )
     .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Get,
+        "/v1/nodes/{id}/timeline",
+        "show_node_timeline",
+        "List the lines of the audit trail about a node, oldest first; a page may be empty and not the last",
+        Json(200, page::<AuditLine>),
+    )
+    .query(query::<PageQuery>)
+    .errors(&[code::NODE_NOT_FOUND]),
     act("/v1/nodes/{id}/drain", "drain_node", "Let a node finish what it does and take nothing new")
         .body(of::<Drain>)
         .errors(LIVING),
@@ -85,6 +95,21 @@ pub(super) const ROUTES: &[Route] = &[
         .errors(&[code::NODE_NOT_FOUND]),
     act("/v1/nodes/{id}/reinstate", "reinstate_node", "Give the id of a node that is gone a new life")
         .errors(&[code::NODE_NOT_FOUND]),
+    Route::new(
+        Post,
+        "/v1/nodes/{id}/repair-bundle",
+        "issue_repair_bundle",
+        "Issue what lets a host that has nothing left to recover with come back; the node is held until it has",
+        Json(200, of::<RepairBundle>),
+    )
+    .body(of::<IssueRepairBundle>)
+    .errors(&[
+        code::NODE_NOT_FOUND,
+        code::NODE_REVOKED,
+        code::NO_CERTIFICATE,
+        code::TOKEN_TTL_TOO_SHORT,
+        code::TOKEN_TTL_TOO_LONG,
+    ]),
     Route::new(
         Post,
         "/v1/nodes/import",

@@ -1,11 +1,13 @@
 //! Everything that is known of one node.
 
-use super::{EvidenceItem, Live, NodeItem};
+use super::{EndpointProfile, EvidenceItem, Live, NodeItem};
 use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Account, Certificate, CertificateStatus, Hardware, Node, State};
+use lifecycle::registry::{
+    Account, Certificate, CertificateStatus, Hardware, Node, Recovery, RecoveryToken, State,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,9 +33,11 @@ pub struct NodeDetail {
     /// The newest trust bundle that it surely has.
     #[schema(required)]
     pub bundle_version: Option<u64>,
-    /// What the host said last of itself to the replica that answers.
+    /// What the host said last of itself.
     #[schema(required)]
     pub evidence: Option<EvidenceItem>,
+    /// What it has to come back with, as the control plane knows it.
+    pub recovery: RecoveryItem,
     /// Who put it into quarantine, when and why; null when it is not there.
     #[schema(required)]
     pub quarantine: Option<AccountItem>,
@@ -51,6 +55,38 @@ pub struct AccountItem {
     pub by: String,
     pub at: String,
     pub reason: String,
+}
+
+/// A host that is lost cannot tell why it does not come back; this can.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RecoveryItem {
+    /// When the token ends that it was given last; null when it has none.
+    #[schema(required)]
+    pub token_expires_at: Option<String>,
+    /// Whether it has said that this one is on its disk.
+    pub token_kept: bool,
+    /// When one of its tokens was last refused, and with which code; null since it has recovered.
+    #[schema(required)]
+    pub last_refused: Option<RefusedItem>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedItem {
+    pub at: String,
+    pub code: String,
+}
+
+impl RecoveryItem {
+    fn of(recovery: &Recovery) -> Self {
+        let current = recovery.current();
+        let refused = recovery.refused.as_ref();
+        Self {
+            token_expires_at: current.map(|token| token.expires_at.to_string()),
+            token_kept: current.is_some_and(RecoveryToken::is_kept),
+            last_refused: refused
+                .map(|last| RefusedItem { at: last.at.to_string(), code: last.reason.clone() }),
+        }
+    }
 }
 
 /// As the host told; nobody has checked it.
@@ -89,14 +125,16 @@ pub struct CertificateItem {
 }
 
 impl NodeDetail {
-    pub fn of(state: &State, node: &Node, live: &Live) -> Self {
+    /// `profile` is the endpoint profile that hosts are given.
+    pub fn of(state: &State, node: &Node, live: &Live, profile: Option<&EndpointProfile>) -> Self {
         let alerts = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
         let certificates = node.serials.iter().filter_map(|serial| {
             let certificate = state.certificates.get(serial)?;
             Some(CertificateItem::of(state, serial, certificate, state.at))
         });
+        let report = node.newest_report(live.report.as_ref());
         Self {
-            item: NodeItem::of(state, node, live.last_seen),
+            item: NodeItem::of(state, node, live),
             hostname: node.hostname.as_ref().map(ToString::to_string),
             agent_version: node.agent_version.as_ref().map(ToString::to_string),
             hardware: node.hardware.as_ref().map(HardwareFacts::of),
@@ -111,7 +149,8 @@ impl NodeDetail {
             drain_by: node.drain_by.map(|at| at.to_string()),
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),
-            evidence: live.evidence.as_ref().map(|(at, evidence)| EvidenceItem::of(*at, evidence)),
+            evidence: report.map(|report| EvidenceItem::of(report, profile)),
+            recovery: RecoveryItem::of(&node.recovery),
             quarantine: node.quarantine.as_ref().map(AccountItem::of),
             ended: node.ended.as_ref().map(AccountItem::of),
             certificates: certificates.collect(),

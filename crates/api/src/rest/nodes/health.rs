@@ -1,12 +1,16 @@
 //! Whether a node is well, in one word.
 
-use lifecycle::registry::{Node, State};
+use super::Live;
+use lifecycle::host::Class;
+use lifecycle::registry::{Node, NodeState, PRESSURE, Report, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeHealth {
-    /// `cert_expired` if its certificate has ended, else the kind of the oldest open alert about it; null when healthy.
+    /// `cert_expired` if its certificate has ended; else what it last said is wrong with it, in one of the eight words
+    /// or as `node_observability_disk_pressure`; else the kind of the oldest open alert about it; else
+    /// `endpoint_unreachable` if it has fallen silent; null when healthy.
     #[schema(required)]
     pub reason: Option<String>,
     #[schema(required)]
@@ -16,23 +20,42 @@ pub struct NodeHealth {
 }
 
 impl NodeHealth {
-    pub(super) fn of(state: &State, node: &Node) -> Self {
-        if let Some((serial, held)) = state.current_certificate(node)
-            && held.not_after <= state.at
-            && !node.state.is_gone()
-            && !state.is_denied(serial)
-        {
-            return Self {
-                reason: Some("cert_expired".to_owned()),
-                since: Some(held.not_after.to_string()),
-                evidence: Some(format!("certificate {serial} has ended and there is none after it")),
-            };
+    pub(super) fn of(state: &State, node: &Node, live: &Live) -> Self {
+        if let Some((serial, held)) = state.ended_certificate(node) {
+            let evidence = format!("certificate {serial} has ended and there is none after it");
+            return Self::ill("cert_expired", held.not_after.to_string(), evidence);
+        }
+        let report = node.newest_report(live.report.as_ref()).filter(|_| !node.state.is_gone());
+        if let Some(told) = report.and_then(|report| Self::told(report)) {
+            return told;
         }
         let about = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
-        about.min_by_key(|alert| (alert.since, alert.id)).map_or_else(Self::default, |alert| Self {
-            reason: Some(alert.kind.to_string()),
-            since: Some(alert.since.to_string()),
-            evidence: Some(alert.detail.clone()),
-        })
+        if let Some(alert) = about.min_by_key(|alert| (alert.since, alert.id)) {
+            return Self::ill(alert.kind.as_str(), alert.since.to_string(), alert.detail.clone());
+        }
+        if node.state == NodeState::Inactive {
+            let last = node.last_seen.max(live.last_seen).unwrap_or(node.state_since);
+            let evidence = format!("not heard since {last}");
+            return Self::ill(Class::EndpointUnreachable.as_str(), node.state_since.to_string(), evidence);
+        }
+        Self::default()
+    }
+
+    /// What the host says itself stands even when it falls silent: then it is the likely cause.
+    fn told(report: &Report) -> Option<Self> {
+        let reason = match report.class {
+            Some(class) => class.as_str(),
+            None if report.observability_pressure => PRESSURE,
+            None => return None,
+        };
+        let evidence = match report.detail.as_str() {
+            "" => "the host says so".to_owned(),
+            detail => format!("the host says: {detail}"),
+        };
+        Some(Self::ill(reason, report.since.to_string(), evidence))
+    }
+
+    fn ill(reason: &str, since: String, evidence: String) -> Self {
+        Self { reason: Some(reason.to_owned()), since: Some(since), evidence: Some(evidence) }
     }
 }

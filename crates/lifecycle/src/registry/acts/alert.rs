@@ -8,6 +8,8 @@ use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, RaiseA
 use std::sync::Arc;
 
 const QUIET: Span = Span::from_days(1);
+/// Nothing but quiet says that they were wrong.
+const SUSPICIONS: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::RecoveryNotNeeded];
 
 /// Raised again with other words, an open alert counts up. A copied identity may cost the node its freedom.
 pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &RaiseAlert) -> Decision {
@@ -57,7 +59,7 @@ pub(super) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
         node.is_some_and(|node| node.quarantined && !node.state.is_gone())
     };
     let over = move |alert: &&Alert| {
-        alert.kind == AlertKind::CloneSuspected
+        SUSPICIONS.contains(&alert.kind)
             && alert.acknowledged
             && alert.quiet_since().plus(QUIET) <= state.at
             && !held(alert)

@@ -1,6 +1,7 @@
 //! Confirming: a node's first word with its new identity, or its word that it could not keep it.
 
 use super::contact;
+use super::recovery_token::{self, Rotate};
 use crate::names::AlertId;
 use crate::registry::apply::Decision;
 use crate::registry::{
@@ -12,7 +13,11 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
         return Rejection::NodeNotFound { node: confirm.node.clone() }.into();
     };
     match (&confirm.status, node.state) {
-        (ConfirmStatus::Ok, _) => Decision::granted(contact::events(state, node, serial)),
+        (ConfirmStatus::Ok, _) => {
+            let mut events = contact::events(state, node, serial);
+            events.extend(recovery_token::events(state, node, serial, &confirm.keeping, Rotate::WhenDue));
+            Decision::granted(events)
+        }
         (ConfirmStatus::Failed { reason }, NodeState::Enrolled) => {
             // Said before: a host that repeats itself, or changes its mind, does not grow the trail.
             let kind = AlertKind::EnrollmentNotPersisted;

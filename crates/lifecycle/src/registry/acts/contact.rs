@@ -26,6 +26,9 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
             events.push(Event::NodeConfirmed { node: id.clone(), serial: serial.clone() });
             events.push(Event::NodeActive { node: id.clone() });
             events.extend(state.clearing(&ENROLLMENT, id));
+            if node.recovery.underway {
+                events.push(Event::RecoveryResolved { node: id.clone(), serial: serial.clone() });
+            }
         }
         NodeState::Inactive => events.push(Event::NodeActive { node: id.clone() }),
         _ => {}

@@ -213,8 +213,15 @@ fn fits(
         && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
 }
 
-/// What a new certificate, with all earlier ones denied, is the answer to.
-const OVER: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::CertExpiring];
+/// What a new certificate, with all earlier ones denied, is the answer to; and what the host said before it.
+const OVER: [AlertKind; 6] = [
+    AlertKind::CloneSuspected,
+    AlertKind::CertExpiring,
+    AlertKind::RenewalFailing,
+    AlertKind::ClockSkew,
+    AlertKind::EndpointProfileDrift,
+    AlertKind::DiskFull,
+];
 
 fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
     let Some(token) = state.token_with_hash(&enroll.token) else {

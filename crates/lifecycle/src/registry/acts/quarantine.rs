@@ -8,7 +8,8 @@ use crate::registry::{AlertKind, Event, State};
 pub(in crate::registry) fn quarantine(state: &State, id: &NodeId, reason: &str) -> Decision {
     match living(state, id) {
         Err(rejection) => rejection.into(),
-        Ok(node) if node.quarantined => Decision::granted(Vec::new()),
+        // One that a repair would have ended is from now on an operator's to end.
+        Ok(node) if node.quarantined && !node.recovery.repairing => Decision::granted(Vec::new()),
         Ok(_) => {
             Decision::granted(vec![Event::NodeQuarantined { node: id.clone(), reason: reason.to_owned() }])
         }

@@ -5,7 +5,8 @@
 //! received the request, before it signs, and again when the command is applied.
 
 use super::contact;
-use crate::names::{ProfileName, Serial, SpiffeId, TenantId};
+use super::recovery_token::{self, Rotate};
+use crate::names::{KeyHash, ProfileName, Serial, SpiffeId, TenantId};
 use crate::registry::apply::Decision;
 use crate::registry::{
     Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome,
@@ -13,7 +14,9 @@ use crate::registry::{
 };
 
 /// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
-const ON_RECORD: usize = 256;
+pub(super) const ON_RECORD: usize = 256;
+/// What a newer certificate is the answer to.
+const OVER: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
 
 /// What a renewal may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +85,10 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
     let mut events = contact::events(state, node, with);
     match (renewal, &renew.prepared) {
         (Renewal::Again { serial }, _) => {
+            events.extend(recovery_token::events(state, node, with, &renew.keeping, Rotate::WhenDue));
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: true }) }
         }
-        (Renewal::Fresh { profile, .. }, Some(certificate))
-            if fits(state, renew, node, certificate, &profile) =>
-        {
+        (Renewal::Fresh { .. }, Some(certificate)) if fits(state, renew.key, node, certificate) => {
             events.push(Event::CertificateRenewed {
                 node: node.id.clone(),
                 with: with.clone(),
@@ -94,7 +96,8 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
                 agent_version: renew.agent_version.clone(),
                 denied: unseen(state, node, with),
             });
-            events.extend(state.clearing(&[AlertKind::CertExpiring], &node.id));
+            events.extend(state.clearing(&OVER, &node.id));
+            events.extend(recovery_token::events(state, node, with, &renew.keeping, Rotate::Always));
             let serial = certificate.serial.clone();
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
         }
@@ -102,10 +105,11 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
     }
 }
 
-fn fits(state: &State, renew: &Renew, node: &Node, certificate: &Issued, profile: &ProfileName) -> bool {
+/// Does what was prepared still match what may be granted to the node for this key?
+pub(super) fn fits(state: &State, key: KeyHash, node: &Node, certificate: &Issued) -> bool {
     let subject = state.domain.as_ref().map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id));
-    let rules = state.policy.profiles.get(profile);
-    certificate.key == renew.key
+    let rules = state.policy.profiles.get(&node.profile);
+    certificate.key == key
         && Some(&certificate.subject) == subject.as_ref()
         && certificate.may_be_recorded(state)
         && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))

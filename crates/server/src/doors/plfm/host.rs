@@ -10,7 +10,7 @@ use api::doors::plfm::{ConfirmHost, ConfirmedHost, state_word};
 use axum::extract::{FromRequestParts, State};
 use http::request::Parts;
 use lifecycle::names::{NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus};
+use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Keeping};
 use std::sync::Arc;
 
 /// The host that the path names, and that the certificate is of.
@@ -51,7 +51,7 @@ pub async fn confirm(
         Some(_) => return Err(Failure::new(code::BAD_REQUEST, "status must be ok or failed")),
     };
     let Host { id, serial, origin, .. } = host;
-    let command = Command::Confirm(Confirm { node: id.clone(), status });
+    let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: Keeping::default() });
     app.commit(Actor::Node { id: id.clone(), serial }, &origin, command).await?;
     app.presence.seen(&id, origin.source, app.now());
     let view = app.view();

@@ -13,7 +13,7 @@ use api::doors::probectl::{Identity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
 use lifecycle::names::{NodeId, Serial, SpiffePath, Timestamp};
-use lifecycle::registry::{self, Owner};
+use lifecycle::registry::{self, Keeping, Owner};
 use pki::verify::{PeerCertificate, PeerError};
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
@@ -40,8 +40,13 @@ pub async fn rotate(
 async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<(NodeId, Renewed), Refused> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
-    let request =
-        renew::Request { node: node.clone(), with, csr: request.csr_pem.into_bytes(), agent_version: None };
+    let request = renew::Request {
+        node: node.clone(),
+        with,
+        csr: request.csr_pem.into_bytes(),
+        agent_version: None,
+        keeping: Keeping::default(),
+    };
     match renew::renew(app, origin, request).await.map_err(Refused::from) {
         Ok(renewed) => Ok((node, renewed)),
         Err(Refused::Credential(reason, None)) => Err(Refused::Credential(reason, Some(sample))),

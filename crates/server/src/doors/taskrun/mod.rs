@@ -18,7 +18,7 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use http::HeaderMap;
-use lifecycle::registry::Door;
+use lifecycle::registry::{Door, Keeping};
 use std::sync::Arc;
 
 pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
@@ -77,7 +77,13 @@ async fn renew(
 ) -> Result<axum::Json<RenewedWorker>, Failure> {
     let (node, with) = worker::authenticated(&app, &peer).await?;
     let Json(body) = body?;
-    let request = renew::Request { node, with, csr: body.csr.into_bytes(), agent_version: None };
+    let request = renew::Request {
+        node,
+        with,
+        csr: body.csr.into_bytes(),
+        agent_version: None,
+        keeping: Keeping::default(),
+    };
     let renewed = renew::renew(&app, &origin, request).await?;
     Ok(axum::Json(RenewedWorker {
         worker_cert: leaf_and_chain(&renewed.view.state, &renewed.der, &renewed.certificate.issuer),

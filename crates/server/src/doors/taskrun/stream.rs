@@ -105,6 +105,7 @@ impl Session {
             instance: instance.map_err(|error| Failure::internal("no label", &error))?,
             agent_version: Label::parse(&info.version).ok(),
             bundle: node.bundle,
+            recovery_kept: None,
             remembered: &node.instances,
         };
         let opened = self.app.presence.open(opening, self.app.now());

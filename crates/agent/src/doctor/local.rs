@@ -1,0 +1,233 @@
+//! What can be seen without leaving this host.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use lifecycle::host::Class;
+use rustix::fs::Access;
+
+use super::check::Check;
+use super::network::spoken;
+use super::subject::Subject;
+use crate::clock;
+use crate::diagnostics;
+use crate::enroll::plan;
+use crate::reconcile::secret_files;
+use crate::space;
+use crate::store::identity::Standing;
+use crate::store::revoked;
+
+/// How many faults of a kind are named.
+const LISTED: usize = 8;
+const PLAIN_HTTP: &str = "plain_http_refused";
+
+/// Room everywhere, and that a diagnosis could be written down.
+pub fn disk(subject: &Subject) -> Check {
+    const NAME: &str = "disk";
+    let free = space::free(&subject.dir, &subject.upkeep);
+    let told = |free: &space::Free| format!("{} {} free", free.name, amount(free.available_bytes));
+    let evidence = free.iter().map(told).collect::<Vec<_>>().join(", ");
+    let room = |name: &str| free.iter().find(|free| free.name == name).map(|free| free.available_bytes);
+    if room("cert").is_some_and(space::is_short) {
+        let what = format!("hardly any room for keys and certificates: {evidence}");
+        return Check::bad(NAME, Class::DiskFull, what);
+    }
+    let place = &subject.upkeep.diagnostic_path;
+    if let Err(error) = writable(place) {
+        let what = format!("{} cannot be written: {error}; {evidence}", place.display());
+        return if space::is_full(&error) {
+            Check::bad(NAME, Class::DiskFull, what)
+        } else {
+            Check::wrong(NAME, "not_persisted", what).with(
+                "see that the agent's user may write there, or name another diagnostic_path in agent.toml",
+            )
+        };
+    }
+    if room("diagnostic").is_some_and(|room| space::is_pressed(room, subject.upkeep.ballast_bytes)) {
+        let what = format!("so little room that records and figures are left out: {evidence}");
+        return Check {
+            class: Some("node_observability_disk_pressure"),
+            ..Check::bad(NAME, Class::DiskFull, what)
+        };
+    }
+    Check::good(NAME, evidence)
+}
+
+/// Tried with a small file. A directory that is not there yet is not made: it might then belong to the wrong user.
+fn writable(place: &Path) -> io::Result<()> {
+    if place.is_dir() {
+        return diagnostics::try_out(place);
+    }
+    let above = place.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    if !above.is_dir() {
+        let what = format!("{} is no directory", above.display());
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
+    }
+    Ok(rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// Modes and owners of the directory and of every secret in it.
+pub fn permissions(subject: &Subject) -> Check {
+    const NAME: &str = "permissions";
+    let dir = &subject.dir;
+    let found = match fs::metadata(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Check::good(NAME, format!("{} is not there yet", dir.display()));
+        }
+        Err(error) => return Check::wrong(NAME, "dir_unusable", format!("{}: {error}", dir.display())),
+    };
+    let us = rustix::process::geteuid();
+    if !us.is_root() && found.uid() != us.as_raw() {
+        let what =
+            format!("{} belongs to user {}, and this is user {}", dir.display(), found.uid(), us.as_raw());
+        return Check::wrong(NAME, "dir_not_ours", what).with("run it as that user, or as root");
+    }
+    let mut wrong = Vec::new();
+    let open = found.mode() & 0o077 != 0;
+    if open {
+        wrong.push(format!("{} is open to others (mode {:04o})", dir.display(), found.mode() & 0o7777));
+    }
+    for path in secret_files(dir) {
+        let Ok(file) = fs::symlink_metadata(&path) else { continue };
+        if file.is_symlink() || !file.is_file() {
+            wrong.push(format!("{} is no plain file", path.display()));
+        } else if file.uid() != found.uid() {
+            wrong.push(format!("{} belongs to user {}", path.display(), file.uid()));
+        } else if file.mode() & 0o077 != 0 {
+            wrong.push(format!("{} is open to others (mode {:04o})", path.display(), file.mode() & 0o7777));
+        }
+    }
+    if let Ok(Standing::Exposed(place)) = &subject.standing
+        && wrong.len() == usize::from(open)
+    {
+        wrong.push(format!("others than its owner may read or replace {}", place.display()));
+    }
+    if wrong.is_empty() {
+        return Check::good(
+            NAME,
+            format!("{} and its secrets are for user {} alone", dir.display(), found.uid()),
+        );
+    }
+    if open && wrong.len() == 1 {
+        return Check::wrong(NAME, "dir_not_private", wrong.concat())
+            .with("close it: `enlist-agent reconcile`, or chmod 0700");
+    }
+    Check::wrong(NAME, "key_exposed", listed(&wrong)).with(
+        "if nobody else could have read it, `enlist-agent reconcile` closes it; otherwise have the node revoked and enroll anew",
+    )
+}
+
+pub fn expiry(subject: &Subject) -> Check {
+    const NAME: &str = "expiry";
+    let Some(identity) = subject.identity() else {
+        // There may be one that cannot be used: that is its own fault, not that there is none.
+        let Some(fault) = identity(subject) else { return Check::good(NAME, "nothing that could expire") };
+        let evidence = format!("this host has no certificate that could expire: {}", fault.evidence);
+        return Check { name: NAME, evidence, ..fault };
+    };
+    let (now, facts) = (clock::now(), &identity.facts);
+    if now < facts.not_before {
+        let what = format!("the certificate is valid from {}, which is still to come", facts.not_before);
+        return Check::bad(NAME, Class::ClockSkew, what);
+    }
+    if identity.is_expired(now) {
+        let ago = spoken(now.since(facts.not_after).millis());
+        let what = format!("the certificate ended at {}, {ago} ago", facts.not_after);
+        return Check::bad(NAME, Class::CertExpired, what).by_dates();
+    }
+    let left = spoken(facts.not_after.since(now).millis());
+    let renew_at = identity.renew_at().map(|at| format!("; renewal is due at {at}")).unwrap_or_default();
+    Check::good(NAME, format!("{left} left, until {}{renew_at}", facts.not_after))
+}
+
+/// Only what is wrong with it.
+pub fn config(subject: &Subject) -> Option<Check> {
+    let fault = match &subject.config {
+        Ok(config) => plan::servers(config).err()?,
+        Err(fault) => fault.clone(),
+    };
+    if fault.code == PLAIN_HTTP {
+        return Some(Check::wrong("config", PLAIN_HTTP, fault.message).with(fault.hint));
+    }
+    let mistakes: Vec<String> =
+        fault.mistakes.iter().map(|mistake| format!("{}: {}", mistake.at, mistake.message)).collect();
+    let evidence = if mistakes.is_empty() { fault.message.clone() } else { mistakes.join("; ") };
+    let word = if mistakes.is_empty() { "config_unreadable" } else { "config_invalid" };
+    Some(Check::wrong("config", word, evidence))
+}
+
+/// Only what is wrong with it.
+pub fn identity(subject: &Subject) -> Option<Check> {
+    const NAME: &str = "identity";
+    let check = match &subject.standing {
+        Ok(Standing::Present(found)) => {
+            let serial = &found.facts.serial;
+            if !revoked::is_set(&subject.dir, serial) {
+                return None;
+            }
+            let what = format!("the control plane has said that certificate {serial} is revoked");
+            Check::bad(NAME, Class::IdentityRevokedOrFenced, what)
+        }
+        Ok(Standing::Absent) => {
+            Check::wrong(NAME, "not_enrolled", format!("{} holds no identity", subject.dir.display()))
+        }
+        Ok(Standing::Damaged(reason)) => Check::wrong(NAME, "identity_damaged", reason.clone()),
+        Ok(Standing::Exposed(place)) => {
+            Check::wrong(NAME, "key_exposed", format!("others may read or replace {}", place.display()))
+        }
+        Err(error) => Check::wrong(NAME, "dir_unusable", format!("{}: {error}", subject.dir.display())),
+    };
+    Some(check)
+}
+
+/// Several faults in one sentence, which has an end.
+pub fn listed(faults: &[String]) -> String {
+    let told = faults.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match faults.len().saturating_sub(LISTED) {
+        0 => told,
+        more => format!("{told}; and {more} more"),
+    }
+}
+
+/// As people read it.
+fn amount(bytes: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(size, _)| bytes >= *size) {
+        Some((size, unit)) => format!("{}.{} {unit}", bytes / size, bytes % size * 10 / size),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_said_as_people_say_it() {
+        assert_eq!(amount(12), "12 B");
+        assert_eq!(amount(1536), "1.5 KiB");
+        assert_eq!(amount(5 << 30), "5.0 GiB");
+    }
+
+    #[test]
+    fn a_file_is_no_place_for_diagnostics_nor_is_what_lies_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        for place in [file.clone(), file.join("a/b")] {
+            let error = writable(&place).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{}", place.display());
+        }
+        writable(&dir.path().join("a/b")).unwrap();
+    }
+
+    #[test]
+    fn a_long_list_of_faults_has_an_end() {
+        let faults: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+        assert_eq!(listed(&faults[..2]), "0; 1");
+        assert_eq!(listed(&faults), "0; 1; 2; 3; 4; 5; 6; 7; and 2 more");
+    }
+}

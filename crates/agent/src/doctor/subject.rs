@@ -1,0 +1,80 @@
+//! What can be known of this host before anything is tried.
+
+use std::path::{Path, PathBuf};
+
+use client::{ServerUrl, Trust};
+
+use crate::config::hosts::Hosts;
+use crate::config::{self, Config, Environment, Upkeep, Values};
+use crate::enroll::plan;
+use crate::fault::Fault;
+use crate::reconcile::profile::{self, Profile};
+use crate::reconcile::{self, Report, Scope};
+use crate::store::identity::{self, Identity, Standing};
+
+/// Asking more would take longer than anybody waits.
+const SERVERS: usize = 8;
+
+pub struct Subject {
+    pub dir: PathBuf,
+    pub config: Result<Config, Fault>,
+    /// As configured, or the usual.
+    pub upkeep: Upkeep,
+    pub standing: std::io::Result<Standing>,
+    pub profile: Option<Profile>,
+    /// What a reconciliation would do.
+    pub look: Report,
+}
+
+impl Subject {
+    pub fn read(dir: &Path, environment: &Environment) -> Self {
+        let config = config::load(dir, Values::new(), environment);
+        let upkeep = config.as_ref().map_or_else(|_| Upkeep::usual(dir), |config| config.upkeep.clone());
+        let profile = profile::load(dir).ok().flatten();
+        let look = reconcile::run(dir, &upkeep, profile.as_ref(), Scope::LOOK);
+        Self { dir: dir.to_owned(), config, upkeep, standing: identity::load(dir), profile, look }
+    }
+
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.standing {
+            Ok(Standing::Present(identity)) => Some(identity),
+            _ => None,
+        }
+    }
+
+    /// Every address that the daemon would try.
+    pub fn servers(&self) -> Vec<ServerUrl> {
+        let named = self.config.iter().flat_map(|config| &config.servers);
+        let profile = self.profile.iter().flat_map(|profile| &profile.api_urls);
+        let told = self.identity().and_then(|identity| identity.meta.as_ref());
+        let told = told.into_iter().flat_map(|meta| &meta.servers);
+        let mut servers = Vec::new();
+        for url in named.chain(profile).chain(told).filter_map(|text| ServerUrl::parse(text).ok()) {
+            if !servers.contains(&url) && servers.len() < SERVERS {
+                servers.push(url);
+            }
+        }
+        servers
+    }
+
+    /// By what the daemon recognises the control plane, or a first enrollment would.
+    pub fn trust(&self) -> Result<Trust, Fault> {
+        if let Some(identity) = self.identity() {
+            return Ok(identity.trust());
+        }
+        let config = self.config.as_ref().map_err(Clone::clone)?;
+        plan::recognised(config, &self.servers()).map(|(_, trust)| trust)
+    }
+
+    /// Names that this host must know by itself.
+    pub fn managed(&self) -> Hosts {
+        reconcile::wanted(&self.upkeep, self.profile.as_ref()).0
+    }
+
+    /// Where sessions go.
+    pub fn terminal(&self) -> Option<ServerUrl> {
+        let told = self.profile.as_ref().map(|profile| profile.terminal_url.as_str());
+        let text = self.upkeep.terminal_url.as_deref().or(told)?;
+        config::kind::stream_host(text)
+    }
+}

@@ -1,0 +1,139 @@
+//! `reconcile`: puts back on this host what the agent needs there, and nothing else: the names it must know, the
+//! directories it works in, the modes of its secrets. A start of the host, a tool that writes files, or a person may
+//! have changed them.
+//!
+//! The daemon does it by itself when it starts, when the control plane names another endpoint profile, and now and
+//! then. It leaves the modes of secrets alone, though: a key that others could read is for a person to judge.
+
+mod block;
+mod hosts_file;
+mod modes;
+pub mod profile;
+mod report;
+
+use std::path::Path;
+
+use crate::cli::ReconcileArgs;
+use crate::config::hosts::{self, Hosts};
+use crate::config::{self, Environment, Upkeep, Values};
+use crate::fault::Fault;
+use crate::store::dir;
+use block::Found;
+pub use modes::files as secret_files;
+use profile::Profile;
+pub use report::{Failure, Finding, Report};
+
+/// How much may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// Close secrets that are open to others.
+    pub secrets: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+impl Scope {
+    /// What the daemon does without being asked.
+    pub const BY_ITSELF: Scope = Scope { secrets: false, dry_run: false };
+    /// Only to look.
+    pub const LOOK: Scope = Scope { secrets: true, dry_run: true };
+}
+
+/// The command.
+pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Report, Fault> {
+    let dir = args.place.path(environment);
+    if !dir.exists() {
+        let hint = "name the agent's directory with --dir";
+        return Err(Fault::usage("dir_unusable", format!("{} is not there", dir.display()), hint));
+    }
+    dir::check_owner(&dir, &[config::file::NAME, profile::NAME])?;
+    let config = config::load(&dir, Values::new(), environment)?;
+    let profile = profile::load(&dir).map_err(|error| {
+        let hint = "run it as the directory's owner";
+        Fault::host("dir_unusable", format!("{}: {error}", dir.display()), hint)
+    })?;
+    Ok(run(&dir, &config.upkeep, profile.as_ref(), Scope { secrets: true, dry_run: args.dry_run }))
+}
+
+pub fn run(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, scope: Scope) -> Report {
+    let mut report = Report { dry_run: scope.dry_run, ..Report::default() };
+    modes::directories(dir, upkeep, scope.dry_run, &mut report);
+    if scope.secrets {
+        modes::secrets(dir, scope.dry_run, &mut report);
+    }
+    names(dir, upkeep, profile, scope.dry_run, &mut report);
+    report.ok = report.faults.is_empty();
+    report
+}
+
+/// The names that this host must know, those of agent.toml first; what cannot be one is told.
+pub fn wanted(upkeep: &Upkeep, profile: Option<&Profile>) -> (Hosts, Vec<Failure>) {
+    let (mut all, mut report) = (Hosts::new(), Report::default());
+    for (name, address) in profile.iter().flat_map(|profile| &profile.hosts).take(hosts::MOST) {
+        match hosts::pair(name, address) {
+            Ok((name, address)) => _ = all.insert(name, address),
+            Err(what) => {
+                let plain = |text: &str| text.escape_debug().take(80).collect::<String>();
+                let finding = Finding::name(&plain(name), "not mapped", plain(address));
+                report.fault(finding, &format!("in the endpoint profile, it {what}"), None);
+            }
+        }
+    }
+    all.extend(upkeep.hosts.clone());
+    (all, report.faults)
+}
+
+fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, report: &mut Report) {
+    let (wanted, refused) = wanted(upkeep, profile);
+    report.drift.extend(refused.iter().map(|failure| failure.finding.clone()));
+    report.faults.extend(refused);
+    let file = &upkeep.hosts_file;
+    let before = match hosts_file::read(file) {
+        Ok(before) => before,
+        // Nobody needs it.
+        Err(_) if wanted.is_empty() => return,
+        Err(error) => {
+            let finding = Finding::name(&file.display().to_string(), "unreadable", "a hosts file");
+            return report.fault_of(finding, &error);
+        }
+    };
+    let owner = dir.display().to_string();
+    let settled = block::settle(&before, &owner, &wanted);
+    let expected = |name: &str| wanted.get(name).map(ToString::to_string).unwrap_or_default();
+    let mut ours = Vec::new();
+    for (name, found) in settled.names {
+        match found {
+            Found::Taken(there) => {
+                let finding = Finding::name(&name, there, expected(&name));
+                report.fault(finding, &format!("{} maps it outside of our lines", file.display()), None);
+            }
+            Found::Missing => ours.push(Finding::name(&name, "missing", expected(&name))),
+            Found::Changed(there) => ours.push(Finding::name(&name, there, expected(&name))),
+            Found::Unwanted(there) => ours.push(Finding::name(&name, there, "not mapped")),
+        }
+    }
+    if settled.text == before {
+        return;
+    }
+    if ours.is_empty() {
+        ours.push(Finding::name(
+            &file.display().to_string(),
+            "with lines of ours out of place",
+            "one block of ours",
+        ));
+    }
+    // What somebody else has written since stays, too.
+    let settle = |before: &[u8]| block::settle(before, &owner, &wanted).text;
+    let wrote = if dry_run { Ok(()) } else { hosts_file::change(file, settle) };
+    match wrote {
+        Ok(()) => ours.into_iter().for_each(|finding| report.settled(finding, Ok(()))),
+        Err(error) => {
+            let what = std::io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+            let class = crate::space::is_full(&error).then_some(lifecycle::host::Class::DiskFull);
+            ours.into_iter().for_each(|finding| report.fault(finding, &what.to_string(), class));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The call itself, and what comes back.
+
+use std::sync::Arc;
+
+use api::agent::{RecoverRequest, RecoverResponse};
+use client::Agent;
+use lifecycle::host::Class;
+use lifecycle::names::{Span, Timestamp};
+use pki::agent_key::HostKey;
+
+use super::way::Way;
+use crate::failed::{self, Failed};
+use crate::fault::Fault;
+use crate::issued::{Issued, agrees};
+use crate::store::identity::Identity;
+use crate::token::Token;
+
+/// As whom, with what and why. The certificate that was lost is not shown.
+pub fn request(token: &Token, csr: String, node_id: Option<&str>, class: Class) -> RecoverRequest {
+    RecoverRequest {
+        token: token.expose().to_owned(),
+        csr,
+        node_id: node_id.unwrap_or_default().to_owned(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        class: class.to_string(),
+        bundle: None,
+    }
+}
+
+/// Compares the clocks before the token leaves: by a wrong clock no certificate would be of use.
+pub async fn ask(
+    way: &Way,
+    request: RecoverRequest,
+    correlation_id: &str,
+    tolerance: Span,
+) -> Result<RecoverResponse, Failed> {
+    let ahead = failed::ahead(&way.servers, &way.trust).await;
+    if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
+        return Err(Failed::skewed(ahead));
+    }
+    let agent = Agent::new(way.servers.clone(), &way.trust, None).map_err(Failed::from)?;
+    match agent.recover(request, correlation_id, None).await {
+        Ok(reply) => Ok(reply.message),
+        Err(error) => Err(Failed { clock: ahead, ..Failed::from(error) }),
+    }
+}
+
+/// The identity that the answer holds, for the key that asked for it; of this node, if it is known which one this is.
+pub fn check(
+    answer: &RecoverResponse,
+    key: Arc<HostKey>,
+    known: Option<&Identity>,
+    at: Timestamp,
+) -> Result<Identity, Fault> {
+    let issued = Issued {
+        certificate: &answer.certificate,
+        chain: &answer.chain,
+        bundle: &answer.bundle,
+        bundle_version: answer.bundle_version,
+        cert_serial: &answer.cert_serial,
+        renew_at: &answer.renew_at,
+        profile: &answer.profile,
+        servers: &answer.servers,
+    };
+    let identity = issued.check(key, at)?;
+    agrees("spiffe_id", &answer.spiffe_id, &identity.spiffe.to_string())?;
+    agrees("node_id", &answer.node_id, identity.node_id().unwrap_or_default())?;
+    if let Some(known) = known {
+        agrees("the node", known.node_id().unwrap_or_default(), identity.node_id().unwrap_or_default())?;
+        agrees("the domain", known.spiffe.domain.as_str(), identity.spiffe.domain.as_str())?;
+    }
+    Ok(identity)
+}

@@ -1,0 +1,164 @@
+//! Recovery: a new certificate for a host that has lost the use of its own, by its recovery token or a repair bundle.
+//!
+//! `recover` needs only agent.toml and `recovery/token`, or a bundle, and no identity. Killed at any moment and run
+//! again it ends with the same certificate: key and undertaking are on disk before the token is sent.
+
+pub mod ask;
+pub mod bundle;
+pub(crate) mod perform;
+mod report;
+pub mod since;
+pub mod way;
+
+use client::Trust;
+use lifecycle::host::Class;
+use lifecycle::names::{SpiffeId, SpiffePath};
+
+use crate::cli::RecoverArgs;
+use crate::clock;
+use crate::config::{self, Config, Environment, Values};
+use crate::enroll::plan;
+use crate::fault::Fault;
+use crate::store::dir::Dir;
+use crate::store::identity::{self, Identity, Standing};
+use crate::store::recovery;
+use bundle::{Bundle, Known};
+use perform::Plan;
+pub use report::Report;
+use way::{Runtime, Way};
+
+pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<Report, Fault> {
+    let path = args.place.path(environment);
+    let config = config::load(&path, Values::new(), environment)?;
+    let bundle = args.bundle.as_deref().map(|file| bundle::read(file, clock::now())).transpose()?;
+    if bundle.is_none() && !path.exists() {
+        return Err(way::blocked(format!("{} is not there", path.display())));
+    }
+    let dir = Dir::hold(&path).map_err(in_use)?;
+    let identity = known(&dir)?;
+    if let Some(bundle) = &bundle {
+        bundle.fits(&who(&dir, identity.as_ref()))?;
+    }
+    let plan = plan(&dir, &config, identity, bundle, true)?;
+    perform::perform(&dir, &config, plan).await
+}
+
+/// The daemon recovers by itself; by hand it is done in its place.
+fn in_use(fault: Fault) -> Fault {
+    if fault.code != "dir_in_use" {
+        return fault;
+    }
+    let hint = "if it is `enlist-agent run`: stop it (`systemctl stop enlist-agent`), recover, start it again; otherwise wait until it is done";
+    Fault { hint: hint.into(), ..fault }
+}
+
+/// The identity that is here, as far as it tells who this host is.
+fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
+    match identity::load(dir.path()) {
+        Ok(Standing::Present(found)) => Ok(Some(*found)),
+        Ok(Standing::Damaged(reason)) => {
+            tracing::warn!(%reason, "the identity here cannot be used");
+            Ok(None)
+        }
+        Ok(Standing::Absent) => Ok(None),
+        Ok(Standing::Exposed(path)) => Err(exposed(&path)),
+        Err(error) => Err(Fault::host(
+            "dir_unusable",
+            format!("{}: {error}", dir.path().display()),
+            "run it as the directory's owner",
+        )),
+    }
+}
+
+/// Whom the identity names. Where there is none that can be used, what is left of it and the token tell.
+fn who(dir: &Dir, identity: Option<&Identity>) -> Vec<Known> {
+    let named = |spiffe: &SpiffeId| match &spiffe.path {
+        SpiffePath::Agent { node, .. } => {
+            Some(Known { node: node.to_string(), domain: Some(spiffe.domain.to_string()) })
+        }
+        SpiffePath::Operator { .. } => None,
+    };
+    if let Some(identity) = identity {
+        return named(&identity.spiffe).into_iter().collect();
+    }
+    let leaves = identity::leaves(dir.path()).into_iter().filter_map(|leaf| named(&leaf.spiffe?));
+    let token = recovery::read(dir.path()).token.and_then(|token| token.node);
+    leaves.chain(token.map(|node| Known { node, domain: None })).collect()
+}
+
+/// With what, and where to. `typed` by somebody who stands by it.
+pub(crate) fn plan(
+    dir: &Dir,
+    config: &Config,
+    identity: Option<Identity>,
+    bundle: Option<Bundle>,
+    typed: bool,
+) -> Result<Plan, Fault> {
+    let servers = plan::servers(config)?;
+    let class = match &identity {
+        Some(identity) if !identity.is_expired(clock::now()) => Class::ServerTlsUntrusted,
+        _ => Class::CertExpired,
+    };
+    let found = recovery::read(dir.path());
+    let certified = identity::leaves(dir.path()).into_iter().map(|leaf| leaf.not_before).max();
+    let trusted = since::newest(found.profile.iter().flat_map(|profile| &profile.ca));
+    let made = certified.max(trusted);
+    if let Some(bundle) = bundle {
+        let evidence = Some(bundle.evidence());
+        let made = made.max(Some(bundle.issued_at));
+        let Bundle { token, way, node_id, domain, .. } = bundle;
+        return Ok(Plan {
+            token,
+            way,
+            identity,
+            evidence,
+            node_id,
+            domain: Some(domain),
+            class,
+            servers,
+            made,
+        });
+    }
+    if let Some(path) = found.exposed {
+        return Err(exposed(&path));
+    }
+    let kept = found.token.ok_or_else(|| way::blocked("there is no recovery token here"))?;
+    let runtime = runtime(config, identity.as_ref())?;
+    let settled = way::settled(&config.recovery, found.profile.as_ref(), &runtime);
+    let unsaid =
+        config.recovery.url.is_none() && config.recovery.ca_file.is_none() && found.profile.is_none();
+    let way = match settled {
+        Ok(way) => way,
+        // The operator named both for the sending of a secret, and has typed this command or called it safe.
+        Err(_) if (typed || config.recovery.same_as_runtime) && unsaid => {
+            let (_, trust) = plan::recognised(config, &servers)?;
+            Way { servers: servers.clone(), trust }
+        }
+        Err(fault) => return Err(fault),
+    };
+    let node_id = identity.as_ref().and_then(Identity::node_id).map(str::to_owned);
+    let node_id = node_id.or(kept.node).unwrap_or_default();
+    Ok(Plan { token: kept.value, way, identity, evidence: None, node_id, domain: None, class, servers, made })
+}
+
+/// What serves every day.
+fn runtime(config: &Config, identity: Option<&Identity>) -> Result<Runtime, Fault> {
+    let mut servers = plan::servers(config)?;
+    let told = identity.and_then(|identity| identity.meta.as_ref()).map(|meta| meta.servers.as_slice());
+    servers = crate::enroll::keep::merged(&servers, told.unwrap_or_default());
+    let trust: Option<Trust> = identity.map(Identity::trust);
+    Ok(Runtime { servers, trust })
+}
+
+fn exposed(path: &std::path::Path) -> Fault {
+    Fault::host(
+        "key_exposed",
+        format!("others than this user may read or replace {}", path.display()),
+        "if nobody did, close it with chmod go-rwx; otherwise have an operator revoke the token and make a repair bundle",
+    )
+}
+
+/// Whether a directory without a usable identity can be helped by recovery.
+pub(crate) fn is_possible(path: &std::path::Path) -> bool {
+    recovery::read(path).token.is_some()
+}

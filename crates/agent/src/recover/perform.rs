@@ -1,0 +1,241 @@
+//! A recovery without a daemon: ask, keep, say that it is kept, put it to use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::agent::{BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, NotNeeded, RecoverRequest};
+use client::{Agent, Error, ServerUrl};
+use lifecycle::host::{Class, TOLERANCE, Trouble};
+use lifecycle::names::Timestamp;
+use tokio::time::Instant;
+
+use super::report::Report;
+use super::way::Way;
+use super::{ask, since, way};
+use crate::config::Config;
+use crate::enroll::{keep, talk};
+use crate::failed::Failed;
+use crate::fault::{Exit, Fault};
+use crate::issued;
+use crate::space::Ballast;
+use crate::store::attempt::Attempt;
+use crate::store::attempts::{self, Attempts};
+use crate::store::dir::Dir;
+use crate::store::generation::Generations;
+use crate::store::identity::{Identity, Meta};
+use crate::store::{attempt, recovery, revoked, tolerance, unconfirmed};
+use crate::token::Token;
+use crate::{chance, clock, code, status};
+
+/// Long enough for a control plane that is there.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub struct Plan {
+    pub token: Token,
+    pub way: Way,
+    /// What is here, if it can be read.
+    pub identity: Option<Identity>,
+    /// Of a repair bundle.
+    pub evidence: Option<BundleEvidence>,
+    /// Whom it is for; empty if that is no longer known.
+    pub node_id: String,
+    pub domain: Option<String>,
+    pub class: Class,
+    /// Where the control plane is, as the operator named it.
+    pub servers: Vec<ServerUrl>,
+    /// The latest moment that has certainly been.
+    pub made: Option<Timestamp>,
+}
+
+pub async fn perform(dir: &Dir, config: &Config, plan: Plan) -> Result<Report, Fault> {
+    let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
+    since::check(plan.made, clock::now(), allowed).map_err(|failed| {
+        let hint = "set this host's clock, then run it again; nothing was sent";
+        Fault::host("clock_skew", failed.error.to_string(), hint)
+    })?;
+    let ballast = Ballast::new(dir.path(), config.upkeep.ballast_bytes);
+    let undertaking = chance::hex_128().map_err(|error| not_kept(dir, &error))?;
+    let begun = ballast.rescue(|| attempt::resume_or_begin(dir.path(), &plan.token, &undertaking));
+    let begun = begun.map_err(|error| not_kept(dir, &error))?;
+    let correlation_id = begun.correlation_id.clone();
+    let ended = carry_out(dir, config, plan, &ballast, begun).await;
+    let class = ended.as_ref().err().filter(|failed| !failed.cured).map(|failed| class(&failed.fault));
+    remember(dir, class, correlation_id);
+    ended.map_err(|failed| failed.fault)
+}
+
+/// Why there is no new certificate.
+struct Unfinished {
+    fault: Fault,
+    /// Only the trust bundle was stale, and is not any more.
+    cured: bool,
+}
+
+impl From<Fault> for Unfinished {
+    fn from(fault: Fault) -> Self {
+        Self { fault, cured: false }
+    }
+}
+
+async fn carry_out(
+    dir: &Dir,
+    config: &Config,
+    plan: Plan,
+    ballast: &Ballast,
+    begun: Attempt,
+) -> Result<Report, Unfinished> {
+    let csr = begun.key.csr_pem().map_err(|error| issued::invalid(error.to_string()))?;
+    let request = RecoverRequest {
+        bundle: plan.evidence.clone(),
+        ..ask::request(&plan.token, csr, Some(&plan.node_id), plan.class)
+    };
+    let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
+    let answer = match ask::ask(&plan.way, request, &begun.correlation_id, allowed).await {
+        Ok(answer) => answer,
+        Err(failed) => return Err(refused(dir, config, &plan, failed)),
+    };
+    let identity = ask::check(&answer, Arc::new(begun.key), plan.identity.as_ref(), clock::now())?;
+    if !plan.node_id.is_empty() {
+        issued::agrees("node_id", &plan.node_id, identity.node_id().unwrap_or_default())?;
+    }
+    if let Some(domain) = &plan.domain {
+        issued::agrees("domain", domain, identity.spiffe.domain.as_str())?;
+    }
+    let generations = Generations::under(dir.path());
+    let write = || {
+        let number = config.files.write(&identity, &generations, None)?;
+        unconfirmed::set(dir.path(), &identity.facts.serial)?;
+        Ok(number)
+    };
+    let number = ballast.rescue(write).map_err(|error| not_kept(dir, &error))?;
+    let node = identity.node_id().unwrap_or_default();
+    if let Err(error) = recovery::forget_others(dir.path(), node) {
+        tracing::warn!(%error, "the recovery token of another node could not be removed");
+    }
+    let servers = keep::merged(&plan.servers, &answer.servers);
+    let confirmed = confirm(dir, &identity, &servers, &begun.correlation_id).await?;
+    let switch = || generations.switch(number, None);
+    ballast.rescue(switch).map_err(|error| not_kept(dir, &error))?;
+    let tidy = || {
+        // Should it end before it is shown, the same token and key lead to another.
+        if let Some(confirmed) = &confirmed {
+            unconfirmed::clear(dir.path())?;
+            if let Some(grant) = &confirmed.recovery {
+                recovery::keep(dir.path(), node, grant)?;
+            }
+            recovery::forget_token(dir.path(), &begun.token_hash)?;
+            attempt::remove(dir.path())?;
+        }
+        revoked::clear(dir.path())
+    };
+    if let Err(error) = ballast.rescue(tidy) {
+        tracing::warn!(%error, "what a finished recovery left could not be tidied");
+    }
+    config.files.fit(dir.path(), &identity, None)?;
+    Ok(Report::new(dir.path(), &identity, &begun.correlation_id, confirmed.is_some()))
+}
+
+/// The word for it, as the daemon would say it.
+fn class(fault: &Fault) -> String {
+    let class = match (fault.exit, fault.code.as_ref()) {
+        (_, code) if Class::parse(code).is_some() => return code.to_owned(),
+        (_, "node_revoked") => Class::IdentityRevokedOrFenced,
+        (Exit::Refused, _) if !fault.retryable => Class::RecoveryEnrollmentBlocked,
+        (Exit::Refused | Exit::Unreachable, _) => Class::EndpointUnreachable,
+        (_, code) => return code.to_owned(),
+    };
+    class.to_string()
+}
+
+/// For `status`, and for the daemon to tell. Not worth the last room on a disk.
+fn remember(dir: &Dir, class: Option<String>, correlation_id: String) {
+    if class.as_deref() == Some(Class::DiskFull.as_str()) {
+        return;
+    }
+    let ended = status::Attempt { at: clock::now().to_string(), ok: class.is_none(), class, correlation_id };
+    let known = Attempts { last_recovery: Some(ended), ..attempts::read(dir.path()) };
+    if let Err(error) = attempts::keep(dir.path(), &known) {
+        tracing::debug!(%error, "how the recovery ended could not be kept");
+    }
+}
+
+/// Proves the new certificate. That nobody answers is no reason to leave it unused: the daemon says it later.
+async fn confirm(
+    dir: &Dir,
+    identity: &Identity,
+    servers: &[ServerUrl],
+    correlation_id: &str,
+) -> Result<Option<ConfirmResponse>, Fault> {
+    let request = ConfirmRequest {
+        status: ConfirmStatus::Ok.into(),
+        recovery_wanted: true,
+        recovery_kept: recovery::kept_id(dir.path()),
+        ..ConfirmRequest::default()
+    };
+    let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
+    let deadline = Instant::now().checked_add(PATIENCE);
+    match agent.map_err(talk::fault)?.confirm(request, correlation_id, deadline).await {
+        Ok(reply) => Ok(Some(reply.message)),
+        Err(error) => {
+            let fault = talk::fault(error);
+            if fault.exit == Exit::Unreachable || fault.retryable {
+                tracing::warn!(code = %fault.code, "not confirmed yet: {}", fault.message);
+                return Ok(None);
+            }
+            Err(fault)
+        }
+    }
+}
+
+/// Why not; and if only the bundle was stale, it is not any more.
+fn refused(dir: &Dir, config: &Config, plan: &Plan, failed: Failed) -> Unfinished {
+    if let Error::Refused(refusal) = &failed.error
+        && let Some(answer) = &refusal.not_needed
+    {
+        let refreshed = plan.identity.as_ref().is_some_and(|identity| refresh(dir, config, identity, answer));
+        let fault = talk::fault(failed.error);
+        let more = if refreshed { "; what this host trusts was brought up to date" } else { "" };
+        let fault = Fault { message: format!("{}{more}", fault.message), ..fault };
+        return Unfinished { fault, cured: refreshed };
+    }
+    let trouble = failed.trouble;
+    let fault = match trouble {
+        Trouble::Skewed => Fault::host("clock_skew", failed.error.to_string(), code::CLOCK),
+        // Not even the recovery bundle vouches for it: closed.
+        Trouble::Untrusted => Fault { exit: Exit::Unreachable, ..way::blocked(failed.error.to_string()) },
+        _ => talk::fault(failed.error),
+    };
+    // Another token of the same kind is not to be had by this host.
+    let spent = fault.code.starts_with("token_");
+    let fault = if spent { Fault { hint: way::BUNDLE.into(), ..fault } } else { fault };
+    if fault.exit == Exit::Refused
+        && !fault.retryable
+        && let Err(error) = attempt::remove(dir.path())
+    {
+        tracing::warn!(%error, "a refused key could not be removed");
+    }
+    fault.into()
+}
+
+fn refresh(dir: &Dir, config: &Config, identity: &Identity, answer: &NotNeeded) -> bool {
+    let Ok(bundle) = issued::certificates("bundle", &answer.bundle) else { return false };
+    if bundle == identity.bundle {
+        return false;
+    }
+    let mut identity = Identity { bundle, ..identity.clone() };
+    identity.meta = identity.meta.map(|meta| Meta { bundle_version: answer.bundle_version, ..meta });
+    if client::trust::client_config(&identity.trust(), None, b"h2").is_err() {
+        return false;
+    }
+    let generations = Generations::under(dir.path());
+    let written = config.files.write(&identity, &generations, None);
+    let switched = written.and_then(|number| generations.switch(number, None));
+    switched.inspect_err(|error| tracing::warn!(%error, "the trust bundle could not be written")).is_ok()
+}
+
+fn not_kept(dir: &Dir, error: &std::io::Error) -> Fault {
+    let hint = "make room in the directory, and see that this user may write there; then run it again: it gives the same certificate";
+    let code = if crate::space::is_full(error) { "disk_full" } else { "not_persisted" };
+    Fault::host(code, format!("{}: {error}", dir.path().display()), hint)
+}

@@ -1,0 +1,49 @@
+//! What `recover` says when it is done.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::store::identity::Identity;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub node_id: String,
+    pub spiffe_id: String,
+    pub cert_serial: String,
+    pub cert_not_after: String,
+    pub domain: String,
+    pub dir: String,
+    /// Finds the recovery in the control plane's records.
+    pub correlation_id: String,
+    /// Whether the control plane has heard that the certificate is kept.
+    pub confirmed: bool,
+}
+
+impl Report {
+    pub fn new(dir: &Path, identity: &Identity, correlation_id: &str, confirmed: bool) -> Self {
+        Self {
+            node_id: identity.node_id().unwrap_or_default().to_owned(),
+            spiffe_id: identity.spiffe.to_string(),
+            cert_serial: identity.facts.serial.to_string(),
+            cert_not_after: identity.facts.not_after.to_string(),
+            domain: identity.spiffe.domain.to_string(),
+            dir: dir.display().to_string(),
+            correlation_id: correlation_id.to_owned(),
+            confirmed,
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "recovered as {}", self.node_id)?;
+        writeln!(f, "  SPIFFE id    {}", self.spiffe_id)?;
+        writeln!(f, "  serial       {}", self.cert_serial)?;
+        write!(f, "  valid until  {}", self.cert_not_after)?;
+        if !self.confirmed {
+            write!(f, "\nThe control plane has yet to hear of it: `enlist-agent run` says so.")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! `enlist node repair-bundle`: a file for a host that has nothing left to recover with.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::private_file::PrivateFile;
+use crate::table::harmless;
+use api::rest::nodes::{IssueRepairBundle, RepairBundle};
+use client::Operator;
+use client::rest::Path as Url;
+use serde::Serialize;
+use std::path::Path;
+
+/// What may be shown: everything but the secret, and where that is.
+#[derive(Serialize)]
+struct Shown<'a> {
+    version: u32,
+    node_id: &'a str,
+    domain: &'a str,
+    recovery_profile_id: &'a str,
+    recovery_url: &'a str,
+    issued_by: &'a str,
+    issued_at: &'a str,
+    expires_at: &'a str,
+    audit_seq: u64,
+    audit_hash: &'a str,
+    file: String,
+}
+
+pub async fn issue(
+    operator: &Operator,
+    output: Output,
+    id: &str,
+    out: &Path,
+    expires: Option<String>,
+) -> Result<(), Failure> {
+    // Before anything is asked: issuing ends every other recovery token of the node.
+    let mut file = PrivateFile::create(out)?;
+    let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
+    let answer: Result<RepairBundle, _> = operator.post(&path, &IssueRepairBundle { expires }).await;
+    let bundle = match answer {
+        Ok(bundle) => bundle,
+        Err(error) => {
+            file.discard();
+            return Err(error.into());
+        }
+    };
+    let mut text = serde_json::to_string_pretty(&bundle)
+        .map_err(|error| Failure::fault("json", format!("no JSON could be made: {error}")))?;
+    text.push('\n');
+    file.write(text.as_bytes())?;
+    output.document(&shown(&bundle, out), human)
+}
+
+fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> Shown<'a> {
+    Shown {
+        version: bundle.version,
+        node_id: &bundle.node_id,
+        domain: &bundle.domain,
+        recovery_profile_id: &bundle.recovery_profile_id,
+        recovery_url: &bundle.recovery_url,
+        issued_by: &bundle.issued_by,
+        issued_at: &bundle.issued_at,
+        expires_at: &bundle.expires_at,
+        audit_seq: bundle.audit_seq,
+        audit_hash: &bundle.audit_hash,
+        file: out.display().to_string(),
+    }
+}
+
+fn human(shown: &Shown<'_>) -> String {
+    let (id, until, file) = (harmless(shown.node_id), harmless(shown.expires_at), harmless(&shown.file));
+    format!(
+        "node {id} is in quarantine until it has been repaired; bundle until {until}, in {file}\n\n\
+         The file holds a secret. Carry it to the host, and there:\n  \
+         enlist-agent recover --bundle {file}\n"
+    )
+}

@@ -1,0 +1,71 @@
+//! `enlist node show ID --timeline`: what has happened to a node, oldest first.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::{Table, Tone, or_dash};
+use api::rest::audit::AuditLine;
+use api::rest::page::{LIMIT_MAX, Page, PageQuery};
+use client::Operator;
+use client::rest::Path;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What tells one event from another of its kind.
+const TELLING: [&str; 10] = [
+    "kind",
+    "detail",
+    "reason",
+    "class",
+    "cert_serial",
+    "not_after",
+    "token_id",
+    "recovery_token_id",
+    "expires_at",
+    "last_seen",
+];
+
+/// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.
+pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Failure> {
+    let mut table =
+        Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "nothing on record");
+    let mut query = PageQuery { limit: Some(LIMIT_MAX), cursor: None };
+    loop {
+        let path = Path::new("/v1/nodes").segment(id).segment("timeline").queries(&query)?;
+        let page: Page<Box<RawValue>> = operator.get(&path).await?;
+        if output.is_json() {
+            output
+                .verbatim(&page.items.iter().map(|line| format!("{}\n", line.get())).collect::<String>())?;
+        } else {
+            for line in &page.items {
+                row(&mut table, line)?;
+            }
+        }
+        match page.next_cursor {
+            Some(next) if query.cursor.as_ref() != Some(&next) => query.cursor = Some(next),
+            _ => break,
+        }
+    }
+    if output.is_json() { Ok(()) } else { output.verbatim(&table.text()) }
+}
+
+fn row(table: &mut Table, line: &RawValue) -> Result<(), Failure> {
+    let line: AuditLine = serde_json::from_str(line.get())
+        .map_err(|error| Failure::fault("line_unreadable", format!("a line cannot be read: {error}")))?;
+    let tone = if line.event_type.starts_with("alert.raised") { Tone::Attention } else { Tone::Plain };
+    let correlation = or_dash(line.correlation_id.as_deref());
+    let cells = [&line.at, &line.event_type, &line.actor, &line.source, correlation, &detail(&line)];
+    table.row(tone, cells);
+    Ok(())
+}
+
+fn detail(line: &AuditLine) -> String {
+    let told = |name: &&str| {
+        let value = line.fields.get(*name)?;
+        match value {
+            Value::String(text) => Some(format!("{name}={text}")),
+            Value::Number(_) | Value::Bool(_) => Some(format!("{name}={value}")),
+            _ => None,
+        }
+    };
+    TELLING.iter().filter_map(told).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,71 @@
+//! Of the machine: whether it recovers, and what follows from that.
+
+use super::super::input::{Failure, Now, Origin, Recovered};
+use super::super::task::sum;
+use super::super::{Class, Trouble, recovery};
+use super::{BELIEVED, Host, RECOVER_CAP};
+use crate::names::Span;
+
+impl Host {
+    pub(super) fn recovers(&self, now: Now) -> Option<Class> {
+        let fresh = self.offset.is_some_and(|(_, measured)| now.steady < sum(measured, BELIEVED));
+        let skewed = self.is_skewed() && (self.connected || fresh);
+        let free = self.ready && !skewed && !self.renew.is_busy() && !self.open.is_busy();
+        self.needs_recovery(now).filter(|_| free)
+    }
+
+    /// Why nothing but a recovery leads back.
+    pub(super) fn needs_recovery(&self, now: Now) -> Option<Class> {
+        if self.revoked || self.candidate.is_some() {
+            return None;
+        }
+        let failing = match (self.connected, self.renewal) {
+            // The connection outlives the certificate that opened it.
+            (true, Some(Trouble::Expired)) => Some(Trouble::Expired),
+            (true, _) => None,
+            (false, _) => self.contact,
+        };
+        failing.and_then(|trouble| recovery::reason(trouble, self.is_expired(now)))
+    }
+
+    /// This keeps it from connecting now. Where a recovery is wanted for another reason than before, what the last one
+    /// failed of says nothing about the next, which is tried soon: no sooner than somebody was asked again.
+    pub(super) fn cut_off(&mut self, trouble: Trouble, now: Now) {
+        let before = self.needs_recovery(now);
+        self.contact = Some(trouble);
+        let reason = self.needs_recovery(now);
+        if reason.is_some() && reason != before {
+            self.recovery = None;
+            self.recover.backoff.reset();
+            self.recover.soon(now.steady);
+        }
+    }
+
+    pub(super) fn recovered(&mut self, how: Recovered, now: Now, chance: u32) {
+        self.recover.ended();
+        self.recovery = None;
+        self.cured = self.open.is_busy();
+        match how {
+            Recovered::Issued => self.candidate = Some(Origin::Recovery),
+            // Should it turn out to be no cure, there is a pause before the next.
+            Recovered::Refreshed => self.recover_later(Span::from_millis(0), now, chance),
+        }
+        self.open.soon(now.steady);
+    }
+
+    pub(super) fn not_recovered(&mut self, failure: Failure, now: Now, chance: u32) {
+        self.recover.ended();
+        self.measured(failure, now);
+        // It may have connected meanwhile.
+        self.recovery = self.needs_recovery(now).map(|_| failure.trouble);
+        self.recover_later(failure.wait, now, chance);
+        if failure.trouble == Trouble::Revoked {
+            self.now_revoked(now, chance);
+        }
+    }
+
+    pub(super) fn recover_later(&mut self, wait: Span, now: Now, chance: u32) {
+        let pause = self.recover.backoff.next(chance, None);
+        self.recover.after(now.steady, sum(pause, wait.min(RECOVER_CAP)));
+    }
+}

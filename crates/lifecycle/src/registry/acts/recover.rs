@@ -1,0 +1,191 @@
+//! Recovering: a recovery token becomes a new certificate for the node that it was given to.
+//!
+//! [`recoverable`] is asked by the replica that received the request, before it signs, and again when the command
+//! is applied. A refusal uses nothing up.
+
+use super::renew;
+use crate::names::{AlertId, NodeId, ProfileName, SecretHash, Serial, Span, TenantId};
+use crate::registry::apply::Decision;
+use crate::registry::event::RecoveryIssued;
+use crate::registry::recovery::{Recover, RecoveryKind, RecoveryState, RecoveryToken};
+use crate::registry::{
+    AlertKind, CertificateStatus, Envelope, Event, Node, NodeState, Outcome, Owner, Rejection, State,
+};
+
+/// Twice what a host can fill by renewing, so that one that renewed in a loop still comes back.
+const ON_RECORD: usize = 2 * renew::ON_RECORD;
+/// An alert is raised again at most this often: whoever has a stolen token and time cannot grow the trail.
+const AGAIN: Span = Span::from_minutes(1);
+/// What a new certificate, with all earlier ones denied, is the answer to.
+const OVER: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
+
+/// What a recovery may come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recoverable {
+    Fresh {
+        node: NodeId,
+        tenant: TenantId,
+        profile: ProfileName,
+    },
+    /// The answer was lost: the same certificate again.
+    Again {
+        node: NodeId,
+        serial: Serial,
+    },
+}
+
+/// Is the token good, as far as can be told without the request that comes with it? A used one may be, for whoever
+/// asks again with the key that it was used for.
+pub fn check_recovery_token<'a>(
+    state: &'a State,
+    token: &SecretHash,
+    claimed: Option<&NodeId>,
+) -> Result<(&'a Node, &'a RecoveryToken), Rejection> {
+    let (node, token) = state.recovery_token_with_hash(token).ok_or(Rejection::TokenInvalid)?;
+    if let Some(claimed) = claimed.filter(|claimed| **claimed != node.id) {
+        return Err(Rejection::NotYourNode { node: claimed.clone() });
+    }
+    if node.state.is_gone() {
+        return Err(Rejection::NodeRevoked { node: node.id.clone() });
+    }
+    match &token.state {
+        RecoveryState::Used { serial, .. } if !is_unseen(state, node, serial) => Err(Rejection::TokenUsed),
+        RecoveryState::Superseded => Err(Rejection::TokenSuperseded),
+        RecoveryState::Revoked => Err(Rejection::TokenRevoked),
+        _ if token.is_expired(state.at) => Err(Rejection::TokenExpired),
+        RecoveryState::Used { .. } | RecoveryState::Valid { .. } => Ok((node, token)),
+    }
+}
+
+/// Is the token good, and for what?
+pub fn recoverable(state: &State, recover: &Recover) -> Result<Recoverable, Rejection> {
+    let (node, token) = check_recovery_token(state, &recover.token, recover.node.as_ref())?;
+    match &token.state {
+        RecoveryState::Used { key, .. } if *key != recover.key => return Err(Rejection::TokenUsed),
+        RecoveryState::Used { serial, .. } if state.is_good(serial) => {
+            return Ok(Recoverable::Again { node: node.id.clone(), serial: serial.clone() });
+        }
+        // What it was used for ended before anybody showed it: whoever has that key is not stranded for it.
+        _ => {}
+    }
+    if node.serials.len() >= ON_RECORD {
+        return Err(Rejection::TooManyCertificates { node: node.id.clone() });
+    }
+    check_circumstances(state, recover, node, token)?;
+    check_key(state, recover, node)?;
+    let (tenant, profile) = (node.tenant.clone(), node.profile.clone());
+    Ok(Recoverable::Fresh { node: node.id.clone(), tenant, profile })
+}
+
+/// Its holder never showed it, and nothing but its own end keeps it from that.
+fn is_unseen(state: &State, node: &Node, serial: &Serial) -> bool {
+    let held = state.certificates.get(serial);
+    node.current_serial() == Some(serial)
+        && !state.is_denied(serial)
+        && held.is_some_and(|certificate| certificate.is_unseen())
+}
+
+/// May this token be used on this node, as it is now?
+fn check_circumstances(
+    state: &State,
+    recover: &Recover,
+    node: &Node,
+    token: &RecoveryToken,
+) -> Result<(), Rejection> {
+    if !state.policy.attestors.iter().any(|attestor| attestor == "recovery-token") {
+        return Err(Rejection::AttestorNotAllowed);
+    }
+    match token.kind {
+        RecoveryKind::Rotated if node.quarantined => {
+            Err(Rejection::NodeQuarantined { node: node.id.clone() })
+        }
+        RecoveryKind::Rotated if is_well(state, recover, node) => {
+            Err(Rejection::RecoveryNotNeeded { node: node.id.clone() })
+        }
+        // An operator has decided that the node needs it; that the bundle was not changed is to be shown.
+        RecoveryKind::Repair if recover.bundle_ends != Some(token.expires_at) => {
+            Err(Rejection::RepairBundleMismatch)
+        }
+        RecoveryKind::Rotated | RecoveryKind::Repair => Ok(()),
+    }
+}
+
+/// Active, heard of a short while ago, and with a certificate that it has shown and that is good.
+fn is_well(state: &State, recover: &Recover, node: &Node) -> bool {
+    let shown = |serial: &&Serial| state.certificates.get(*serial).is_some_and(|held| !held.is_unseen());
+    let heard = node.last_seen.max(recover.heard.map(|heard| heard.min(state.at)));
+    node.state == NodeState::Active
+        && heard.is_some_and(|heard| heard.plus(state.policy.liveness_grace) > state.at)
+        && node.serials.iter().filter(shown).any(|serial| state.is_good(serial))
+}
+
+/// A key of the profile's kinds. One that the node had before may serve again; another's may not.
+fn check_key(state: &State, recover: &Recover, node: &Node) -> Result<(), Rejection> {
+    let rules = state.policy.profiles.get(&node.profile);
+    let rules = rules.ok_or_else(|| Rejection::ProfileNotFound { profile: node.profile.clone() })?;
+    if !rules.keys.contains(&recover.key_kind) {
+        return Err(Rejection::KeyKindNotAllowed { kind: recover.key_kind.as_str().to_owned() });
+    }
+    let holder = state.certified_keys.get(&recover.key).and_then(|serial| state.certificates.get(serial));
+    match holder {
+        Some(certificate) if certificate.owner != Owner::Node(node.id.clone()) => Err(Rejection::KeyInUse),
+        _ => Ok(()),
+    }
+}
+
+pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, recover: &Recover) -> Decision {
+    match recoverable(state, recover) {
+        Err(Rejection::RecoveryNotNeeded { node }) => not_needed(state, envelope, node),
+        Err(rejection) => rejection.into(),
+        Ok(Recoverable::Again { node, serial }) => {
+            let answer = Ok(Outcome::Recovered { node, serial, replayed: true });
+            Decision { events: Vec::new(), answer }
+        }
+        Ok(Recoverable::Fresh { .. }) => grant(state, recover),
+    }
+}
+
+/// Somebody else may have the token: an operator is told.
+fn not_needed(state: &State, envelope: &Envelope, node: NodeId) -> Decision {
+    let kind = AlertKind::RecoveryNotNeeded;
+    let open = state.open_alert(kind, Some(&node));
+    let due = open.is_none_or(|open| open.quiet_since().plus(AGAIN) <= state.at);
+    let alert = due.then(|| Event::AlertRaised {
+        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
+        kind,
+        node: Some(node.clone()),
+        detail: format!("its recovery token came from {} while the node was well", envelope.source),
+    });
+    Decision { events: alert.into_iter().collect(), answer: Err(Rejection::RecoveryNotNeeded { node }) }
+}
+
+fn grant(state: &State, recover: &Recover) -> Decision {
+    let known = state.recovery_token_with_hash(&recover.token);
+    let (Some((node, token)), Some(prepared)) = (known, &recover.prepared) else {
+        return Rejection::PreparedStale.into();
+    };
+    let ours = prepared.node == node.id && prepared.tenant == node.tenant && prepared.profile == node.profile;
+    if !ours || !renew::fits(state, recover.key, node, &prepared.certificate) {
+        return Rejection::PreparedStale.into();
+    }
+    let undenied = |serial: &&Serial| {
+        state.certificates.get(*serial).is_some_and(|held| held.status != CertificateStatus::Denied)
+    };
+    let requested = Event::RecoveryRequested {
+        node: node.id.clone(),
+        token: token.id,
+        class: recover.class,
+        repair: token.kind == RecoveryKind::Repair,
+    };
+    let issued = Event::RecoveryIssued(Box::new(RecoveryIssued {
+        node: node.id.clone(),
+        token: token.id,
+        certificate: prepared.certificate.clone(),
+        agent_version: recover.agent_version.clone(),
+        denied: node.serials.iter().filter(undenied).cloned().collect(),
+    }));
+    let serial = prepared.certificate.serial.clone();
+    let answer = Ok(Outcome::Recovered { node: node.id.clone(), serial, replayed: false });
+    let events = [requested, issued].into_iter().chain(state.clearing(&OVER, &node.id)).collect();
+    Decision { events, answer }
+}

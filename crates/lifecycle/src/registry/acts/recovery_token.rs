@@ -1,0 +1,83 @@
+//! Recovery tokens of a node that is well: minted for it, and kept by it.
+//!
+//! What the node says it has kept is heard first, and only then is the next one minted: an answer that is lost
+//! never leaves a host with nothing but a token that has ended.
+
+use super::living;
+use crate::names::{NodeId, Serial, Span, Timestamp, TokenId};
+use crate::registry::apply::Decision;
+use crate::registry::recovery::{Keeping, RecoveryKind, RecoveryToken};
+use crate::registry::{Actor, Envelope, Event, Mint, Node, NodeState, Rejection, State};
+
+/// A host that asks in a loop gets one in this time, and the trail one line.
+const BETWEEN: Span = Span::from_secs(10);
+
+/// When a node is given a new token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rotate {
+    /// With every new certificate.
+    Always,
+    /// When the one that it has is half over, or it has none.
+    WhenDue,
+}
+
+/// By the node itself, on its live stream.
+pub(in crate::registry) fn decide(
+    state: &State,
+    envelope: &Envelope,
+    id: &NodeId,
+    keeping: &Keeping,
+) -> Decision {
+    let Actor::Node { serial, .. } = &envelope.actor else { return Rejection::Unauthenticated.into() };
+    match living(state, id) {
+        Err(rejection) => rejection.into(),
+        Ok(node) if node.state == NodeState::Active => {
+            Decision::granted(events(state, node, serial, keeping, Rotate::WhenDue))
+        }
+        Ok(_) => Decision::granted(Vec::new()),
+    }
+}
+
+/// What follows from what a node says of its recovery token. The node is in contact, so it is confirmed. By a
+/// certificate that another has superseded nothing is said: whoever holds that key only would be given more than it
+/// ever was good for.
+pub(super) fn events(
+    state: &State,
+    node: &Node,
+    serial: &Serial,
+    keeping: &Keeping,
+    rotate: Rotate,
+) -> Vec<Event> {
+    if state.is_superseded(serial) {
+        return Vec::new();
+    }
+    let mint = keeping.mint.filter(|mint| may_mint(state, node, mint));
+    let mint = mint.filter(|_| rotate == Rotate::Always || is_due(node, keeping.kept, state.at));
+    let minted = mint.map(|mint| {
+        let token = RecoveryToken::of(mint, RecoveryKind::Rotated, state.at, state.policy.recovery_ttl);
+        Event::RecoveryTokenRotated { node: node.id.clone(), token }
+    });
+    keep(node, keeping.kept).into_iter().chain(minted).collect()
+}
+
+/// The node has its current token on disk, and has not said so before.
+pub(super) fn keep(node: &Node, kept: Option<TokenId>) -> Option<Event> {
+    let current = node.recovery.current().filter(|current| Some(current.id) == kept && !current.is_kept())?;
+    Some(Event::RecoveryTokenKept { node: node.id.clone(), token: current.id })
+}
+
+/// A node in quarantine is given none.
+fn may_mint(state: &State, node: &Node, mint: &Mint) -> bool {
+    let taken = state.recovery_by_hash.contains_key(&mint.hash)
+        || state.token_by_hash.contains_key(&mint.hash)
+        || node.recovery.token(mint.token).is_some();
+    !node.quarantined && !node.state.is_gone() && !taken
+}
+
+/// Would a node that says it has kept this one be given another?
+pub fn is_due(node: &Node, kept: Option<TokenId>, at: Timestamp) -> bool {
+    node.recovery.current().is_none_or(|current| {
+        let has = Some(current.id) == kept;
+        current.is_half_over(at) || (!has && current.minted_at.plus(BETWEEN) <= at)
+    })
+}

@@ -1,0 +1,67 @@
+//! Repairing: an operator's recovery token for a node that has nothing left to recover with. The node is held
+//! until it has come back with it and stayed.
+
+use super::living;
+use crate::names::{NodeId, Span};
+use crate::registry::apply::Decision;
+use crate::registry::policy::TOKEN_TTL_MIN;
+use crate::registry::recovery::{IssueRepairBundle, RecoveryKind, RecoveryToken};
+use crate::registry::{AlertKind, Event, Mint, Node, NodeState, Rejection, State};
+
+/// How long a repair bundle is good when nothing is said.
+const DEFAULT_TTL: Span = Span::from_hours(24);
+const REASON: &str = "repair bundle issued";
+
+pub(in crate::registry) fn issue(state: &State, issue: &IssueRepairBundle) -> Decision {
+    match repairable(state, issue) {
+        Err(rejection) => rejection.into(),
+        Ok((node, life)) => {
+            let held = (!node.quarantined)
+                .then(|| Event::NodeQuarantined { node: node.id.clone(), reason: REASON.to_owned() });
+            let issued = Event::RepairBundleIssued {
+                node: node.id.clone(),
+                token: RecoveryToken::of(issue.mint, RecoveryKind::Repair, state.at, life),
+                profile: issue.profile.clone(),
+                // What else a node is in quarantine for, a repair does not end.
+                ends_quarantine: !node.quarantined || node.recovery.repairing,
+            };
+            Decision::granted(held.into_iter().chain([issued]).collect())
+        }
+    }
+}
+
+/// The node, and for how long its bundle is good.
+fn repairable<'a>(state: &'a State, issue: &IssueRepairBundle) -> Result<(&'a Node, Span), Rejection> {
+    let node = living(state, &issue.node)?;
+    if node.state == NodeState::Registered || node.serials.is_empty() {
+        return Err(Rejection::NoCertificate { node: node.id.clone() });
+    }
+    let longest = state.policy.recovery_ttl;
+    let life = issue.ttl.unwrap_or_else(|| DEFAULT_TTL.min(longest));
+    if issue.ttl.is_some_and(|ttl| ttl < TOKEN_TTL_MIN) {
+        return Err(Rejection::TokenTtlTooShort { min: TOKEN_TTL_MIN });
+    }
+    if life > longest {
+        return Err(Rejection::TokenTtlTooLong { max: longest });
+    }
+    let Mint { token, hash } = issue.mint;
+    let taken = state.recovery_by_hash.contains_key(&hash)
+        || state.token_by_hash.contains_key(&hash)
+        || node.recovery.token(token).is_some();
+    if taken { Err(Rejection::PreparedStale) } else { Ok((node, life)) }
+}
+
+/// The repair has proven itself. Whoever is suspected of being a copy stays where it is.
+pub(in crate::registry) fn end(state: &State, id: &NodeId) -> Decision {
+    match living(state, id) {
+        Err(rejection) => rejection.into(),
+        Ok(node) => {
+            let proven = node.quarantined
+                && node.state == NodeState::Active
+                && node.recovery.is_repaired()
+                && state.open_alert(AlertKind::CloneSuspected, Some(id)).is_none();
+            let released = proven.then(|| Event::NodeReleased { node: id.clone() });
+            Decision::granted(released.into_iter().collect())
+        }
+    }
+}

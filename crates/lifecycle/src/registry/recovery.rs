@@ -1,0 +1,257 @@
+//! Recovery tokens: what brings a node back when its certificate no longer does.
+//!
+//! A node has at most two that are valid, so that there is always one on its disk that works: the current one,
+//! and the one before it until the node has said that the current one is kept. An operator's repair token
+//! replaces both. The last few that have ended are remembered, so that whoever brings one hears why.
+
+use super::{KeyKind, Prepared, State};
+use crate::host::Class;
+use crate::names::{KeyHash, Label, NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
+use serde::{Deserialize, Serialize};
+
+/// How many that have ended are remembered.
+const ENDED: usize = 4;
+
+/// What a node has to recover with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Oldest first.
+    pub tokens: Vec<RecoveryToken>,
+    /// A certificate was issued for one of them and has not been seen yet.
+    #[serde(default)]
+    pub underway: bool,
+    /// Quarantined by a repair bundle, until the repair has proven itself.
+    #[serde(default)]
+    pub repairing: bool,
+    /// When one of its tokens was last brought in vain, and why: a host that is lost cannot tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refused>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub at: Timestamp,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryToken {
+    pub id: TokenId,
+    pub hash: SecretHash,
+    pub kind: RecoveryKind,
+    pub minted_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub state: RecoveryState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryKind {
+    /// Given to the node over its own certificate.
+    Rotated,
+    /// Given to an operator, in a repair bundle.
+    Repair,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryState {
+    Valid {
+        /// The node has said that it is on disk.
+        kept: bool,
+    },
+    /// Another took its place.
+    Superseded,
+    /// For this certificate and key.
+    Used { at: Timestamp, serial: Serial, key: KeyHash },
+    /// The node's life that it was for has ended, or an operator let the node go.
+    Revoked,
+}
+
+/// A token that the replica has drawn: its value leaves the process only if this is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mint {
+    pub token: TokenId,
+    pub hash: SecretHash,
+}
+
+/// What a node says of recovery with a request of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    /// The token that is on its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<TokenId>,
+    /// The next one, if it wants one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mint: Option<Mint>,
+}
+
+impl Keeping {
+    /// Whether it says nothing, as every request did before there were recovery tokens.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Asks for a certificate with a recovery token, without any other credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recover {
+    pub token: SecretHash,
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    /// Whom the host believes itself to be.
+    pub node: Option<NodeId>,
+    /// Why it asks.
+    pub class: Option<Class>,
+    /// When the repair bundle that the token comes from says that it ends.
+    pub bundle_ends: Option<Timestamp>,
+    /// When this replica heard of the node last.
+    pub heard: Option<Timestamp>,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Prepared>,
+}
+
+/// Gives an operator a recovery token for a node, and holds the node until it has proven itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssueRepairBundle {
+    pub node: NodeId,
+    pub mint: Mint,
+    /// A day when none is named.
+    pub ttl: Option<Span>,
+    /// Where the node will turn to: recorded only.
+    pub profile: Label,
+}
+
+impl RecoveryToken {
+    pub(super) fn of(mint: Mint, kind: RecoveryKind, at: Timestamp, life: Span) -> Self {
+        Self {
+            id: mint.token,
+            hash: mint.hash,
+            kind,
+            minted_at: at,
+            expires_at: at.plus(life),
+            state: RecoveryState::Valid { kept: false },
+        }
+    }
+
+    /// Valid as far as its state goes: its time may be over.
+    pub fn is_valid(&self) -> bool {
+        matches!(self.state, RecoveryState::Valid { .. })
+    }
+
+    pub fn is_kept(&self) -> bool {
+        self.state == RecoveryState::Valid { kept: true }
+    }
+
+    pub fn is_expired(&self, at: Timestamp) -> bool {
+        at >= self.expires_at
+    }
+
+    /// Whether it is time for the next one.
+    pub fn is_half_over(&self, at: Timestamp) -> bool {
+        let half = Span::from_millis(self.expires_at.since(self.minted_at).millis() / 2);
+        at >= self.minted_at.plus(half)
+    }
+}
+
+impl Recovery {
+    pub fn token(&self, id: TokenId) -> Option<&RecoveryToken> {
+        self.tokens.iter().find(|token| token.id == id)
+    }
+
+    /// The newest that the node was given and that is valid.
+    pub fn current(&self) -> Option<&RecoveryToken> {
+        self.tokens.iter().rev().find(|token| token.kind == RecoveryKind::Rotated && token.is_valid())
+    }
+
+    /// Whether the operator's latest token has been used and the node has come back with what it got.
+    pub fn is_repaired(&self) -> bool {
+        let repair = self.tokens.iter().rev().find(|token| token.kind == RecoveryKind::Repair);
+        self.repairing
+            && !self.underway
+            && repair.is_some_and(|token| matches!(token.state, RecoveryState::Used { .. }))
+    }
+
+    /// A new one for the node. What was kept stays valid beside it; what was not, nobody has.
+    pub(super) fn rotate(&mut self, token: RecoveryToken) {
+        if let Some(current) = self.current().filter(|current| !current.is_kept()).map(|current| current.id) {
+            self.end(current, RecoveryState::Superseded);
+        }
+        self.tokens.push(token);
+    }
+
+    /// The current one is on the node's disk: those before it are of no more use.
+    pub(super) fn keep(&mut self, id: TokenId) {
+        for token in self.tokens.iter_mut().filter(|token| token.is_valid()) {
+            if token.id == id {
+                token.state = RecoveryState::Valid { kept: true };
+            } else if token.kind == RecoveryKind::Rotated {
+                token.state = RecoveryState::Superseded;
+            }
+        }
+    }
+
+    /// An operator's: the only one from now on.
+    pub(super) fn repair(&mut self, token: RecoveryToken) {
+        self.end_all(&RecoveryState::Superseded);
+        self.tokens.push(token);
+    }
+
+    /// One was used, so none is valid any more.
+    pub(super) fn spend(&mut self, id: TokenId, used: RecoveryState) {
+        self.refused = None;
+        self.end(id, used);
+        self.end_all(&RecoveryState::Superseded);
+    }
+
+    /// The node begins a new life, or has ended.
+    pub(super) fn revoke(&mut self) {
+        self.end_all(&RecoveryState::Revoked);
+        (self.underway, self.repairing) = (false, false);
+    }
+
+    /// An operator let the node go: what was to repair it is not needed.
+    pub(super) fn release(&mut self) {
+        let repair = |token: &&mut RecoveryToken| token.kind == RecoveryKind::Repair && token.is_valid();
+        for token in self.tokens.iter_mut().filter(repair) {
+            token.state = RecoveryState::Revoked;
+        }
+        self.repairing = false;
+    }
+
+    fn end(&mut self, id: TokenId, how: RecoveryState) {
+        if let Some(token) = self.tokens.iter_mut().find(|token| token.id == id) {
+            token.state = how;
+        }
+    }
+
+    fn end_all(&mut self, how: &RecoveryState) {
+        for token in self.tokens.iter_mut().filter(|token| token.is_valid()) {
+            token.state = how.clone();
+        }
+    }
+
+    /// Forgets the oldest of those that have ended, beyond a few; answers with their hashes.
+    pub(super) fn forget(&mut self) -> Vec<SecretHash> {
+        let mut over = self.tokens.iter().filter(|token| !token.is_valid()).count().saturating_sub(ENDED);
+        let mut forgotten = Vec::new();
+        self.tokens.retain(|token| {
+            let goes = over > 0 && !token.is_valid();
+            if goes {
+                over -= 1;
+                forgotten.push(token.hash);
+            }
+            !goes
+        });
+        forgotten
+    }
+}
+
+impl State {
+    /// A recovery token, and whose it is, by the hash of the presented string.
+    pub fn recovery_token_with_hash(&self, hash: &SecretHash) -> Option<(&super::Node, &RecoveryToken)> {
+        let node = self.nodes.get(self.recovery_by_hash.get(hash)?)?;
+        node.recovery.tokens.iter().find(|token| token.hash == *hash).map(|token| (node.as_ref(), token))
+    }
+}

@@ -1,0 +1,36 @@
+//! Whether work may be given to a node.
+
+use super::{Certificate, Node, NodeState, Report, State};
+use crate::names::Serial;
+
+/// What a node says whose logs, or what it tells, had to make room for what it needs.
+pub const PRESSURE: &str = "node_observability_disk_pressure";
+const CERT_EXPIRED: &str = "cert_expired";
+
+impl State {
+    /// Every reason why not, each in its stable word; none when work may be given to it.
+    pub fn exclusions(&self, node: &Node, report: Option<&Report>) -> Vec<&'static str> {
+        let mut words = Vec::new();
+        if node.state != NodeState::Active {
+            words.push(node.state.as_str());
+        }
+        if node.state.is_gone() {
+            return words;
+        }
+        words.extend(node.draining.then_some("draining"));
+        words.extend(node.quarantined.then_some("quarantined"));
+        words.extend(self.ended_certificate(node).map(|_| CERT_EXPIRED));
+        if let Some(report) = report {
+            words.extend(report.class.map(|class| class.as_str()).filter(|class| !words.contains(class)));
+            words.extend(report.observability_pressure.then_some(PRESSURE));
+        }
+        words
+    }
+
+    /// A node's certificate that has ended with none after it.
+    pub fn ended_certificate<'a>(&'a self, node: &'a Node) -> Option<(&'a Serial, &'a Certificate)> {
+        let (serial, held) = self.current_certificate(node)?;
+        let ended = held.not_after <= self.at && !node.state.is_gone() && !self.is_denied(serial);
+        ended.then_some((serial, held))
+    }
+}

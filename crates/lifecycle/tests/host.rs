@@ -1,0 +1,259 @@
+//! A host is never stranded: whatever fails, in whatever order, it says what is wrong, goes on without haste, and is
+//! well again once it can be.
+
+mod world;
+
+use lifecycle::host::{Act, Chance, Class, Failure, Host, Input, Life, Now, Origin, Recovered, Trouble};
+use lifecycle::names::{Span, Timestamp};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use world::{Faults, MINUTE, World};
+
+/// More than any healthy or sick host has reason for in an hour.
+const CALLS: usize = 400;
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let rarely = || prop::bool::weighted(0.15);
+    let ahead = prop_oneof![
+        6 => Just(0i64),
+        1 => -200_000i64..200_000,
+        1 => prop_oneof![Just(600_000), Just(-600_000), Just(90_000_000), Just(-90_000_000)],
+    ];
+    let first = (prop::bool::weighted(0.4), rarely(), rarely(), rarely(), rarely());
+    (first, rarely(), ahead, rarely(), rarely()).prop_map(
+        |((down, recovery_down, stale, recovery_stale, revoked), full, ahead, superseded, no_token)| Faults {
+            down,
+            recovery_down,
+            stale,
+            recovery_stale,
+            revoked,
+            full,
+            ahead,
+            superseded,
+            no_token,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_host_is_well_again_once_the_causes_are_gone(
+        seed: u32, history in vec((faults(), 1u64..120), 0..8),
+    ) {
+        let mut world = World::new(seed);
+        for (faults, minutes) in history {
+            // What a recovery has cured stays cured until the next fault.
+            world.faults = faults;
+            world.minutes(minutes);
+        }
+        world.faults = Faults::NONE;
+        world.minutes(20);
+        prop_assert!(world.is_well() || world.is_given_up(), "{:?}", world.host);
+        let times: Vec<u64> = world.acts.iter().map(|(at, _)| *at).collect();
+        for hour in times.windows(CALLS) {
+            prop_assert!(hour[CALLS - 1] - hour[0] >= 60 * MINUTE, "more than {CALLS} calls within an hour");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_learned_makes_it_spin(
+        steps in vec((input(), 0u64..2000, any::<u32>()), 1..400),
+    ) {
+        let end = Timestamp::from_secs(2000);
+        let mut host = Host::new(Life { not_after: end, renew_at: Timestamp::from_secs(1000) }, "u".to_owned());
+        let (mut steady, mut acts) = (0, Vec::new());
+        for (input, pause, number) in steps {
+            steady += pause;
+            let now = Now { wall: Timestamp::from_millis(900_000 + steady), steady: Span::from_millis(steady) };
+            host.learn(input, now, Chance { number, id: number.to_string() });
+            acts.extend(host.due(now));
+            prop_assert!(host.wake(now).millis() <= steady + MINUTE);
+        }
+        let most = usize::try_from(steady / 1000).unwrap() + 1;
+        let count = |kind: fn(&Act) -> bool| acts.iter().filter(|act| kind(act)).count();
+        prop_assert!(count(|act| *act == Act::Open) <= most);
+        prop_assert!(count(|act| *act == Act::Renew) <= most);
+        prop_assert!(count(|act| matches!(act, Act::Recover(_))) <= most);
+    }
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    let trouble = prop::sample::select(vec![
+        Trouble::Passing,
+        Trouble::Elsewhere,
+        Trouble::Untrusted,
+        Trouble::Skewed,
+        Trouble::UnknownIssuer,
+        Trouble::Expired,
+        Trouble::Revoked,
+        Trouble::Unacceptable,
+        Trouble::Superseded,
+        Trouble::Refused,
+        Trouble::Full,
+    ]);
+    let failure = (trouble, prop::option::of(any::<i64>()), 0u64..1_000_000)
+        .prop_map(|(trouble, clock, wait)| Failure { trouble, clock, wait: Span::from_millis(wait) });
+    let life = (0u64..4_000_000).prop_map(|end| Life {
+        not_after: Timestamp::from_millis(end),
+        renew_at: Timestamp::from_millis(end / 2),
+    });
+    prop_oneof![
+        life.prop_map(Input::Loaded),
+        Just(Input::Found(Origin::Renewal)),
+        Just(Input::Found(Origin::Recovery)),
+        Just(Input::Opened(Ok(()))),
+        failure.clone().prop_map(|failure| Input::Opened(Err(failure))),
+        failure.clone().prop_map(Input::Lost),
+        Just(Input::Renewed(Ok(()))),
+        failure.clone().prop_map(|failure| Input::Renewed(Err(failure))),
+        Just(Input::Recovered(Ok(Recovered::Issued))),
+        Just(Input::Recovered(Ok(Recovered::Refreshed))),
+        failure.prop_map(|failure| Input::Recovered(Err(failure))),
+        any::<i64>().prop_map(Input::Clock),
+        any::<bool>().prop_map(Input::Full),
+        any::<bool>().prop_map(Input::Drift),
+        any::<bool>().prop_map(Input::Ready),
+        Just(Input::Ordered),
+        Just(Input::Revoked),
+        Just(Input::Broken),
+    ]
+}
+
+/// The one door for the rows of the failure matrix: this goes wrong, for so long; then this is said of it.
+fn check(faults: Faults, minutes: u64, expected: Class) -> World {
+    let mut world = World::new(7);
+    world.minutes(5);
+    assert!(world.is_well());
+    world.faults = faults;
+    world.minutes(minutes);
+    assert_eq!(world.host.ill().map(|ill| ill.class), Some(expected), "{:?}", world.host);
+    world
+}
+
+#[test]
+fn a_silent_control_plane_is_unreachable_until_the_certificate_ends() {
+    let down = Faults { down: true, recovery_down: true, ..Faults::NONE };
+    let world = check(down, 10, Class::EndpointUnreachable);
+    assert!(!world.acts.iter().any(|(_, act)| matches!(act, Act::Recover(_))));
+}
+
+#[test]
+fn a_certificate_that_ended_while_nobody_answered_is_recovered() {
+    let mut world = check(Faults { down: true, ..Faults::NONE }, 90, Class::CertExpired);
+    assert_eq!(world.recoveries, 0, "nobody has said that it ended");
+    world.faults = Faults::NONE;
+    world.minutes(11);
+    assert!(world.is_well());
+    assert_eq!(world.recoveries, 1);
+}
+
+#[test]
+fn without_a_token_an_ended_certificate_is_blocked() {
+    let mut world = check(Faults { down: true, no_token: true, ..Faults::NONE }, 70, Class::CertExpired);
+    world.faults = Faults { no_token: true, ..Faults::NONE };
+    world.minutes(20);
+    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::RecoveryEnrollmentBlocked));
+}
+
+#[test]
+fn a_stale_bundle_is_cured_by_recovery_and_a_stale_recovery_bundle_blocks() {
+    let mut world = World::new(3);
+    world.faults = Faults { stale: true, ..Faults::NONE };
+    world.minutes(10);
+    assert!(world.is_well());
+    let both = Faults { stale: true, recovery_stale: true, ..Faults::NONE };
+    let mut world = World::new(3);
+    world.faults = both;
+    world.minutes(10);
+    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::RecoveryEnrollmentBlocked));
+}
+
+#[test]
+fn a_full_disk_and_a_wrong_clock_have_their_own_words() {
+    check(Faults { full: true, ..Faults::NONE }, 50, Class::DiskFull);
+    let world = check(Faults { ahead: 600_000, ..Faults::NONE }, 120, Class::ClockSkew);
+    assert!(world.acts.iter().all(|(_, act)| *act == Act::Open));
+    let far = Faults { ahead: 90_000_000, ..Faults::NONE };
+    let mut world = World::new(1);
+    world.faults = far;
+    world.minutes(30);
+    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::ClockSkew));
+}
+
+#[test]
+fn a_revoked_host_asks_now_and_then_and_nothing_else() {
+    let world = check(Faults { revoked: true, ..Faults::NONE }, 120, Class::IdentityRevokedOrFenced);
+    let asked = world.acts.len();
+    assert!((15..40).contains(&asked), "{asked}");
+}
+
+/// What is due now ends at once, in these ways.
+fn after(now: u64, host: &mut Host, connecting: Trouble, recovering: Trouble) {
+    let now = at(now);
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    for act in host.due(now) {
+        let input = match act {
+            Act::Recover(_) => Input::Recovered(Err(recovering.into())),
+            _ => Input::Opened(Err(connecting.into())),
+        };
+        host.learn(input, now, chance());
+    }
+}
+
+fn at(second: u64) -> Now {
+    Now { wall: Timestamp::from_secs(second), steady: Span::from_secs(second) }
+}
+
+/// Nobody is trusted for an hour, neither where it connects nor where it recovers.
+fn behind_a_portal(not_after: u64) -> (Host, u64) {
+    let end = Timestamp::from_secs(not_after);
+    let mut host = Host::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    host.learn(Input::Ready(true), at(0), Chance { number: 0, id: "u".to_owned() });
+    for second in 0..3600 {
+        after(second, &mut host, Trouble::Untrusted, Trouble::Untrusted);
+    }
+    (host, 3600)
+}
+
+#[test]
+fn a_portal_that_went_away_is_noticed_within_half_a_minute() {
+    let (mut host, gone) = behind_a_portal(1_000_000);
+    let opens = (gone..).find(|second| host.due(at(*second)).contains(&Act::Open)).unwrap();
+    assert!(opens - gone <= 30, "{opens}");
+}
+
+#[test]
+fn a_recovery_that_failed_for_one_cause_does_not_wait_for_another() {
+    let (mut host, gone) = behind_a_portal(100);
+    let mut recovers = None;
+    for second in gone..gone + 600 {
+        if host.due(at(second)).iter().any(|act| matches!(act, Act::Recover(_))) && recovers.is_none() {
+            recovers = Some(second);
+        }
+        let chance = Chance { number: u32::MAX, id: "u".to_owned() };
+        host.learn(Input::Opened(Err(Trouble::Expired.into())), at(second), chance);
+        if recovers.is_some() {
+            break;
+        }
+    }
+    assert!(recovers.is_some_and(|second| second - gone <= 35), "{recovers:?}");
+}
+
+#[test]
+fn a_slow_recovery_keeps_nobody_from_seeing_that_the_runtime_is_trusted_again() {
+    let end = Timestamp::from_secs(1_000_000);
+    let mut host = Host::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    host.learn(Input::Ready(true), at(0), chance());
+    assert_eq!(host.due(at(0)), [Act::Open]);
+    host.learn(Input::Opened(Err(Trouble::Untrusted.into())), at(0), chance());
+    assert_eq!(host.due(at(0)), [Act::Recover(Class::ServerTlsUntrusted)]);
+    assert_eq!(host.due(at(2)), [Act::Open], "while the recovery is under way");
+    host.learn(Input::Recovered(Ok(Recovered::Refreshed)), at(3), chance());
+    host.learn(Input::Opened(Err(Trouble::Untrusted.into())), at(4), chance());
+    assert_eq!(host.due(at(5)), [Act::Open], "what was begun before the cure says nothing");
+    host.learn(Input::Opened(Ok(())), at(6), chance());
+    assert_eq!(host.ill(), None);
+}

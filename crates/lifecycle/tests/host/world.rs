@@ -1,0 +1,300 @@
+//! A control plane, a disk and two clocks, as far as a host can tell.
+
+use lifecycle::host::{
+    Act, Chance, Class, Failure, Host, Input, Life, Now, Origin, Recovered, TOLERANCE, Then, Trouble,
+};
+use lifecycle::names::{Span, Timestamp};
+
+/// True time begins here; the steady clock at nothing.
+const EPOCH: u64 = 1_800_000_000_000;
+const SECOND: u64 = 1000;
+pub const MINUTE: u64 = 60 * SECOND;
+const LIFE: u64 = 60 * MINUTE;
+/// How often a connected host hears the time.
+const BEAT: u64 = 30 * SECOND;
+/// By a clock that is further off than this no chain is in date.
+const CHAIN: u64 = 6 * 60 * MINUTE;
+/// Whoever was seen within this is not in need of recovery.
+const GRACE: u64 = 5 * MINUTE;
+
+/// Everything that can be wrong.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    pub down: bool,
+    pub recovery_down: bool,
+    /// The runtime bundle, or the recovery bundle, does not vouch for the control plane.
+    pub stale: bool,
+    pub recovery_stale: bool,
+    pub revoked: bool,
+    pub full: bool,
+    /// How far the host's clock is ahead.
+    pub ahead: i64,
+    pub superseded: bool,
+    pub no_token: bool,
+}
+
+impl Faults {
+    pub const NONE: Self = Self {
+        down: false,
+        recovery_down: false,
+        stale: false,
+        recovery_stale: false,
+        revoked: false,
+        full: false,
+        ahead: 0,
+        superseded: false,
+        no_token: false,
+    };
+}
+
+pub struct World {
+    pub host: Host,
+    pub faults: Faults,
+    pub at: u64,
+    /// When the certificate in use ends, and the one to be proven.
+    ends: u64,
+    candidate: Option<u64>,
+    token: bool,
+    /// What the control plane last said of the certificate.
+    told: Option<Trouble>,
+    seen: u64,
+    beat: u64,
+    connected: bool,
+    under_way: Vec<(u64, Act)>,
+    pub acts: Vec<(u64, Act)>,
+    unwell_since: Option<u64>,
+    idle_since: u64,
+    /// The undertaking of the trouble at hand.
+    undertaking: Option<String>,
+    seed: u32,
+    pub recoveries: usize,
+}
+
+impl World {
+    pub fn new(seed: u32) -> Self {
+        let ends = EPOCH + LIFE;
+        Self {
+            host: Host::new(life(ends), "u0".to_owned()),
+            faults: Faults::NONE,
+            at: EPOCH,
+            ends,
+            candidate: None,
+            token: true,
+            told: None,
+            seen: 0,
+            beat: u64::MAX,
+            connected: false,
+            under_way: Vec::new(),
+            acts: Vec::new(),
+            unwell_since: None,
+            idle_since: EPOCH,
+            undertaking: None,
+            seed,
+            recoveries: 0,
+        }
+    }
+
+    pub fn is_well(&self) -> bool {
+        self.connected && self.host.ill().is_none()
+    }
+
+    /// Nothing is left to come back with: the certificate has ended, and the host was told that it is revoked, or its
+    /// token went for a certificate that ended before anybody saw it.
+    pub fn is_given_up(&self) -> bool {
+        self.at >= self.ends && (self.host.is_revoked() || !self.token)
+    }
+
+    pub fn minutes(&mut self, minutes: u64) {
+        self.until(self.at + minutes * MINUTE);
+    }
+
+    /// Lets time pass, with everything that is due in it.
+    pub fn until(&mut self, end: u64) {
+        while self.at < end {
+            let ready = self.token && !self.faults.no_token;
+            self.learn(Input::Ready(ready));
+            if !self.faults.full {
+                self.learn(Input::Full(false));
+            }
+            if self.connected && self.cut_off() {
+                (self.connected, self.beat) = (false, u64::MAX);
+                let trouble = if self.faults.revoked { Trouble::Revoked } else { Trouble::Passing };
+                self.learn(Input::Lost(trouble.into()));
+            }
+            let now = self.now();
+            for act in self.host.due(now) {
+                self.watch(act);
+                let takes = u64::from(self.draw() % 5) * SECOND + 10;
+                self.under_way.push((self.at + takes, act));
+                self.acts.push((self.at, act));
+            }
+            self.check();
+            let wake = self.host.wake(now).millis() + EPOCH;
+            let first = self.under_way.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
+            self.at = wake.min(first).min(self.beat).max(self.at + 1).min(end);
+            self.finish();
+        }
+    }
+
+    fn now(&self) -> Now {
+        let wall = Timestamp::from_millis(self.at.saturating_add_signed(self.faults.ahead));
+        Now { wall, steady: Span::from_millis(self.at - EPOCH) }
+    }
+
+    fn draw(&mut self) -> u32 {
+        self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.seed >> 3
+    }
+
+    fn learn(&mut self, input: Input) {
+        let number = self.draw().wrapping_mul(8);
+        let chance = Chance { number, id: format!("u{number}") };
+        match self.host.learn(input, self.now(), chance) {
+            Then::Nothing => {}
+            Then::DropCandidate => self.candidate = None,
+            Then::FindCandidate if self.candidate.is_some() => self.learn(Input::Found(Origin::Renewal)),
+            Then::FindCandidate => {}
+        }
+    }
+
+    fn is_skewed(&self) -> bool {
+        self.faults.ahead.unsigned_abs() > TOLERANCE.millis()
+    }
+
+    fn cut_off(&self) -> bool {
+        self.faults.down || self.faults.revoked
+    }
+
+    /// What must not be begun.
+    fn watch(&mut self, act: Act) {
+        assert!(!(self.host.is_revoked() && act != Act::Open), "{act:?} by a revoked host");
+        assert!(!(self.host.is_skewed() && act == Act::Renew), "a renewal by a wrong clock");
+        if let Act::Recover(class) = act {
+            let lost = [Trouble::Expired, Trouble::Superseded, Trouble::Untrusted];
+            assert!(self.told.is_some_and(|told| lost.contains(&told)), "recovers for nothing: {class}");
+        }
+    }
+
+    /// What must hold at every moment.
+    fn check(&mut self) {
+        if self.connected || !self.under_way.is_empty() {
+            self.idle_since = self.at;
+        }
+        if self.is_well() {
+            (self.unwell_since, self.undertaking) = (None, None);
+            return;
+        }
+        let since = *self.unwell_since.get_or_insert(self.at);
+        if self.at > since + MINUTE {
+            assert!(self.host.ill().is_some(), "unwell for a minute without a word for it");
+            assert!(self.at <= self.idle_since + 10 * MINUTE, "has given up: {:?}", self.host);
+        }
+        if self.host.ill().is_some() {
+            let id = self.host.undertaking().to_owned();
+            let first = self.undertaking.get_or_insert_with(|| id.clone());
+            assert_eq!(*first, id, "one trouble, one undertaking");
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.connected && self.at >= self.beat {
+            self.seen = self.at;
+            self.beat = self.at + BEAT;
+            self.learn(Input::Clock(self.faults.ahead));
+        }
+        while let Some(place) = self.under_way.iter().position(|(at, _)| *at <= self.at) {
+            match self.under_way.remove(place).1 {
+                Act::Open => self.open(),
+                Act::Renew => self.renew(),
+                Act::Recover(class) => self.recover(class),
+            }
+        }
+    }
+
+    /// Why the control plane does not take a certificate, if it does not.
+    fn turned_away(&self, ends: u64, stale: bool) -> Option<Failure> {
+        let far = self.faults.ahead.unsigned_abs() > CHAIN;
+        let trouble = match () {
+            () if self.faults.down => Trouble::Passing,
+            () if stale || far => Trouble::Untrusted,
+            () if self.faults.revoked => Trouble::Revoked,
+            () if self.at >= ends => Trouble::Expired,
+            () => return None,
+        };
+        let clock = (trouble == Trouble::Untrusted && !stale).then_some(self.faults.ahead);
+        Some(Failure { clock, ..trouble.into() })
+    }
+
+    fn open(&mut self) {
+        let (ends, stale) = match self.candidate {
+            // What came with it vouches for the control plane.
+            Some(ends) => (ends, false),
+            None => (self.ends, self.faults.stale),
+        };
+        let mut failure = self.turned_away(ends, stale);
+        if self.faults.superseded && self.candidate.is_none() {
+            failure = failure.or(Some(Trouble::Superseded.into()));
+        }
+        self.told = failure.map(|failure| failure.trouble);
+        if let Some(failure) = failure {
+            return self.learn(Input::Opened(Err(failure)));
+        }
+        if let Some(ends) = self.candidate {
+            if self.faults.full {
+                self.learn(Input::Full(true));
+                return self.learn(Input::Opened(Err(Trouble::Full.into())));
+            }
+            (self.candidate, self.ends) = (None, ends);
+            (self.faults.stale, self.faults.superseded) = (false, false);
+            self.learn(Input::Loaded(life(ends)));
+        }
+        (self.connected, self.token) = (true, true);
+        (self.beat, self.seen) = (self.at + BEAT, self.at);
+        // The first word on the connection.
+        self.learn(Input::Clock(self.faults.ahead));
+        self.learn(Input::Opened(Ok(())));
+    }
+
+    fn renew(&mut self) {
+        self.learn(Input::Full(self.faults.full));
+        let failure = match self.faults.full {
+            true => Some(Trouble::Full.into()),
+            false => self.turned_away(self.ends, self.faults.stale),
+        };
+        if let Some(failure) = failure {
+            self.told = Some(failure.trouble).filter(|told| *told == Trouble::Expired).or(self.told);
+            return self.learn(Input::Renewed(Err(failure)));
+        }
+        self.candidate = Some(self.at + LIFE);
+        self.learn(Input::Renewed(Ok(())));
+    }
+
+    fn recover(&mut self, _: Class) {
+        self.learn(Input::Full(self.faults.full));
+        let trouble = match () {
+            () if self.faults.full => Trouble::Full,
+            () if self.faults.recovery_down => Trouble::Passing,
+            () if self.faults.recovery_stale => Trouble::Untrusted,
+            () if self.is_skewed() => Trouble::Skewed,
+            () if self.faults.revoked => Trouble::Revoked,
+            () if !self.token => Trouble::Refused,
+            () if self.at < self.ends && self.at < self.seen + GRACE && !self.faults.superseded => {
+                self.faults.stale = false;
+                return self.learn(Input::Recovered(Ok(Recovered::Refreshed)));
+            }
+            () => {
+                self.recoveries += 1;
+                self.token = false;
+                self.candidate = Some(self.at + LIFE);
+                return self.learn(Input::Recovered(Ok(Recovered::Issued)));
+            }
+        };
+        let clock = (trouble == Trouble::Skewed).then_some(self.faults.ahead);
+        self.learn(Input::Recovered(Err(Failure { clock, ..trouble.into() })));
+    }
+}
+
+fn life(ends: u64) -> Life {
+    let at = Timestamp::from_millis;
+    Life { not_after: at(ends), renew_at: at(ends - LIFE / 3) }
+}

@@ -1,0 +1,42 @@
+//! `/v1/nodes/{id}/repair-bundle`.
+
+use super::extract::{Caller, Json, Segment, duration};
+use super::nodes::parse;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::{recovery, repair};
+use api::rest::nodes::{IssueRepairBundle, RepairBundle};
+use api::rest::secret::Secret;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use std::sync::Arc;
+
+pub async fn issue(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(IssueRepairBundle { expires }): Json<IssueRepairBundle>,
+) -> Result<impl IntoResponse, Failure> {
+    let (node, ttl) = (parse(&id)?, duration("expires", expires.as_deref())?);
+    let issued_by = caller.actor.to_string();
+    let issued = repair::issue(&app, caller.actor, &caller.origin, node.clone(), ttl).await?;
+    let view = app.view();
+    let profile = recovery::profile(&app, &view.state);
+    let bundle = RepairBundle {
+        version: RepairBundle::VERSION,
+        node_id: node.to_string(),
+        domain: view.state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
+        recovery_token: Secret::new(issued.drawn.value.as_str()),
+        recovery_profile_id: profile.id,
+        recovery_url: profile.url,
+        recovery_ca_pem: profile.ca,
+        issued_by,
+        issued_at: issued.token.minted_at.to_string(),
+        expires_at: issued.token.expires_at.to_string(),
+        audit_seq: issued.line.seq,
+        audit_hash: issued.line.hash,
+    };
+    // It holds a secret that nobody on the way should keep.
+    Ok(([(header::CACHE_CONTROL, "no-store")], axum::Json(bundle)))
+}

@@ -1,0 +1,95 @@
+//! Alerts that follow from what hosts say of themselves: raised when it begins, cleared when a newer word says that it
+//! is over. Hosts that have said something new wait in a queue; after a start, and when another tolerance is set, what
+//! is on record is gone through once, a part of the fleet at a time.
+
+use super::propose;
+use crate::app::App;
+use lifecycle::names::{AlertId, NodeId, Span};
+use lifecycle::registry::{AlertKind, Command, Node, REPORTED, RaiseAlert, Report, State};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// How many nodes of the fleet one tick looks at.
+const AT_ONCE: usize = 1000;
+/// How many of those that say something new; each may lead to several entries.
+const HEARD: usize = 100;
+/// How many alerts one tick raises or clears about the rest.
+const CHANGES: usize = 100;
+
+pub struct Evidence {
+    /// Where the last look at the fleet ended; none when all of it was seen.
+    walk: Option<Bound<NodeId>>,
+    /// By which clocks were judged then.
+    tolerance: Option<Span>,
+}
+
+/// The open alerts of these kinds, with their words.
+type Open<'a> = BTreeMap<(&'a NodeId, AlertKind), (AlertId, &'a str)>;
+
+impl Evidence {
+    pub fn new() -> Self {
+        Self { walk: Some(Bound::Unbounded), tolerance: None }
+    }
+
+    pub async fn tick(&mut self, app: &App) {
+        let view = app.view();
+        let state = &view.state;
+        if self.tolerance.replace(state.policy.clock_tolerance) != Some(state.policy.clock_tolerance) {
+            self.walk = Some(Bound::Unbounded);
+        }
+        let heard = app.presence.reports(app.now(), HEARD);
+        if heard.is_empty() && self.walk.is_none() {
+            return;
+        }
+        let open = open(state);
+        let mut due = Vec::new();
+        for (id, report) in &heard {
+            if let Some(node) = state.nodes.get(id) {
+                due.extend(changes(state, &open, node, node.newest_report(Some(report))));
+            }
+        }
+        due.extend(self.walk(app, state, &open));
+        for command in due {
+            propose(app, command).await;
+        }
+    }
+
+    /// A part of the fleet, after the one before.
+    fn walk(&mut self, app: &App, state: &State, open: &Open<'_>) -> Vec<Command> {
+        let mut due = Vec::new();
+        let Some(from) = self.walk.take() else { return due };
+        for (looked, (id, node)) in state.nodes.range((from, Bound::Unbounded)).enumerate() {
+            let live = app.presence.report(id);
+            due.extend(changes(state, open, node, node.newest_report(live.as_ref())));
+            if looked + 1 == AT_ONCE || due.len() >= CHANGES {
+                self.walk = Some(Bound::Excluded(id.clone()));
+                break;
+            }
+        }
+        due
+    }
+}
+
+fn open(state: &State) -> Open<'_> {
+    let about = state.alerts.values().filter(|alert| REPORTED.contains(&alert.kind));
+    about
+        .filter_map(|alert| Some(((alert.node.as_ref()?, alert.kind), (alert.id, alert.detail.as_str()))))
+        .collect()
+}
+
+/// What is to be raised or cleared about a node. Of one that has said nothing, nothing.
+fn changes(state: &State, open: &Open<'_>, node: &Node, report: Option<&Arc<Report>>) -> Vec<Command> {
+    let Some(report) = report.filter(|_| !node.state.is_gone()) else { return Vec::new() };
+    let found: BTreeMap<AlertKind, String> = state.reported(node, report).into_iter().collect();
+    let change = |kind: AlertKind| match (found.get(&kind), open.get(&(&node.id, kind))) {
+        (Some(detail), Some((_, told))) if detail == told => None,
+        (Some(detail), _) => {
+            let (node, detail) = (Some(node.id.clone()), detail.clone());
+            Some(Command::RaiseAlert(RaiseAlert { kind, node, detail }))
+        }
+        (None, Some((alert, _))) => Some(Command::ClearAlert { alert: *alert }),
+        (None, None) => None,
+    };
+    REPORTED.into_iter().filter_map(change).collect()
+}

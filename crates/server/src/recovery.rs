@@ -1,0 +1,81 @@
+//! What nodes that are well are given, so that they can recover one day: tokens, and where to turn to.
+
+use crate::app::App;
+use crate::chance;
+use crate::doors::pem::bundle;
+use crate::failure::Failure;
+use api::agent::{RecoveryGrant, RecoveryProfile};
+use lifecycle::names::{NodeId, TokenId, Ulid};
+use lifecycle::registry::{Keeping, Mint, State};
+use zeroize::Zeroizing;
+
+/// How recovery tokens begin, so that people and scanners know what they found.
+const PREFIX: &str = "recovery_";
+
+/// A token that may be granted. Nothing about it leaves the process before it is.
+pub struct Drawn {
+    pub mint: Mint,
+    pub value: Zeroizing<String>,
+}
+
+pub fn draw(app: &App) -> Result<Drawn, Failure> {
+    let value = chance::secret(PREFIX)?;
+    let token = TokenId(chance::ulid(app.now())?);
+    Ok(Drawn { mint: Mint { token, hash: pki::digest::secret_hash(value.as_bytes()) }, value })
+}
+
+/// What a host has on its disk. Words that are no token's id say the same as none: a host is not turned away for
+/// what it would be given anew.
+pub fn kept(text: &str) -> Option<TokenId> {
+    Ulid::parse(text).ok().map(TokenId)
+}
+
+/// What a host says of recovery with a request.
+pub struct Said {
+    kept: Option<TokenId>,
+    /// Drawn for a host that keeps such tokens.
+    drawn: Option<Drawn>,
+}
+
+impl Said {
+    pub fn new(app: &App, kept_words: &str, wanted: bool) -> Result<Self, Failure> {
+        let drawn = wanted.then(|| draw(app)).transpose()?;
+        Ok(Self { kept: kept(kept_words), drawn })
+    }
+
+    pub fn keeping(&self) -> Keeping {
+        Keeping { kept: self.kept, mint: self.drawn.as_ref().map(|drawn| drawn.mint) }
+    }
+
+    /// What a host that wants it is told: the profile, and the token if it was granted. None in quarantine.
+    pub fn grant(&self, app: &App, state: &State, node: &NodeId) -> Option<RecoveryGrant> {
+        let drawn =
+            self.drawn.as_ref().filter(|_| !state.nodes.get(node).is_none_or(|node| node.quarantined))?;
+        Some(granted(app, state, node, drawn).unwrap_or_else(|| RecoveryGrant {
+            profile: Some(profile(app, state)),
+            ..RecoveryGrant::default()
+        }))
+    }
+}
+
+/// The token, if it is on record as the node's.
+pub fn granted(app: &App, state: &State, node: &NodeId, drawn: &Drawn) -> Option<RecoveryGrant> {
+    let on_record = state.nodes.get(node)?.recovery.token(drawn.mint.token)?;
+    on_record.is_valid().then(|| RecoveryGrant {
+        token_id: on_record.id.to_string(),
+        token: drawn.value.to_string(),
+        expires_at: on_record.expires_at.to_string(),
+        profile: Some(profile(app, state)),
+    })
+}
+
+/// Where a lost node turns to, and what it trusts there: as configured, else where everybody goes.
+pub fn profile(app: &App, state: &State) -> RecoveryProfile {
+    let configured = &app.config.recovery;
+    let first = || app.servers().into_iter().next().unwrap_or_default();
+    RecoveryProfile {
+        id: configured.id.to_string(),
+        url: configured.url.clone().unwrap_or_else(first),
+        ca: configured.ca.clone().unwrap_or_else(|| bundle(state)),
+    }
+}

@@ -1,0 +1,76 @@
+//! Repair bundles: what an operator carries to a host that has nothing left to recover with.
+
+use crate::app::{App, Origin};
+use crate::failure::Failure;
+use crate::recovery::{self, Drawn};
+use lifecycle::names::{NodeId, Span, TokenId};
+use lifecycle::registry::{Actor, Command, IssueRepairBundle, RecoveryToken, Rejection};
+use std::sync::Arc;
+
+/// Lines that are read at once while the one about a bundle is looked for.
+const CHUNK: usize = 500;
+
+/// A bundle on record, and the value of its token for the only time.
+pub struct Issued {
+    pub drawn: Drawn,
+    pub token: RecoveryToken,
+    pub line: Line,
+}
+
+/// The line of the audit trail that says that a bundle was issued.
+pub struct Line {
+    pub seq: u64,
+    pub hash: String,
+    /// Where the node was to turn to.
+    pub profile: String,
+}
+
+pub async fn issue(
+    app: &Arc<App>,
+    actor: Actor,
+    origin: &Origin,
+    node: NodeId,
+    ttl: Option<Span>,
+) -> Result<Issued, Failure> {
+    let drawn = recovery::draw(app)?;
+    let before = app.view().audit.seq;
+    let profile = app.config.recovery.id.clone();
+    let command = IssueRepairBundle { node: node.clone(), mint: drawn.mint, ttl, profile };
+    app.commit(actor, origin, Command::IssueRepairBundle(command)).await?;
+    let view = app.view();
+    let record = view.state.nodes.get(&node).and_then(|node| node.recovery.token(drawn.mint.token));
+    let token = record.cloned().ok_or(Rejection::PreparedStale)?;
+    let mut after = before;
+    while after < view.audit.seq {
+        if let Some(line) = line(app, token.id, after, CHUNK).await? {
+            return Ok(Issued { drawn, token, line });
+        }
+        after = after.saturating_add(CHUNK as u64);
+    }
+    Err(Failure::internal("a repair bundle has no line in the audit trail", &token.id))
+}
+
+/// The line about a token's bundle, among so many after one.
+pub async fn line(app: &Arc<App>, token: TokenId, after: u64, count: usize) -> Result<Option<Line>, Failure> {
+    let audit = app.journal.audit().clone();
+    let unreadable =
+        |error: &dyn std::fmt::Display| Failure::internal("the audit trail could not be read", error);
+    let lines = tokio::task::spawn_blocking(move || audit.list(after, count)).await;
+    let lines = lines.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
+    Ok(lines.iter().find_map(|line| about(line, token)))
+}
+
+fn about(line: &str, token: TokenId) -> Option<Line> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    let text = |field: &str| line.get(field).and_then(serde_json::Value::as_str);
+    let ours = text("event_type") == Some("repair_bundle.issued")
+        && text("recovery_token_id") == Some(token.to_string().as_str());
+    ours.then(|| {
+        Some(Line {
+            seq: line.get("seq")?.as_u64()?,
+            hash: text("hash")?.to_owned(),
+            profile: text("recovery_profile_id")?.to_owned(),
+        })
+    })
+    .flatten()
+}
