@@ -93,6 +93,18 @@ def tenants(plane):
     return found
 
 
+@pytest.fixture(scope="session")
+def minute(programs):
+    """Hosts whose certificates end meanwhile."""
+    from minute import Minute
+
+    made = Minute()
+    try:
+        yield made.begin()
+    finally:
+        made.close()
+
+
 @pytest.fixture
 def stopped():
     """A control plane with something in it, stopped."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,18 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def lasting_port() -> int:
+    """One that nobody is given by chance, for what is stopped and comes back to it: below those of the system."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
 class Daemon:
     """`enlist-agent run` in a directory of its own."""
 
@@ -30,6 +43,7 @@ class Daemon:
             **environment,
         }
         self.process: subprocess.Popen | None = None
+        self.prefix: tuple = ()
         self.logs: list = []
 
     def start(self) -> "Daemon":
@@ -37,7 +51,7 @@ class Daemon:
         self.logs.append(log)
         with log.open("wb") as err:
             self.process = subprocess.Popen(
-                [str(AGENT), "run", "--dir", str(self.dir), *map(str, self.arguments)],
+                [*map(str, self.prefix), str(AGENT), "run", "--dir", str(self.dir), *map(str, self.arguments)],
                 env=clean_env(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -46,7 +60,7 @@ class Daemon:
         return self
 
     def log(self) -> str:
-        return "".join(log.read_text(errors="replace") for log in self.logs)[-4000:]
+        return "".join(log.read_text(errors="replace") for log in self.logs)[-20000:]
 
     def kill(self) -> None:
         self.process.kill()
@@ -99,4 +113,7 @@ class Daemon:
             return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
 
     def size(self) -> int:
-        return sum(os.path.getsize(path) for path in self.dir.rglob("*") if path.is_file() and not path.is_symlink())
+        """All but the room that is kept for bad days, which has its own fixed size."""
+        kept = self.dir / "ballast"
+        files = [path for path in self.dir.rglob("*") if path.is_file() and not path.is_symlink()]
+        return sum(os.path.getsize(path) for path in files if path != kept)

@@ -46,6 +46,7 @@ class Refused(Exception):
         self.code = self.trailers.get("enlist-code")
         self.hint = self.trailers.get("enlist-hint")
         self.request_id = self.trailers.get("enlist-request-id")
+        self.details = self.trailers.get("grpc-status-details-bin", b"")
         super().__init__(f"{self.status} {self.code}: {self.message} {self.trailers}")
 
 
@@ -79,12 +80,27 @@ class Door:
             return refusal
         raise AssertionError(f"was granted: {answer.node_id}")
 
-    def confirm(self, status=None, reason: str = ""):
+    def confirm(self, status=None, reason: str = "", metadata: tuple = (), **named):
         wanted = pb.CONFIRM_STATUS_OK if status is None else status
+        request = pb.ConfirmRequest(status=wanted, reason=reason, **named)
         try:
-            return self.stub.Confirm(pb.ConfirmRequest(status=wanted, reason=reason), timeout=PATIENCE)
+            return self.stub.Confirm(request, metadata=metadata, timeout=PATIENCE)
         except grpc.RpcError as error:
             raise Refused(error) from None
+
+    def recover(self, token: str, csr: str, metadata: tuple = (), **named):
+        request = pb.RecoverRequest(token=token, csr=csr, **named)
+        try:
+            return self.stub.Recover(request, metadata=metadata, timeout=PATIENCE)
+        except grpc.RpcError as error:
+            raise Refused(error) from None
+
+    def recovery_refused(self, *arguments, **named) -> Refused:
+        try:
+            answer = self.recover(*arguments, **named)
+        except Refused as refusal:
+            return refusal
+        raise AssertionError(f"was granted: {answer.cert_serial}")
 
     def renew(self, csr: str, **named):
         try:
@@ -140,9 +156,13 @@ class Live:
     def send(self, **message) -> None:
         self.up.put(pb.LiveUp(**message))
 
-    def hello(self, node: str, instance: str | None = None, bundle: int = 1, version: str = "t/1") -> None:
+    def hello(self, node: str, instance: str | None = None, bundle: int = 1, version: str = "t/1", **more) -> None:
         named = pb.Hello(
-            node_id=node, instance_id=instance or secrets.token_hex(8), bundle_version=bundle, agent_version=version
+            node_id=node,
+            instance_id=instance or secrets.token_hex(8),
+            bundle_version=bundle,
+            agent_version=version,
+            **more,
         )
         self.send(hello=named)
 
@@ -189,11 +209,11 @@ class Node:
     def door(self) -> Door:
         return door(self.plane, self.files)
 
-    def renewed(self, key=None) -> "Node":
+    def renewed(self, key=None, **named) -> "Node":
         """The same machine with its next certificate, which nobody has seen yet."""
         key = key or certs.ec_key()
         with self.door() as connection:
-            answer = connection.renew(certs.csr(key))
+            answer = connection.renew(certs.csr(key), **named)
         return Node(self.plane, answer, key, self.id)
 
 

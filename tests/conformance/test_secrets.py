@@ -1,13 +1,16 @@
 """Runs last: nothing of what the whole run left behind holds a secret."""
 
+import pathlib
 import re
+import subprocess
+import tempfile
 
 import pytest
 
 import evidence
 
-TOKEN = re.compile(rb"enroll_[A-Za-z0-9_-]{43}")
-MADE_UP = re.compile(rb"enroll_(.)\1{42}")
+TOKEN = re.compile(rb"(?:enroll|recovery)_[A-Za-z0-9_-]{43}")
+MADE_UP = re.compile(rb"(?:enroll|recovery)_(.)\1{42}")
 """Tokens that tests make up: one character, repeated."""
 
 AS_DOCUMENTED = re.compile(rb"(?:plfm|probectl)-agent\0[^\n]*?--token\0([^\0\n]+)")
@@ -20,6 +23,21 @@ def files():
     return found
 
 
+def holding(secrets: list[bytes]):
+    """The files that hold one of these, and their content. Found by `grep`, which looks for thousands at once."""
+    pieces = [max(secret.split(b"\n"), key=len) for secret in secrets]
+    assert all(len(piece) >= 5 for piece in pieces)
+    with tempfile.NamedTemporaryFile() as patterns:
+        patterns.write(b"\n".join(pieces))
+        patterns.flush()
+        command = ["grep", "--text", "--recursive", "--files-with-matches", "--fixed-strings", "-f", patterns.name]
+        done = subprocess.run([*command, str(evidence.DIR)], env={"LC_ALL": "C"}, capture_output=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    for line in done.stdout.splitlines():
+        path = pathlib.Path(line.decode())
+        yield path, path.read_bytes()
+
+
 def whole_run() -> None:
     if not evidence.tokens:
         pytest.skip("nothing was run before")
@@ -28,7 +46,7 @@ def whole_run() -> None:
 def test_no_token_is_in_any_log_store_metric_or_argument():
     """Token values leave the program once, on the standard output of who asked; API keys likewise.
 
-    Proves PROBE-03, TASK-06.
+    Proves PROBE-03, TASK-06, GPU-07.
     """
     whole_run()
     known = {token.encode() for token in evidence.tokens}
@@ -46,16 +64,26 @@ def test_no_token_is_in_any_log_store_metric_or_argument():
 
 
 def test_no_private_key_is_in_any_log_store_or_metric():
-    """Neither in PEM nor as raw bytes, hex or base64: root keys, agent keys, operator keys, key-encryption keys. Proves PROBE-10, PROBE-26."""
+    """Neither in PEM nor as raw bytes, hex or base64: root keys, agent keys, operator keys, key-encryption keys.
+
+    Proves PROBE-10, PROBE-26, GPU-07.
+    """
     whole_run()
     patterns = [(label, spelling) for label, raw in evidence.keys.items() for spelling in evidence.spellings(raw)]
     found = []
     for path in files():
-        data = path.read_bytes()
-        if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY", data):
+        if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY", path.read_bytes()):
             found.append((str(path.relative_to(evidence.DIR)), "PEM"))
+    for path, data in holding([spelling for _, spelling in patterns]):
         found += [(str(path.relative_to(evidence.DIR)), label) for label, spelling in patterns if spelling in data]
     assert not found
+
+
+def test_no_certificate_is_in_any_log():
+    """Nor what is trusted: programs name certificates by serial and fingerprint. Proves GPU-07."""
+    whole_run()
+    logs = [path for path in files() if path.parent.name == "logs"]
+    assert logs and not [path.name for path in logs if b"-----BEGIN CERTIFICATE" in path.read_bytes()]
 
 
 def test_no_token_is_stored_in_another_spelling():
@@ -63,20 +91,17 @@ def test_no_token_is_stored_in_another_spelling():
     whole_run()
     import base64
 
-    chosen = sorted(token for token in evidence.tokens if token.startswith("enroll_"))[
-        :: max(len(evidence.tokens) // 40, 1)
-    ]
-    raw = [base64.urlsafe_b64decode(token[7:] + "=") for token in chosen]
-    found = []
-    for path in files():
-        data = path.read_bytes()
-        found += [str(path) for secret in raw if secret in data or secret.hex().encode() in data]
+    prefixed = [token for token in evidence.tokens if token.startswith(("enroll_", "recovery_"))]
+    raw = [base64.urlsafe_b64decode(token.partition("_")[2] + "=") for token in prefixed]
+    spelt = raw + [secret.hex().encode() for secret in raw]
+    found = [str(path) for path, data in holding(spelt) if any(secret in data for secret in spelt)]
     assert not found
 
 
 def test_something_was_searched():
-    """The search itself works: hashes of tokens, which may be stored, are found in a store."""
+    """The search itself works: what was put on command lines is found there, by either way of looking."""
     whole_run()
+    assert evidence.ARGUMENTS in [path for path, _ in holding([b"server\0run"])]
     arguments = evidence.ARGUMENTS.read_bytes()
     assert b"server\0run" in arguments
     for token in evidence.on_command_line:

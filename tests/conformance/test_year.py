@@ -27,7 +27,8 @@ ROLLS = [DAYS // 10, DAYS * 5 // 6] if DAYS >= 300 else [DAYS // 3]
 """On which days the intermediate is rolled. In a year there are 243 days between, after which the control plane's
 own certificate is due by itself."""
 PER_NODE = 5
-AGENT_KIB = 64
+AGENT_KIB = 64 + 256
+"""The identity and what is kept beside it, and the ring of diagnostics at its largest."""
 SERVER_MIB = 64
 
 
