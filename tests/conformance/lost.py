@@ -5,6 +5,23 @@ import evidence
 import native
 
 
+BUNDLE = {
+    "version",
+    "node_id",
+    "domain",
+    "recovery_token",
+    "recovery_profile_id",
+    "recovery_url",
+    "recovery_ca_pem",
+    "issued_by",
+    "issued_at",
+    "expires_at",
+    "audit_seq",
+    "audit_hash",
+}
+"""What a repair bundle holds, and nothing else."""
+
+
 def noted(grant):
     """A grant whose secret must not be found anywhere at the end."""
     if grant.token:

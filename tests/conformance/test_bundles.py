@@ -7,26 +7,12 @@ import socket
 import pytest
 
 import evidence
+import lost
 from clocks import shifted
 from faults import Patient, kinds
 from impostors import Authority, Impostor
 from machine import AGENT, run, scratch, until
 from plane import ControlPlane
-
-FIELDS = {
-    "version",
-    "node_id",
-    "domain",
-    "recovery_token",
-    "recovery_profile_id",
-    "recovery_url",
-    "recovery_ca_pem",
-    "issued_by",
-    "issued_at",
-    "expires_at",
-    "audit_seq",
-    "audit_hash",
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,7 +62,7 @@ def test_what_a_bundle_holds(plane, patient):
     file = issue(plane, patient.node)
     assert file.stat().st_mode & 0o7777 == 0o600
     bundle = json.loads(file.read_text())
-    assert set(bundle) == FIELDS and bundle["version"] == 1 and bundle["node_id"] == patient.node
+    assert set(bundle) == lost.BUNDLE and bundle["version"] == 1 and bundle["node_id"] == patient.node
     assert "PRIVATE KEY" not in file.read_text()
     assert bundle["recovery_url"].startswith("https://")
     (line,) = [line for line in plane.audit("repair_bundle.issued") if line["node_id"] == patient.node]

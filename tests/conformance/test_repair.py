@@ -13,21 +13,6 @@ import pytest
 from machine import ENLIST, run, until
 from plane import ControlPlane
 
-FIELDS = {
-    "version",
-    "node_id",
-    "domain",
-    "recovery_token",
-    "recovery_profile_id",
-    "recovery_url",
-    "recovery_ca_pem",
-    "issued_by",
-    "issued_at",
-    "expires_at",
-    "audit_seq",
-    "audit_hash",
-}
-
 
 @pytest.fixture(scope="module")
 def plane(programs):
@@ -61,7 +46,7 @@ def repaired(plane, bundle: dict, key=None) -> native.Node:
 def test_a_bundle_holds_what_it_takes_and_no_key(plane, node):
     """GPU-19, GPU-21: token, trust, profile, evidence; a privileged line, and the node is held."""
     bundle = issue(plane, node)
-    assert set(bundle) == FIELDS
+    assert set(bundle) == lost.BUNDLE
     assert (bundle["version"], bundle["node_id"], bundle["domain"]) == (1, node.id, "test.example")
     assert (bundle["recovery_profile_id"], bundle["recovery_url"]) == ("default", plane.url)
     assert bundle["recovery_ca_pem"] == plane.bundle.decode() and "PRIVATE" not in json.dumps(bundle)
@@ -171,7 +156,7 @@ def test_the_command_writes_a_new_file_of_its_owner(plane, node, place):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     bundle = json.loads(file.read_text())
     evidence.token(bundle["recovery_token"])
-    assert set(bundle) == FIELDS and bundle["recovery_token"] not in done.out
+    assert set(bundle) == lost.BUNDLE and bundle["recovery_token"] not in done.out
     assert done.json()["audit_seq"] == bundle["audit_seq"] and done.json()["file"] == str(file)
     again = plane.cli("node", "repair-bundle", node.id, "--out", file, ok=False)
     assert again.code == 2 and json.loads(file.read_text()) == bundle
