@@ -7,10 +7,9 @@ import sys
 import certs
 import native
 import pytest
-from machine import ENLIST, missing, run, scratch, tool, until
+from certs import openssl_ca
+from machine import ENLIST, missing, missing_pkilint, run, scratch, tool, until
 from plane import ControlPlane
-from test_certificates import missing_pkilint
-from test_imported_ca import openssl_ca
 
 REVOKED = "SSLV3_ALERT_CERTIFICATE_REVOKED"
 

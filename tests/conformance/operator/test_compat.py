@@ -20,7 +20,8 @@ NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 
 def docstrings(file: str) -> dict[str, str]:
     """The tests of a file and what each says that it proves."""
-    tree = ast.parse((ROOT / "tests" / "conformance" / file).read_text())
+    (found,) = (ROOT / "tests" / "conformance").rglob(file)
+    tree = ast.parse(found.read_text())
     return {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

@@ -14,13 +14,12 @@ import evidence
 import handshakes
 import native
 import pytest
-from certs import x509
+from certs import load, openssl_ca, x509
 from daemons import free_port
 from handshakes import Certificate, CertificateVerify, ClientHello, EncryptedExtensions, Raw
 from machine import PATIENCE, need, scratch, tool, until
 from plane import ControlPlane
 from sockets import alive
-from test_imported_ca import load, openssl_ca
 
 UNEXPECTED, FAILURE, BAD, REVOKED, EXPIRED, ILLEGAL = 10, 40, 42, 44, 45, 47
 UNKNOWN_CA, DECODE, DECRYPT, VERSION = 48, 50, 51, 70

@@ -10,10 +10,9 @@ import clocks
 import native
 import probectl
 import rolls
-from certs import ec, x509
+from certs import ec, openssl_ca, x509
 from machine import scratch
 from probectl import ask_rotate, enroll, proof, reasons, token
-from test_imported_ca import openssl_ca
 
 
 @pytest.fixture(scope="module")

@@ -6,33 +6,9 @@ import ssl
 import certs
 import evidence
 import native
+from certs import load, openssl_ca
 from machine import scratch, tool
 from plane import ControlPlane
-
-
-def openssl_ca(place, subject: str) -> tuple:
-    """A CA as people make it by hand: the key file begins with an EC PARAMETERS block."""
-    key, cert = place / "ca.key", place / "ca.pem"
-    tool("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-out", key)
-    assert "BEGIN EC PARAMETERS" in key.read_text()
-    tool(
-        "openssl",
-        "req",
-        "-x509",
-        "-new",
-        "-sha256",
-        "-key",
-        key,
-        "-subj",
-        subject,
-        "-days",
-        "3650",
-        "-out",
-        cert,
-        "-addext",
-        "keyUsage=critical,keyCertSign,cRLSign",
-    )
-    return cert, key
 
 
 def test_an_imported_ca_signs_and_its_name_is_kept_to_the_byte(place):
@@ -57,13 +33,6 @@ def test_an_imported_ca_signs_and_its_name_is_kept_to_the_byte(place):
         assert "server certificate" in refused.json()["error"]["message"]
         scalar = certs.key_pem(load(key))
         evidence.private_key("imported", scalar)
-
-
-def load(file):
-    from certs import serialization
-
-    text = file.read_bytes()
-    return serialization.load_pem_private_key(text[text.index(b"-----BEGIN EC PRIVATE KEY") :], None)
 
 
 def test_an_imported_ca_that_is_none_is_refused(place):

@@ -120,3 +120,34 @@ def identity(place: pathlib.Path, key, certificate_pem: str, chain_pem: str = ""
     files[0].write_text(certificate_pem + chain_pem)
     files[1].write_bytes(key_pem(key))
     return files
+
+
+def openssl_ca(place, subject: str) -> tuple:
+    """A CA as people make it by hand: the key file begins with an EC PARAMETERS block."""
+    key, cert = place / "ca.key", place / "ca.pem"
+    tool("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-out", key)
+    assert "BEGIN EC PARAMETERS" in key.read_text()
+    tool(
+        "openssl",
+        "req",
+        "-x509",
+        "-new",
+        "-sha256",
+        "-key",
+        key,
+        "-subj",
+        subject,
+        "-days",
+        "3650",
+        "-out",
+        cert,
+        "-addext",
+        "keyUsage=critical,keyCertSign,cRLSign",
+    )
+    return cert, key
+
+
+def load(file):
+    """The private key in a file of `openssl ecparam -genkey`."""
+    text = file.read_bytes()
+    return serialization.load_pem_private_key(text[text.index(b"-----BEGIN EC PRIVATE KEY") :], None)

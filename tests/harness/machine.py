@@ -28,6 +28,12 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is missing", allow_module_level=True)
 
 
+def missing_pkilint() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("pkilint") is None
+
+
 def need(command: str) -> str:
     path = shutil.which(command)
     if path is None:

@@ -9,7 +9,7 @@ import certs
 import evidence
 import native
 from certs import x509
-from machine import missing, scratch, tool
+from machine import missing, missing_pkilint, scratch, tool
 from plane import ControlPlane
 
 HOUR, DAY, YEAR = 3600, 86400, 365 * 86400
@@ -227,12 +227,6 @@ def lint(cert) -> list:
         for result in report["results"]
         for finding in result["finding_descriptions"]
     ]
-
-
-def missing_pkilint() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("pkilint") is None
 
 
 @pytest.mark.parametrize("kind", ["root", "intermediate", "server", "leaf", "operator"])
