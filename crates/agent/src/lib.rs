@@ -54,9 +54,14 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Whether a program called so is an agent, ours or one of another document's name.
+pub fn is_agent(program: &std::ffi::OsStr) -> bool {
+    Persona::known(program).is_some()
+}
+
 /// Runs one command line, the program's name first.
-pub fn main_with(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.collect();
+pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
     let json = args.iter().any(|arg| arg == "--json");
     let persona = Persona::of(args.first().map(AsRef::as_ref));
     let command = persona.command(command());

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Environment;
 
@@ -14,7 +16,10 @@ pub fn start(environment: &Environment, json: bool, usual: &str) {
     let known = |level: &&str| level.contains('=') || level.parse::<LevelFilter>().is_ok();
     let asked = asked.filter(known);
     let level = asked.unwrap_or(if json { "off" } else { usual });
-    let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new(usual));
+    let filter = level.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
     // A second start, when another program runs this one inside itself, leaves that program's log as it is.
-    _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).try_init();
+    _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(layer().with_writer(io::stderr).with_ansi(false))
+        .try_init();
 }

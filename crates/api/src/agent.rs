@@ -7,7 +7,7 @@
     reason = "generated"
 )]
 mod generated {
-    tonic::include_proto!("enlist.agent.v1");
+    include!("generated/enlist.agent.v1.rs");
 }
 
 pub use generated::agent_client::AgentClient;

@@ -18,6 +18,7 @@ use client::rest::Path;
 use place::Place;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path as FilePath;
 
 /// Where it listens unless told otherwise, and if that is free.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
@@ -64,11 +65,13 @@ async fn serve(
             return stopped;
         }
     };
-    if shown.is_ok() && !arguments.once {
-        signals.next().await;
+    if shown.is_err() || arguments.once {
+        let stopped = serving::stop(server, signals).await;
+        return shown.and(stopped);
     }
-    let stopped = serving::stop(server, signals).await;
-    shown.and(stopped)
+    signals.next().await;
+    serving::stop(server, signals).await?;
+    told::farewell(place, output)
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
@@ -85,10 +88,21 @@ async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Fail
 
 async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
     let operator = Operator::over_socket(place.dir.operator_socket());
-    let demo = if arguments.no_agent { None } else { Some(demo_node(place, server, &operator).await?) };
+    let program = place.agent_program()?;
+    let demo = match arguments.no_agent {
+        true => None,
+        false => Some(demo_node(place, &program, server, &operator).await?),
+    };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateToken::default()).await?;
     told::tell(
-        &told::Scene { place, server, token: &token, demo: demo.as_ref(), once: arguments.once },
+        &told::Scene {
+            place,
+            agent: &program,
+            server,
+            token: &token,
+            demo: demo.as_ref(),
+            once: arguments.once,
+        },
         output,
     )
 }
@@ -100,7 +114,12 @@ struct Demo {
 }
 
 /// The node of an earlier run is shown as it is.
-async fn demo_node(place: &Place, server: &Server, operator: &Operator) -> Result<Demo, Failure> {
+async fn demo_node(
+    place: &Place,
+    program: &FilePath,
+    server: &Server,
+    operator: &Operator,
+) -> Result<Demo, Failure> {
     if let Some(node) = agent::find(operator).await? {
         let story = format!("{} is {}, from an earlier run", node.node_id, node.state);
         return Ok(Demo { node, story });
@@ -108,7 +127,7 @@ async fn demo_node(place: &Place, server: &Server, operator: &Operator) -> Resul
     let began = tokio::time::Instant::now();
     let request = CreateToken { node: Some(agent::NODE.to_owned()), ..CreateToken::default() };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
-    agent::enroll(&server.url(), &token, &place.demo_agent()).await?;
+    agent::enroll(program, &server.url(), &token, &place.demo_agent()).await?;
     let node = agent::until_active(operator).await?;
     let took = began.elapsed().as_secs_f32();
     let story = format!("{} enrolled with a token and is {}, {took:.1} s later", node.node_id, node.state);

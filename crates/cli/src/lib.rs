@@ -45,11 +45,9 @@ pub fn main() -> ExitCode {
     if let Some(name) = arguments.first().and_then(|program| compat::Name::of(program)) {
         return name.main(arguments);
     }
-    // The demo agent of `enlist dev`: its command line is the agent's own.
-    if arguments.get(1).is_some_and(|first| first == "agent") {
-        return ::agent::main_with(
-            std::iter::once(OsString::from("enlist agent")).chain(arguments.into_iter().skip(2)),
-        );
+    // One program answers to both names: what builds it has built all that it speaks of.
+    if arguments.first().is_some_and(|program| ::agent::is_agent(program)) {
+        return ::agent::main_with(arguments);
     }
     serve(&arguments, |line: &CommandLine| line.json, dispatch)
 }

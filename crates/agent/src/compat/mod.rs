@@ -26,11 +26,16 @@ pub enum Persona {
 impl Persona {
     /// By the program's name, with or without a directory before it.
     pub fn of(program: Option<&OsStr>) -> Self {
-        let name = program.and_then(|program| Path::new(program).file_name()).and_then(OsStr::to_str);
-        match name {
-            Some("plfm-agent") => Persona::Plfm,
-            Some("probectl-agent") => Persona::Probectl,
-            _ => Persona::Enlist,
+        program.and_then(Persona::known).unwrap_or_default()
+    }
+
+    /// The same, if the name is an agent's.
+    pub fn known(program: &OsStr) -> Option<Self> {
+        match Path::new(program).file_name()?.to_str()? {
+            "enlist-agent" => Some(Persona::Enlist),
+            "plfm-agent" => Some(Persona::Plfm),
+            "probectl-agent" => Some(Persona::Probectl),
+            _ => None,
         }
     }
 
@@ -92,7 +97,8 @@ mod tests {
         let persona = |text: &str| Persona::of(Some(OsStr::new(text)));
         assert_eq!(persona("/usr/bin/plfm-agent"), Persona::Plfm);
         assert_eq!(persona("probectl-agent"), Persona::Probectl);
-        assert_eq!(persona("enlist agent"), Persona::Enlist);
+        assert_eq!(persona("some-other-name"), Persona::Enlist);
+        assert!(crate::is_agent(OsStr::new("/tmp/enlist-agent")) && !crate::is_agent(OsStr::new("enlist")));
         assert_eq!(Persona::of(None), Persona::Enlist);
     }
 

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
     reason = "generated"
 )]
 mod generated {
-    tonic::include_proto!("taskrun.v1");
+    include!("../generated/taskrun.v1.rs");
 }
 
 pub use generated::run_service_server::{RunService, RunServiceServer};

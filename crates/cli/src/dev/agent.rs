@@ -24,15 +24,18 @@ pub async fn find(operator: &Operator) -> Result<Option<NodeItem>, Failure> {
 }
 
 /// Enrolls it. The token goes through standard input, so that it does not show among the processes.
-pub async fn enroll(server: &str, token: &MintedToken, dir: &FilePath) -> Result<(), Failure> {
+pub async fn enroll(
+    program: &FilePath,
+    server: &str,
+    token: &MintedToken,
+    dir: &FilePath,
+) -> Result<(), Failure> {
     let failed = |what: String| {
         let hint = "run with --no-agent to look at the control plane alone, or ENLIST_LOG=debug to see more";
         Failure::new(Exit::Fault, "demo_agent", what, hint)
     };
-    let program =
-        std::env::current_exe().map_err(|error| failed(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new(program);
-    command.args(["agent", "enroll", "--server", server, "--ca-pin", &token.ca_pin, "--token", "-", "--dir"]);
+    command.args(["enroll", "--server", server, "--ca-pin", &token.ca_pin, "--token", "-", "--dir"]);
     command.arg(dir);
     // Nothing that is meant for another agent may reach this one.
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));

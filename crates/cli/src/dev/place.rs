@@ -10,7 +10,7 @@ use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 const DOMAIN: &str = "dev.enlist";
@@ -70,6 +70,20 @@ impl Place {
         self.dir.path().display().to_string()
     }
 
+    /// This program under the agent's name: whoever has built this one alone has no other.
+    pub fn agent_program(&self) -> Result<PathBuf, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::fault("program", format!("this program cannot be found: {error}")))?;
+        let link = self.dir.path().join("bin").join("enlist-agent");
+        let dir = self.dir.path().join("bin");
+        let made = std::fs::create_dir_all(&dir).and_then(|()| match std::fs::remove_file(&link) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => symlink(&program, &link),
+        });
+        made.map_err(|error| Failure::file(&link, &error))?;
+        Ok(link)
+    }
+
     pub fn demo_agent(&self) -> PathBuf {
         self.dir.path().join("demo-agent")
     }
@@ -88,8 +102,10 @@ impl Place {
 /// A directory that was not there before: nobody else can have prepared it.
 fn temporary() -> Result<PathBuf, Failure> {
     let base = std::env::temp_dir();
-    for number in 0..1000 {
-        let path = base.join(format!("enlist-dev-{}-{number}", std::process::id()));
+    // Short, because people type it.
+    let names = std::iter::once("enlist-dev".to_owned()).chain((2..1000).map(|n| format!("enlist-dev-{n}")));
+    for name in names {
+        let path = base.join(name);
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return reach::absolute(&path),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

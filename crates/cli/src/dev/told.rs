@@ -9,10 +9,12 @@ use ::server::run::Server;
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::MintedToken;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub struct Scene<'a> {
     pub place: &'a Place,
+    /// The agent's program.
+    pub agent: &'a Path,
     pub server: &'a Server,
     /// For a node of the stranger's own.
     pub token: &'a MintedToken,
@@ -42,28 +44,31 @@ pub fn tell(scene: &Scene<'_>, output: Output) -> Result<(), Failure> {
 
 fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
     let Report { server_url, ca_pin, token, demo_node, .. } = report;
-    let (enlist, agent) = programs();
+    let (enlist, agent) = (program(), quoted(&scene.agent.display().to_string()));
     // As a shell must read it: these lines are pasted.
     let (dir, mine) = (quoted(&report.dir), quoted(&format!("{}/my-agent", report.dir)));
     let fields = Fields::new()
         .with("control plane", server_url)
-        .with("CA fingerprint", ca_pin)
         .with("data and keys", &report.dir)
         .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
         .with_some("its identity", demo_node.and_then(|node| node.spiffe_id.as_deref()));
     let end = match scene.once {
         true if scene.place.is_temporary() => {
-            format!("Stopping now, as --once asks, and removing everything again (rm -rf {dir}).")
+            format!("Stopping now because of --once, and removing {dir} again (rm -rf).")
         }
-        true => format!("Stopping now, as --once asks. To undo everything: rm -rf {dir}"),
+        true => format!("Stopping now because of --once. To undo everything: rm -rf {dir}"),
         false => format!("Ctrl-C stops it. To undo everything: rm -rf {dir}"),
     };
     format!(
-        "A control plane is running. Not for production: the key that seals its CA lies beside it.\n\n\
+        "A control plane is running.\n\
+         Not for production: the key that seals its CA key lies in the same directory.\n\n\
          {fields}\n\
-         Let a node of your own in (the token works once, until {expires}):\n  \
+         In another terminal, enroll a node of your own.\n\
+         The token works once, until {expires}:\n  \
          echo {token} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}\n\n\
-         Then, in another terminal:\n  \
+         Keep it connected and its certificate fresh, until Ctrl-C:\n  \
+         {agent} run --dir {mine}\n\n\
+         Look at the fleet:\n  \
          {enlist} --dir {dir} node list\n  \
          {enlist} --dir {dir} audit list\n  \
          {enlist} --dir {dir} token create\n\n\
@@ -74,11 +79,22 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
     )
 }
 
-/// Both programs as the stranger can call them: the way this one was called, and its neighbour.
-fn programs() -> (String, String) {
+/// How to go on, or to be rid of it. With --json everything has been said.
+pub fn farewell(place: &Place, output: Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return Ok(());
+    }
+    let (enlist, dir) = (program(), quoted(&place.path()));
+    output.verbatim(&format!(
+        "\nStopped. Everything is kept: start it again with\n  {enlist} dev --dir {dir}\n\
+         or remove it:\n  rm -rf {dir}\n"
+    ))
+}
+
+/// This program, the way it was called.
+fn program() -> String {
     let enlist = std::env::args_os().next().map_or_else(|| PathBuf::from("enlist"), PathBuf::from);
-    let agent = enlist.with_file_name("enlist-agent");
-    (quoted(&enlist.display().to_string()), quoted(&agent.display().to_string()))
+    quoted(&enlist.display().to_string())
 }
 
 /// In single quotes wherever a shell would see more than a word.

@@ -1,0 +1,43 @@
+//! The Rust of the gRPC protocols is committed, so that building the programs needs no protobuf compiler. It is what
+//! `proto/` says; `UPDATE_GOLDEN=1` writes it anew.
+
+use std::path::Path;
+
+const PROTOS: [&str; 2] = ["enlist/agent/v1/agent.proto", "taskrun/v1/run.proto"];
+const GENERATED: [&str; 2] = ["enlist.agent.v1.rs", "taskrun.v1.rs"];
+
+/// protox reads them in Rust, because a fresh machine has no `protoc`.
+fn generate(out: &Path) {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let descriptors = protox::compile(PROTOS, [include]).expect("the protocols compile");
+    tonic_prost_build::configure()
+        .out_dir(out)
+        // Their tokens must not end up in a log: `agent.rs` writes the Debug forms.
+        .skip_debug([
+            "enlist.agent.v1.EnrollRequest",
+            "enlist.agent.v1.RecoverRequest",
+            "enlist.agent.v1.RecoveryGrant",
+        ])
+        // It is sent rarely and one at a time; a box in every match would cost more than it saves.
+        .type_attribute("enlist.agent.v1.LiveUp.message", "#[allow(clippy::large_enum_variant)]")
+        // Connecting is `client`'s, with its own verifier.
+        .build_transport(false)
+        .emit_rerun_if_changed(false)
+        .compile_fds(descriptors)
+        .expect("the code can be generated");
+}
+
+#[test]
+fn the_committed_golden_code_is_what_the_protocols_say() {
+    let made = tempfile::tempdir().expect("a directory");
+    generate(made.path());
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated");
+    for name in GENERATED {
+        let wanted = std::fs::read_to_string(made.path().join(name)).expect("generated");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(kept.join(name), &wanted).expect("src/generated is writable");
+        }
+        let committed = std::fs::read_to_string(kept.join(name)).unwrap_or_default();
+        assert!(committed == wanted, "src/generated/{name} differs from proto/: set UPDATE_GOLDEN=1");
+    }
+}
