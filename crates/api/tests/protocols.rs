@@ -1,6 +1,8 @@
 //! The Rust of the gRPC protocols is committed, so that building the programs needs no protobuf compiler. It is what
 //! `proto/` says; `UPDATE_GOLDEN=1` writes it anew.
 
+#![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
+
 use std::path::Path;
 
 const PROTOS: [&str; 2] = ["enlist/agent/v1/agent.proto", "taskrun/v1/run.proto"];
