@@ -21,11 +21,15 @@ fix:
     UPDATE_GOLDEN=1 cargo test --workspace --lib --test '*' -- golden reference openapi
     cargo fmt --all
 
-# Tests; those whose tools are missing say so and are skipped.
+# What needs no further tools; the rest reads as ignored.
 test:
     cargo test --workspace
 
-# Installs what the black-box tests need into target/venv.
+# Installs what the tests need and runs all of them, or only the shards that are named: `just shards ca agent-1`.
+shards *ARGS:
+    bash tests/run {{ARGS}}
+
+# Installs what the tests need: Debian packages, a Python environment in target/venv, cargo-deny.
 setup:
     bash tests/setup
 

@@ -1,5 +1,6 @@
 """Fixtures of the black-box suites, and the order in which they run."""
 
+import os
 import shutil
 import threading
 
@@ -15,9 +16,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionfinish(exitstatus):
-    """What a run leaves is kept if something failed, and its own directories are removed if not."""
+    """What a run leaves is kept if something failed, and its own directories are removed if not.
+
+    A shard of a larger run leaves what it saw and knew to the search for secrets.
+    """
+    evidence.write_down()
     if exitstatus == 0:
-        for directory in (*machine.made, evidence.DIR):
+        for directory in (*machine.made, *([] if os.environ.get("ENLIST_EVIDENCE") else [evidence.RUN])):
             shutil.rmtree(directory, ignore_errors=True)
     else:
         print(f"\nlogs and directories of this run: {evidence.DIR}, /tmp/enl-*")

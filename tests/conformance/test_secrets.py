@@ -18,7 +18,7 @@ AS_DOCUMENTED = re.compile(rb"(?:plfm|probectl)-agent\0[^\n]*?--token\0([^\0\n]+
 
 
 def files():
-    found = [path for path in evidence.DIR.rglob("*") if path.is_file()]
+    found = [path for path in evidence.LEFT.rglob("*") if path.is_file()]
     assert found
     return found
 
@@ -31,14 +31,17 @@ def holding(secrets: list[bytes]):
         patterns.write(b"\n".join(pieces))
         patterns.flush()
         command = ["grep", "--text", "--recursive", "--files-with-matches", "--fixed-strings", "-f", patterns.name]
-        done = subprocess.run([*command, str(evidence.DIR)], env={"LC_ALL": "C"}, capture_output=True, check=False)
+        done = subprocess.run([*command, str(evidence.LEFT)], env={"LC_ALL": "C"}, capture_output=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     for line in done.stdout.splitlines():
         path = pathlib.Path(line.decode())
         yield path, path.read_bytes()
 
 
-def whole_run() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def whole_run():
+    """What every shard of the run knew; without one there is nothing to look for."""
+    evidence.read_all()
     if not evidence.tokens:
         pytest.skip("nothing was run before")
 
@@ -48,7 +51,6 @@ def test_no_token_is_in_any_log_store_metric_or_argument():
 
     Proves PROBE-03, TASK-06, GPU-07.
     """
-    whole_run()
     known = {token.encode() for token in evidence.tokens}
     allowed = {token.encode() for token in evidence.on_command_line}
     found = []
@@ -56,10 +58,10 @@ def test_no_token_is_in_any_log_store_metric_or_argument():
         data = path.read_bytes()
         seen = {match for match in TOKEN.findall(data) if not MADE_UP.fullmatch(match)}
         seen |= {run for run in re.findall(rb"[A-Za-z0-9_+/=-]{24,}", data) if run in known}
-        if path == evidence.ARGUMENTS:
+        if path.name == "arguments":
             seen -= allowed | set(AS_DOCUMENTED.findall(data))
         if seen:
-            found.append((str(path.relative_to(evidence.DIR)), len(seen), sorted(seen)[0][:12]))
+            found.append((str(path.relative_to(evidence.LEFT)), len(seen), sorted(seen)[0][:12]))
     assert not found
 
 
@@ -68,27 +70,24 @@ def test_no_private_key_is_in_any_log_store_or_metric():
 
     Proves PROBE-10, PROBE-26, GPU-07.
     """
-    whole_run()
     patterns = [(label, spelling) for label, raw in evidence.keys.items() for spelling in evidence.spellings(raw)]
     found = []
     for path in files():
         if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY", path.read_bytes()):
-            found.append((str(path.relative_to(evidence.DIR)), "PEM"))
+            found.append((str(path.relative_to(evidence.LEFT)), "PEM"))
     for path, data in holding([spelling for _, spelling in patterns]):
-        found += [(str(path.relative_to(evidence.DIR)), label) for label, spelling in patterns if spelling in data]
+        found += [(str(path.relative_to(evidence.LEFT)), label) for label, spelling in patterns if spelling in data]
     assert not found
 
 
 def test_no_certificate_is_in_any_log():
     """Nor what is trusted: programs name certificates by serial and fingerprint. Proves GPU-07."""
-    whole_run()
     logs = [path for path in files() if path.parent.name == "logs"]
     assert logs and not [path.name for path in logs if b"-----BEGIN CERTIFICATE" in path.read_bytes()]
 
 
 def test_no_token_is_stored_in_another_spelling():
     """The 32 bytes inside a token are in no store either, raw or in hex."""
-    whole_run()
     import base64
 
     prefixed = [token for token in evidence.tokens if token.startswith(("enroll_", "recovery_"))]
@@ -100,9 +99,8 @@ def test_no_token_is_stored_in_another_spelling():
 
 def test_something_was_searched():
     """The search itself works: what was put on command lines is found there, by either way of looking."""
-    whole_run()
-    assert evidence.ARGUMENTS in [path for path, _ in holding([b"server\0run"])]
-    arguments = evidence.ARGUMENTS.read_bytes()
+    assert "arguments" in [path.name for path, _ in holding([b"server\0run"])]
+    arguments = evidence.arguments()
     assert b"server\0run" in arguments
     for token in evidence.on_command_line:
         if f"--token\0{token}".encode() in arguments:

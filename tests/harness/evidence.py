@@ -1,11 +1,12 @@
 """What a whole run leaves behind, and the secrets that must not be found in it.
 
-Every log, audit line, metric and process argument of a run is kept in one directory. Whoever learns of a
-secret notes it here; test_secrets.py looks for all of them at the end.
+Every log, audit line, metric and process argument of a run is kept below one directory, each process of tests in its own
+place. Whoever learns of a secret notes it here; test_secrets.py looks for all of them at the end.
 """
 
 import base64
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -13,9 +14,16 @@ import sqlite3
 import tempfile
 import threading
 
-DIR = pathlib.Path(tempfile.mkdtemp(prefix="enl-run-", dir="/tmp"))
+RUN = pathlib.Path(os.environ.get("ENLIST_EVIDENCE") or tempfile.mkdtemp(prefix="enl-run-", dir="/tmp"))
+LEFT = RUN / "left"
+"""What all processes of the run leave; the secrets themselves are noted beside it."""
+DIR = LEFT / os.environ.get("ENLIST_SHARD", "all")
+DIR.mkdir(parents=True, exist_ok=True)
 ARGUMENTS = DIR / "arguments"
 PROGRAMS = ("enlist", "enlist-agent", "plfm", "plfm-agent", "probectl-control", "probectl-agent", "taskrun")
+
+LOOKS = 20
+"""How often a process is looked at before it is known: for a second."""
 
 tokens: set[str] = set()
 """Tokens and API keys, as strings."""
@@ -47,6 +55,32 @@ def private_key(label: str, pem: bytes) -> None:
     if isinstance(loaded, ec.EllipticCurvePrivateKey):
         size = (loaded.key_size + 7) // 8
         key(label, loaded.private_numbers().private_value.to_bytes(size, "big"))
+
+
+def write_down() -> None:
+    """Keeps what this process knows, for the one that searches."""
+    known = {
+        "tokens": sorted(tokens),
+        "keys": {label: raw.hex() for label, raw in keys.items()},
+        "on_command_line": sorted(on_command_line),
+    }
+    with open(RUN / f"secrets-{DIR.name}.json", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        json.dump(known, file)
+
+
+def read_all() -> None:
+    """Takes in what the other processes of this run knew."""
+    for path in RUN.glob("secrets-*.json"):
+        known = json.loads(path.read_text())
+        tokens.update(known["tokens"])
+        on_command_line.update(known["on_command_line"])
+        for label, raw in known["keys"].items():
+            key(label, bytes.fromhex(raw))
+
+
+def arguments() -> bytes:
+    """What was seen on command lines, by any process of this run."""
+    return b"".join(path.read_bytes() for path in LEFT.glob("*/arguments"))
 
 
 def log(name: str) -> pathlib.Path:
@@ -89,10 +123,15 @@ def note_arguments(pid: int) -> None:
 
 def watch_arguments(stop: threading.Event) -> None:
     """Samples the arguments of our programs until told to stop; children they start are seen this way."""
+    looks: dict[int, int] = {}
     while not stop.wait(0.05):
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                note_arguments(int(entry))
+        present = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+        looks = {pid: number for pid, number in looks.items() if pid in present}
+        for pid in present:
+            # A process shows its own arguments soon after it was started, and keeps them.
+            if looks.setdefault(pid, 0) < LOOKS:
+                looks[pid] += 1
+                note_arguments(pid)
 
 
 def keep_directory(name: str, source: pathlib.Path) -> None:

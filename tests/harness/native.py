@@ -225,6 +225,9 @@ def enroll(plane, token: str | None = None, key=None, idempotency: str | None = 
     return Node(plane, answer, key)
 
 
+CLOSED = "closed without an answer"
+
+
 def alert(plane, certificate: tuple) -> str | None:
     """What the server says to a client certificate: the name of the TLS alert, or None if it is taken.
 
@@ -238,5 +241,7 @@ def alert(plane, certificate: tuple) -> str | None:
                 answer = tls.recv(4096)
         except ssl.SSLError as error:
             return error.reason
+    if not answer:
+        return CLOSED
     assert answer.startswith(b"HTTP/1.1 200"), answer
     return None

@@ -4,8 +4,6 @@
 #[expect(dead_code, reason = "each test file uses its part")]
 mod world;
 
-use std::process::Command;
-
 use world::host::Host;
 use world::plane::Plane;
 
@@ -26,12 +24,8 @@ const CALLS: [&str; 11] = [
 ];
 
 #[test]
+#[ignore = "needs strace: `bash tests/run` installs it"]
 fn killed_at_any_step_the_same_token_still_leads_to_one_node() {
-    if Command::new("strace").arg("--version").output().is_err() {
-        assert!(std::env::var_os("ENLIST_REQUIRE_ALL").is_none(), "strace is missing");
-        eprintln!("skipped: strace is missing");
-        return;
-    }
     let plane = Plane::start();
     let (mut nodes, mut kills) = (0, 0);
     for call in CALLS {

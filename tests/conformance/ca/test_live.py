@@ -232,6 +232,7 @@ def said(stream: int, **message) -> bytes:
     return frame(0, 0, stream, b"\x00" + len(body).to_bytes(4, "big") + body)
 
 
+@pytest.mark.alone
 def test_a_stream_that_never_reads_is_let_go(plane, node):
     """Room for no answer at all: what waits for it is bounded, and then its place is given to another."""
     node.confirm()

@@ -112,7 +112,13 @@ def test_a_superseded_certificate_is_refused_after_its_drain_and_alarms(plane, n
     try:
         renewed = node.renewed()
         renewed.confirm()
-        refusal = until(lambda: native.alert(plane, node.files), "the old certificate is refused")
+
+        def refused():
+            found = native.alert(plane, node.files)
+            # A connection that meets the end of the drain between handshake and request is cut without an alert.
+            return None if found == native.CLOSED else found
+
+        refusal = until(refused, "the old certificate is refused")
         assert refusal == "SSLV3_ALERT_BAD_CERTIFICATE"
 
         def alarmed():

@@ -254,6 +254,7 @@ def text(value: str) -> bytes:
     return bytes([len(value)]) + value.encode()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("window", [0, 1, 16000])
 def test_answers_that_are_not_read_are_few_and_small(crowd, window):
     """One host asks thousands of times and reads nothing, or little: it is told to wait, and nobody else notices."""

@@ -6,6 +6,8 @@ import socket
 import ssl
 import time
 
+import pytest
+
 import evidence
 import native
 from machine import until
@@ -120,6 +122,7 @@ SLOW = {
 }
 
 
+@pytest.mark.alone
 def test_the_slow_are_let_go(plane):
     """Handshake 10 s, headers 10 s (HTTP/2 too), body 30 s, a stranger at all 60 s; then the connection is closed.
 
@@ -162,6 +165,7 @@ def test_a_slow_body_with_a_good_credential_is_let_go_too(plane):
         read_to_end(connection)
 
 
+@pytest.mark.alone
 def test_ten_thousand_idle_connections_are_survived(programs):
     """Memory stays bounded, other callers are served meanwhile or soon after, and the idle ones are let go."""
     wanted = min(10_000, free_files() - 500)

@@ -627,6 +627,7 @@ def test_another_key_than_the_certificates_is_refused(plane, node):
     assert handshakes.verdict(plane, chain(node), certs.ec_key()) == DECRYPT
 
 
+@pytest.mark.alone
 def test_memory_is_flat_whatever_comes(plane, node, ca):
     """All of the above again and again: after a first round, memory and descriptors do not grow."""
 

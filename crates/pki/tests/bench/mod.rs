@@ -9,16 +9,8 @@ use lifecycle::names::Timestamp;
 pub struct Bench(pub tempfile::TempDir);
 
 impl Bench {
-    /// Nothing, on a laptop without openssl; where everything is required, a failure.
-    pub fn new() -> Option<Self> {
-        if Command::new("openssl").arg("version").output().is_ok() {
-            return Some(Self(tempfile::tempdir().unwrap()));
-        }
-        if std::env::var_os("ENLIST_REQUIRE_ALL").is_some() {
-            panic!("openssl is required");
-        }
-        eprintln!("skipped: no openssl");
-        None
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
