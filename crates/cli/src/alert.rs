@@ -12,16 +12,16 @@ use client::rest::Path;
 pub enum Command {
     /// List open alerts, oldest first
     List {
-        /// Only those of this kind, such as enrollment_stuck
+        /// Show only alerts of this kind, such as enrollment_stuck
         #[arg(long)]
         kind: Option<String>,
-        /// Only those about this node
+        /// Show only alerts about this node
         #[arg(long, value_name = "ID")]
         node: Option<String>,
     },
-    /// Say that somebody looks after an alert; it stays open until its cause is gone
+    /// Acknowledge an alert; it stays open until its cause is gone
     Ack {
-        /// Its alert_id
+        /// Id of the alert (ALERT ID in `enlist alert list`)
         id: String,
     },
 }

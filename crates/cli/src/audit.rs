@@ -13,27 +13,27 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// List the lines, oldest first
+    /// List audit events, oldest first
     List {
-        /// Only those about this node
+        /// Show only events about this node
         #[arg(long, value_name = "ID")]
         node: Option<String>,
-        /// Only those of this kind, such as host.enrolled
+        /// Show only events of this type, such as host.enrolled
         #[arg(long, value_name = "TYPE")]
         event: Option<String>,
     },
-    /// Write the whole trail as JSON lines, with a signed footer at the end
+    /// Export the whole audit trail as JSON lines, ended by a signed footer
     Export {
-        /// To this file instead of standard output
+        /// Write to this file instead of standard output
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Check that nothing was changed, added or removed
+    /// Verify that no line of the audit trail was changed, added or removed
     Verify {
-        /// An exported file instead of the control plane's own trail; nothing but a CA or its pin is needed
+        /// Verify this exported file instead, without a control plane; needs --ca-file or --ca-pin
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// What the file's signature must lead to; or --ca-pin
+        /// CA certificate that the signature of the file must chain to, PEM; or use --ca-pin
         #[arg(long, value_name = "FILE", requires = "file")]
         ca_file: Option<PathBuf>,
     },

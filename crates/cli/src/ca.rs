@@ -11,16 +11,17 @@ use crate::table::{Table, Tone};
 use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, Rewrap, Rewrapped};
 use client::rest::Path;
 
-const NOBODY_SIGNS: &str = "nothing can be signed now: prepare and activate another issuer (enlist ca roll prepare), \
-    then enroll every node again with a token for it\n";
+const NOBODY_SIGNS: &str = "no issuer is active, so no certificate can be issued: prepare and activate another issuer \
+    (enlist ca roll prepare), then enroll every node again with a new token\n";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show root, issuers and how far the trust bundle has spread
+    /// Show the root, the issuers and how many nodes have the current trust bundle
     Show,
-    /// Write PEM to standard output: what verifies nodes
+    /// Write the trust bundle that verifies node certificates to standard output, PEM
     Export {
-        /// Without a URL: what hosts trust to reach the control plane instead; with one: as everywhere
+        /// Without URL: write the CA that verifies the control plane's server certificate instead; with URL: connect
+        /// to that control plane
         // The word has two meanings here: the one of this command, and the global flag's.
         #[arg(long, id = "server_trust", value_name = "URL")]
         server: Option<Option<String>>,
@@ -28,28 +29,30 @@ pub enum Command {
         #[arg(long, id = "server", value_name = "URL", hide = true)]
         server_url: Option<String>,
     },
-    /// Write the lists of revocations to standard output, PEM: one block per issuer
+    /// Write the certificate revocation lists to standard output, PEM, one block per issuer
     Crl {
-        /// Of this issuer only
+        /// Write only the list of this issuer (ISSUER in `enlist ca show`)
         #[arg(long, value_name = "ID")]
         issuer: Option<String>,
     },
-    /// Roll the issuer
+    /// Replace the issuer with a new one, step by step
     #[command(subcommand)]
     Roll(roll::Command),
-    /// Deny everything that an issuer signed, at once
+    /// Revoke an issuer: every certificate that it signed is refused at once
     Revoke {
+        /// Id of the issuer (ISSUER in `enlist ca show`)
         issuer: String,
+        /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Seal every key under another key-encryption key
+    /// Seal every private key of the control plane under another key-encryption key
     Rewrap {
-        /// Where the control plane finds it: file:PATH (made if missing) or env:NAME
+        /// New key-encryption key, as the control plane finds it: file:PATH (created if missing) or env:NAME
         #[arg(long, value_name = "KEK")]
         kek: String,
     },
-    /// Sign a new intermediate with the root key, anywhere: no control plane is asked
+    /// Sign the CSR of a new intermediate with the root key; works offline, without a control plane
     SignIntermediate(sign_intermediate::Arguments),
 }
 
@@ -97,8 +100,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &Rewrap { kek }).await?;
             output.document(&done, |done| {
                 format!(
-                    "every key is sealed under {}, and enlist.toml says where it is\nback it up; keep the old \
-                     key as long as you keep backups made with it\n",
+                    "every private key is sealed under key-encryption key {}; enlist.toml names its source\n\
+                     back up the new key, and keep the old one as long as you keep backups made with it\n",
                     done.kek_id
                 )
             })
@@ -120,9 +123,9 @@ fn text(ca: &Ca) -> String {
     let adoption = format!("{} of {} nodes have it", ca.adoption.current, ca.adoption.total);
     let fields = Fields::new()
         .with("root", &ca.root.fingerprint)
-        .with("root until", &ca.root.not_after)
-        .with("bundle", &format!("version {}, {adoption}", ca.bundle_version));
-    let mut table = Table::new(["ISSUER", "KIND", "STATE", "UNTIL", "LEAVES", "SUBJECT"], "no issuers");
+        .with("root valid until", &ca.root.not_after)
+        .with("trust bundle", &format!("version {}, {adoption}", ca.bundle_version));
+    let mut table = Table::new(["ISSUER", "KIND", "STATE", "VALID UNTIL", "LEAVES", "SUBJECT"], "no issuers");
     for issuer in &ca.issuers {
         let leaves = match issuer.other_leaves {
             0 => issuer.leaves.to_string(),

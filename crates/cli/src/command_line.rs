@@ -2,11 +2,12 @@
 
 use crate::reach::Reach;
 use crate::{
-    alert, audit, ca, compat, completions, dev, manual, node, operator, policy, server, tenant, token,
+    alert, audit, ca, compat, completions, dev, examples, manual, node, operator, policy, server, tenant,
+    token,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Lets machines into a fleet, gives them an identity, and takes it away
+/// Enroll machines into a fleet, and issue, renew and revoke their certificates
 ///
 /// Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
 #[derive(Debug, Parser)]
@@ -14,7 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub struct CommandLine {
     #[command(subcommand)]
     pub(crate) family: Family,
-    /// One JSON document, or one line per item; errors as JSON too
+    /// Print results and errors as JSON: one document, or one line per item
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -23,50 +24,50 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Family {
-    /// Try it: a control plane and a first node on this machine, in seconds
+    /// Try Enlist: start a control plane and a demo node on this machine
     ///
-    /// Not for production. Everything is made in a new directory among the system's temporary ones, or in
-    /// --dir DIR, which may be absent, empty, or one that this command made before.
+    /// Not for production: the key that seals the CA key lies in the same directory. All data is written to a new
+    /// temporary directory, or to --dir DIR, which must be absent, empty, or made by an earlier `enlist dev`.
     Dev(dev::Arguments),
-    /// Found, run and check a control plane
+    /// Initialize, run and check a control plane
     #[command(subcommand)]
     Server(server::Command),
-    /// Enrollment tokens: each lets one node in, once
+    /// Create, list and revoke enrollment tokens, one for each node
     #[command(subcommand)]
     Token(token::Command),
-    /// Nodes: the machines of the fleet
+    /// List, show, drain, quarantine, decommission and revoke nodes
     #[command(subcommand, visible_aliases = ["nodes", "host", "hosts"])]
     Node(node::Command),
-    /// Alerts: what wants attention
+    /// List and acknowledge alerts
     #[command(subcommand, visible_aliases = ["alerts"])]
     Alert(alert::Command),
-    /// Tenants: every node belongs to one
+    /// Create and list tenants; every node belongs to one tenant
     #[command(subcommand)]
     Tenant(tenant::Command),
-    /// Policy: the replicated rules of the domain
+    /// Show and change the policy: lifetimes, limits and other rules
     #[command(subcommand)]
     Policy(policy::Command),
-    /// The domain's certificate authority
+    /// Show, export, roll and revoke the certificate authority
     #[command(subcommand)]
     Ca(ca::Command),
-    /// The audit trail: every change, hash-chained
+    /// List, export and verify the hash-chained audit trail
     #[command(subcommand)]
     Audit(audit::Command),
-    /// Operators: who may run the fleet, and with what role
+    /// Add, list and remove operators, and manage their API keys
     #[command(subcommand)]
     Operator(operator::Command),
-    /// The names and command lines of other systems
+    /// Install the command lines of other systems
     #[command(subcommand)]
     Compat(compat::Command),
-    /// Print a completion script
+    /// Print a shell completion script
     Completions(completions::Arguments),
-    /// Print the manual page, or write all of them
+    /// Print the manual page, or write the pages of all commands
     Man(manual::Arguments),
 }
 
 /// The definition, for whatever is made from it.
 pub fn definition() -> clap::Command {
-    CommandLine::command()
+    examples::added_to(CommandLine::command())
 }
 
 /// A duration as it is written, known to be one: the flag is named where it was typed.

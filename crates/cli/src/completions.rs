@@ -6,6 +6,7 @@ use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// Shell to write the script for
     shell: clap_complete::Shell,
 }
 

@@ -25,13 +25,13 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Listen here [default: 127.0.0.1:8443, or any free port]
+    /// Address to listen on [default: 127.0.0.1:8443, or any free port]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Without the demo node
+    /// Start the control plane only, without the demo node
     #[arg(long)]
     no_agent: bool,
-    /// Show that it works, then stop and exit
+    /// Exit as soon as everything is up, and remove a temporary directory
     #[arg(long)]
     once: bool,
 }

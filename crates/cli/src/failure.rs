@@ -86,7 +86,7 @@ impl Failure {
             [only] => only.to_string(),
             many => format!("{} mistakes in the configuration", many.len()),
         };
-        let hint = "correct what is named; `enlist server check` reports every mistake";
+        let hint = "correct the settings that are named; `enlist server check` reports every mistake";
         let mut failure = Self::new(Exit::Usage, "config_invalid", message, hint);
         if let Failure::Failed(failed) = &mut failure {
             failed.mistakes = mistakes;
@@ -150,7 +150,7 @@ impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Self {
         let ErrorDetail { code, message, mut hint, request_id, retryable } = error.detail();
         if hint.is_empty() && error.exit_code() == Exit::Usage as u8 {
-            hint = "correct the flag or variable that says this; see --help".to_owned();
+            hint = "correct the flag or environment variable that gives this value; see --help".to_owned();
         }
         Failure::Failed(Box::new(Failed {
             exit: error.exit_code(),
@@ -167,8 +167,8 @@ impl From<client::Error> for Failure {
 /// A secret given where its id belongs stays here: it is not sent, and so reaches nobody's log.
 pub fn not_the_secret(id: &str, prefix: &str) -> Result<(), Failure> {
     if id.starts_with(prefix) {
-        let hint = "give the id that was printed beside it; the list command shows the ids";
-        return Err(Failure::usage("this is the secret itself, not its id", hint));
+        let hint = "give the id that was printed beside the secret; the list command shows the ids";
+        return Err(Failure::usage("the value given is the secret itself, not its id", hint));
     }
     Ok(())
 }

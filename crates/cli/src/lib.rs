@@ -7,6 +7,7 @@
 //! - `reach`: where the control plane is and as whom we come, from flags and environment.
 //! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `failure`: what goes to standard error, and the exit code.
+//! - `examples`: command lines below the help of every command.
 //! - `compat`: the same program called by another document's name, and that document's command lines.
 
 mod alert;
@@ -16,6 +17,7 @@ pub mod command_line;
 mod compat;
 mod completions;
 mod dev;
+mod examples;
 mod failure;
 mod fields;
 mod logs;
@@ -58,7 +60,10 @@ fn serve<L: Parser>(
     json: impl FnOnce(&L) -> bool,
     dispatch: impl AsyncFnOnce(L) -> Result<(), Failure>,
 ) -> ExitCode {
-    match L::try_parse_from(arguments) {
+    let mut definition = examples::added_to(L::command());
+    let parsed = definition.try_get_matches_from_mut(arguments);
+    match parsed.and_then(|found| L::from_arg_matches(&found).map_err(|error| error.format(&mut definition)))
+    {
         Ok(line) => {
             let json = json(&line);
             perform(dispatch(line)).map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
@@ -85,7 +90,8 @@ fn incomplete(help: &clap::Error) -> ExitCode {
 
 fn perform(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::fault("runtime", format!("no runtime: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Failure::fault("runtime", format!("the runtime could not be started: {error}")))?;
     let done = runtime.block_on(work);
     // Whatever still runs has been told to stop, or has nothing to lose.
     runtime.shutdown_background();

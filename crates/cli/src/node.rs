@@ -20,37 +20,39 @@ use std::path::PathBuf;
 pub enum Command {
     /// List nodes
     List {
-        /// Only those in this state: registered, enrolled, active, inactive, revoked, decommissioned
+        /// Show only nodes in this state: registered, enrolled, active, inactive, revoked or decommissioned
         #[arg(long)]
         state: Option<String>,
-        /// Only those of this tenant
+        /// Show only nodes of this tenant
         #[arg(long)]
         tenant: Option<String>,
     },
-    /// Show everything that is known of a node
+    /// Show the state, health and certificates of a node
     Show {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// What has happened to it instead, oldest first
+        /// Show the audit events about the node instead, oldest first
         #[arg(long)]
         timeline: bool,
     },
-    /// Take in a certificate that was made elsewhere under the imported CA
+    /// Import a node by its existing certificate of the imported CA
     Import {
-        /// The certificate, PEM; its common name, worker:ID or ID, is the node's id
+        /// Certificate of the node, PEM; its common name, worker:ID or ID, becomes the node's id
         #[arg(long, value_name = "FILE")]
         cert: PathBuf,
     },
-    /// Write what lets a host that has nothing left to recover with come back; the node is held until it has
+    /// Write a repair bundle for a host that cannot recover by itself; quarantines its node until repaired
     RepairBundle {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// A new file for it, readable by its owner only: it holds a secret
+        /// New file for the bundle, readable by its owner only: it contains a secret
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// How long it is good: 90s, 15m, 1h, 7d [default: 24h]
+        /// Lifetime of the bundle, such as 15m, 1h or 7d [default: 24h]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
-    /// List nodes, then a line for every change until interrupted
+    /// List nodes, then print each change until interrupted
     Watch,
     #[command(flatten)]
     Act(act::Command),

@@ -14,20 +14,24 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Add an operator; with --out also a certificate, whose key is made here and stays here
+    /// Add an operator; with --out also issue a certificate, whose key never leaves this machine
     Add {
+        /// Name of the operator
         name: String,
         #[command(flatten)]
         rights: Rights,
-        /// Where to write cert.pem, key.pem and ca.pem
+        /// Issue a certificate and write cert.pem, key.pem and ca.pem to this directory
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
     /// List operators
     List,
     /// Remove an operator; its certificate is refused from then on
-    Remove { name: String },
-    /// API keys, for automation
+    Remove {
+        /// Name of the operator (OPERATOR in `enlist operator list`)
+        name: String,
+    },
+    /// Create, list and revoke API keys, for automation
     #[command(subcommand)]
     Key(key::Command),
 }
@@ -35,10 +39,10 @@ pub enum Command {
 /// What an operator or a key may do, and where.
 #[derive(Debug, clap::Args)]
 pub struct Rights {
-    /// viewer, operator or platform-admin
+    /// Role: viewer, operator or platform-admin
     #[arg(long)]
     role: String,
-    /// Only for this tenant; repeatable [default: all tenants]
+    /// Limit the role to this tenant; repeatable [default: all tenants]
     #[arg(long)]
     tenant: Vec<String>,
 }
@@ -71,7 +75,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
                 let name = harmless(&added.name);
-                format!("operator {name} is added, without a certificate; `operator key create` makes it a key, or remove it and add it again with --out DIR\n")
+                format!("operator {name} is added, without a certificate; create an API key with `enlist operator key create`, or remove the operator and add it again with --out DIR\n")
             })
         }
         Command::Add { name, rights, out: Some(dir) } => {
@@ -103,7 +107,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 
 fn table(items: &[OperatorItem]) -> Table {
     let head = ["OPERATOR", "ROLE", "TENANTS", "CERT UNTIL", "ADDED", "ADDED BY"];
-    let mut table = Table::new(head, "no operators; the socket in the data directory needs none");
+    let mut table =
+        Table::new(head, "no operators; the operator socket in the data directory works without one");
     for item in items {
         let tenants = tenants(item.tenant.as_ref());
         let until = or_dash(item.cert_not_after.as_deref());

@@ -10,18 +10,18 @@ use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show every value, or one
+    /// Show every policy value, or one
     Show {
-        /// Such as token.max_ttl
+        /// Policy key, such as token.max_ttl [default: all keys]
         #[arg(id = "policy_key", value_name = "KEY")]
         key: Option<String>,
     },
-    /// Change a value; it holds at once, everywhere
+    /// Change a policy value; it takes effect at once, everywhere
     Set {
-        /// Such as token.max_ttl
+        /// Policy key, such as token.max_ttl (KEY in `enlist policy show`)
         #[arg(id = "policy_key", value_name = "KEY")]
         key: String,
-        /// Such as 12h
+        /// New value, such as 12h
         value: String,
     },
 }
@@ -53,7 +53,7 @@ fn unknown(key: &str) -> Failure {
 }
 
 fn table(items: &[PolicyItem]) -> Table {
-    let mut table = Table::new(["KEY", "VALUE"], "no policy");
+    let mut table = Table::new(["KEY", "VALUE"], "no policy values");
     for item in items {
         table.row(Tone::Plain, [&item.key, &item.value]);
     }

@@ -17,30 +17,30 @@ const DEFAULT_DIR: &str = "/var/lib/enlist";
 const MAX_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Reaching the control plane")]
+#[command(next_help_heading = "Connection")]
 pub struct Reach {
     /// Data directory of a control plane on this machine (or ENLIST_DIR; default /var/lib/enlist)
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Its operator socket, if not in the data directory (or ENLIST_SOCKET)
+    /// Operator socket of a control plane on this machine, if not in the data directory (or ENLIST_SOCKET)
     #[arg(long, global = true, hide_short_help = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// A control plane elsewhere, https://HOST[:PORT] (or ENLIST_SERVER)
+    /// URL of a control plane on another machine, https://HOST[:PORT] (or ENLIST_SERVER)
     #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
     pub server: Option<String>,
-    /// Your certificate, for --server (or ENLIST_CERT)
+    /// Operator certificate for --server, PEM (or ENLIST_CERT)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// Its key (or ENLIST_KEY)
+    /// Private key of the operator certificate, PEM (or ENLIST_KEY)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// A file with an API key instead of a certificate (or ENLIST_API_KEY_FILE)
+    /// File with an API key, instead of --cert and --key (or ENLIST_API_KEY_FILE)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// What the control plane is recognised by: its CA (or ENLIST_CA)
+    /// CA that verifies the control plane, PEM (or ENLIST_CA)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// What the control plane is recognised by: the CA's digest, sha256:...
+    /// SHA-256 of the CA that verifies the control plane, sha256:HEX, instead of --ca
     #[arg(long, global = true, hide_short_help = true, value_name = "PIN")]
     pub ca_pin: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Reach {
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => {
-                Err(Failure::usage(format!("{flag} means nothing to this command"), "leave it out"))
+                Err(Failure::usage(format!("{flag} is not used by this command"), "remove the flag"))
             }
         }
     }
@@ -123,7 +123,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, Failure> {
     pki::pin::Pin::parse(text)
-        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints it"))
+        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints the pin of the root"))
 }
 
 /// The most common mistake deserves its own words.
@@ -131,13 +131,13 @@ fn present(socket: &Path) -> Result<(), Failure> {
     match socket.symlink_metadata() {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            let message = format!("this user may not use the operator socket {}", socket.display());
-            let hint = "be root, the service's user or in its group, or use --server with a certificate or an API key";
+            let message = format!("the current user may not use the operator socket {}", socket.display());
+            let hint = "run as root, the service's user or a member of its group, or use --server with a certificate or an API key";
             Err(Failure::unreachable(message, hint))
         }
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
-            let hint = "start the control plane (enlist server run), or say where it is: --dir, --socket or --server";
+            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server";
             Err(Failure::unreachable(message, hint))
         }
     }
@@ -147,7 +147,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
     let unreadable = |error: &std::io::Error| {
         let message = format!("{}: {error}", path.display());
-        Failure::usage(message, "name a file that exists and that this user may read")
+        Failure::usage(message, "give a file that exists and that the current user may read")
     };
     let file = std::fs::File::open(path).map_err(|error| unreadable(&error))?;
     let mut bytes = Vec::new();
@@ -160,8 +160,8 @@ fn api_key(path: &Path) -> Result<Secret, Failure> {
     match std::str::from_utf8(&bytes).map(str::trim) {
         Ok(key) if !key.is_empty() => Ok(Secret::new(key)),
         _ => {
-            let message = format!("{} holds no API key", path.display());
-            Err(Failure::usage(message, "make one with `enlist operator key create`"))
+            let message = format!("{} contains no API key", path.display());
+            Err(Failure::usage(message, "create one with `enlist operator key create`"))
         }
     }
 }

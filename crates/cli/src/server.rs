@@ -1,4 +1,4 @@
-//! `enlist server`: found, run and check a control plane on this machine.
+//! `enlist server`: initialize, run and check a control plane on this machine.
 
 mod check;
 mod init;
@@ -16,11 +16,14 @@ use ::server::datadir::DataDir;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Found a domain: certificate authority, sealed keys and configuration, in a new data directory
+    /// Initialize a domain in a new data directory: CA, keys and configuration
     Init(Box<init::Arguments>),
-    /// Run the control plane; one line `ready https://...` on standard output, logs on standard error
+    /// Run the control plane
+    ///
+    /// Prints one line, `ready https://HOST:PORT`, to standard output once it accepts requests; logs go to standard
+    /// error.
     Run(run::Arguments),
-    /// Check a data directory and its configuration; every mistake is reported
+    /// Check a data directory and its configuration, and report every mistake
     Check,
 }
 

@@ -9,8 +9,11 @@ use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make a tenant
-    Create { name: String },
+    /// Create a tenant
+    Create {
+        /// Name of the new tenant
+        name: String,
+    },
     /// List tenants
     List,
 }
@@ -21,7 +24,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     match command {
         Command::Create { name } => {
             let made: TenantItem = operator.post(&path, &CreateTenant { name }).await?;
-            output.document(&made, |made| format!("tenant {} is made\n", harmless(&made.name)))
+            output.document(&made, |made| format!("tenant {} is created\n", harmless(&made.name)))
         }
         Command::List => {
             let items: Vec<TenantItem> = operator.list(&path).await?;

@@ -12,33 +12,33 @@ use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make a token; its value is shown this once
+    /// Create a token; its value is shown only once
     Create {
-        /// How long it is good: 90s, 15m, 1h, 7d [default: the policy's token.default_ttl]
+        /// Lifetime of the token, such as 90s, 15m or 1h [default: policy token.default_ttl]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
-        /// The tenant that the node will belong to
+        /// Tenant of the node [default: the operator's only tenant, else `default`]
         #[arg(long)]
         tenant: Option<String>,
-        /// Only this node may be enrolled with it
+        /// Id of the node that the token enrolls [default: any node]
         #[arg(long, value_name = "ID")]
         node: Option<String>,
-        /// The profile of the node's certificates
+        /// Certificate profile of the node [default: the domain's default profile]
         #[arg(long)]
         profile: Option<String>,
     },
     /// List tokens that can still be used
     List {
-        /// Also those that are used, revoked or expired
+        /// Include tokens that are used, revoked or expired
         #[arg(long)]
         all: bool,
-        /// Only those of this tenant
+        /// Show only tokens of this tenant
         #[arg(long)]
         tenant: Option<String>,
     },
-    /// Make a token useless
+    /// Revoke a token that has not been used
     Revoke {
-        /// Its token_id, not its value
+        /// Id of the token (TOKEN ID in `enlist token list`), not its value
         id: String,
     },
 }

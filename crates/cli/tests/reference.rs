@@ -7,7 +7,7 @@ use std::path::Path;
 const INTRODUCTION: &str = "\
 # Command line
 
-Every command and flag of `enlist` and `enlist-agent`. This page is made from their definitions:
+Every command and flag of `enlist` and `enlist-agent`. This page is generated from their definitions:
 `UPDATE_GOLDEN=1 cargo test -p enlist reference` rewrites it.
 
 Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
@@ -15,7 +15,7 @@ Errors go to standard error: a stable code, what happened, one line of remedy. W
 `{\"error\":{\"code\",\"message\",\"hint\",\"request_id\",\"retryable\"}}`, and standard output holds one JSON document, or one
 line per item.
 
-`enlist` reaches the control plane by `--socket`, `--dir` or `--server`; else by `ENLIST_SOCKET`, `ENLIST_DIR` or
+`enlist` finds the control plane by `--socket`, `--dir` or `--server`; else by `ENLIST_SOCKET`, `ENLIST_DIR` or
 `ENLIST_SERVER`, in this order; else in `/var/lib/enlist`. Any flag beats any variable.
 ";
 
@@ -53,10 +53,20 @@ fn write(text: &mut String, command: &Command, path: &str) {
     for argument in arguments {
         let _ = writeln!(text, "| `{}` | {} |", escape(&argument.to_string()), escape(&meaning(argument)));
     }
+    if let Some(examples) = command.get_after_help() {
+        let _ = writeln!(text, "\n{}", block(&examples.to_string()));
+    }
     for child in command.get_subcommands().filter(|child| child.get_name() != "help" && !child.is_hide_set())
     {
         write(text, child, &format!("{path} {}", child.get_name()));
     }
+}
+
+/// `Examples:` with indented lines, as help has it.
+fn block(help: &str) -> String {
+    let (head, lines) = help.split_once('\n').unwrap_or((help, ""));
+    let lines: Vec<&str> = lines.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    format!("{head}\n\n```sh\n{}\n```", lines.join("\n"))
 }
 
 fn meaning(argument: &Arg) -> String {

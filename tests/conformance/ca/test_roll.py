@@ -32,7 +32,7 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
         roll = plane.cli("ca", "roll", "prepare", "--cert", certificate).json()
         assert roll["stage"] == "prepared"
         people = run(ENLIST, "ca", "roll", "status", "--dir", plane.dir).out
-        assert "wait until all nodes have the bundle" in people, people
+        assert "wait until all nodes have the trust bundle" in people, people
         bundle = live.next("bundle")
         assert bundle.version == roll["bundle_version"] == 2
         assert bundle.pem.encode() == plane.bundle

@@ -377,7 +377,7 @@ def test_people_are_told_what_is_now_true(plane):
         (("quarantine", node.id), f"node {node.id} is active, draining, quarantined"),
         (("undrain", node.id), f"node {node.id} is active, quarantined"),
         (("release", node.id), f"node {node.id} is active"),
-        (("rotate", node.id), f"node {node.id} is told to renew its certificate"),
+        (("rotate", node.id), f"node {node.id} is ordered to renew its certificate"),
         (("revoke", node.id), f"node {node.id} is revoked"),
         (("reinstate", node.id), f"node {node.id} is registered, generation 2"),
     ]:

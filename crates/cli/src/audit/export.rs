@@ -35,7 +35,7 @@ impl Progress {
         if self.complete {
             return Ok(self.lines);
         }
-        let message = format!("the export broke off after {} lines, before its footer", self.lines);
+        let message = format!("the export ended after {} lines, without its signed footer", self.lines);
         Err(Failure::new(
             Exit::Fault,
             "truncated",

@@ -22,13 +22,13 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
             file::Anchor::Roots(roots.map_err(|error| {
                 Failure::usage(
                     format!("{}: {error}", ca.display()),
-                    "name a file with the CA's certificate, PEM",
+                    "give a file with the CA certificate, PEM",
                 )
             })?)
         }
         (None, Some(pin)) => file::Anchor::Pin(reach::parse_pin(pin)?),
         (None, None) => {
-            let message = "nothing to check the file's signature against";
+            let message = "no CA is given to verify the signature of the file";
             return Err(Failure::usage(message, "give --ca-file FILE or --ca-pin PIN"));
         }
         (Some(_), Some(_)) => {
@@ -45,8 +45,8 @@ fn told(result: &AuditVerify, output: Output) -> Result<(), Failure> {
     if result.ok {
         return Ok(());
     }
-    let what = result.fault.as_ref().map_or("the trail does not hold", |fault| fault.what.as_str());
-    let hint = "compare with an earlier export or a checkpoint kept elsewhere; what follows the fault proves nothing";
+    let what = result.fault.as_ref().map_or("the audit trail is not intact", |fault| fault.what.as_str());
+    let hint = "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
     Err(Failure::new(Exit::Refused, "audit_fault", what, hint))
 }
 

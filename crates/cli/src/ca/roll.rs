@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Write the request for the next issuer's certificate, or bring the certificate that came back
+    /// Write the CSR of the next issuer, or submit the certificate that was signed for it
     Prepare {
         #[command(flatten)]
         way: Way,
         /// Takes the place of the global flag, whose name is taken.
         #[arg(long, id = "cert", value_name = "FILE", hide = true)]
         client_cert: Option<PathBuf>,
-        /// Write the request over another file of that name
+        /// Overwrite an existing file at --csr-out
         #[arg(long, requires = "csr_out")]
         force: bool,
     },
-    /// Show how far the roll has come, and which nodes have not got the new trust bundle
+    /// Show the stage of the roll, and the nodes that do not have the new trust bundle yet
     Status,
-    /// Let the prepared issuer sign from now on
+    /// Activate the prepared issuer: it signs every certificate from now on
     Activate {
-        /// Even if nodes have not got the new trust bundle
+        /// Activate even if some nodes do not have the new trust bundle
         #[arg(long)]
         force: bool,
     },
-    /// End the trust in the issuer of before, once nothing good hangs on it
+    /// Retire the previous issuer, once no valid certificate depends on it
     Retire {
-        /// Its id, if there are several
+        /// Id of the issuer (ISSUER in `enlist ca show`); needed if several can be retired
         issuer: Option<String>,
     },
 }
@@ -41,10 +41,10 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct Way {
-    /// Where to write the request, PEM; `enlist ca sign-intermediate` signs it where the root key is
+    /// Write the CSR to this file, PEM; sign it with `enlist ca sign-intermediate` where the root key is
     #[arg(long, value_name = "FILE")]
     csr_out: Option<PathBuf>,
-    /// The certificate that was signed, PEM; to say which certificate to connect with, put that --cert first
+    /// Submit this signed certificate, PEM; the global --cert, the operator certificate, goes before `ca`
     // The word has two meanings here: the one of this command, and the global flag's.
     #[arg(long, id = "signed", value_name = "FILE")]
     cert: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             }
             output.document(&roll, |roll| match &csr_out {
                 Some(out) => format!(
-                    "the request is in {}\nsign it where the root key is: enlist ca sign-intermediate \
+                    "the CSR is in {}\nsign it where the root key is: enlist ca sign-intermediate \
                      --root-key FILE --root-cert FILE --csr FILE --out FILE\n",
                     out.display()
                 ),
@@ -95,8 +95,8 @@ fn write_request(out: &Path, request: &str, force: bool) -> Result<(), Failure> 
             return Err(Failure::new(
                 Exit::Usage,
                 "file_exists",
-                format!("{} exists already and holds something else", out.display()),
-                "choose another path, or overwrite it with --force; asking again gives the same request",
+                format!("{} exists already and does not hold this CSR", out.display()),
+                "choose another path, or overwrite the file with --force; a repeated command gives the same CSR",
             ));
         }
         _ => {}
@@ -112,19 +112,19 @@ fn status(roll: &Roll) -> String {
     let lacking = roll.adoption.total.saturating_sub(roll.adoption.current);
     let next = match roll.stage.as_str() {
         "prepared" if lacking > 0 => {
-            "wait until all nodes have the bundle, then: enlist ca roll activate; --force leaves out those that lack it"
+            "wait until all nodes have the trust bundle, then: enlist ca roll activate; --force does not wait for them"
         }
-        "requested" => "sign the request, then: enlist ca roll prepare --cert FILE",
+        "requested" => "sign the CSR, then: enlist ca roll prepare --cert FILE",
         "prepared" => "enlist ca roll activate",
-        "retiring" => "enlist ca roll retire, once `enlist ca show` counts no leaves on it",
-        _ => "nothing is under way",
+        "retiring" => "enlist ca roll retire, once `enlist ca show` counts no leaves of the previous issuer",
+        _ => "no roll is in progress",
     };
     let mut fields = Fields::new()
         .with("stage", &roll.stage)
         .with_some("issuer", roll.issuer.as_deref())
-        .with("bundle", &adoption);
+        .with("trust bundle", &adoption);
     if !roll.missing.is_empty() {
-        fields = fields.with("missing", &harmless(&roll.missing.join(" ")));
+        fields = fields.with("missing on", &harmless(&roll.missing.join(" ")));
     }
     fields.with("next", next).text()
 }

@@ -19,19 +19,19 @@ use zeroize::Zeroizing;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The root key that `enlist server init` gave out, PEM
+    /// Root key that `enlist server init` printed or wrote, PEM
     #[arg(long, value_name = "FILE")]
     root_key: PathBuf,
-    /// The root certificate, PEM; a bundle that holds it will do
+    /// Root certificate, PEM, or a bundle that contains it
     #[arg(long, value_name = "FILE")]
     root_cert: PathBuf,
-    /// The request that the control plane wrote, PEM
+    /// CSR that `enlist ca roll prepare --csr-out` wrote, PEM
     #[arg(long, value_name = "FILE")]
     csr: PathBuf,
-    /// Where to write the certificate; must not exist
+    /// New file for the certificate; must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// How long the certificate is good; it never outlives the root
+    /// Lifetime of the certificate; it ends with the root's at the latest
     #[arg(long, value_name = "DAYS", default_value_t = hierarchy::INTERMEDIATE_LIFETIME.secs() / 86_400,
         value_parser = clap::value_parser!(u64).range(1..=3652))]
     days: u64,
@@ -77,14 +77,13 @@ fn root(certificates: &Path, key: &Path) -> Result<Issuer, Failure> {
 
 fn bad_root(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("{}: {error}", path.display());
-    let hint =
-        "give the root key as `enlist server init` gave it out, and the certificate it belongs to, PEM";
+    let hint = "give the root key that `enlist server init` printed or wrote, and the root certificate of that key, PEM";
     Failure::new(Exit::Usage, "ca_unusable", message, hint)
 }
 
 fn bad_csr(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("{}: {error}", path.display());
-    let hint = "give the request as the control plane wrote it: one PEM block, unchanged";
+    let hint = "give the CSR as `enlist ca roll prepare --csr-out` wrote it: one PEM block, unchanged";
     Failure::new(Exit::Usage, "csr_invalid", message, hint)
 }
 
@@ -125,7 +124,7 @@ fn text(report: &Report) -> String {
     let fields = Fields::new()
         .with("subject", &report.subject)
         .with("fingerprint", &report.fingerprint)
-        .with("until", &report.not_after)
+        .with("valid until", &report.not_after)
         .with("certificate", &report.out);
-    format!("the intermediate is signed\n{}", fields.text())
+    format!("the intermediate certificate is signed\n{}", fields.text())
 }

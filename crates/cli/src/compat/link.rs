@@ -37,8 +37,8 @@ struct Link {
 pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
     reach.only_dir()?;
     let Some(dir) = &reach.dir else {
-        let hint = "give a directory of the search path: enlist compat link --dir /usr/local/bin";
-        return Err(Failure::usage("no directory is named for the links", hint));
+        let hint = "give a directory that is in PATH: enlist compat link --dir /usr/local/bin";
+        return Err(Failure::usage("no directory is given for the links", hint));
     };
     let dir = reach::absolute(dir)?;
     let (program, agent) = programs()?;
@@ -62,12 +62,13 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
 
 /// Both programs by their real paths, whatever this one was called by.
 fn programs() -> Result<(PathBuf, PathBuf), Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::fault("program", format!("this program cannot be found: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::fault("program", format!("the path of this program is unknown: {error}"))
+    })?;
     let agent = program.with_file_name(AGENT);
     if !agent.is_file() {
-        let message = format!("{} is not there", agent.display());
-        let hint = "install enlist-agent beside enlist, then link again";
+        let message = format!("{} does not exist", agent.display());
+        let hint = "install enlist-agent beside enlist, then run this command again";
         return Err(Failure::new(Exit::Fault, "agent_missing", message, hint));
     }
     Ok((program, agent))
@@ -91,8 +92,8 @@ fn look(path: &Path, target: &Path, kind: &str) -> Result<Found, Failure> {
         Ok(there) if there == target => Ok(Found::Right),
         Ok(there) if there.file_name().is_some_and(|name| name == kind) => Ok(Found::Stale),
         _ => {
-            let message = format!("{} is there already, and is no link to {kind}", path.display());
-            let hint = "choose another directory, or move it away; nothing was changed";
+            let message = format!("{} exists already and is not a link to {kind}", path.display());
+            let hint = "choose another directory, or move the file away; nothing was changed";
             Err(Failure::new(Exit::Fault, "file_exists", message, hint))
         }
     }
@@ -114,7 +115,7 @@ fn make(path: &Path, target: &Path, found: Found) -> std::io::Result<()> {
 
 fn text(report: &Report) -> String {
     let line = |link: &Link| {
-        let done = if link.made { "" } else { ", as before" };
+        let done = if link.made { "" } else { " (unchanged)" };
         format!("{}/{} -> {}{done}\n", report.dir, link.name, link.target)
     };
     report.links.iter().map(line).collect()

@@ -15,10 +15,11 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make links by which both programs take the command lines of other systems, in the directory --dir
+    /// Create links to both programs under the names of other systems, in the directory --dir
     ///
-    /// plfm, pact, probectl-control and taskrun lead to this program, plfm-agent and probectl-agent to the
-    /// enlist-agent beside it. What is there already and is no such link is never touched.
+    /// Called by such a name, the program takes the command lines of that system. plfm, pact, probectl-control and
+    /// taskrun are links to enlist, plfm-agent and probectl-agent to the enlist-agent beside it. Existing files that
+    /// are not such links are never changed.
     Link,
 }
 
@@ -64,10 +65,18 @@ impl Name {
     }
 }
 
+/// The definitions of every name that has command lines.
+#[cfg(test)]
+pub fn definitions() -> Vec<clap::Command> {
+    use clap::CommandFactory;
+    let programs =
+        [plfm::CommandLine::command(), probectl::CommandLine::command(), taskrun::CommandLine::command()];
+    programs.into_iter().map(crate::examples::added_to).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn a_name_is_the_last_part_of_the_path() {
@@ -82,8 +91,6 @@ mod tests {
 
     #[test]
     fn no_definition_contradicts_itself() {
-        plfm::CommandLine::command().debug_assert();
-        probectl::CommandLine::command().debug_assert();
-        taskrun::CommandLine::command().debug_assert();
+        definitions().into_iter().for_each(clap::Command::debug_assert);
     }
 }

@@ -10,13 +10,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// probectl's commands for enrolling agents, answered by Enlist
+/// Enroll agents with the commands of probectl, on an Enlist control plane
 #[derive(Debug, Parser)]
 #[command(name = "probectl-control", version, propagate_version = false, max_term_width = 100)]
 pub struct CommandLine {
     #[command(subcommand)]
     family: Family,
-    /// One JSON document; errors as JSON too
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -25,10 +25,10 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// The certificate authority of the agents
+    /// Create and export the certificate authority of the agents
     #[command(subcommand)]
     AgentCa(agent_ca::Command),
-    /// Mint a join token for one agent; its value is shown this once
+    /// Create a join token for one agent; its value is shown only once
     EnrollToken(enroll_token::Arguments),
 }
 

@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// TaskRun's commands, answered by Enlist
+/// Create bootstrap tokens with the commands of TaskRun, on an Enlist control plane
 #[derive(Debug, Parser)]
 #[command(name = "taskrun", version, propagate_version = false, max_term_width = 100)]
 pub struct CommandLine {
     #[command(subcommand)]
     family: Family,
-    /// One JSON document; errors as JSON too
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -26,22 +26,22 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Bootstrap tokens: each lets one worker in, once
+    /// Create bootstrap tokens, one for each worker
     #[command(subcommand)]
     Token(Token),
 }
 
 #[derive(Debug, Subcommand)]
 enum Token {
-    /// Make a token; standard output holds it and nothing else
+    /// Create a token and print it, and nothing else, to standard output
     Generate {
-        /// How long it is good: 90s, 15m, 1h [default: 1h, by policy]
+        /// Lifetime of the token, such as 90s, 15m or 1h [default: policy token.default_ttl]
         #[arg(long, visible_alias = "validity", value_name = "DURATION")]
         expires: Option<String>,
-        /// The tenant that the worker will belong to
+        /// Tenant of the worker [default: the operator's only tenant, else `default`]
         #[arg(long)]
         tenant: Option<String>,
-        /// Only this worker may be enrolled with it
+        /// Id of the worker that the token enrolls [default: any worker]
         #[arg(long, value_name = "WORKER_ID")]
         worker: Option<String>,
     },
@@ -62,7 +62,7 @@ async fn perform(line: CommandLine) -> Result<(), Failure> {
         let mut stderr = anstream::stderr().lock();
         let (id, until) = (harmless(&minted.token_id), harmless(&minted.expires_at));
         // The token is out; that nobody reads this is no reason to call it lost.
-        let _ = writeln!(stderr, "bootstrap token {id}, good once, until {until}; it is not shown again");
+        let _ = writeln!(stderr, "bootstrap token {id} works once, until {until}; it is not shown again");
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub async fn enroll(
     dir: &FilePath,
 ) -> Result<(), Failure> {
     let failed = |what: String| {
-        let hint = "run with --no-agent to look at the control plane alone, or ENLIST_LOG=debug to see more";
+        let hint = "use --no-agent to run the control plane alone, or set ENLIST_LOG=debug to log more";
         Failure::new(Exit::Fault, "demo_agent", what, hint)
     };
     let mut command = Command::new(program);
@@ -48,7 +48,7 @@ pub async fn enroll(
     }
     match timeout(ENROLL_LIMIT, child.wait_with_output()).await {
         Err(_) => Err(failed("the demo agent did not enroll in time".to_owned())),
-        Ok(Err(error)) => Err(failed(format!("the demo agent was lost: {error}"))),
+        Ok(Err(error)) => Err(failed(format!("the demo agent cannot be waited for: {error}"))),
         Ok(Ok(ended)) if ended.status.success() => Ok(()),
         Ok(Ok(ended)) => {
             let said = String::from_utf8_lossy(&ended.stderr);
@@ -67,7 +67,7 @@ pub async fn until_active(operator: &Operator) -> Result<NodeItem, Failure> {
         }
     };
     timeout(ACTIVE_LIMIT, wait).await.unwrap_or_else(|_| {
-        let hint = "ENLIST_LOG=debug shows what the control plane saw";
+        let hint = "set ENLIST_LOG=debug to log what the control plane does";
         Err(Failure::new(Exit::Fault, "demo_agent", "the demo node did not become active in time", hint))
     })
 }

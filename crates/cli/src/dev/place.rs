@@ -45,7 +45,7 @@ impl Place {
         if self.dir.check_version().is_ok() {
             let message =
                 format!("{} belongs to a control plane that `enlist dev` did not make", self.path());
-            let hint = "choose another --dir, or run that one with `enlist server run`";
+            let hint = "choose another --dir, or run that control plane with `enlist server run`";
             return Err(Failure::new(Exit::Fault, "directory_exists", message, hint));
         }
         let kek = KekSource::File(self.dir.keys("kek"));
@@ -72,8 +72,9 @@ impl Place {
 
     /// This program under the agent's name: whoever has built this one alone has no other.
     pub fn agent_program(&self) -> Result<PathBuf, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::fault("program", format!("this program cannot be found: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::fault("program", format!("the path of this program is unknown: {error}"))
+        })?;
         let link = self.dir.path().join("bin").join("enlist-agent");
         let dir = self.dir.path().join("bin");
         let made = std::fs::create_dir_all(&dir).and_then(|()| match std::fs::remove_file(&link) {

@@ -49,15 +49,15 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
     let (dir, mine) = (quoted(&report.dir), quoted(&format!("{}/my-agent", report.dir)));
     let fields = Fields::new()
         .with("control plane", server_url)
-        .with("data and keys", &report.dir)
+        .with("data directory", &report.dir)
         .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
-        .with_some("its identity", demo_node.and_then(|node| node.spiffe_id.as_deref()));
+        .with_some("SPIFFE id", demo_node.and_then(|node| node.spiffe_id.as_deref()));
     let end = match scene.once {
         true if scene.place.is_temporary() => {
             format!("Stopping now because of --once, and removing {dir} again (rm -rf).")
         }
         true => format!("Stopping now because of --once. To undo everything: rm -rf {dir}"),
-        false => format!("Ctrl-C stops it. To undo everything: rm -rf {dir}"),
+        false => format!("Ctrl-C stops the control plane. To undo everything: rm -rf {dir}"),
     };
     format!(
         "A control plane is running.\n\
@@ -66,7 +66,7 @@ fn text(scene: &Scene<'_>, report: &Report<'_>) -> String {
          In another terminal, enroll a node of your own.\n\
          The token works once, until {expires}:\n  \
          echo {token} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}\n\n\
-         Keep it connected and its certificate fresh, until Ctrl-C:\n  \
+         Keep that node connected and its certificate renewed, until Ctrl-C:\n  \
          {agent} run --dir {mine}\n\n\
          Look at the fleet:\n  \
          {enlist} --dir {dir} node list\n  \
@@ -86,8 +86,8 @@ pub fn farewell(place: &Place, output: Output) -> Result<(), Failure> {
     }
     let (enlist, dir) = (program(), quoted(&place.path()));
     output.verbatim(&format!(
-        "\nStopped. Everything is kept: start it again with\n  {enlist} dev --dir {dir}\n\
-         or remove it:\n  rm -rf {dir}\n"
+        "\nStopped. All data is kept; start the control plane again with\n  {enlist} dev --dir {dir}\n\
+         or remove the data:\n  rm -rf {dir}\n"
     ))
 }
 

@@ -12,42 +12,58 @@ use serde::Serialize;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Let a node finish what it does and take nothing new
+    /// Drain a node: it finishes its work and is given no new work
     Drain {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// How long it may take: 90s, 15m, 1h, 7d; another one counts from when it is said [default: no limit]
+        /// Time limit for draining, counted from now, such as 15m, 1h or 7d [default: no limit]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         within: Option<String>,
     },
-    /// Let a draining node work again
-    Undrain { id: String },
-    /// Let a node authenticate, report and renew, and no more
-    Quarantine {
+    /// End the draining of a node: it is given work again
+    Undrain {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// Why, for the audit trail [default: unspecified]
+    },
+    /// Quarantine a node: it may only authenticate, report and renew
+    Quarantine {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+        /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
-    /// End a node's quarantine, and the suspicion that there is a copy of it
-    Release { id: String },
-    /// Order a node to renew its certificate now
-    Rotate { id: String },
-    /// End a node's life in good order; its certificates are refused from then on
-    Decommission {
+    /// Release a node from quarantine, and clear a suspected clone
+    Release {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// End its sessions; there are none yet
+    },
+    /// Order a node to renew its certificate now
+    Rotate {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+    },
+    /// Decommission a node: its certificates are refused from then on
+    Decommission {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+        /// Decommission even if the node has open sessions; no effect yet, as nodes have no sessions
         #[arg(long)]
         force: bool,
     },
-    /// Take a node's identity away, at once and everywhere
+    /// Revoke a node: its certificates are refused at once, everywhere
     Revoke {
+        /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// Why, for the audit trail [default: unspecified]
+        /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Give the id of a node that is gone a new life; what was denied stays denied
-    Reinstate { id: String },
+    /// Let a revoked or decommissioned node enroll again; its old certificates stay refused
+    Reinstate {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+    },
 }
 
 pub async fn run(command: Command, operator: &Operator, output: Output) -> Result<(), Failure> {
@@ -92,7 +108,7 @@ fn now(item: &NodeItem) -> String {
 }
 
 fn ordered(item: &NodeItem) -> String {
-    format!("node {} is told to renew its certificate\n", harmless(&item.node_id))
+    format!("node {} is ordered to renew its certificate\n", harmless(&item.node_id))
 }
 
 fn living_again(item: &NodeItem) -> String {

@@ -6,8 +6,8 @@ use api::rest::nodes::{AttemptItem, EvidenceItem, FreeSpaceItem};
 
 pub fn text(said: &EvidenceItem) -> String {
     let mut fields = Fields::new()
-        .with("said", &said.at)
-        .with_some("trouble", said.class.as_ref().map(|class| trouble(class, said)).as_deref())
+        .with("last report", &said.at)
+        .with_some("failure", said.class.as_ref().map(|class| trouble(class, said)).as_deref())
         .with_some("correlation", said.correlation_id.as_deref())
         .with_some(
             "certificate",
@@ -21,7 +21,10 @@ pub fn text(said: &EvidenceItem) -> String {
         .with("drift", &format!("found {} times", said.drift_count))
         .with("clock offset", &format!("{} ms", said.clock_offset_ms))
         .with("diagnostics", diagnostics(said))
-        .with_some("pressure", said.observability_pressure.then_some("logs or diagnostics had to make room"))
+        .with_some(
+            "pressure",
+            said.observability_pressure.then_some("logs or diagnostics were deleted to free space"),
+        )
         .with("disk free", &size(said.disk_free_bytes));
     for place in &said.free_space {
         fields = fields.with("free space", &free(place));

@@ -70,8 +70,8 @@ fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> Shown<'a> {
 fn human(shown: &Shown<'_>) -> String {
     let (id, until, file) = (harmless(shown.node_id), harmless(shown.expires_at), harmless(&shown.file));
     format!(
-        "node {id} is in quarantine until it has been repaired; bundle until {until}, in {file}\n\n\
-         The file holds a secret. Carry it to the host, and there:\n  \
+        "node {id} is quarantined until it is repaired; the repair bundle is in {file}, valid until {until}\n\n\
+         The file contains a secret. Copy it to the host, then run there:\n  \
          enlist-agent recover --bundle {file}\n"
     )
 }

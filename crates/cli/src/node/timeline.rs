@@ -26,8 +26,7 @@ const TELLING: [&str; 10] = [
 
 /// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.
 pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Failure> {
-    let mut table =
-        Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "nothing on record");
+    let mut table = Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "no events");
     let mut query = PageQuery { limit: Some(LIMIT_MAX), cursor: None };
     loop {
         let path = Path::new("/v1/nodes").segment(id).segment("timeline").queries(&query)?;

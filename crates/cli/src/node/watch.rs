@@ -27,8 +27,8 @@ pub async fn follow(operator: &Operator, output: Output) -> Result<(), Failure> 
         })?;
         output.document(&item, line)?;
     }
-    let hint = "look whether the control plane was stopped, or whether you may still read nodes";
-    Err(Failure::unreachable("the control plane ended the stream", hint))
+    let hint = "check whether the control plane was stopped, and whether the operator may still read nodes";
+    Err(Failure::unreachable("the control plane ended the event stream", hint))
 }
 
 fn line(item: &NodeItem) -> String {

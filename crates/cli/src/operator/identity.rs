@@ -71,7 +71,7 @@ pub fn text(added: &AddedOperator, dir: &Path) -> String {
     let dir = dir.display();
     format!(
         "operator {name} is added; certificate until {until}, in {dir}\n\n\
-         From anywhere:\n  \
+         From any machine:\n  \
          enlist --server URL --cert {dir}/cert.pem --key {dir}/key.pem --ca {dir}/ca.pem node list\n"
     )
 }

@@ -13,21 +13,21 @@ use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make an API key; its value is shown this once
+    /// Create an API key; its value is shown only once
     Create {
-        /// Who or what will use it
+        /// Name of the key: the person or program that uses it
         name: String,
         #[command(flatten)]
         rights: Rights,
-        /// How long it is good, such as 90d
+        /// Lifetime of the key, such as 30d [default: 90d]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
     /// List API keys
     List,
-    /// Make an API key useless
+    /// Revoke an API key
     Revoke {
-        /// Its key_id, not its value
+        /// Id of the key (KEY ID in `enlist operator key list`), not its value
         id: String,
     },
 }
@@ -62,7 +62,10 @@ fn text(created: &CreatedKey) -> String {
         .with("role", &created.role)
         .with("tenants", &tenants(created.tenant.as_ref()))
         .with("expires", &created.expires_at);
-    format!("{}\nPut it into a file that only its user can read, for --api-key-file.\n", fields.text())
+    format!(
+        "{}\nStore the key in a file that only its user can read, and pass that file with --api-key-file.\n",
+        fields.text()
+    )
 }
 
 fn table(items: &[KeyItem]) -> Table {

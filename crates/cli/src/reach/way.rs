@@ -38,7 +38,7 @@ pub fn choose(flags: &Reach, variables: Variables<'_>) -> Result<Way, Failure> {
         (None, Some(dir), None) => return Ok(in_dir(dir)),
         (None, None, Some(url)) => return server(url.clone(), flags, variables),
         _ => {
-            let message = "--socket, --dir and --server are three ways to the same place";
+            let message = "--socket, --dir and --server exclude each other";
             return Err(Failure::usage(message, "give one of them"));
         }
     }
@@ -69,8 +69,11 @@ fn recognition(flags: &Reach, variables: Variables<'_>) -> Result<Recognition, F
         (None, None) => match variables("ENLIST_CA") {
             Some(ca) => Ok(Recognition::Ca(ca.into())),
             None => {
-                let message = "nothing to recognise the control plane by";
-                Err(Failure::usage(message, "give --ca FILE (its ca/bundle.pem) or --ca-pin PIN"))
+                let message = "no CA is given to verify the control plane";
+                Err(Failure::usage(
+                    message,
+                    "give --ca FILE (ca/bundle.pem of its data directory) or --ca-pin PIN",
+                ))
             }
         },
     }
@@ -93,12 +96,15 @@ fn proof(flags: &Reach, variables: Variables<'_>) -> Result<Proof, Failure> {
         (Some(cert), Some(key), None) => Ok(Proof::Certificate { cert, key }),
         (None, None, Some(file)) => Ok(Proof::ApiKey(file)),
         (None, None, None) => Err(Failure::usage(
-            "the control plane will ask who you are",
+            "no operator credential is given",
             "give --cert FILE and --key FILE, or --api-key-file FILE",
         )),
-        (_, _, None) => Err(Failure::usage("a certificate needs its key", "give both --cert and --key")),
+        (_, _, None) => Err(Failure::usage(
+            "a certificate and its private key must be given together",
+            "give both --cert and --key",
+        )),
         (_, _, Some(_)) => {
-            Err(Failure::usage("both a certificate and an API key are given", "come as one of them"))
+            Err(Failure::usage("both a certificate and an API key are given", "give one of them"))
         }
     }
 }

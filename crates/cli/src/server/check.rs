@@ -48,9 +48,9 @@ fn report(dir: &DataDir, checked: Result<&Config, &RunError>) -> Report {
 
 fn text(report: &Report) -> String {
     let fields = Fields::new()
-        .with("data", &report.dir)
-        .with("listens on", &report.listen.join(", "))
-        .with_some("address", report.server_url.as_deref())
-        .with_some("sealed by", report.kek.as_deref());
+        .with("data directory", &report.dir)
+        .with("listen addresses", &report.listen.join(", "))
+        .with_some("URL", report.server_url.as_deref())
+        .with_some("key-encryption key", report.kek.as_deref());
     format!("no mistakes found\n{}", fields.text())
 }

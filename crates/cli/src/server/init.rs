@@ -1,4 +1,4 @@
-//! `enlist server init`: founds a domain, and hands out the root key once.
+//! `enlist server init`: initializes a domain, and hands out the root key once.
 
 mod from_taskrun;
 mod told;
@@ -21,38 +21,39 @@ pub struct Arguments {
     /// Name of the trust domain, such as prod.example
     #[arg(long, value_name = "NAME", value_parser = TrustDomain::parse)]
     domain: TrustDomain,
-    /// What the CA key is sealed with: file:PATH (made if missing) or env:NAME
+    /// Key-encryption key that seals the CA key: file:PATH (created if missing) or env:NAME
     #[arg(long, value_name = "KEK")]
     kek: String,
-    /// Where to listen; repeatable [default: [::]:8443]
+    /// Address to listen on; repeatable [default: [::]:8443]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
-    /// A name or address that hosts call it by; repeatable
+    /// Host name or IP address by which hosts reach the control plane; repeatable
     #[arg(long, value_name = "HOST")]
     name: Vec<String>,
-    /// Where nodes are told to go [default: from the first --name, else where it listens]
+    /// URL that nodes are given for the control plane; repeatable [default: from the first --name, else the
+    /// listen address]
     #[arg(long, value_name = "URL")]
     advertise: Vec<String>,
-    /// The domain's default profile: default, plfm, pact, probectl, taskrun or taskrun-prod
+    /// Default certificate profile of the domain: default, plfm, pact, probectl, taskrun or taskrun-prod
     #[arg(long, value_parser = ProfileName::parse)]
     profile: Option<ProfileName>,
-    /// A door to open, repeatable: plfm, pact, probectl or taskrun [default: all]
-    #[arg(long, value_name = "DOOR")]
+    /// Compatibility API to serve: plfm, pact, probectl or taskrun; repeatable [default: all]
+    #[arg(long, value_name = "API")]
     door: Vec<String>,
-    /// Common name of the server's certificate
+    /// Common name of the server certificate
     #[arg(long, value_name = "CN")]
     server_cn: Option<String>,
-    /// Where the CA comes from
+    /// Origin of the CA
     #[arg(long, value_enum, default_value_t)]
     issuer: Issuer,
-    /// The CA to import: its certificate, then its parents, root last
+    /// Certificate of the CA to import, PEM: the issuer first, then its parents, the root last
     #[arg(long, value_name = "FILE", required_if_eq("issuer", "imported"))]
     ca_cert: Option<PathBuf>,
-    /// Its key
+    /// Private key of the CA to import, PEM
     #[arg(long, value_name = "FILE", required_if_eq("issuer", "imported"))]
     ca_key: Option<PathBuf>,
-    /// Take CA, server certificate and lifetimes from the control plane's TOML of the TaskRun document; a CA that
-    /// it names and that is not there is made
+    /// Take the CA, the server certificate and lifetimes from the TOML configuration of a TaskRun control plane; a
+    /// CA that this file names and that does not exist is created
     #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "ca_cert", "ca_key", "profile"])]
     from_taskrun: Option<PathBuf>,
     /// Write the root key to this new file instead of printing it
@@ -62,10 +63,10 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 enum Issuer {
-    /// A new root, whose key is given out once, and an intermediate whose key is sealed
+    /// Create a root, whose key is handed out once, and an intermediate, whose key is sealed
     #[default]
     Sealed,
-    /// A CA that exists, with its key
+    /// Import an existing CA with its key: --ca-cert and --ca-key
     Imported,
 }
 
@@ -144,15 +145,16 @@ fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
     match (arguments.issuer, &arguments.ca_cert, &arguments.ca_key) {
         (Issuer::Sealed, None, None) => Ok(IssuerChoice::Sealed),
         (Issuer::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
-            Err(Failure::usage("an imported CA has no root key to write", "leave --root-key-out out"))
+            Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }
         (Issuer::Imported, Some(cert), Some(key)) => {
             let key = zeroize::Zeroizing::new(reach::read(key)?);
             Ok(IssuerChoice::Imported { certificates: reach::read(cert)?, key })
         }
-        _ => {
-            Err(Failure::usage("--ca-cert and --ca-key go with --issuer imported", "give all three or none"))
-        }
+        _ => Err(Failure::usage(
+            "--ca-cert and --ca-key are used with --issuer imported only",
+            "give all three or none",
+        )),
     }
 }
 

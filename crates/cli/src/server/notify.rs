@@ -12,7 +12,7 @@ pub const STOPPING: &str = "STOPPING=1";
 pub fn tell(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
     if let Err(error) = send(&name, state) {
-        tracing::warn!(%error, "the service manager could not be told: {state}");
+        tracing::warn!(%error, "the service manager could not be notified of {state}");
     }
 }
 

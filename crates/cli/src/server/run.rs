@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Serve metrics in the clear on this address
+    /// Serve metrics on this address, without TLS
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// Listen here instead of where enlist.toml says; repeatable, port 0 picks one
+    /// Listen on this address instead of those in enlist.toml; repeatable; port 0 picks a free port
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
-    /// Start although the clock differs from the last entry: it is the clock that is right
+    /// Start although the system clock is far from the time of the last log entry: trust the clock
     #[arg(long)]
     accept_clock: bool,
 }
@@ -32,7 +32,10 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
         () = signals.next() => return Ok(()),
     };
     if let Some(url) = server.advertised().iter().find(|url| url.starts_with("https://localhost")) {
-        tracing::warn!(url, "nodes are told to come to localhost; set names or advertise in enlist.toml");
+        tracing::warn!(
+            url,
+            "nodes are given a localhost URL for the control plane; set names or advertise in enlist.toml"
+        );
     }
     announce(&server.url());
     let cause = tokio::select! {

@@ -17,8 +17,9 @@ pub struct Signals {
 
 impl Signals {
     pub fn listen() -> Result<Self, Failure> {
-        let failed =
-            |error: std::io::Error| Failure::fault("signals", format!("signals cannot be caught: {error}"));
+        let failed = |error: std::io::Error| {
+            Failure::fault("signals", format!("signal handlers cannot be installed: {error}"))
+        };
         let terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         Ok(Self { terminate, interrupt })
@@ -40,10 +41,10 @@ pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> 
     tokio::select! {
         stopped = tokio::time::timeout(STOP_LIMIT, server.stop()) => {
             if stopped.is_err() {
-                tracing::warn!("stopping took too long; ending anyway");
+                tracing::warn!("shutdown took too long; exiting anyway");
             }
             Ok(())
         }
-        () = signals.next() => Err(Failure::fault("interrupted", "a second signal ended it before it was done")),
+        () = signals.next() => Err(Failure::fault("interrupted", "a second signal ended the shutdown early")),
     }
 }

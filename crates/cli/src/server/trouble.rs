@@ -28,7 +28,7 @@ pub fn founding(error: InitError) -> Failure {
         InitError::Kek(_) => (
             Exit::Fault,
             "kek_unavailable",
-            "give --kek file:PATH (made if missing) or --kek env:NAME (64 hex digits)",
+            "give --kek file:PATH (created if missing) or --kek env:NAME (64 hex digits)",
         ),
         InitError::Imported(_) => (
             Exit::Usage,
@@ -38,12 +38,14 @@ pub fn founding(error: InitError) -> Failure {
         InitError::ServerCertificate(_) => (
             Exit::Usage,
             "server_certificate",
-            "give a server certificate and its key, PEM, or remove both files: then the domain issues its own",
+            "give a server certificate and its key, PEM, or remove both files so that the domain issues its own",
         ),
         InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => (Exit::Fault, "founding", ""),
-        InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => {
-            (Exit::Fault, "founding", "remove what was left in the directory, then try again")
-        }
+        InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => (
+            Exit::Fault,
+            "founding",
+            "remove the files that were left in the data directory, then run the command again",
+        ),
     };
     Failure::new(exit, code, message, remedy)
 }

@@ -49,7 +49,7 @@ impl Checked {
         sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| format!("the footer: {error}"))?;
         let message = footer_message(&footer.cluster_id, &footer.domain, footer.last_seq, &head, at);
         if !sign::verify_audit(own, &message, &signature) {
-            return Err("the footer's signature is not good".to_owned());
+            return Err("the signature of the footer is not valid".to_owned());
         }
         Ok(Self { cluster: footer.cluster_id, certificate: own.to_vec(), last_seq: footer.last_seq, head })
     }

@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
         let Some(signer) = self.signer else { return Ok(()) };
         let message = checkpoint_message(&signer.cluster, point.seq, &point.head);
         if !pki::sign::verify_audit(&signer.certificate, &message, &point.signature) {
-            return Err(fault(seq, format!("the signature of the checkpoint in line {seq} is not good")));
+            return Err(fault(seq, format!("the signature of the checkpoint in line {seq} is not valid")));
         }
         self.checkpoint = Some(point.seq);
         Ok(())

@@ -15,15 +15,25 @@ pub enum Command {
     /// List hosts
     List,
     /// Show host details
-    Show { host_id: String },
-    /// Stop new placements on a host and let its work end
-    Drain { host_id: String },
-    /// Remove a host from the cluster in good order
-    Decommission { host_id: String },
-    /// Take a host's identity away at once
-    Revoke {
+    Show {
+        /// Id of the host (HOST ID in `plfm hosts list`)
         host_id: String,
-        /// Why, for the audit trail [default: unspecified]
+    },
+    /// Stop new placements on a host and let its running work finish
+    Drain {
+        /// Id of the host (HOST ID in `plfm hosts list`)
+        host_id: String,
+    },
+    /// Decommission a host: its certificates are refused from then on
+    Decommission {
+        /// Id of the host (HOST ID in `plfm hosts list`)
+        host_id: String,
+    },
+    /// Revoke a host: its certificates are refused at once
+    Revoke {
+        /// Id of the host (HOST ID in `plfm hosts list`)
+        host_id: String,
+        /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
     },
@@ -107,7 +117,7 @@ fn translated(node: &impl Serialize, item: &NodeItem) -> Result<Value, Failure> 
             fields.insert("state".to_owned(), Value::String(state(item).to_owned()));
             Ok(Value::Object(fields))
         }
-        _ => Err(unusable("a node is no JSON object".to_owned())),
+        _ => Err(unusable("a node is not a JSON object".to_owned())),
     }
 }
 

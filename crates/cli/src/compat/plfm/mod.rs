@@ -12,16 +12,16 @@ use scope::Scope;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// plfm's commands for hosts, answered by Enlist
+/// Manage hosts with the commands of plfm, on an Enlist control plane
 #[derive(Debug, Parser)]
 #[command(name = "plfm", version, propagate_version = false, max_term_width = 100)]
 pub struct CommandLine {
     #[command(subcommand)]
     family: Family,
-    /// One JSON document, or one line per item; errors as JSON too
+    /// Print results and errors as JSON: one document, or one line per item
     #[arg(long, global = true)]
     json: bool,
-    /// The tenant to work in [default: your only one, else `default`]
+    /// Tenant to work in [default: the operator's only tenant, else `default`]
     #[arg(long, global = true)]
     tenant: Option<String>,
     #[command(flatten)]
@@ -30,14 +30,14 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Hosts: the machines of the cluster
+    /// List, show, drain, decommission and revoke hosts
     #[command(subcommand)]
     Hosts(Hosts),
 }
 
 #[derive(Debug, Subcommand)]
 enum Hosts {
-    /// Enrollment tokens: each lets one host in, once
+    /// Create, list and revoke enrollment tokens, one for each host
     #[command(subcommand)]
     EnrollToken(tokens::Command),
     #[command(flatten)]

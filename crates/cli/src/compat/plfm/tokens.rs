@@ -12,21 +12,21 @@ use serde::Serialize;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Create an enrollment token; its value is shown this once
+    /// Create an enrollment token; its value is shown only once
     Create {
-        /// How long it is good: 90s, 15m, 1h [default: 1h, by policy]
+        /// Lifetime of the token, such as 90s, 15m or 1h [default: policy token.default_ttl]
         #[arg(long, value_name = "DURATION")]
         expires: Option<String>,
     },
     /// List pending tokens
     List {
-        /// Also those that are used, revoked or expired
+        /// Include tokens that are used, revoked or expired
         #[arg(long)]
         all: bool,
     },
     /// Revoke an unused token
     Revoke {
-        /// Its id, not its value
+        /// Id of the token (TOKEN ID in `plfm hosts enroll-token list`), not its value
         token_id: String,
     },
 }

@@ -14,14 +14,14 @@ const KEK: &str = "ENLIST_KEK";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make the root and the issuing intermediate; the root key is printed once and kept nowhere
+    /// Create the root and the issuing intermediate; the root key is printed only once and stored nowhere
     ///
-    /// The data directory is --dir or ENLIST_DIR. What the intermediate's key is sealed with is --kek or
-    /// ENLIST_KEK, else a file in the data directory.
+    /// The data directory is --dir or ENLIST_DIR. The key of the intermediate is sealed with the key-encryption key of
+    /// --kek or ENLIST_KEK, else with a new one in the data directory.
     Init(Arguments),
-    /// Write what verifies agents, PEM: roots and issuers
+    /// Write the trust bundle that verifies agents, PEM: roots and issuers
     Export {
-        /// Where to; `-` is standard output
+        /// File to write; `-` is standard output
         #[arg(default_value = "-")]
         file: PathBuf,
     },
@@ -29,13 +29,14 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// file:PATH (made if missing) or env:NAME [default: ENLIST_KEK, else file:DIR/keys/kek]
+    /// Key-encryption key: file:PATH (created if missing) or env:NAME [default: ENLIST_KEK, else
+    /// file:DIR/keys/kek]
     #[arg(long, value_name = "KEK")]
     kek: Option<String>,
-    /// Where the control plane will listen; repeatable [default: [::]:8443]
+    /// Address that the control plane listens on; repeatable [default: [::]:8443]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
-    /// A name or address that agents call it by; repeatable
+    /// Host name or IP address by which agents reach the control plane; repeatable
     #[arg(long, value_name = "HOST")]
     name: Vec<String>,
     /// Write the root key to this new file instead of printing it
@@ -66,7 +67,9 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), F
             }
             std::fs::write(&file, &pem).map_err(|error| Failure::file(&file, &error))?;
             let path = file.display().to_string();
-            output.document(&serde_json::json!({ "file": path }), |_| format!("written to {path}\n"))
+            output.document(&serde_json::json!({ "file": path }), |_| {
+                format!("the trust bundle is written to {path}\n")
+            })
         }
     }
 }

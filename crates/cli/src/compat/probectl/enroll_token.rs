@@ -14,13 +14,13 @@ const AGENT_DIR: &str = "/var/lib/probectl-agent/identity";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The tenant that the agent will belong to
+    /// Tenant of the agent [default: the operator's only tenant, else `default`]
     #[arg(long)]
     tenant: Option<String>,
-    /// Only this agent may be enrolled with it [default: the server picks an id]
+    /// Id of the agent that the token enrolls [default: the control plane assigns an id]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// How long it is good: 90s, 15m, 1h, 1h30m [default: 1h, by policy]
+    /// Lifetime of the token, such as 90s, 15m, 1h or 1h30m [default: policy token.default_ttl]
     #[arg(long, value_name = "DURATION")]
     ttl: Option<String>,
 }

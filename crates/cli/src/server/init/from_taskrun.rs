@@ -19,7 +19,7 @@ pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, F
         return Ok(IssuerChoice::Sealed);
     }
     if root_key_out {
-        return Err(Failure::usage("an imported CA has no root key to write", "leave --root-key-out out"));
+        return Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"));
     }
     let key = zeroize::Zeroizing::new(reach::read(&document.ca_key)?);
     Ok(IssuerChoice::Imported { certificates: reach::read(&document.ca_cert)?, key })
@@ -53,7 +53,8 @@ pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failur
     for key in [Some(document.ca_key.as_path()), server].into_iter().flatten() {
         let open = std::fs::metadata(key).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
         if open {
-            let warning = format!("others than its owner may use {}: chmod 600 it", key.display());
+            let warning =
+                format!("users other than its owner have access to {0}: chmod 600 {0}", key.display());
             founded.warnings.push(warning);
         }
     }

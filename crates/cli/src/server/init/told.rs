@@ -57,16 +57,16 @@ pub fn tell(
 fn text(report: &Report<'_>) -> String {
     let dir = &report.dir;
     let fields = Fields::new()
-        .with("data", dir)
+        .with("data directory", dir)
         .with("configuration", &format!("{dir}/enlist.toml"))
         .with("CA certificate", &format!("{dir}/ca/bundle.pem"))
         .with("CA pin", &report.ca_pin)
-        .with("address", report.server_url.unwrap_or("told when it runs: the port is not chosen yet"))
+        .with("URL", report.server_url.unwrap_or("printed by `enlist server run`, which chooses the port"))
         .with_some("root key", report.root_key_file.as_deref());
-    let mut text = format!("domain {} is founded\n{}", report.domain, fields.text());
+    let mut text = format!("domain {} is initialized\n{}", report.domain, fields.text());
     if let Some(key) = report.root_key_pem {
         text.push_str(&format!(
-            "\n##### ROOT KEY of {}: shown this once, stored nowhere. Keep it offline. #####\n\
+            "\n##### ROOT KEY of {}: shown only once, stored nowhere. Keep it offline. #####\n\
              {key}\
              ##### end of the root key #####\n",
             report.domain

@@ -1,0 +1,330 @@
+//! Examples of every command: one table, put into the definition when that is made, so that help, manual pages and
+//! docs/cli.md show the same lines.
+
+use clap::Command;
+
+/// What an example does, and the command line. Lines fit 80 columns; a longer one goes on after a backslash.
+type Example = (&'static str, &'static str);
+
+/// The path of a command, and its examples. A new command needs a row here.
+const TABLE: &[(&str, &[Example])] = &[
+    (
+        "enlist",
+        &[
+            ("Try Enlist on this machine", "enlist dev"),
+            ("Create a token that enrolls one node", "enlist token create"),
+        ],
+    ),
+    (
+        "enlist dev",
+        &[
+            ("Start a control plane and a demo node; Ctrl-C stops them", "enlist dev"),
+            ("Keep the data in a directory of your own", "enlist dev --dir ./enlist-dev"),
+        ],
+    ),
+    (
+        "enlist server init",
+        &[
+            (
+                "Initialize a domain in /var/lib/enlist, with a new root and intermediate",
+                "enlist server init --domain prod.example --kek file:/etc/enlist/kek \\\n    \
+                 --name cp.prod.example --root-key-out root.key",
+            ),
+            (
+                "Import an existing CA",
+                "enlist server init --domain prod.example --kek env:ENLIST_KEK_HEX \\\n    \
+                 --issuer imported --ca-cert ca.pem --ca-key ca.key",
+            ),
+        ],
+    ),
+    (
+        "enlist server run",
+        &[
+            ("Run the control plane of /var/lib/enlist", "enlist server run"),
+            (
+                "Use another data directory, and serve metrics on localhost",
+                "enlist server run --dir /srv/enlist --metrics 127.0.0.1:9090",
+            ),
+        ],
+    ),
+    (
+        "enlist server check",
+        &[("Check a configuration before a restart", "enlist server check --dir /var/lib/enlist")],
+    ),
+    (
+        "enlist token create",
+        &[
+            ("Create a token that enrolls one node, with the default lifetime", "enlist token create"),
+            (
+                "Create a token for node web-1 of tenant acme, valid for 15 minutes",
+                "enlist token create --node web-1 --tenant acme --expires 15m",
+            ),
+        ],
+    ),
+    (
+        "enlist token list",
+        &[
+            ("List the tokens that can still be used", "enlist token list"),
+            ("Include used, revoked and expired tokens", "enlist token list --all"),
+        ],
+    ),
+    (
+        "enlist token revoke",
+        &[("Revoke a token by its id", "enlist token revoke 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
+    ),
+    (
+        "enlist node list",
+        &[
+            ("List all nodes", "enlist node list"),
+            ("List the inactive nodes of a tenant", "enlist node list --state inactive --tenant acme"),
+        ],
+    ),
+    (
+        "enlist node show",
+        &[
+            ("Show the state, health and certificates of a node", "enlist node show web-1"),
+            ("Show the audit events about a node", "enlist node show web-1 --timeline"),
+        ],
+    ),
+    (
+        "enlist node import",
+        &[("Import a node by its existing certificate", "enlist node import --cert worker-7.pem")],
+    ),
+    (
+        "enlist node repair-bundle",
+        &[(
+            "Write a repair bundle for a node, valid for an hour",
+            "enlist node repair-bundle web-1 --out web-1.bundle --expires 1h",
+        )],
+    ),
+    (
+        "enlist node watch",
+        &[
+            ("Follow all changes of nodes", "enlist node watch"),
+            ("Follow them as JSON lines", "enlist node watch --json"),
+        ],
+    ),
+    (
+        "enlist node drain",
+        &[
+            ("Drain a node without a time limit", "enlist node drain web-1"),
+            ("Drain a node within 15 minutes", "enlist node drain web-1 --within 15m"),
+        ],
+    ),
+    ("enlist node undrain", &[("Give a drained node work again", "enlist node undrain web-1")]),
+    (
+        "enlist node quarantine",
+        &[(
+            "Quarantine a node, with the reason for the audit trail",
+            "enlist node quarantine web-1 --reason 'unexpected login'",
+        )],
+    ),
+    ("enlist node release", &[("Release a node from quarantine", "enlist node release web-1")]),
+    ("enlist node rotate", &[("Order a node to renew its certificate now", "enlist node rotate web-1")]),
+    ("enlist node decommission", &[("Decommission a node", "enlist node decommission web-1")]),
+    (
+        "enlist node revoke",
+        &[(
+            "Revoke a node, with the reason for the audit trail",
+            "enlist node revoke web-1 --reason 'host stolen'",
+        )],
+    ),
+    ("enlist node reinstate", &[("Let a revoked node enroll again", "enlist node reinstate web-1")]),
+    (
+        "enlist alert list",
+        &[
+            ("List the open alerts", "enlist alert list"),
+            ("List the alerts about a node", "enlist alert list --node web-1"),
+        ],
+    ),
+    (
+        "enlist alert ack",
+        &[("Acknowledge an alert by its id", "enlist alert ack 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
+    ),
+    ("enlist tenant create", &[("Create tenant acme", "enlist tenant create acme")]),
+    ("enlist tenant list", &[("List all tenants", "enlist tenant list")]),
+    (
+        "enlist policy show",
+        &[
+            ("Show the whole policy", "enlist policy show"),
+            ("Show one value", "enlist policy show token.max_ttl"),
+        ],
+    ),
+    (
+        "enlist policy set",
+        &[("Limit the lifetime of new tokens to 12 hours", "enlist policy set token.max_ttl 12h")],
+    ),
+    ("enlist ca show", &[("Show the root, its fingerprint for --ca-pin, and the issuers", "enlist ca show")]),
+    (
+        "enlist ca export",
+        &[
+            ("Save the trust bundle that verifies node certificates", "enlist ca export > nodes.pem"),
+            ("Save the CA that verifies the control plane", "enlist ca export --server > ca.pem"),
+        ],
+    ),
+    (
+        "enlist ca crl",
+        &[
+            ("Save the revocation lists of all issuers", "enlist ca crl > crl.pem"),
+            (
+                "Show the list of one issuer",
+                "enlist ca crl --issuer 053d2dca3ce9b630 | openssl crl -noout -text",
+            ),
+        ],
+    ),
+    (
+        "enlist ca roll prepare",
+        &[
+            ("Begin a roll: write the CSR of the next issuer", "enlist ca roll prepare --csr-out issuer.csr"),
+            ("Submit the signed certificate", "enlist ca roll prepare --cert issuer.pem"),
+        ],
+    ),
+    ("enlist ca roll status", &[("Show the stage of the roll and what to do next", "enlist ca roll status")]),
+    ("enlist ca roll activate", &[("Let the prepared issuer sign", "enlist ca roll activate")]),
+    ("enlist ca roll retire", &[("Retire the previous issuer", "enlist ca roll retire")]),
+    (
+        "enlist ca revoke",
+        &[(
+            "Revoke an issuer whose key was exposed",
+            "enlist ca revoke 053d2dca3ce9b630 --reason 'key exposed'",
+        )],
+    ),
+    (
+        "enlist ca rewrap",
+        &[("Seal every private key under a new key file", "enlist ca rewrap --kek file:/etc/enlist/kek-2")],
+    ),
+    (
+        "enlist ca sign-intermediate",
+        &[(
+            "Sign the CSR of the next issuer, on the machine that holds the root key",
+            "enlist ca sign-intermediate --root-key root.key --root-cert ca.pem \\\n    \
+             --csr issuer.csr --out issuer.pem",
+        )],
+    ),
+    (
+        "enlist audit list",
+        &[
+            ("List all audit events", "enlist audit list"),
+            ("List the enrollments of a node", "enlist audit list --node web-1 --event host.enrolled"),
+        ],
+    ),
+    ("enlist audit export", &[("Export the audit trail to a file", "enlist audit export --out audit.jsonl")]),
+    (
+        "enlist audit verify",
+        &[
+            ("Verify the audit trail of the control plane", "enlist audit verify"),
+            (
+                "Verify an exported file, without a control plane",
+                "enlist audit verify --file audit.jsonl --ca-file ca.pem",
+            ),
+        ],
+    ),
+    (
+        "enlist operator add",
+        &[
+            (
+                "Add an operator, and write a certificate and its key to ./alice",
+                "enlist operator add alice --role operator --out ./alice",
+            ),
+            ("Add a viewer of one tenant", "enlist operator add bob --role viewer --tenant acme"),
+        ],
+    ),
+    ("enlist operator list", &[("List all operators", "enlist operator list")]),
+    ("enlist operator remove", &[("Remove an operator", "enlist operator remove alice")]),
+    (
+        "enlist operator key create",
+        &[(
+            "Create an API key for a CI job, valid for 30 days",
+            "enlist operator key create ci --role operator --expires 30d",
+        )],
+    ),
+    ("enlist operator key list", &[("List all API keys", "enlist operator key list")]),
+    (
+        "enlist operator key revoke",
+        &[("Revoke an API key by its id", "enlist operator key revoke 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
+    ),
+    (
+        "enlist compat link",
+        &[("Create the links in a directory that is in PATH", "enlist compat link --dir /usr/local/bin")],
+    ),
+    (
+        "enlist completions",
+        &[("Install completions for bash", "enlist completions bash > /etc/bash_completion.d/enlist")],
+    ),
+    (
+        "enlist man",
+        &[
+            ("Read the manual page", "enlist man | man -l -"),
+            ("Install the pages of all commands", "enlist man --out /usr/local/share/man/man1"),
+        ],
+    ),
+    ("plfm hosts list", &[("List the hosts of a tenant", "plfm hosts list --tenant acme")]),
+    ("plfm hosts show", &[("Show a host", "plfm hosts show web-1")]),
+    ("plfm hosts drain", &[("Drain a host", "plfm hosts drain web-1")]),
+    ("plfm hosts decommission", &[("Decommission a host", "plfm hosts decommission web-1")]),
+    ("plfm hosts revoke", &[("Revoke a host", "plfm hosts revoke web-1 --reason 'host stolen'")]),
+    (
+        "plfm hosts enroll-token create",
+        &[("Create a token that is valid for 15 minutes", "plfm hosts enroll-token create --expires 15m")],
+    ),
+    ("plfm hosts enroll-token list", &[("List the pending tokens", "plfm hosts enroll-token list")]),
+    (
+        "plfm hosts enroll-token revoke",
+        &[("Revoke a token by its id", "plfm hosts enroll-token revoke 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
+    ),
+    (
+        "probectl-control agent-ca init",
+        &[(
+            "Create the CA in /var/lib/enlist",
+            "probectl-control agent-ca init --name cp.prod.example --root-key-out root.key",
+        )],
+    ),
+    (
+        "probectl-control agent-ca export",
+        &[("Write the trust bundle to a file", "probectl-control agent-ca export agents.pem")],
+    ),
+    (
+        "probectl-control enroll-token",
+        &[(
+            "Create a join token for an agent, valid for 15 minutes",
+            "probectl-control enroll-token --tenant acme --agent probe-1 --ttl 15m",
+        )],
+    ),
+    (
+        "taskrun token generate",
+        &[("Create a token that is valid for 15 minutes", "taskrun token generate --expires 15m")],
+    ),
+];
+
+/// Puts the examples of the table below the help of each command.
+pub fn added_to(program: Command) -> Command {
+    let path = program.get_name().to_owned();
+    added(program, &path)
+}
+
+fn added(command: Command, path: &str) -> Command {
+    let command = match of(path) {
+        [] => command,
+        examples => {
+            let head = command.get_styles().get_header().to_owned();
+            let lines: String = examples
+                .iter()
+                .flat_map(|(what, line)| [format!("# {what}"), (*line).to_owned()])
+                .map(|text| format!("\n  {}", text.replace('\n', "\n  ")))
+                .collect();
+            command.after_help(format!("{head}Examples:{head:#}{lines}"))
+        }
+    };
+    command.mut_subcommands(|child| {
+        let path = format!("{path} {}", child.get_name());
+        added(child, &path)
+    })
+}
+
+/// The examples of the command at this path.
+pub fn of(path: &str) -> &'static [Example] {
+    TABLE.iter().find(|(known, _)| *known == path).map_or(&[], |(_, examples)| examples)
+}
+
+#[cfg(test)]
+mod tests;
