@@ -49,7 +49,7 @@ impl Output {
 
 fn encode<T: Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value)
-        .map_err(|error| Failure::fault("json", format!("no JSON could be made: {error}")))
+        .map_err(|error| Failure::fault("json", format!("the result cannot be written as JSON: {error}")))
 }
 
 /// Colour only where there is a terminal and NO_COLOR does not forbid it.

@@ -31,7 +31,7 @@ pub async fn run(operator: &Operator, mut query: AuditQuery, output: Output) -> 
 /// When, what, who, and the fields that tell which.
 fn human(line: &RawValue) -> Result<String, Failure> {
     let line: AuditLine = serde_json::from_str(line.get())
-        .map_err(|error| Failure::fault("line_unreadable", format!("a line cannot be read: {error}")))?;
+        .map_err(|error| Failure::fault("line_unreadable", format!("audit line unreadable: {error}")))?;
     let mut text = format!("{:>6}  {}  {:<25}  {}", line.seq, line.at, line.event_type, line.actor);
     for name in ["node_id", "token_id", "name", "tenant", "key", "value", "reason", "count", "cert_serial"] {
         let value = match line.fields.get(name) {

@@ -45,7 +45,7 @@ pub async fn issue(
         }
     };
     let mut text = serde_json::to_string_pretty(&bundle)
-        .map_err(|error| Failure::fault("json", format!("no JSON could be made: {error}")))?;
+        .map_err(|error| Failure::fault("json", format!("the result cannot be written as JSON: {error}")))?;
     text.push('\n');
     file.write(text.as_bytes())?;
     output.document(&shown(&bundle, out), human)

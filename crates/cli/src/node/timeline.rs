@@ -49,7 +49,7 @@ pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Fa
 
 fn row(table: &mut Table, line: &RawValue) -> Result<(), Failure> {
     let line: AuditLine = serde_json::from_str(line.get())
-        .map_err(|error| Failure::fault("line_unreadable", format!("a line cannot be read: {error}")))?;
+        .map_err(|error| Failure::fault("line_unreadable", format!("audit line unreadable: {error}")))?;
     let tone = if line.event_type.starts_with("alert.raised") { Tone::Attention } else { Tone::Plain };
     let correlation = or_dash(line.correlation_id.as_deref());
     let cells = [&line.at, &line.event_type, &line.actor, &line.source, correlation, &detail(&line)];

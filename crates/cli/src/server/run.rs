@@ -2,7 +2,7 @@
 
 use super::serving::{self, Signals};
 use super::{notify, trouble};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
@@ -46,7 +46,12 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
     match cause {
         None => stopped,
         // A service manager starts it again; whatever was acknowledged is in the log.
-        Some(cause) => Err(Failure::fault("replication_stopped", format!("the journal stopped: {cause}"))),
+        Some(cause) => {
+            let message = format!("replication stopped: {cause}");
+            let hint =
+                "correct the cause, such as a full or failing disk, then start the control plane again";
+            Err(Failure::new(Exit::Fault, "replication_stopped", message, hint))
+        }
     }
 }
 

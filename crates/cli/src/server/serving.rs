@@ -1,7 +1,7 @@
 //! Signals, and ending in good order.
 
 use super::notify;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use ::server::run::Server;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,6 +45,9 @@ pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> 
             }
             Ok(())
         }
-        () = signals.next() => Err(Failure::fault("interrupted", "a second signal ended the shutdown early")),
+        () = signals.next() => {
+            let hint = "acknowledged changes are kept; an orderly stop takes up to 10 seconds after the first signal";
+            Err(Failure::new(Exit::Fault, "interrupted", "a second signal ended the shutdown early", hint))
+        }
     }
 }
