@@ -4,8 +4,8 @@ use crate::command_line::definition;
 use crate::examples;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::Command;
 use clap::builder::Resettable;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn pages(command: &Command, dir: &Path) -> io::Result<()> {
 
 /// The usual sections, but examples line by line: clap_mangen would fill them into a paragraph named EXTRA.
 fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
-    let man = Man::new(command.clone().after_help(Resettable::Reset));
+    let man = Man::new(command.clone().after_help(Resettable::Reset).mut_args(shown));
     man.render_title(to)?;
     man.render_name_section(to)?;
     man.render_synopsis_section(to)?;
@@ -68,6 +68,14 @@ fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
         man.render_version_section(to)?;
     }
     Ok(())
+}
+
+/// A manual page is long help; clap_mangen leaves out the text of what only short help hides.
+fn shown(argument: Arg) -> Arg {
+    match argument.get_help().cloned().filter(|_| argument.get_long_help().is_none()) {
+        Some(help) => argument.long_help(help),
+        None => argument,
+    }
 }
 
 /// Text in which roff sees no escapes, and no hyphens where dashes are meant.
@@ -90,5 +98,6 @@ mod tests {
             "enlist ca sign\\-intermediate \\-\\-root\\-key root.key \\-\\-root\\-cert ca.pem \\e\n";
         assert!(page.contains(".SH EXAMPLES") && page.contains(example), "{page}");
         assert!(!page.contains(".SH EXTRA"), "{page}");
+        assert!(page.contains("Operator certificate for"), "a global flag has no text: {page}");
     }
 }
