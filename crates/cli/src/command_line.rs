@@ -15,8 +15,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub struct CommandLine {
     #[command(subcommand)]
     pub(crate) family: Family,
-    /// Print results and errors as JSON: one document, or one line per item
-    #[arg(long, global = true)]
+    /// Print results and errors as JSON, one item per line
+    #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) reach: Reach,

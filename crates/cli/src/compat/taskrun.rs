@@ -18,7 +18,7 @@ pub struct CommandLine {
     #[command(subcommand)]
     family: Family,
     /// Print results and errors as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     #[command(flatten)]
     reach: Reach,

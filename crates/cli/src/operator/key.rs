@@ -15,7 +15,7 @@ use client::rest::Path;
 pub enum Command {
     /// Create an API key; its value is shown only once
     Create {
-        /// Name of the key: the person or program that uses it
+        /// Name of the key, such as the program that uses it
         name: String,
         #[command(flatten)]
         rights: Rights,

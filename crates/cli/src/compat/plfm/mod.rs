@@ -18,11 +18,11 @@ use std::process::ExitCode;
 pub struct CommandLine {
     #[command(subcommand)]
     family: Family,
-    /// Print results and errors as JSON: one document, or one line per item
-    #[arg(long, global = true)]
+    /// Print results and errors as JSON, one item per line
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     /// Tenant to work in [default: the operator's only tenant, else `default`]
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 899)]
     tenant: Option<String>,
     #[command(flatten)]
     reach: Reach,
