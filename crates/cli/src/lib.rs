@@ -6,6 +6,7 @@
 //! - [`command_line`]: every command and global flag; help, completions, man pages and docs/cli.md come from it.
 //! - `reach`: where the control plane is and as whom we come, from flags and environment.
 //! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
+//! - `progress`: how far long work has come, at a terminal.
 //! - `failure`: what goes to standard error, and the exit code.
 //! - `examples`: command lines below the help of every command.
 //! - `compat`: the same program called by another document's name, and that document's command lines.
@@ -27,6 +28,7 @@ mod operator;
 mod output;
 mod policy;
 mod private_file;
+mod progress;
 mod reach;
 mod server;
 mod table;

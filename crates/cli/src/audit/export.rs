@@ -2,6 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::progress::Progress;
 use client::Operator;
 use client::rest::{Lines, Path};
 use journal::audit::Footer;
@@ -20,12 +21,12 @@ async fn lines(operator: &Operator) -> Result<Lines, Failure> {
 
 /// Remembers whether the last line was the footer: an export without one proves nothing.
 #[derive(Default)]
-struct Progress {
+struct Completeness {
     lines: u64,
     complete: bool,
 }
 
-impl Progress {
+impl Completeness {
     fn saw(&mut self, line: &str) {
         self.complete = Footer::read(line).is_some();
         self.lines += u64::from(!self.complete);
@@ -47,13 +48,13 @@ impl Progress {
 
 pub async fn to_output(operator: &Operator, output: Output) -> Result<(), Failure> {
     let mut lines = lines(operator).await?;
-    let mut progress = Progress::default();
+    let mut seen = Completeness::default();
     while let Some(mut line) = lines.next().await? {
-        progress.saw(&line);
+        seen.saw(&line);
         line.push('\n');
         output.verbatim(&line)?;
     }
-    progress.finish().map(drop)
+    seen.finish().map(drop)
 }
 
 /// Under another name until it is whole.
@@ -61,7 +62,7 @@ pub async fn to_file(operator: &Operator, path: &FilePath, output: Output) -> Re
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let written = write(operator, &part).await;
+    let written = write(operator, &part, Progress::new("exporting", output)).await;
     let count = match written {
         Ok(count) => count,
         Err(failure) => {
@@ -74,19 +75,20 @@ pub async fn to_file(operator: &Operator, path: &FilePath, output: Output) -> Re
     output.document(&done, |_| format!("{count} lines and the footer are in {}\n", path.display()))
 }
 
-async fn write(operator: &Operator, part: &FilePath) -> Result<u64, Failure> {
+async fn write(operator: &Operator, part: &FilePath, mut progress: Progress) -> Result<u64, Failure> {
     let mut lines = lines(operator).await?;
     let failed = |error| Failure::file(part, &error);
     // The trail tells who did what from where: not for every reader of this machine.
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(part).map_err(failed)?;
     let mut file = BufWriter::new(file);
-    let mut progress = Progress::default();
+    let mut seen = Completeness::default();
     while let Some(line) = lines.next().await? {
-        progress.saw(&line);
+        seen.saw(&line);
+        progress.at(|| format!("{} lines", seen.lines));
         writeln!(file, "{line}").map_err(failed)?;
     }
-    let count = progress.finish()?;
+    let count = seen.finish()?;
     let file = file.into_inner().map_err(|error| Failure::file(part, error.error()))?;
     file.sync_all().map_err(failed)?;
     Ok(count)

@@ -7,6 +7,7 @@ mod walk;
 
 pub use footer::Anchor;
 
+use crate::progress::Progress;
 use api::rest::audit::{AuditFault, AuditVerify};
 use journal::audit::Footer;
 use std::fs::File;
@@ -18,7 +19,7 @@ use walk::Walk;
 const LINE_BYTES: u64 = 256 * 1024;
 
 /// The file's verdict. An error is only that the file cannot be read.
-pub fn verify(path: &Path, anchor: &Anchor) -> io::Result<AuditVerify> {
+pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Result<AuditVerify> {
     let mut file = File::open(path)?;
     let footer = footer::Checked::of(&last_line(&mut file)?, anchor);
     file.seek(SeekFrom::Start(0))?;
@@ -30,6 +31,7 @@ pub fn verify(path: &Path, anchor: &Anchor) -> io::Result<AuditVerify> {
             Some((line, _)) if Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => break,
             Some((line, whole)) => {
                 let seq = walk.last + 1;
+                progress.at(|| format!("line {seq}"));
                 fault = walk.line(&line).err().map(|found| if whole { found } else { cut(seq) });
             }
             None => break,

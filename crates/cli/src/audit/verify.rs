@@ -4,6 +4,7 @@ use super::file;
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::reach::{self, Reach};
 use api::rest::audit::AuditVerify;
 use client::Operator;
@@ -11,7 +12,8 @@ use client::rest::Path;
 use std::path::Path as FilePath;
 
 pub async fn online(operator: &Operator, output: Output) -> Result<(), Failure> {
-    let result: AuditVerify = operator.get(&Path::new("/v1/audit/verify")).await?;
+    let path = Path::new("/v1/audit/verify");
+    let result: AuditVerify = Progress::new("verifying", output).during(operator.get(&path)).await?;
     told(&result, output)
 }
 
@@ -35,7 +37,8 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
             return Err(Failure::usage("--ca-file and --ca-pin are both given", "give one of them"));
         }
     };
-    let result = file::verify(path, &anchor).map_err(|error| Failure::file(path, &error))?;
+    let result = file::verify(path, &anchor, Progress::new("verifying", output))
+        .map_err(|error| Failure::file(path, &error))?;
     told(&result, output)
 }
 

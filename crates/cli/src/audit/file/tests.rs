@@ -1,4 +1,5 @@
 use super::*;
+use crate::output::Output;
 use journal::audit::{Footer, chain, checkpoint_message, footer_message};
 use lifecycle::names::{ClusterId, Fingerprint, RequestId, Source, Timestamp, TrustDomain, Ulid};
 use lifecycle::registry::{Actor, AuditGap, Checkpoint, Command, Envelope, Event};
@@ -87,7 +88,8 @@ fn check(lines: &[String], anchor: &Anchor) -> Option<(Option<u64>, String)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("export.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-    let verdict = verify(&path, anchor).unwrap();
+    let quiet = Progress::new("verifying", Output::new(true));
+    let verdict = verify(&path, anchor, quiet).unwrap();
     assert_eq!(verdict.ok, verdict.fault.is_none());
     verdict.fault.map(|fault| (fault.seq, fault.what))
 }
