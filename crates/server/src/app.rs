@@ -123,6 +123,23 @@ impl App {
         self.advertised.get().cloned().unwrap_or_default()
     }
 
+    /// Whether this replica serves, and what is wrong with it. A gap in the trail is reported but does not stop the
+    /// service.
+    pub fn readiness(&self) -> (bool, Vec<&'static str>) {
+        let mut reasons = Vec::new();
+        if *self.stopping.borrow() {
+            reasons.push("stopping");
+        }
+        if self.journal.failure().is_some() {
+            reasons.push("replication_stopped");
+        }
+        let ready = reasons.is_empty();
+        if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
+            reasons.push("audit_gap");
+        }
+        (ready, reasons)
+    }
+
     /// A place among the requests in progress.
     pub async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         match tokio::time::timeout(QUEUE_LIMIT, self.capacity.acquire()).await {

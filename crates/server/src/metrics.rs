@@ -76,6 +76,7 @@ pub struct Metrics {
     handshakes_refused: Family<Reason, Counter>,
     answers: Family<ByStatus, Counter>,
     connections: Gauge,
+    ready: Gauge,
     commit_seconds: Histogram,
     audit_seq: Gauge,
     nodes: Family<ByState, Gauge>,
@@ -98,6 +99,7 @@ impl Default for Metrics {
             handshakes_refused: Family::default(),
             answers: Family::default(),
             connections: Gauge::default(),
+            ready: Gauge::default(),
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
             nodes: Family::default(),
@@ -118,20 +120,21 @@ impl Metrics {
         let connected = self.connected_nodes.clone();
         registry.register("connected_nodes", "Nodes with a live stream", connected);
         let expiring = self.expiring.clone();
-        registry.register("certificates", "Certificates of nodes that are good, by days left", expiring);
+        registry.register("certificates", "Valid certificates of nodes, by days left", expiring);
         registry.register("alerts", "Open alerts, by kind", self.alerts.clone());
         let told = self.alert_deliveries.clone();
-        registry.register("alert_deliveries", "Attempts to tell the webhook of an alert, by result", told);
+        registry.register("alert_deliveries", "Deliveries of alerts to the webhook, by result", told);
         let refused = self.handshakes_refused.clone();
         registry.register("handshakes_refused", "Client certificates refused at the handshake", refused);
         registry.register("answers", "Answers, by kind of status", self.answers.clone());
         registry.register("connections", "Open TLS connections", self.connections.clone());
+        registry.register("ready", "1 while this replica serves, as /readyz says", self.ready.clone());
         let seconds = self.commit_seconds.clone();
         registry.register("commit_seconds", "Time from proposal to applied and audited", seconds);
         registry.register("audit_seq", "Number of the newest audit line", self.audit_seq.clone());
         registry.register("nodes", "Nodes on record, by state", self.nodes.clone());
         let failures = self.node_failures.clone();
-        registry.register("node_failures", "Nodes that say that something is wrong with them", failures);
+        registry.register("node_failures", "Nodes that report a failure, by class", failures);
     }
 
     pub fn enrolled(&self, door: Door) {
@@ -180,8 +183,9 @@ impl Metrics {
     }
 
     /// The text that a scraper reads.
-    pub fn text(&self, view: &View, presence: &Presence) -> String {
+    pub fn text(&self, view: &View, presence: &Presence, ready: bool) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.ready.set(i64::from(ready));
         self.connected_nodes.set(gauge(presence.connected()));
         for (days, count) in days_left(&view.state) {
             self.expiring.get_or_create(&ByDays { days }).set(gauge(count));

@@ -92,7 +92,7 @@ async fn connection(
         Some(_) => None,
         None => match app.places.connection(peer.source).await {
             Some(place) => Some(place),
-            None => return tracing::debug!(%address, "no place for another stranger"),
+            None => return tracing::debug!(%address, "too many unauthenticated connections"),
         },
     };
     // Registered first, checked then: a revocation in between finds it.
@@ -144,7 +144,7 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
         "/metrics",
         axum::routing::get({
             let app = app.clone();
-            move || async move { crate::operator::metrics_text(app.metrics.text(&app.view(), &app.presence)) }
+            move || async move { crate::operator::metrics_text(&app, &app.view()) }
         }),
     );
     let places = Arc::new(Semaphore::new(METRICS_CONNECTIONS));

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{StatusCode, header};
+use journal::View;
 use lifecycle::registry::Act;
 use std::sync::{Arc, LazyLock};
 
@@ -18,19 +19,11 @@ pub async fn alive() -> axum::Json<Alive> {
 
 /// Whether this replica serves. The reasons are words, so that a load balancer's log can be read.
 pub async fn ready(State(app): State<Arc<App>>) -> Response {
-    let mut reasons = Vec::new();
-    if *app.stopping.borrow() {
-        reasons.push("stopping".to_owned());
-    }
-    if app.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
-        reasons.push("audit_gap".to_owned());
-    }
+    let (ready, reasons) = app.readiness();
+    let reasons = reasons.into_iter().map(str::to_owned).collect();
     if let Some(cause) = app.journal.failure() {
         tracing::error!(%cause, "replication has stopped");
-        reasons.push("replication_stopped".to_owned());
     }
-    // A gap in the trail is told but does not stop the service.
-    let ready = reasons.iter().all(|reason| reason == "audit_gap");
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, axum::Json(Health { ready, reasons })).into_response()
 }
@@ -38,12 +31,13 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
 /// On the TLS port for operators only; a scraper without a credential uses `--metrics`.
 pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     let (view, _) = auth::reader(&app, &caller.actor, Act::ReadMetrics)?;
-    Ok(metrics_text(app.metrics.text(&view, &app.presence)))
+    Ok(metrics_text(&app, &view))
 }
 
-pub fn metrics_text(text: String) -> Response {
+pub fn metrics_text(app: &App, view: &View) -> Response {
+    let (ready, _) = app.readiness();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text(view, &app.presence, ready)).into_response()
 }
 
 /// Made once: strangers may ask for it as often as they like.
