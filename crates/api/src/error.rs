@@ -64,7 +64,7 @@ impl Wording {
     }
 }
 
-/// The body of every error of the probectl door.
+/// The body of every error of the probectl API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProbectlError {
     pub error: ProbectlDetail,
@@ -79,7 +79,7 @@ pub struct ProbectlDetail {
     pub request_id: Option<String>,
 }
 
-/// The body of every error of the TaskRun door.
+/// The body of every error of the TaskRun API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskrunError {
     /// The code, a colon, and what happened.

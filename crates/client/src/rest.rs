@@ -137,7 +137,7 @@ impl Operator {
         // What wants people to sign in sends pages, and may not even end them properly.
         let kind = answer.response.headers().get(http::header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
-            let what = format!("HTTP {} without an answer of ours", answer.status().as_u16());
+            let what = format!("HTTP {} without an Enlist answer", answer.status().as_u16());
             return Err(answer.origin.garbage(what));
         }
         let alive: Alive = answer.granted().await?.json().await?;
@@ -165,7 +165,7 @@ impl Operator {
 fn bearer(key: &Secret) -> Result<HeaderValue, Error> {
     let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal().trim()));
     let mut value =
-        value.map_err(|_| Error::Usage("the API key holds characters that no key has".to_owned()))?;
+        value.map_err(|_| Error::Usage("the API key contains characters that are not allowed".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -48,14 +48,14 @@ pub enum Distrust {
 /// A TLS alert after the handshake: as a rule about our certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Alert {
-    #[error("our certificate was revoked")]
+    #[error("this client's certificate was revoked")]
     Revoked,
-    #[error("our certificate has expired")]
+    #[error("this client's certificate has expired")]
     Expired,
     /// Never to be taken for revoked: another replica may know the issuer.
-    #[error("our certificate's issuer is unknown there")]
+    #[error("the server does not know the issuer of this client's certificate")]
     UnknownIssuer,
-    #[error("our certificate is not acceptable")]
+    #[error("the server does not accept this client's certificate")]
     Unacceptable,
     #[error("TLS alert {0}")]
     Other(u8),
@@ -104,14 +104,12 @@ impl Unreachable {
                 "compare this host's clock with a source that you trust; if it is right, the server's certificate was not renewed in time, or what answers is an impostor with an old one"
             }
             Unreachable::Untrusted(Distrust::WrongName) => {
-                "use a name that the certificate has, or add this one with `server init --name`"
+                "use a name that the certificate has, or add this one to `names` in the control plane's enlist.toml and restart it"
             }
             Unreachable::Untrusted(_) => {
                 "check CA file or pin: `enlist ca show` on the server prints the right one"
             }
-            Unreachable::Alert(Alert::Revoked) => {
-                "ask an operator why; a revoked certificate never comes back"
-            }
+            Unreachable::Alert(Alert::Revoked) => "ask an operator why; a revoked certificate stays revoked",
             Unreachable::Alert(Alert::Expired) => {
                 "check this host's clock; if it is right, a host recovers by itself, or with a repair bundle (`enlist node repair-bundle ID --out FILE`)"
             }
@@ -126,9 +124,10 @@ impl Unreachable {
     /// an alert that comes before is no word about it, and it may be forged.
     pub(crate) fn in_handshake(error: &io::Error) -> Self {
         match Self::from_io(error) {
-            Unreachable::Alert(alert) => {
-                Unreachable::BrokenOff(format!("TLS alert {} before the server was known", alert.number()))
-            }
+            Unreachable::Alert(alert) => Unreachable::BrokenOff(format!(
+                "TLS alert {} before the server was authenticated",
+                alert.number()
+            )),
             other => other,
         }
     }

@@ -172,7 +172,7 @@ async fn checkpoints_are_held_against_the_chain_and_their_signature() {
     assert!(verification.ok, "{verification:?}");
     assert_eq!(verification.checkpoint, Some(30));
     let fault = journal.audit().verify(&|_, _, _| false).fault.expect("a fault");
-    assert_eq!(fault.what, "the signature of the checkpoint in line 31 is not good");
+    assert_eq!(fault.what, "the signature of the checkpoint in line 31 is not valid");
 
     let lie = journal.propose(checkpoint(30, Fingerprint::new([9; 32]), Vec::new())).await;
     assert!(matches!(lie, Ok(Ok(_))), "{lie:?}");

@@ -164,7 +164,7 @@ fn a_retiring_issuer_is_trusted_and_retires_when_nothing_hangs_on_it() {
     let source = lifecycle::names::Source::Internal;
     let envelope = Envelope { id, actor, source, request_id: None, correlation_id: None, command };
     let said = would_apply(&domain.state, &envelope, domain.now).0.unwrap_err().to_string();
-    let named = format!("2 certificates hang on it, those of {}, the control plane itself", node.node);
+    let named = format!("2 of its certificates are valid, held by {}, the control plane itself", node.node);
     assert!(said.ends_with(&named), "{said}");
     domain.pass(span("1d"));
     // The node's certificate has ended, the control plane's own has not.

@@ -15,7 +15,7 @@ const BEFORE_ISSUER: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CrlError {
-    #[error("this CA certificate's keyUsage does not allow signing lists of revocations")]
+    #[error("this CA certificate's keyUsage does not allow signing revocation lists")]
     MayNotSign,
     #[error("the list would end before it begins")]
     NoLifetime,

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KekError {
-    #[error("the sealing key comes from 'file:PATH' or 'env:NAME', not from '{0}'")]
+    #[error("the key-encryption key comes from 'file:PATH' or 'env:NAME', not from '{0}'")]
     Source(String),
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
@@ -24,7 +24,7 @@ pub enum KekError {
     Exposed { path: PathBuf, mode: u32 },
     #[error("environment variable {0} is not set")]
     Unset(String),
-    #[error("{0} does not hold a sealing key: 64 hex digits, or 32 bytes in base64")]
+    #[error("{0} does not hold a key-encryption key: 64 hex digits, or 32 bytes in base64")]
     Malformed(KekSource),
     #[error("the system gave no random bytes")]
     Random,

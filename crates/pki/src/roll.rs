@@ -43,13 +43,13 @@ pub fn intermediate_request(domain: &TrustDomain) -> Result<IntermediateRequest,
 pub enum IntermediateError {
     #[error("not an X.509 certificate")]
     Malformed,
-    #[error("the certificate is for another key than the one that waits for it")]
+    #[error("the certificate is for another key than the prepared issuer's")]
     OtherKey,
     #[error("this is not a CA certificate (version 3 with basicConstraints CA:TRUE)")]
     NotCa,
     #[error("an intermediate's basicConstraints must set pathlen:0")]
     PathLength,
-    #[error("an intermediate's keyUsage must allow signing certificates and lists of revocations")]
+    #[error("an intermediate's keyUsage must allow signing certificates and revocation lists")]
     MayNotSign,
     #[error("an intermediate must not be limited by extendedKeyUsage, nameConstraints or policyConstraints")]
     Restricted,

@@ -121,7 +121,7 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
 }
 
 fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Result<Actor, Failure> {
-    let refused = || Failure::new(code::UNAUTHENTICATED, "the client certificate is no longer good");
+    let refused = || Failure::new(code::UNAUTHENTICATED, "the client certificate is no longer valid");
     let serial = &certificate.serial;
     let record = view.state.certificates.get(serial).ok_or_else(refused)?;
     if record.fingerprint != certificate.fingerprint {

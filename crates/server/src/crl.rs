@@ -47,7 +47,8 @@ pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<List, Fai
     }
     let signer = app.clone();
     let made = tokio::task::spawn_blocking(move || sign(&signer, &id)).await;
-    let (id, list) = made.map_err(|error| Failure::internal("a list was not signed", &error))??;
+    let (id, list) =
+        made.map_err(|error| Failure::internal("a revocation list was not signed", &error))??;
     signed.retain(|id, _| app.view().state.issuers.contains_key(id));
     signed.insert(id, list.clone());
     Ok(list)
@@ -70,7 +71,9 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
                     .filter(|issuer| !issuer.sealed_key.is_empty())
                     .max_by_key(|issuer| issuer.not_after)
             })
-            .ok_or_else(|| Failure::new(api::code::ISSUER_UNAVAILABLE, "no issuer signs now").retry_after(5)),
+            .ok_or_else(|| {
+                Failure::new(api::code::ISSUER_UNAVAILABLE, "no issuer can sign now").retry_after(5)
+            }),
     }
 }
 
@@ -85,7 +88,7 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
         next_update: now.plus(LIFETIME),
     };
     let der = sign_crl(&app.keys.open(record)?, contents).map_err(|error| {
-        tracing::error!(%error, issuer = %id, "a list of revocations could not be signed");
+        tracing::error!(%error, issuer = %id, "a revocation list could not be signed");
         Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string())
     })?;
     let list = List {

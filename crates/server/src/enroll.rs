@@ -139,7 +139,7 @@ pub async fn credential(
     again: Option<&IdempotencyHash>,
 ) -> Result<(SecretHash, Arc<View>), Failure> {
     if !could_be_a_token(token) {
-        return Err(Failure::new(code::TOKEN_MALFORMED, "this cannot be a token"));
+        return Err(Failure::new(code::TOKEN_MALFORMED, "the value is not a token"));
     }
     let token = pki::digest::secret_hash(token.as_bytes());
     let view = app.view();

@@ -81,7 +81,7 @@ pub enum InitError {
     Propose(#[from] ProposeError),
     #[error("the log did not close cleanly: {0}")]
     Close(#[from] journal::ShutdownError),
-    #[error("the domain was not founded: {0}")]
+    #[error("the domain was not initialized: {0}")]
     Refused(#[from] Rejection),
 }
 
@@ -275,13 +275,13 @@ fn warnings(request: &Request, config: &Config, own: Option<&Given>, authority: 
     };
     if matches!(&config.kek, KekSource::File(path) if inside(path)) {
         warnings.push(
-            "the key-encryption key lies in the data directory: whoever copies the directory has both"
+            "the key-encryption key lies in the data directory: a copy of the directory holds both"
                 .to_owned(),
         );
     }
     let unspecified = config.listen.first().is_some_and(|address| address.ip().is_unspecified());
     if unspecified && config.names.is_empty() && config.advertise.is_empty() {
-        warnings.push("no --name or --advertise given: nodes are told to come to localhost".to_owned());
+        warnings.push("no --name or --advertise given: hosts are directed to localhost".to_owned());
     }
     warnings
 }

@@ -107,7 +107,10 @@ impl Session {
 
     async fn greet(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {
         if hello.node_id != self.guest.id.as_str() {
-            return Err(Failure::new(code::NOT_YOUR_NODE, "the certificate is of another node than Hello"));
+            return Err(Failure::new(
+                code::NOT_YOUR_NODE,
+                "the client certificate belongs to another node than Hello names",
+            ));
         }
         let bad =
             |what: &str| Failure::new(code::BAD_REQUEST, format!("{what}: 1 to 128 visible characters"));
@@ -215,7 +218,7 @@ impl Session {
                 self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Hello(_)) => {
-                return Err(Failure::new(code::BAD_REQUEST, "Hello was said before"));
+                return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
             }
             None => return Err(Failure::new(code::BAD_REQUEST, "an empty message")),
         }
@@ -313,7 +316,7 @@ impl Session {
     fn say(&self, message: live_down::Message) -> Result<(), Failure> {
         self.down
             .try_send(Ok(LiveDown { message: Some(message) }))
-            .map_err(|_| Failure::new(code::TOO_SLOW, "what was sent down is not being read"))
+            .map_err(|_| Failure::new(code::TOO_SLOW, "the client does not read what is sent"))
     }
 }
 
@@ -351,9 +354,8 @@ impl Allowance {
             self.left = self.left.saturating_add(seconds.saturating_mul(RATE)).min(BURST);
             self.since = Instant::now();
         }
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
-            Failure::new(code::RATE_LIMITED, "more messages than a host has reason to send")
-        })?;
+        self.left =
+            self.left.checked_sub(1).ok_or_else(|| Failure::new(code::RATE_LIMITED, "too many messages"))?;
         Ok(())
     }
 }

@@ -69,7 +69,7 @@ pub async fn demand(
         ));
     }
     let Ok(Ok(_permit)) = timeout(LIMIT, app.probes.acquire()).await else {
-        return Err(Failure::new(code::OVERLOADED, "more hosts than can be looked for now").retry_after(2));
+        return Err(Failure::new(code::OVERLOADED, "too many hosts are being probed now").retry_after(2));
     };
     for (address, verdict) in look(&addresses).await {
         match verdict {

@@ -107,7 +107,7 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &Request) -> Result<R
 /// A token that is good, as far as can be told without what comes with it, and the registry that says so.
 async fn credential(app: &App, request: &Request) -> Result<(SecretHash, Arc<View>), Failure> {
     if !could_be_a_token(&request.token) {
-        return Err(Failure::new(code::TOKEN_MALFORMED, "this cannot be a token"));
+        return Err(Failure::new(code::TOKEN_MALFORMED, "the value is not a token"));
     }
     let (token, claimed) = (pki::digest::secret_hash(request.token.as_bytes()), request.node.as_ref());
     let view = app.view();

@@ -52,7 +52,7 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Fa
     let view = app.view();
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("certificate: {why}"));
     let ders = pem::certificates(certificate.as_bytes()).map_err(|error| bad(&error))?;
-    let der = ders.first().ok_or_else(|| bad(&"there is none in what was sent"))?;
+    let der = ders.first().ok_or_else(|| bad(&"the request holds no certificate"))?;
     if let Some(known) = view.state.issuers.get(&issuer_id(der)) {
         return match known.state {
             // Sent again after a lost answer, or after it has done its work.
@@ -64,7 +64,7 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Fa
     }
     let roll = view.state.roll.as_ref().ok_or(Rejection::NoRoll)?;
     let request = csr::read(roll.request.as_bytes())
-        .map_err(|error| Failure::internal("the request that is out cannot be read", &error))?;
+        .map_err(|error| Failure::internal("the pending request cannot be read", &error))?;
     let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();
     let checked =
         roll::check_intermediate(der, &roots, &request.spki, app.now()).map_err(|error| bad(&error))?;
@@ -124,7 +124,7 @@ fn not_ready(state: &State) -> Failure {
     match &state.roll {
         Some(_) => Failure::new(
             code::NO_ROLL,
-            "the certificate has not come back yet: sign the request, then `enlist ca roll prepare --cert FILE`",
+            "the issuer's certificate is missing: sign the request, then `enlist ca roll prepare --cert FILE`",
         ),
         None => Rejection::NoRoll.into(),
     }

@@ -85,7 +85,7 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
     replace(&dir.keys(KEY_FILE), &sealed, 0o600)?;
     replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
     let key = PrivateKeyDer::Pkcs8(made.key_pkcs8.to_vec().into());
-    presented.set(certified(chain, &key).ok_or_else(|| make(&"the key does not fit"))?);
+    presented.set(certified(chain, &key).ok_or_else(|| make(&"the key does not match the certificate"))?);
     tracing::info!(serial = %made.signed.serial, not_after = %made.signed.not_after, "server certificate issued");
     Ok(())
 }

@@ -159,7 +159,7 @@ def test_pressure_is_not_taken_for_silence(plane_of_its_own):
     assert plane.node(pressed.id)["health"]["reason"] == "node_observability_disk_pressure"
     silent = plane.node(quiet.id)
     assert silent["health"]["reason"] == "endpoint_unreachable" and silent["excluded"] == ["inactive"]
-    assert "not heard since" in silent["health"]["evidence"]
+    assert "no contact since" in silent["health"]["evidence"]
 
 
 @pytest.mark.parametrize("word", CLASSES)
@@ -171,7 +171,7 @@ def test_each_class_keeps_work_away_and_is_the_health(plane, word):
         say(live, **{"class": word, "detail": "because"})
         item = listed(plane, node.id)
         assert (item["schedulable"], item["excluded"]) == (False, [word])
-        assert item["health"]["reason"] == word and item["health"]["evidence"] == "the host says: because"
+        assert item["health"]["reason"] == word and item["health"]["evidence"] == "reported by the host: because"
         since = item["health"]["since"]
         assert failing(plane, word) == before + 1
         say(live, **{"class": word, "detail": "still"})

@@ -64,7 +64,7 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
     assert away.id in refused.error()["message"] and fresh.id not in refused.error()["message"]
     old = next(issuer for issuer in plane.cli("ca", "show").json()["issuers"] if issuer["state"] == "retiring")
     hanging = old["leaves"] + old["other_leaves"]
-    assert f"{hanging} certificates" in refused.error()["message"]
+    assert f"{hanging} of its certificates" in refused.error()["message"]
     back = away.renewed()
     back.confirm()
     for one in (node, away):

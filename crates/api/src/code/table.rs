@@ -36,21 +36,21 @@ codes! {
     IDEMPOTENCY_KEY_INVALID "idempotency_key_invalid" 400 InvalidArgument final
         "use 1 to 128 visible ASCII characters for Idempotency-Key";
     TOKEN_TTL_TOO_LONG "token_ttl_too_long" 400 InvalidArgument final
-        "ask for a shorter life, at most the policy's token.max_ttl";
+        "request a shorter lifetime, at most the policy's token.max_ttl";
     TOKEN_TTL_TOO_SHORT "token_ttl_too_short" 400 InvalidArgument final
-        "ask for a life of at least 10s";
+        "request a lifetime of at least 10s";
     POLICY_VALUE_INVALID "policy_value_invalid" 400 InvalidArgument final
         "set a value of the kind that the message names; `enlist policy show` lists what is set";
     KEY_KIND_NOT_ALLOWED "key_kind_not_allowed" 400 InvalidArgument final
         "use a kind of key that the profile lists, or add this kind with `enlist policy set profile.NAME.keys`";
     OPERATOR_KEY_TTL_INVALID "operator_key_ttl_invalid" 400 InvalidArgument final
-        "ask for a life within the limits that the message names";
+        "request a lifetime within the limits that the message names";
     CERTIFICATE_INVALID "certificate_invalid" 400 InvalidArgument final
         "send a PEM certificate of a node, with its id or worker:ID as common name";
     CERTIFICATE_NOT_OURS "certificate_not_ours" 400 InvalidArgument final
-        "import certificates of the CA that the domain was founded with by `--issuer imported` or `--from-taskrun`";
+        "import certificates of the CA that the domain was initialized with (`--issuer imported` or `--from-taskrun`)";
     CERTIFICATE_EXPIRED "certificate_expired" 400 InvalidArgument final
-        "make a new certificate, or enroll with a token: `enlist token create`";
+        "issue a new certificate, or enroll with a token: `enlist token create`";
     TOO_LARGE "too_large" 413 OutOfRange final
         "send at most 64 KiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
@@ -62,35 +62,35 @@ codes! {
 
     // Who the caller is, and what it may do.
     UNAUTHENTICATED "unauthenticated" 401 Unauthenticated final
-        "present a client certificate of this domain or an API key that is still good";
+        "present a valid client certificate of this domain or a valid API key";
     TOKEN_INVALID "token_invalid" 401 Unauthenticated final
         "ask an operator for a token of this domain: `enlist token create`";
     TOKEN_EXPIRED "token_expired" 401 Unauthenticated final
         "ask an operator for a new token: `enlist token create`";
     TOKEN_REVOKED "token_revoked" 401 Unauthenticated final
-        "ask the operator who revoked it, then for a new token: `enlist token create`";
+        "ask an operator why the token was revoked, and for a new one: `enlist token create`";
     FORBIDDEN "forbidden" 403 PermissionDenied final
-        "ask for a role, or for tenants, that include this; `enlist operator list` and `enlist operator key list` show yours";
+        "use an operator or API key whose role and tenants allow this; `enlist operator list` and `enlist operator key list` show them";
     NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
         "use the certificate of the node that the request is about";
     NOT_YOUR_HOST "not_your_host" 403 PermissionDenied final
         "use the certificate of the host that the path names";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
-        "find out why it was revoked; `enlist node reinstate ID` gives the id a new life";
+        "find out why (`enlist audit list --node ID`); `enlist node reinstate ID` lets the node enroll again";
     CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final
         "use the newest certificate; if it is lost, enroll again with a token for this node: `enlist token create --node ID`";
     NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
         "choose another node id, or pin the token to this one: `enlist token create --node ID`";
     WORKER_REVOKED "worker_revoked" 403 PermissionDenied final
-        "find out why it was revoked; `enlist node reinstate ID` gives the id a new life";
+        "find out why (`enlist audit list --node ID`); `enlist node reinstate ID` lets the node enroll again";
     WORKER_ID_IN_USE "worker_id_in_use" 403 PermissionDenied final
         "choose another worker id, or pin the token to this one: `enlist token create --node ID`";
     ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
-        "enroll in a way that policy accepts, or change it: `enlist policy set attestors`";
+        "use a credential that the policy accepts (`enlist policy show`), or change the policy: `enlist policy set attestors`";
 
     // What the request is about does not exist, or not like that.
     NOT_FOUND "not_found" 404 NotFound final
-        "check the path; /openapi.json lists every one";
+        "check the path; /openapi.json lists every path";
     NODE_NOT_FOUND "node_not_found" 404 NotFound final
         "check the id with `enlist node list`; nodes of other tenants are not visible";
     WORKER_NOT_FOUND "worker_not_found" 404 NotFound final
@@ -98,9 +98,9 @@ codes! {
     TOKEN_NOT_FOUND "token_not_found" 404 NotFound final
         "check the id with `enlist token list --all`; it is the token_id, not the token";
     TENANT_NOT_FOUND "tenant_not_found" 404 NotFound final
-        "check the name with `enlist tenant list`, or make it: `enlist tenant create`";
+        "check the name with `enlist tenant list`, or create the tenant: `enlist tenant create`";
     PROFILE_NOT_FOUND "profile_not_found" 404 NotFound final
-        "check the name with `enlist policy show`, or make it: `enlist policy set profile.NAME.lifetime`";
+        "check the name with `enlist policy show`, or create the profile: `enlist policy set profile.NAME.lifetime`";
     OPERATOR_NOT_FOUND "operator_not_found" 404 NotFound final
         "check the name with `enlist operator list`";
     OPERATOR_KEY_NOT_FOUND "operator_key_not_found" 404 NotFound final
@@ -116,71 +116,71 @@ codes! {
     UNDERLAY_UNREACHABLE "underlay_unreachable" 422 FailedPrecondition final
         "check the network: the host must be reachable at the underlay endpoint that it names; then enroll again with the same token";
     KEY_IN_USE "key_in_use" 409 AlreadyExists final
-        "make a new key and ask with that";
+        "generate a new key and send a request for that key";
     NO_CERTIFICATE "no_certificate" 409 FailedPrecondition final
         "enroll the node first: `enlist token create --node ID`";
     HELLO_EXPECTED "hello_expected" 409 FailedPrecondition final
-        "say Hello first";
+        "send Hello first";
     ROLL_UNDERWAY "roll_underway" 409 FailedPrecondition final
         "activate the prepared issuer first: `enlist ca roll activate`";
     NO_ROLL "no_roll" 409 FailedPrecondition final
-        "begin one: `enlist ca roll prepare --csr-out FILE`";
+        "begin a roll: `enlist ca roll prepare --csr-out FILE`";
     ISSUER_NOT_PREPARED "issuer_not_prepared" 409 FailedPrecondition final
-        "prepare one: `enlist ca roll prepare`; `enlist ca show` lists the issuers";
+        "prepare an issuer: `enlist ca roll prepare`; `enlist ca show` lists the issuers";
     NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
-        "wait until every node has it (`enlist ca roll status`), or override with --force";
+        "wait until every node has the new trust bundle (`enlist ca roll status`), or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
-        "wait until its certificates are renewed or expired; `enlist node rotate ID` hurries a node";
+        "wait until the issuer's certificates are renewed or expired; `enlist node rotate ID` makes a node renew now";
     RECOVERY_NOT_NEEDED "recovery_not_needed" 409 FailedPrecondition final
-        "the node is well: if this was not its own doing its recovery token is in other hands: `enlist node show ID --timeline`";
+        "if the node itself did not try to recover, its recovery token was stolen: see `enlist node show ID --timeline`, then `enlist node rotate ID`";
     TOKEN_SUPERSEDED "token_superseded" 409 FailedPrecondition final
         "use the newest recovery token that the node was given; if it is lost, ask for a repair bundle: `enlist node repair-bundle ID --out FILE`";
     NODE_QUARANTINED "node_quarantined" 409 FailedPrecondition final
-        "an operator must let the node go (`enlist node release ID`) or repair it: `enlist node repair-bundle ID --out FILE`";
+        "an operator must release the node (`enlist node release ID`) or issue a repair bundle: `enlist node repair-bundle ID --out FILE`";
     REPAIR_BUNDLE_MISMATCH "repair_bundle_mismatch" 409 FailedPrecondition final
-        "the bundle is not as it was issued: ask for a new one: `enlist node repair-bundle ID --out FILE`";
+        "use the repair bundle exactly as it was issued, or issue a new one: `enlist node repair-bundle ID --out FILE`";
     TOKEN_USED "token_used" 409 FailedPrecondition final
-        "a token works once: ask an operator for a new one (`enlist token create`); what it let in is taken away by `enlist node revoke ID`";
+        "a token works once: ask an operator for a new one (`enlist token create`); `enlist node revoke ID` revokes the node that was enrolled with it";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
         "find out which host has this key, as after a copied disk; on the copy remove wireguard/private.key from the agent's directory and enroll with a new token";
     ALREADY_CONFIRMED "already_confirmed" 409 FailedPrecondition final
-        "the node is in use already; if this host did not confirm it, `enlist token create --node ID` and enroll again";
+        "the node's identity is in use; if this host did not confirm it, `enlist token create --node ID` and enroll again";
     SERIAL_IN_USE "serial_in_use" 409 AlreadyExists final
-        "make the certificate again under a serial of its own";
+        "issue the certificate again with a serial of its own";
     TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
         "use the tenant as it is, or choose another name";
     OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final
         "choose another name, or remove the old one first: `enlist operator remove`";
     ALREADY_FOUNDED "already_founded" 409 AlreadyExists final
-        "use the domain as it is, or found a new one in an empty directory";
+        "use the existing domain, or initialize a new one in an empty directory";
 
     // Too much at once.
     RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
-        "wait for the time in Retry-After, then send it again";
+        "wait for the time in Retry-After, then send the request again";
     TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
-        "close a live stream or a waiting request of this node first, or wait until the control plane notices that it is dead";
+        "close a live stream or a waiting request of this node, or wait until dead connections time out";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
         "wait until older certificates of the node have expired, and renew less often";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry
-        "read what is sent down, then connect again";
+        "connect again, and read messages as they arrive";
     OVERLOADED "overloaded" 429 ResourceExhausted retry
-        "wait for the time in Retry-After and a little chance on top, then send it again";
+        "wait for the time in Retry-After plus a random delay, then send the request again";
 
     // The control plane cannot do it now.
     TRY_AGAIN "try_again" 503 Aborted retry
-        "send the same request again: another change came first";
+        "send the same request again: another change was committed first";
     OUTCOME_UNKNOWN "outcome_unknown" 503 Unavailable retry
         "send the same request again, with the same Idempotency-Key if it had one";
     UNAVAILABLE "unavailable" 503 Unavailable retry
-        "send it again shortly, or to another replica; /readyz tells what is missing";
+        "send the request again shortly, or to another replica; /readyz gives the reasons";
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
-        "send it again shortly; if it lasts, look at the issuer with `enlist ca show`";
+        "send the request again shortly; if this persists, check the issuer with `enlist ca show`";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final
-        "look whether it was done, then send it as a new request";
+        "check whether the request was carried out, then send it as a new request";
     ADDRESSES_EXHAUSTED "addresses_exhausted" 503 ResourceExhausted final
-        "shorten overlay.cooldown, so that released addresses come back sooner";
+        "shorten the policy's overlay.cooldown, so that released addresses can be used again sooner";
     NOT_FOUNDED "not_founded" 503 FailedPrecondition final
-        "found the domain first: `enlist server init`";
+        "initialize the domain first: `enlist server init`";
     INTERNAL "internal" 500 Internal final
         "give the request id to whoever runs the control plane: its log has the cause";
 }

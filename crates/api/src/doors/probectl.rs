@@ -54,7 +54,7 @@ pub struct Identity {
 pub struct MintEnrollToken {
     /// Only this agent may be enrolled with it.
     pub agent_id: Option<String>,
-    /// What the agent shall be called.
+    /// The agent's name.
     pub name: Option<String>,
     /// The policy's `token.default_ttl` when absent.
     pub ttl_seconds: Option<u64>,
@@ -172,7 +172,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Opti
 pub struct RevokedAgent {
     pub agent_id: String,
     pub spiffe_id: String,
-    /// How many certificates were good until then.
+    /// How many certificates were valid until then.
     pub live_serials_revoked: usize,
 }
 

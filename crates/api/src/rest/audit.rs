@@ -43,7 +43,7 @@ pub struct AuditQuery {
     pub cursor: Option<String>,
 }
 
-/// What came of checking the whole trail.
+/// The result of verifying the whole trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditVerify {
     pub ok: bool,
@@ -55,7 +55,7 @@ pub struct AuditVerify {
     /// Hash of the last line that holds.
     #[schema(required)]
     pub head: Option<String>,
-    /// The newest line that a signed checkpoint vouches for.
+    /// The newest line that a signed checkpoint covers.
     #[schema(required)]
     pub checkpoint: Option<u64>,
     /// The first thing that is wrong.

@@ -29,12 +29,12 @@ pub struct IssuerItem {
     pub subject: String,
     pub fingerprint: String,
     pub not_after: String,
-    /// How many good certificates of nodes hang on it.
+    /// How many valid certificates of nodes it has issued.
     pub leaves: u64,
-    /// How many others do: operators', and the control plane's own. It can be retired when both are 0.
+    /// How many other valid certificates it has issued: operators', and the control plane's own. It can be retired when both are 0.
     #[serde(default)]
     pub other_leaves: u64,
-    /// Whether it signs a list of revocations.
+    /// Whether it signs a revocation list.
     pub crl: bool,
 }
 
@@ -55,21 +55,21 @@ pub struct BundleQuery {
     pub server: Option<bool>,
 }
 
-/// How far a roll has come.
+/// The progress of a roll.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Roll {
     /// `none`, `requested` (a certificate is awaited), `prepared` (ready to be activated) or `retiring` (the
-    /// issuer of before still has certificates out).
+    /// previous issuer still has valid certificates).
     pub stage: String,
-    /// The request that is out, PEM.
+    /// The pending CSR, PEM.
     #[schema(required)]
     pub request: Option<String>,
-    /// The issuer that the stage is about.
+    /// The issuer that is being rolled in or out.
     #[schema(required)]
     pub issuer: Option<String>,
     pub bundle_version: u64,
     pub adoption: Adoption,
-    /// Nodes that have not got the bundle yet, at most 100.
+    /// Nodes that do not have the new trust bundle yet, at most 100.
     pub missing: Vec<String>,
 }
 
@@ -98,11 +98,11 @@ impl Roll {
     }
 }
 
-/// Begins a roll, or brings the certificate that came back.
+/// Begins a roll, or installs the issuer's signed certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareRoll {
-    /// The certificate that the root's keeper signed, PEM; without it, the request is made.
+    /// The issuer's certificate, signed by the root, PEM; when absent, the CSR is returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
 }
@@ -113,7 +113,7 @@ pub struct ActivateIssuer {
     /// The prepared one, if none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Even if nodes have not got the bundle yet.
+    /// Even if some nodes do not have the new trust bundle yet.
     #[serde(default)]
     pub force: bool,
 }
@@ -142,7 +142,7 @@ pub struct Rewrap {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rewrapped {
-    /// Tells one key-encryption key from another, and nothing more.
+    /// Identifies the key-encryption key without revealing it.
     pub kek_id: String,
 }
 

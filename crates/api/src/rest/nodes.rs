@@ -44,10 +44,10 @@ pub struct NodeItem {
     pub last_seen: Option<String>,
     #[schema(required)]
     pub enrolled_at: Option<String>,
-    /// Counts the node's lives: raised by every reinstatement.
+    /// How often the node was reinstated, plus one.
     pub generation: u32,
     pub health: NodeHealth,
-    /// Whether work may be given to it.
+    /// Whether it is schedulable.
     pub schedulable: bool,
     /// Every reason why not: its state if that is not `active`, `draining`, `quarantined`, `cert_expired`, what it says
     /// is wrong with it, `node_observability_disk_pressure`.

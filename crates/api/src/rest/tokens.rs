@@ -9,16 +9,16 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// How long it is good; the policy's `token.default_ttl` when absent.
+    /// Lifetime; the policy's `token.default_ttl` when absent.
     #[schema(example = "1h")]
     pub expires: Option<String>,
     /// The operator's only tenant, else `default`, when absent.
     pub tenant: Option<String>,
     /// Only this node may be enrolled with it.
     pub node: Option<String>,
-    /// The profile of `door`, else that of the door that redeems it, when absent.
+    /// The profile of `door`, else that of the API that redeems it, when absent.
     pub profile: Option<String>,
-    /// Mint it as this document writes tokens: `plfm`, `probectl` or `taskrun`.
+    /// Mint it in the format of this system: `plfm`, `probectl` or `taskrun`.
     pub door: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct TokenItem {
     pub expires_at: String,
     #[schema(required)]
     pub used_at: Option<String>,
-    /// The node it made; null also when a refusal burned it.
+    /// The node that was enrolled with it; null also when a refusal spent it.
     #[schema(required)]
     pub used_by: Option<String>,
 }

@@ -35,7 +35,7 @@ impl Live {
         };
         let welcome = match next(&line, &mut down).await? {
             live_down::Message::Welcome(welcome) => welcome,
-            _ => return Err(line.broken(Unreachable::Garbage("its first word is not Welcome".to_owned()))),
+            _ => return Err(line.broken(Unreachable::Garbage("its first message is not Welcome".to_owned()))),
         };
         let (server, server_time) = (line.server().clone(), u64::try_from(welcome.server_time_ms).ok());
         Ok(Reply { message: Self { line, up: Some(up), down, welcome }, server, server_time })

@@ -29,7 +29,7 @@ impl Answer {
                 server_time: None,
                 not_needed: None,
             }))),
-            Err(_) => Err(origin.garbage(format!("HTTP {status} without an error of ours"))),
+            Err(_) => Err(origin.garbage(format!("HTTP {status} without an Enlist error"))),
         }
     }
 

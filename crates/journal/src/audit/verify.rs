@@ -148,7 +148,7 @@ impl Walk<'_> {
         if !(self.check_signature)(point.seq, &point.head, &point.signature) {
             return Err(Fault::new(
                 seq,
-                format!("the signature of the checkpoint in line {seq} is not good"),
+                format!("the signature of the checkpoint in line {seq} is not valid"),
             ));
         }
         self.checkpoint = Some(point.seq);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejection {
-    #[error("the token is not one of this domain's")]
+    #[error("the token is unknown in this domain")]
     TokenInvalid,
     #[error("the token has expired")]
     TokenExpired,
@@ -26,7 +26,7 @@ pub enum Rejection {
     WireguardKeyInUse,
     #[error("node {node} was revoked or decommissioned")]
     NodeRevoked { node: NodeId },
-    #[error("the id {node} is taken")]
+    #[error("the node id {node} is already in use")]
     NodeIdInUse { node: NodeId },
     #[error("there is no node {node}")]
     NodeNotFound { node: NodeId },
@@ -61,25 +61,25 @@ pub enum Rejection {
         #[serde(default)]
         needs: Option<String>,
     },
-    #[error("the credential is no longer good")]
+    #[error("the credential is no longer valid")]
     Unauthenticated,
     #[error("the overlay has no free address")]
     AddressesExhausted,
     #[error("more enrollments than enroll.max_per_minute allows")]
     RateLimited,
-    #[error("the domain has not been founded")]
+    #[error("the domain is not initialized")]
     NotFounded,
-    #[error("the domain has already been founded")]
+    #[error("the domain is already initialized")]
     AlreadyFounded,
-    #[error("what was prepared no longer fits the registry")]
+    #[error("another change was committed first")]
     PreparedStale,
     #[error("the request is too old to be applied safely")]
     RequestTooOld,
     #[error("a newer certificate of this node is in use")]
     CertificateSuperseded,
-    #[error("the key is certified already: a renewal needs a new one")]
+    #[error("the key already has a certificate: a renewal needs a new key")]
     KeyInUse,
-    #[error("node {node} has more certificates on record than a node has reason to ask for")]
+    #[error("node {node} has too many unexpired certificates")]
     TooManyCertificates { node: NodeId },
     #[error("node {node} has no certificate")]
     NoCertificate { node: NodeId },
@@ -95,7 +95,7 @@ pub enum Rejection {
     IssuerNotPrepared { issuer: IssuerId },
     #[error("{current} of {total} nodes have the new trust bundle")]
     NotAdopted { current: u64, total: u64 },
-    #[error("issuer {issuer} is in use: {leaves} certificates hang on it{}", named(.holders))]
+    #[error("issuer {issuer} is in use: {leaves} of its certificates are valid{}", named(.holders))]
     IssuerInUse {
         issuer: IssuerId,
         leaves: u64,
@@ -111,22 +111,22 @@ pub enum Rejection {
     SerialInUse { serial: Serial },
     #[error("the token is not for node {node}")]
     NotYourNode { node: NodeId },
-    #[error("a newer token has taken this one's place")]
+    #[error("a newer token has replaced this one")]
     TokenSuperseded,
     #[error("node {node} is in quarantine")]
     NodeQuarantined { node: NodeId },
-    #[error("the repair bundle is not as it was issued")]
+    #[error("the repair bundle was changed after it was issued")]
     RepairBundleMismatch,
-    #[error("node {node} is active and was heard of a short while ago")]
+    #[error("node {node} needs no recovery: it is active and was in contact a short while ago")]
     RecoveryNotNeeded { node: NodeId },
 }
 
 fn needed(needs: Option<&str>) -> String {
-    needs.map(|needs| format!(": it takes {needs}")).unwrap_or_default()
+    needs.map(|needs| format!(": this requires {needs}")).unwrap_or_default()
 }
 
 fn named(holders: &[String]) -> String {
-    if holders.is_empty() { String::new() } else { format!(", those of {}", holders.join(", ")) }
+    if holders.is_empty() { String::new() } else { format!(", held by {}", holders.join(", ")) }
 }
 
 impl Rejection {

@@ -198,7 +198,10 @@ fn lost(body: RecoverRequest) -> Result<recover::Request, Failure> {
     };
     let class = match body.class.as_str() {
         "" => None,
-        word => Some(Class::parse(word).ok_or_else(|| wrong("class: not one of the eight".to_owned()))?),
+        word => Some(
+            Class::parse(word)
+                .ok_or_else(|| wrong("class: not one of the eight failure classes".to_owned()))?,
+        ),
     };
     let bundle = body.bundle.map(|said| {
         let expires_at = Timestamp::parse(&said.expires_at)

@@ -35,9 +35,9 @@ pub async fn list(
     let limit = limit(query.limit)?;
     let mut after = match query.cursor.as_deref() {
         None => 0,
-        Some(text) => {
-            text.parse().map_err(|_| Failure::new(code::BAD_REQUEST, "cursor is not one of ours"))?
-        }
+        Some(text) => text.parse().map_err(|_| {
+            Failure::new(code::BAD_REQUEST, "cursor is not valid: use next_cursor of the page before")
+        })?,
     };
     let mut items = Vec::new();
     let mut next_cursor = None;
@@ -135,7 +135,7 @@ fn lines(app: Arc<App>, view: Arc<View>) -> impl Stream<Item = Result<Bytes, std
 }
 
 fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
-    let missing = || std::io::Error::other("the domain is not founded");
+    let missing = || std::io::Error::other("the domain is not initialized");
     let domain = view.state.domain.as_ref().ok_or_else(missing)?;
     let signer = view.state.audit_signer.as_ref().ok_or_else(missing)?;
     let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
@@ -166,7 +166,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
     let result = tokio::task::spawn_blocking(move || {
         let Ok(_alone) = walk.walks.try_acquire() else { return Ok(None) };
         let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
-            return Err("the domain is not founded".to_owned());
+            return Err("the domain is not initialized".to_owned());
         };
         let signed = |seq: u64, head: &lifecycle::names::Fingerprint, signature: &[u8]| {
             let message = journal::checkpoint_message(&domain.cluster, seq, head);
@@ -177,7 +177,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
     let verification = match result.await {
         Ok(Ok(Some(verification))) => verification,
         Ok(Ok(None)) => {
-            let busy = Failure::new(code::OVERLOADED, "the trail is being verified for someone else already");
+            let busy = Failure::new(code::OVERLOADED, "another verification of the audit trail is running");
             return Err(busy.retry_after(2));
         }
         Ok(Err(error)) => return Err(unreadable(&error)),

@@ -23,7 +23,7 @@ pub async fn import(
     // May it at all? Asked before anything is read.
     let (_, seen) = auth::reader(&app, &caller.actor, Act::ImportNode)?;
     if !caller.narrowed(&app, seen, None)?.include(&TenantId::default_tenant()) {
-        let message = "certificates made elsewhere are taken into the tenant default";
+        let message = "imported certificates belong to the tenant default";
         return Err(Failure::new(code::BAD_REQUEST, message));
     }
     let Json(request) = body?;

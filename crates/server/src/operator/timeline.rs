@@ -32,7 +32,12 @@ pub async fn show(
     let after: u64 = match query.cursor.as_deref().map(str::parse) {
         None => 0,
         Some(Ok(seq)) => seq,
-        Some(Err(_)) => return Err(Failure::new(code::BAD_REQUEST, "cursor is not one of ours")),
+        Some(Err(_)) => {
+            return Err(Failure::new(
+                code::BAD_REQUEST,
+                "cursor is not valid: use next_cursor of the page before",
+            ));
+        }
     };
     let until = view.audit.seq.min(after.saturating_add(SCAN));
     // It is given back when the walk is over, even if nobody waits for it any more.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 pub struct EnrollHost {
     pub enrollment_token: Secret,
     pub underlay_endpoint: UnderlayEndpoint,
-    /// As the host tells; recorded, never checked.
+    /// As the host reports it; recorded, not verified.
     pub hardware_facts: Option<HardwareFacts>,
     /// Base64 of 32 bytes, as `wg pubkey` prints it.
     pub wireguard_public_key: String,

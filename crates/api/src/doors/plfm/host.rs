@@ -88,10 +88,10 @@ pub struct RevokeHost {
     pub reason: Option<String>,
 }
 
-/// The host's first word with its new certificate. An empty body says that all is well.
+/// The host's confirmation with its new certificate. An empty body means success.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfirmHost {
-    /// `ok` (also when absent), or `failed` when the host could not keep what it was given.
+    /// `ok` (also when absent), or `failed` when the host could not store the identity.
     pub status: Option<String>,
     /// Why it failed, in the host's words.
     pub reason: Option<String>,

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateHostToken {
-    /// How long it is good; the policy's `token.default_ttl` when absent.
+    /// Lifetime; the policy's `token.default_ttl` when absent.
     #[schema(example = "1h")]
     pub expires_in: Option<String>,
 }
@@ -35,7 +35,7 @@ pub struct HostTokenItem {
     pub expires_at: String,
     /// `unused`, `used`, `revoked` or `expired`.
     pub state: String,
-    /// Whether it was spent, on a host or by a refusal that ended its life.
+    /// Whether it was spent, by an enrollment or by a refusal that spends the token.
     pub used: bool,
     #[schema(required)]
     pub used_at: Option<String>,

@@ -74,32 +74,40 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .query(query::<PageQuery>)
     .errors(&[code::NODE_NOT_FOUND]),
-    act("/v1/nodes/{id}/drain", "drain_node", "Let a node finish what it does and take nothing new")
+    act("/v1/nodes/{id}/drain", "drain_node", "Drain a node: it finishes its work and gets no new work")
         .body(of::<Drain>)
         .errors(LIVING),
-    act("/v1/nodes/{id}/undrain", "undrain_node", "Let a draining node work again").errors(LIVING),
-    act("/v1/nodes/{id}/quarantine", "quarantine_node", "Let a node authenticate and renew, and no more")
-        .body(of::<Quarantine>)
-        .errors(LIVING),
+    act("/v1/nodes/{id}/undrain", "undrain_node", "End a node's drain").errors(LIVING),
+    act(
+        "/v1/nodes/{id}/quarantine",
+        "quarantine_node",
+        "Quarantine a node: it can authenticate and renew, nothing else",
+    )
+    .body(of::<Quarantine>)
+    .errors(LIVING),
     act("/v1/nodes/{id}/release", "release_node", "End a node's quarantine").errors(LIVING),
     act("/v1/nodes/{id}/rotate", "rotate_node", "Order a node to renew its certificate now").errors(&[
         code::NODE_NOT_FOUND,
         code::NODE_REVOKED,
         code::NO_CERTIFICATE,
     ]),
-    act("/v1/nodes/{id}/decommission", "decommission_node", "End a node's life in good order")
+    act("/v1/nodes/{id}/decommission", "decommission_node", "Decommission a node")
         .body(of::<Decommission>)
         .errors(LIVING),
-    act("/v1/nodes/{id}/revoke", "revoke_node", "Take a node's identity away, at once")
+    act("/v1/nodes/{id}/revoke", "revoke_node", "Revoke a node: its certificates are refused from now on")
         .body(of::<Revoke>)
         .errors(&[code::NODE_NOT_FOUND]),
-    act("/v1/nodes/{id}/reinstate", "reinstate_node", "Give the id of a node that is gone a new life")
-        .errors(&[code::NODE_NOT_FOUND]),
+    act(
+        "/v1/nodes/{id}/reinstate",
+        "reinstate_node",
+        "Reinstate a revoked or decommissioned node, so that it can enroll again",
+    )
+    .errors(&[code::NODE_NOT_FOUND]),
     Route::new(
         Post,
         "/v1/nodes/{id}/repair-bundle",
         "issue_repair_bundle",
-        "Issue what lets a host that has nothing left to recover with come back; the node is held until it has",
+        "Issue a repair bundle for a host that cannot recover by itself, and quarantine the node",
         Json(200, of::<RepairBundle>),
     )
     .body(of::<IssueRepairBundle>)
@@ -114,7 +122,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/nodes/import",
         "import_node",
-        "Take in a certificate that was made elsewhere under the imported CA",
+        "Import a certificate that the imported CA issued",
         Json(200, of::<NodeItem>),
     )
     .body(of::<ImportNode>)
@@ -142,12 +150,12 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/alerts/{id}/ack",
         "acknowledge_alert",
-        "Say that somebody looks after an alert",
+        "Acknowledge an alert",
         Json(200, of::<AlertItem>),
     )
     .errors(&[code::ALERT_NOT_FOUND]),
     // Tenants.
-    Route::new(Post, "/v1/tenants", "create_tenant", "Make a tenant", Json(201, of::<TenantItem>))
+    Route::new(Post, "/v1/tenants", "create_tenant", "Create a tenant", Json(201, of::<TenantItem>))
         .body(of::<CreateTenant>)
         .errors(&[code::TENANT_EXISTS]),
     Route::new(Get, "/v1/tenants", "list_tenants", "List tenants", Json(200, page::<TenantItem>))
@@ -176,18 +184,18 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/ca/crl",
         "show_crl",
-        "The list of revocations of an issuer",
+        "The revocation list of an issuer",
         Text("application/pkix-crl", "DER; with `format=pem` PEM."),
     )
     .query(query::<CrlQuery>)
     .errors(&[code::ISSUER_NOT_FOUND, code::ISSUER_UNAVAILABLE])
     .public(),
-    Route::new(Get, "/v1/ca/roll", "show_roll", "How far a roll has come", Json(200, of::<Roll>)),
+    Route::new(Get, "/v1/ca/roll", "show_roll", "Show the progress of a roll", Json(200, of::<Roll>)),
     Route::new(
         Post,
         "/v1/ca/roll/prepare",
         "prepare_roll",
-        "Begin a roll, or bring the certificate that came back",
+        "Begin a roll, or install the issuer's signed certificate",
         Json(200, of::<Roll>),
     )
     .body(of::<PrepareRoll>)
@@ -196,7 +204,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/ca/roll/activate",
         "activate_issuer",
-        "Let the prepared issuer sign",
+        "Activate the prepared issuer",
         Json(200, of::<Ca>),
     )
     .body(of::<ActivateIssuer>)
@@ -211,7 +219,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/ca/roll/retire",
         "retire_issuer",
-        "End the trust in the issuer of before",
+        "Retire the previous issuer",
         Json(200, of::<Ca>),
     )
     .body(of::<RetireIssuer>)
@@ -220,7 +228,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/ca/issuers/{id}/revoke",
         "revoke_issuer",
-        "Deny everything that an issuer signed",
+        "Revoke an issuer and every certificate that it issued",
         Json(200, of::<Ca>),
     )
     .body(of::<RevokeIssuer>)
@@ -254,7 +262,7 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/audit/verify",
         "verify_audit",
-        "Check the audit trail",
+        "Verify the audit trail",
         Json(200, of::<AuditVerify>),
     ),
     // Operators and their automation.
@@ -274,7 +282,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/operator-keys",
         "create_operator_key",
-        "Make an API key",
+        "Create an API key",
         Json(201, of::<CreatedKey>),
     )
     .body(of::<CreateOperatorKey>)

@@ -74,7 +74,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/hosts/{id}/confirm-enrollment",
         "confirm_host",
-        "Say with the new certificate that it is in use, or that it could not be kept",
+        "Confirm an enrollment with the new certificate, or report that it could not be stored",
         Json(200, of::<ConfirmedHost>),
     )
     .for_nodes()
@@ -84,7 +84,7 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/hosts/{id}/overlay",
         "host_overlay",
-        "The host's own overlay as it is now, or as soon as it is newer",
+        "Show the host's own overlay, or wait for a newer revision",
         Json(200, of::<HostOverlay>),
     )
     .for_nodes()
@@ -95,12 +95,10 @@ pub(super) const ROUTES: &[Route] = &[
         .query(query::<HostQuery>)
         .errors(&[code::TENANT_NOT_FOUND]),
     Route::new(Get, "/v1/hosts/{id}", "show_host", "Show a host", Json(200, of::<HostItem>)).errors(UNKNOWN),
-    act("/v1/hosts/{id}/drain", "drain_host", "Let a host finish what it does and take nothing new")
+    act("/v1/hosts/{id}/drain", "drain_host", "Drain a host: it finishes its work and gets no new work")
         .errors(LIVING),
-    act("/v1/hosts/{id}/decommission", "decommission_host", "End a host's life in good order").errors(LIVING),
-    act("/v1/hosts/{id}/revoke", "revoke_host", "Take a host's identity away, at once")
-        .body(of::<RevokeHost>)
-        .errors(UNKNOWN),
+    act("/v1/hosts/{id}/decommission", "decommission_host", "Decommission a host").errors(LIVING),
+    act("/v1/hosts/{id}/revoke", "revoke_host", "Revoke a host").body(of::<RevokeHost>).errors(UNKNOWN),
 ];
 
 const UNKNOWN: &[&code::Code] = &[code::TENANT_NOT_FOUND, code::NODE_NOT_FOUND];

@@ -78,7 +78,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/agents/{id}/revoke",
         "revoke_agent",
-        "Take an agent's identity away, at once",
+        "Revoke an agent",
         Json(200, of::<RevokedAgent>),
     )
     .body(of::<Revoke>)
@@ -87,7 +87,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/collectors/register",
         "register_collector",
-        "Make a collector known, by an operator or by an unused token",
+        "Register a collector, as an operator or with an unused token",
         Json(201, of::<RegisteredCollector>),
     )
     .body(of::<RegisterCollector>)

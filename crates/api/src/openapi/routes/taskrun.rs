@@ -42,7 +42,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/renew",
         "renew_worker",
-        "Ask for a certificate for a new key, with the one in use",
+        "Renew a certificate with the current one",
         Json(200, of::<RenewedWorker>),
     )
     .body(of::<RenewWorker>)
@@ -67,7 +67,7 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/workers/{id}/revoke",
         "revoke_worker",
-        "Take a worker's identity away, at once",
+        "Revoke a worker",
         Json(200, of::<RevokedWorker>),
     )
     .body(of::<RevokeWorker>)

@@ -11,8 +11,8 @@ pub struct Plainly {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// How long the host may take, 1s to 30d. Another limit counts from when it is said, the same one
-    /// again changes nothing; no limit when absent.
+    /// How long the host may take, 1s to 30d. A different limit counts from now, the same limit
+    /// changes nothing; no limit when absent.
     #[schema(example = "10m")]
     pub within: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct Revoke {
     pub reason: Option<String>,
 }
 
-/// A certificate that was made elsewhere, to be taken in.
+/// A certificate that was issued elsewhere, to be imported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportNode {

@@ -24,24 +24,24 @@ pub struct NodeDetail {
     pub overlay: Overlay,
     /// Whether it has a live stream to the replica that answers.
     pub connected: bool,
-    /// When draining should be over; null when it may take its time.
+    /// When draining should end; null without a limit.
     #[schema(required)]
     pub drain_by: Option<String>,
-    /// When a renewal was ordered that it has not obeyed yet.
+    /// When a renewal was ordered that it has not carried out yet.
     #[schema(required)]
     pub rotation_ordered_at: Option<String>,
     /// The newest trust bundle that it surely has.
     #[schema(required)]
     pub bundle_version: Option<u64>,
-    /// What the host said last of itself.
+    /// The host's last report about itself.
     #[schema(required)]
     pub evidence: Option<EvidenceItem>,
-    /// What it has to come back with, as the control plane knows it.
+    /// What it can recover with, as the control plane knows it.
     pub recovery: RecoveryItem,
     /// Who put it into quarantine, when and why; null when it is not there.
     #[schema(required)]
     pub quarantine: Option<AccountItem>,
-    /// Who revoked or decommissioned it, when and why; null while it lives.
+    /// Who revoked or decommissioned it, when and why; null otherwise.
     #[schema(required)]
     pub ended: Option<AccountItem>,
     /// Those still on record, oldest first.
@@ -57,13 +57,13 @@ pub struct AccountItem {
     pub reason: String,
 }
 
-/// A host that is lost cannot tell why it does not come back; this can.
+/// Why a lost host does not recover: the host itself cannot report it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryItem {
     /// When the token ends that it was given last; null when it has none.
     #[schema(required)]
     pub token_expires_at: Option<String>,
-    /// Whether it has said that this one is on its disk.
+    /// Whether it has reported that this token is on its disk.
     pub token_kept: bool,
     /// When one of its tokens was last refused, and with which code; null since it has recovered.
     #[schema(required)]
@@ -89,7 +89,7 @@ impl RecoveryItem {
     }
 }
 
-/// As the host told; nobody has checked it.
+/// As the host reported it; not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HardwareFacts {
     #[schema(required)]

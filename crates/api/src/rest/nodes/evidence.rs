@@ -6,18 +6,18 @@ use lifecycle::registry::{Attempt, FreeSpace, Report};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The host's own word; nobody has checked it.
+/// As the host reported it; not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EvidenceItem {
-    /// When it said so.
+    /// When it reported this.
     pub at: String,
-    /// What is wrong with it, in one of the eight words for it; null when nothing is.
+    /// Its failure, one of the eight classes; null when there is none.
     #[schema(required, example = "disk_full")]
     pub class: Option<String>,
     /// What shows it, in a sentence.
     #[schema(required)]
     pub detail: Option<String>,
-    /// The undertaking that began with it.
+    /// The correlation id of the operation that began with it.
     #[schema(required)]
     pub correlation_id: Option<String>,
     #[schema(required)]
@@ -30,24 +30,24 @@ pub struct EvidenceItem {
     pub last_renewal: Option<AttemptItem>,
     #[schema(required)]
     pub last_recovery: Option<AttemptItem>,
-    /// Which endpoint profile it lives by.
+    /// The endpoint profile that it uses.
     #[schema(required)]
     pub endpoint_profile_id: Option<String>,
     /// Of that profile, as far as the control plane knows it.
     #[schema(required)]
     pub terminal_url: Option<String>,
-    /// Whether it can write down what it has to tell.
+    /// Whether it can write its diagnostics.
     #[schema(required)]
     pub diagnostic_writable: Option<bool>,
     pub free_space: Vec<FreeSpaceItem>,
     /// Its clock less the control plane's.
     pub clock_offset_ms: i64,
     pub disk_free_bytes: u64,
-    /// Whether it holds what a recovery takes.
+    /// Whether it holds what a recovery needs.
     pub recovery_ready: bool,
-    /// How often it has found its endpoint profile changed.
+    /// How often it has found that its endpoint profile had drifted.
     pub drift_count: u64,
-    /// Whether what it tells, or its logs, had to make room for what it needs.
+    /// Whether diagnostics or logs were dropped to keep space for the identity.
     pub observability_pressure: bool,
 }
 

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeHealth {
-    /// `cert_expired` if its certificate has ended; else what it last said is wrong with it, in one of the eight words
-    /// or as `node_observability_disk_pressure`; else the kind of the oldest open alert about it; else
-    /// `endpoint_unreachable` if it has fallen silent; null when healthy.
+    /// `cert_expired` if its certificate has expired; else the failure that it last reported, one of the eight classes
+    /// or `node_observability_disk_pressure`; else the kind of the oldest open alert about it; else
+    /// `endpoint_unreachable` if it is inactive; null when healthy.
     #[schema(required)]
     pub reason: Option<String>,
     #[schema(required)]
@@ -22,7 +22,7 @@ pub struct NodeHealth {
 impl NodeHealth {
     pub(super) fn of(state: &State, node: &Node, live: &Live) -> Self {
         if let Some((serial, held)) = state.ended_certificate(node) {
-            let evidence = format!("certificate {serial} has ended and there is none after it");
+            let evidence = format!("certificate {serial} has expired and was not renewed");
             return Self::ill("cert_expired", held.not_after.to_string(), evidence);
         }
         let report = node.newest_report(live.report.as_ref()).filter(|_| !node.state.is_gone());
@@ -35,7 +35,7 @@ impl NodeHealth {
         }
         if node.state == NodeState::Inactive {
             let last = node.last_seen.max(live.last_seen).unwrap_or(node.state_since);
-            let evidence = format!("not heard since {last}");
+            let evidence = format!("no contact since {last}");
             return Self::ill(Class::EndpointUnreachable.as_str(), node.state_since.to_string(), evidence);
         }
         Self::default()
@@ -49,8 +49,8 @@ impl NodeHealth {
             None => return None,
         };
         let evidence = match report.detail.as_str() {
-            "" => "the host says so".to_owned(),
-            detail => format!("the host says: {detail}"),
+            "" => "reported by the host".to_owned(),
+            detail => format!("reported by the host: {detail}"),
         };
         Some(Self::ill(reason, report.since.to_string(), evidence))
     }

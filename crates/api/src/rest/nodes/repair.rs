@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssueRepairBundle {
-    /// How long it is good, 10s to the policy's `recovery.ttl`; a day when absent.
+    /// Lifetime, 10s to the policy's `recovery.ttl`; a day when absent.
     #[schema(example = "24h")]
     pub expires: Option<String>,
 }
@@ -23,7 +23,7 @@ pub struct RepairBundle {
     pub recovery_token: Secret,
     pub recovery_profile_id: String,
     pub recovery_url: String,
-    /// What the host trusts there.
+    /// The CA that the host trusts there.
     pub recovery_ca_pem: String,
     pub issued_by: String,
     pub issued_at: String,

@@ -38,7 +38,7 @@ pub async fn enroll(
         app.overlays.enrollment().await.ok_or_else(|| busy("more requests than can be served now"))?;
     let enrolled = enroll::enroll(&app, &origin, request).await?;
     let turn = app.overlays.turn(&enrolled.node.id, UNFINISHED);
-    let turn = turn.ok_or_else(|| busy("this enrollment has sixteen answers to read already"))?;
+    let turn = turn.ok_or_else(|| busy("this enrollment already has sixteen unread answers"))?;
     let peers = enrolled.view.state.peers_at_enrollment(&enrolled.node);
     peers::answer(StatusCode::CREATED, &answer(&app, &enrolled)?, peers, turn.of_enrollment(place))
 }

@@ -33,7 +33,7 @@ impl FromRequestParts<Arc<App>> for Host {
         if named != id.as_str() {
             return Err(Failure::new(
                 code::NOT_YOUR_HOST,
-                "the certificate is of another host than the path",
+                "the client certificate belongs to another host than the path names",
             ));
         }
         Ok(Self { id, serial, peer, origin })

@@ -35,8 +35,8 @@ pub async fn show(
     let now = known(&app, &host)?;
     let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
     let (limit, why) = match wait {
-        Some(_) => (WAITING, "this host waits for its overlay four times already"),
-        None => (UNFINISHED, "this host has sixteen answers to read already"),
+        Some(_) => (WAITING, "this host already has four requests waiting for its overlay"),
+        None => (UNFINISHED, "this host already has sixteen unread answers"),
     };
     let turn = app.overlays.turn(&host.id, limit);
     let turn = turn.ok_or_else(|| Failure::new(code::TOO_MANY_STREAMS, why).retry_after(2))?;

@@ -164,7 +164,10 @@ impl Session {
         if named == self.id.as_str() {
             return Ok(());
         }
-        Err(Failure::new(code::NOT_YOUR_NODE, "the certificate is of another worker than the message"))
+        Err(Failure::new(
+            code::NOT_YOUR_NODE,
+            "the client certificate belongs to another worker than the message names",
+        ))
     }
 
     /// A worker that does not read what it is told is let go.
@@ -172,7 +175,7 @@ impl Session {
         let ack = ServerAck { ack_type: ack_type.to_owned(), ref_id };
         self.down
             .try_send(Ok(RunServerMessage { payload: Some(down::Payload::Ack(ack)) }))
-            .map_err(|_| Failure::new(code::TOO_SLOW, "what was sent down is not being read"))
+            .map_err(|_| Failure::new(code::TOO_SLOW, "the client does not read what is sent"))
     }
 }
 

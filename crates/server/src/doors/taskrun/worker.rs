@@ -15,6 +15,6 @@ pub async fn authenticated(app: &App, peer: &Peer) -> Result<(NodeId, Serial), F
     if name.is_none_or(|name| name.strip_prefix(COMMON_NAME_PREFIX).unwrap_or(name) == id.as_str()) {
         Ok((id, serial))
     } else {
-        Err(Failure::new(code::NOT_YOUR_NODE, "the certificate's common name is of another worker"))
+        Err(Failure::new(code::NOT_YOUR_NODE, "the certificate's common name names another worker"))
     }
 }
