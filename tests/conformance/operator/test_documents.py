@@ -1,7 +1,11 @@
-"""Each document from beginning to end, by its own command lines and calls: tests/documents/*.sh."""
+"""Each document from beginning to end, by its own command lines and calls: tests/documents/*.sh. And our own pages: no
+link leads nowhere."""
 
 import os
+import pathlib
+import re
 import subprocess
+import urllib.parse
 
 import pytest
 
@@ -36,3 +40,56 @@ def test_a_document_holds_from_beginning_to_end(programs, document):
         said, _ = process.communicate()
     assert process.returncode == 0, said.decode(errors="replace")[-4000:]
     assert said.decode().rstrip().endswith("== done")
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def prose(page: pathlib.Path) -> str:
+    """Without what stands in code blocks and between backticks, where brackets are no links."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text())
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text())
+    found: dict[str, int] = {}
+    for heading in re.findall(r"(?m)^#{1,6} +(.*?) *$", text):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+    return {slug if number == 0 else f"{slug}-{number}" for slug, last in found.items() for number in range(last + 1)}
+
+
+def broken(page: pathlib.Path) -> list[str]:
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / urllib.parse.unquote(path)).resolve() if path else page
+        if not file.exists() or not file.is_relative_to(ROOT) or (anchor and anchor not in anchors(file)):
+            found.append(f"{page.relative_to(ROOT)}: {target}")
+    return found
+
+
+def test_no_link_in_our_pages_leads_nowhere():
+    """Relative links name files that are there, and headings that those have."""
+    assert len(PAGES) > 50 and sum(prose(page).count("](") for page in PAGES) > 50
+    assert [link for page in PAGES for link in broken(page)] == []
+
+
+def test_every_page_can_be_reached_from_the_first():
+    """From README.md, by links alone. The pages of errors are found by their folder."""
+    seen, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+            if not re.match(r"[a-z]+:|#", target):
+                file = (page.parent / target.partition("#")[0]).resolve()
+                waiting += sorted(file.glob("*.md")) if file.is_dir() else [file]
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == []
