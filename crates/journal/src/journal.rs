@@ -82,7 +82,7 @@ impl Journal {
         let lock = held.map_or_else(|| Lock::take(&options.dir), Ok)?;
         let shelf = Shelf::of(&options.dir);
         for path in damaged {
-            tracing::warn!(file = %path.display(), "a damaged snapshot was set aside; the log made up for it");
+            tracing::warn!(file = %path.display(), "a damaged snapshot was set aside; the state was rebuilt from the log");
             shelf.set_aside(&path).map_err(OpenError::io(&path))?;
         }
         let (raft, parts) = start(&options, image, probe.audit_seq, lock).await?;

@@ -31,10 +31,10 @@ impl DirError {
     pub fn remedy(&self) -> &'static str {
         match self {
             DirError::Missing(_) => {
-                "make one with: enlist server init --dir DIR --domain NAME --kek file:PATH"
+                "initialize one: enlist server init --dir DIR --domain NAME --kek file:PATH"
             }
             DirError::Exists(_) => {
-                "choose another --dir, or run the control plane that is there: enlist server run"
+                "choose another --dir, or run the control plane in this directory: enlist server run"
             }
             DirError::NotEmpty(_) => {
                 "choose an empty directory, or remove what an interrupted init left behind"

@@ -64,7 +64,7 @@ async fn deliver(app: &App, webhook: &Webhook, queue: &Queue) {
                     refusals += u32::from(error.is_final());
                     if refusals == REFUSALS {
                         app.metrics.alert_told("dropped");
-                        tracing::error!(%webhook, %error, alert = event.alert.alert_id, "the webhook does not take this alert: dropped");
+                        tracing::error!(%webhook, %error, alert = event.alert.alert_id, "the webhook refuses this alert: dropped");
                         queue.remove(id);
                     }
                     tokio::time::sleep(trouble.backoff.next(None)).await;

@@ -95,7 +95,7 @@ pub fn present(
     }
     let life = given.not_after.since(given.not_before);
     if at >= given.not_before.plus(Span::from_millis(life.millis() / 3 * 2)) {
-        tracing::warn!(not_after = %given.not_after, "the server certificate ends soon: bring a new one");
+        tracing::warn!(not_after = %given.not_after, "the server certificate expires soon: replace it");
     }
     let key = given.certified(&cas).map_err(ServerCertError::Make)?;
     let pem = pki::pem::chain_pem(key.cert.iter().map(|der| der.as_ref()));
