@@ -93,3 +93,57 @@ def test_every_page_can_be_reached_from_the_first():
                 file = (page.parent / target.partition("#")[0]).resolve()
                 waiting += sorted(file.glob("*.md")) if file.is_dir() else [file]
     assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == []
+
+
+def reference() -> dict[str, set[str]]:
+    """Every command of docs/cli.md with its flags; a flag with a value ends with a space."""
+    found: dict[str, set[str]] = {}
+    for section in re.split(r"(?m)^##+ (?=enlist)", (ROOT / "docs" / "cli.md").read_text())[1:]:
+        name, _, rest = section.partition("\n")
+        flags = re.findall(r"(?m)^\| `(--[\w-]+)( ?[\[<])?", rest)
+        found[name.strip()] = {flag + (" " if value else "") for flag, value in flags} | {"--help", "--version"}
+    return found
+
+
+def written(page: pathlib.Path) -> list[str]:
+    """The command lines of our programs on a page: in blocks for the shell, and between backticks."""
+    text = page.read_text()
+    blocks = "\n".join(re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", text)).replace("\\\n", " ")
+    lines = [re.sub(r"\s#.*", "", line).strip() for line in blocks.splitlines()]
+    lines += [line.split("|", 1)[1].strip() for line in lines if re.match(r"echo .*\| enlist", line)]
+    lines += [line.split(" -- ", 1)[1].strip() for line in lines if line.startswith("runuser ")]
+    prose = re.sub(r"(?ms)^ *```.*?^ *```", "", text)
+    lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]
+    return [line for line in lines if re.match(r"enlist(-agent)? ", line)]
+
+
+def mistake(line: str, known: dict[str, set[str]]) -> str | None:
+    """What the reference does not have of a command line."""
+    program, *words = line.replace("\\|", "|").replace("[", " ").replace("]", " ").split()
+    command, everywhere = program, known[program]
+    words = iter(words)
+    for word in words:
+        if word.startswith("--"):
+            flag = word.partition("=")[0]
+            has = known[command] | everywhere
+            if flag not in has and flag + " " not in has:
+                return f"{command} has no {flag}"
+            if flag not in has and "=" not in word:
+                next(words, None)
+        elif f"{command} {word}" in known:
+            command = f"{command} {word}"
+        elif any(name.startswith(f"{command} ") for name in known) and re.fullmatch(r"[a-z][a-z-]*", word):
+            return f"there is no {command} {word}"
+    return None
+
+
+def test_every_command_on_our_pages_exists():
+    """Each command line and each flag that a page names is in the reference, which is made from the programs."""
+    known = reference()
+    assert len(known) > 50 and "--ca-pin " in known["enlist-agent enroll"]
+    assert mistake("enlist node revoke NODE --because stolen", known) and mistake("enlist nodes list", known)
+    pages = [page for page in PAGES if page.name not in ("cli.md", "CHANGELOG.md")]
+    lines = [(page, line) for page in pages for line in written(page)]
+    assert len(lines) > 200
+    wrong = [f"{page.relative_to(ROOT)}: `{line}`: {what}" for page, line in lines if (what := mistake(line, known))]
+    assert wrong == []
