@@ -10,46 +10,59 @@ use toml::Value;
 use crate::config::{Environment, Values, keys};
 use crate::layout::Layout;
 
+mod examples;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "enlist-agent",
     version,
-    about = "Gives this host an identity and keeps it",
-    after_help = "Exit codes: 0 done, 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.\n\
-                  ENLIST_LOG sets the level of the log on standard error."
+    max_term_width = 100,
+    about = "Give this host an identity and keep it valid",
+    after_help = examples::PROGRAM
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// One JSON document on standard output; errors as JSON on standard error
+    /// Write one JSON document to standard output; errors are JSON on standard error
     #[arg(long, global = true)]
     pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Redeem a token for an identity
+    /// Enroll this host: redeem a token for a certificate
     Enroll(Box<EnrollArgs>),
-    /// Keep this host's identity: renew it, stay connected, do what the control plane asks
+    /// Run the daemon: stay connected to the control plane and renew the certificate in time
     Run(Box<RunArgs>),
-    /// Show this host's identity; exits 1 if it has none that is usable, or a revoked one
+    /// Show this host's identity; exits 1 if there is no usable identity, or if it is revoked
     Status(StatusArgs),
-    /// Find out what is wrong with this host and what to do about it; exits 1 if something is
+    /// Check this host for faults and show the remedy for each; exits 1 if a fault is found
+    ///
+    /// With --server, or any of the flags for trust, it is a preflight: it checks whether this host could enroll with
+    /// these settings, needs no identity and writes nothing.
     Doctor(DoctorArgs),
-    /// Put back what this host needs: names in its hosts file, directories, modes of secrets; exits 1 if something
-    /// could not be put back
+    /// Restore host names, directories and file modes that the agent manages; exits 1 if something could not be restored
     Reconcile(ReconcileArgs),
-    /// Get a new certificate for a host that has lost the use of its own, by its recovery token or a repair bundle
+    /// Recover this host's identity with its recovery token or a repair bundle
+    ///
+    /// Needs DIR/agent.toml and DIR/recovery/token, or a repair bundle, and no identity. Without recovery_url in
+    /// agent.toml and without a recovery endpoint that the control plane has named, the request goes to `server`, which
+    /// is verified as for an enrollment.
     Recover(RecoverArgs),
-    /// Write a completion script for a shell
-    Completions { shell: Shell },
-    /// Write the manual page
+    /// Write a completion script for a shell to standard output
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions {
+        /// Write the script for this shell
+        shell: Shell,
+    },
+    /// Write the manual pages to standard output, in the format of man(7)
+    #[command(after_help = examples::MAN)]
     Man,
 }
 
 #[derive(Debug, Args)]
 pub struct Place {
-    /// The agent's directory [env: ENLIST_AGENT_DIR] [default: /var/lib/enlist-agent]
+    /// Use this directory for the agent's files [env: ENLIST_AGENT_DIR] [default: /var/lib/enlist-agent]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
@@ -63,50 +76,29 @@ impl Place {
     }
 }
 
-const ELSEWHERE: &str = "\
-What is not given as a flag is taken from ENLIST_AGENT_SERVER, ENLIST_AGENT_CA_FILE, ENLIST_AGENT_CA_PIN,\n\
-ENLIST_AGENT_SYSTEM_ROOTS, ENLIST_AGENT_TOKEN or ENLIST_AGENT_TOKEN_FILE, then from DIR/agent.toml.";
-
-const BY_HAND: &str = "\
-The daemon recovers by itself, and only one may work in DIR: stop it, recover, start it again.";
-
-/// Whom to ask for an identity, and with what. What is not said here is taken from the variable
+/// Which control plane to call, and how to verify it. What is not given here is taken from the variable
 /// ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
 #[derive(Debug, Args)]
-pub struct Contact {
-    /// The control plane, https://HOST[:PORT]; repeat for several, tried in order
+pub struct Reach {
+    /// Call the control plane at this address, https://HOST[:PORT]; repeat for several, which are tried in order
     #[arg(long, value_name = "URL")]
     pub server: Vec<String>,
-    /// The enrollment token; `-` reads it from standard input, which keeps it out of the process list
-    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
-    pub token: Option<String>,
-    /// A file that holds the enrollment token
-    #[arg(long, value_name = "FILE", conflicts_with = "token")]
-    pub token_file: Option<PathBuf>,
-    /// Trust the control plane by this CA, a PEM file
+    /// Verify the control plane with the CA certificates in this PEM file
     #[arg(long, value_name = "FILE", group = "trust")]
     pub ca_file: Option<String>,
-    /// Trust the control plane by the SHA-256 of a certificate of its chain
+    /// Verify the control plane by a certificate in its chain with this SHA-256 fingerprint
     #[arg(long, value_name = "PIN", group = "trust", value_parser = pki::pin::Pin::parse)]
     pub ca_pin: Option<pki::pin::Pin>,
-    /// Trust the control plane by the operating system's CAs
+    /// Verify the control plane with the operating system's CA certificates
     #[arg(long, group = "trust")]
     pub system_roots: bool,
-    #[command(flatten)]
-    pub place: Place,
-    /// An address at which this host's WireGuard can be reached, with or without a port [default port: 51820];
-    /// repeat for IPv4 and IPv6
-    #[arg(long, value_name = "ADDR")]
-    pub underlay: Vec<String>,
-    /// Put links to the identity where this system looks for it
-    #[arg(long, value_name = "SYSTEM", value_parser = clap::builder::PossibleValuesParser::new(Layout::NAMES))]
-    pub layout: Option<String>,
-    /// The name to show to operators [default: this host's]
-    #[arg(long, value_name = "NAME")]
-    pub hostname: Option<String>,
 }
 
-impl Contact {
+impl Reach {
+    pub fn is_given(&self) -> bool {
+        !self.server.is_empty() || self.ca_file.is_some() || self.ca_pin.is_some() || self.system_roots
+    }
+
     /// What the flags say, under the names of agent.toml's keys.
     pub fn values(&self) -> Values {
         let text = |text: &str| Value::String(text.to_owned());
@@ -116,69 +108,153 @@ impl Contact {
         }
         values.extend(self.ca_file.as_deref().map(|path| (keys::CA_FILE, text(path))));
         values.extend(self.ca_pin.map(|pin| (keys::CA_PIN, text(&pin.to_string()))));
-        if !self.underlay.is_empty() {
-            values.insert(keys::UNDERLAY, Value::Array(self.underlay.iter().map(|at| text(at)).collect()));
-        }
-        values.extend(self.layout.as_deref().map(|layout| (keys::LAYOUT, text(layout))));
         values.extend(self.system_roots.then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
         values
     }
 }
 
+/// Everything that an enrollment can be given.
 #[derive(Debug, Args)]
-#[command(after_help = ELSEWHERE)]
+pub struct Contact {
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Redeem this token; `-` reads it from standard input, which keeps it out of the process list
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
+    pub token: Option<String>,
+    /// Redeem the token in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
+    /// Advertise this address for WireGuard, with or without a port [default port: 51820]; repeat for IPv4 and IPv6
+    #[arg(long, value_name = "ADDR")]
+    pub underlay: Vec<String>,
+    /// Link key, certificate and CA to the paths where this system expects them
+    #[arg(long, value_name = "SYSTEM", value_parser = clap::builder::PossibleValuesParser::new(Layout::NAMES))]
+    pub layout: Option<String>,
+    /// Show this name to operators [default: this host's name]
+    #[arg(long, value_name = "NAME")]
+    pub hostname: Option<String>,
+}
+
+impl Contact {
+    /// What the flags say, under the names of agent.toml's keys.
+    pub fn values(&self) -> Values {
+        let text = |text: &str| Value::String(text.to_owned());
+        let mut values = self.reach.values();
+        if !self.underlay.is_empty() {
+            values.insert(keys::UNDERLAY, Value::Array(self.underlay.iter().map(|at| text(at)).collect()));
+        }
+        values.extend(self.layout.as_deref().map(|layout| (keys::LAYOUT, text(layout))));
+        values
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::ENROLL)]
 pub struct EnrollArgs {
     #[command(flatten)]
     pub contact: Contact,
-    /// Enroll even if there is a valid identity, which becomes the previous one; a revoked one needs no such word
+    /// Enroll again although this host has a valid identity; not needed if that identity is known to be revoked
     #[arg(long)]
     pub replace: bool,
-    /// How long to try: 90s, 15m, 1h
+    /// Give up after this time: 90s, 15m, 1h
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = Span::parse)]
     pub timeout: Span,
 }
 
 /// A directory without an identity is enrolled first, if there is a token.
 #[derive(Debug, Args)]
-#[command(after_help = ELSEWHERE)]
+#[command(after_help = examples::RUN)]
 pub struct RunArgs {
     #[command(flatten)]
     pub contact: Contact,
-    /// Take trust, token and the places of the identity from the configuration of a TaskRun worker
+    /// Take CA, token and the paths of the identity from the configuration file of a TaskRun worker
     #[arg(long, value_name = "FILE")]
     pub from_taskrun: Option<PathBuf>,
 }
 
-/// Needs DIR/agent.toml and DIR/recovery/token, or a bundle, and no identity. Where neither recovery_url nor what the
-/// control plane said is known, it goes to `server` by the trust of first contact, since both are named there for the
-/// sending of a secret.
 #[derive(Debug, Args)]
-#[command(after_help = BY_HAND)]
+#[command(after_help = examples::RECOVER)]
 pub struct RecoverArgs {
     #[command(flatten)]
     pub place: Place,
-    /// A repair bundle, from `enlist node repair-bundle ID --out FILE`; for this user alone (0600)
+    /// Recover with this repair bundle, made by `enlist node repair-bundle ID --out FILE`; its mode must be 0600
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::STATUS)]
 pub struct StatusArgs {
     #[command(flatten)]
     pub place: Place,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::RECONCILE)]
 pub struct ReconcileArgs {
     #[command(flatten)]
     pub place: Place,
-    /// Say what would be changed, and change nothing
+    /// Show what would be changed, and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
 pub struct DoctorArgs {
     #[command(flatten)]
+    pub reach: Reach,
+    #[command(flatten)]
     pub place: Place,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Every command without commands below it.
+    fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+        let below: Vec<&clap::Command> =
+            command.get_subcommands().filter(|below| below.get_name() != "help").collect();
+        if below.is_empty() { vec![command] } else { below.into_iter().flat_map(leaves).collect() }
+    }
+
+    #[test]
+    fn every_argument_has_help_and_every_command_an_example() {
+        let mut program = Cli::command();
+        program.build();
+        let commands = leaves(&program);
+        assert!(commands.len() >= 8, "the definition is read wrongly");
+        for command in commands {
+            let name = command.get_name();
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty(), "{name} has no description");
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.len() > 8, "{name} {}: no help", argument.get_id());
+            }
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = format!("\n  enlist-agent {name}");
+            assert!(after.contains("Example") && after.contains(&example), "{name} has no example");
+        }
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_parses() {
+        let mut program = Cli::command();
+        program.build();
+        for command in leaves(&program) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines().filter_map(|line| line.strip_prefix("  enlist-agent ")) {
+                let line = line.split(" > ").next().unwrap_or_default();
+                let words = std::iter::once("enlist-agent").chain(line.split_whitespace());
+                let parsed = Cli::try_parse_from(words);
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            }
+        }
+    }
 }

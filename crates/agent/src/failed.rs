@@ -38,7 +38,9 @@ impl Failed {
 
     /// By this clock, what lies here has yet to be made.
     pub fn early(made: Timestamp, at: Timestamp) -> Self {
-        let what = format!("this host's clock says {at}, and what is kept here was made at {made}");
+        let what = format!(
+            "this host's clock says {at}, which is before the identity or the bundle was issued ({made})"
+        );
         let behind = i64::try_from(made.millis().saturating_sub(at.millis())).unwrap_or(i64::MAX);
         Self { error: Error::Fault(what), trouble: Trouble::Skewed, clock: Some(behind.saturating_neg()) }
     }

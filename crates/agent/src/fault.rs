@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::screen::{BAD, Screen, Shown, harmless};
+
 /// Why the program ends, as scripts see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -81,22 +83,21 @@ impl Fault {
             [one] => format!("{}: {}", one.at, one.message),
             many => format!("{} settings are wrong", many.len()),
         };
-        let hint = "correct what is named, then run it again; nothing was sent";
+        let hint = "correct the settings that are named, then run the command again; nothing was sent";
         Self { mistakes: mistakes.into(), ..Self::usage("config_invalid", message, hint) }
     }
 }
 
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "error: {}: {}", self.code, self.message)?;
+impl Shown for Fault {
+    fn text(&self, screen: Screen) -> String {
+        let line = |lead: &str, text: &str| screen.hang(lead, 4, &harmless(text));
+        let mut lines = vec![line(&format!("{BAD}error{BAD:#}: {}: ", self.code), &self.message)];
         if self.mistakes.len() > 1 {
-            for mistake in &self.mistakes {
-                writeln!(f, "  {}: {}", mistake.at, mistake.message)?;
-            }
+            let mistakes = self.mistakes.iter();
+            lines.extend(mistakes.map(|mistake| line(&format!("  {}: ", mistake.at), &mistake.message)));
         }
-        if let Some(request_id) = &self.request_id {
-            writeln!(f, "  request: {request_id}")?;
-        }
-        write!(f, "  remedy: {}", self.hint)
+        lines.extend(self.request_id.iter().map(|id| line("  request: ", id)));
+        lines.push(line("  remedy: ", &self.hint));
+        lines.join("\n")
     }
 }

@@ -98,7 +98,7 @@ pub fn certificates(field: &str, text: &str) -> Result<Vec<CertificateDer<'stati
 /// The moment to verify at: now, or the certificate's beginning if this clock is only a little behind.
 fn moment(facts: &Facts, at: Timestamp) -> Result<Timestamp, Fault> {
     if facts.not_after <= facts.not_before {
-        return Err(invalid("the certificate ends before it begins"));
+        return Err(invalid("the certificate expires before it becomes valid"));
     }
     if at > facts.not_after || at.plus(CLOCK_TOLERANCE) < facts.not_before {
         return Err(clock_skew(facts, at));

@@ -3,7 +3,8 @@
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
 //! - [`compat`], [`layout`]: other documents' names for the program, and places for the identity.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
-//! - [`diagnostics`], [`space`]: what is written down about troubles, and the room there is for it.
+//! - [`diagnostics`], [`space`]: what is written down about failures, and the free space for it.
+//! - [`screen`]: text that fits the terminal.
 //! - [`enroll`], [`run`], [`recover`], [`status`], [`doctor`], [`reconcile`]: one module per command.
 //!
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
@@ -28,6 +29,7 @@ mod output;
 pub mod reconcile;
 pub mod recover;
 pub mod run;
+pub mod screen;
 pub mod space;
 pub mod status;
 pub mod store;
@@ -48,6 +50,7 @@ use cli::{Cli, Command};
 use compat::Persona;
 use config::Environment;
 use fault::Fault;
+use screen::Shown;
 
 /// The definition of the command line, for reference pages.
 pub fn command() -> clap::Command {
@@ -89,7 +92,7 @@ fn misused(error: &clap::Error, persona: Persona) -> Fault {
     let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let paragraph = paragraph.join(" ");
     let message = paragraph.strip_prefix("error: ").unwrap_or(&paragraph);
-    let hint = format!("see `{} --help`, or the same behind the command's name", persona.name());
+    let hint = format!("see `{0} --help` or `{0} COMMAND --help`", persona.name());
     Fault::new(fault::Exit::Usage, "usage", message, hint)
 }
 
@@ -98,7 +101,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
     logging::start(environment, cli.json, usual);
     match &cli.command {
         Command::Enroll(args) => match on_runtime(enroll::run(args, environment, io::stdin())) {
-            Ok(report) => done(&report, cli.json),
+            Ok(report) => done(&report.called(environment.persona()), cli.json),
             Err(fault) => failed(&fault, cli.json),
         },
         Command::Run(args) => match on_runtime(run::run(args, environment, io::stdin())) {
@@ -116,7 +119,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             }
             Err(fault) => failed(&fault, cli.json),
         },
-        Command::Doctor(args) => match on_runtime(async { Ok(doctor::examine(args, environment).await) }) {
+        Command::Doctor(args) => match on_runtime(doctor::examine(args, environment)) {
             Ok(diagnosis) => {
                 output::document(&diagnosis, cli.json);
                 ExitCode::from(u8::from(!diagnosis.ok))
@@ -143,7 +146,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
     }
 }
 
-/// The running daemon's word, or else what the disk tells.
+/// What the running daemon reports, or else what is on disk.
 fn shown(dir: &Path) -> Result<status::Status, Fault> {
     match run::socket::ask(dir) {
         Some(status) => Ok(status),
@@ -157,7 +160,7 @@ fn on_runtime<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Faul
         Fault::host(
             "runtime_failed",
             error.to_string(),
-            "see that the process may open files and start threads",
+            "check that the process may open files and start threads",
         )
     })?;
     let ended = runtime.block_on(work);
@@ -179,7 +182,7 @@ fn manual() -> Vec<u8> {
     pages
 }
 
-fn done(report: &(impl Serialize + std::fmt::Display), json: bool) -> ExitCode {
+fn done(report: &(impl Serialize + Shown), json: bool) -> ExitCode {
     output::document(report, json);
     ExitCode::SUCCESS
 }

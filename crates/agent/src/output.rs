@@ -1,16 +1,17 @@
 //! What goes to standard output and standard error, for people and for scripts.
 
-use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use serde::Serialize;
 
 use crate::fault::Fault;
+use crate::screen::{Screen, Shown};
 
-/// One document on standard output. A reader that has gone away is no fault of ours.
-pub fn document<T: Serialize + Display>(document: &T, json: bool) {
-    let text = if json { encoded(document) } else { document.to_string() };
-    _ = writeln!(io::stdout().lock(), "{text}");
+/// One document on standard output, with colours where there is a terminal and NO_COLOR does not forbid them. A reader
+/// that has gone away is no fault of ours.
+pub fn document<T: Serialize + Shown>(document: &T, json: bool) {
+    let text = if json { encoded(document) } else { document.text(Screen::stdout()) };
+    _ = writeln!(anstream::stdout().lock(), "{text}");
 }
 
 /// The one error, on standard error.
@@ -19,8 +20,8 @@ pub fn error(fault: &Fault, json: bool) {
     struct Body<'a> {
         error: &'a Fault,
     }
-    let text = if json { encoded(&Body { error: fault }) } else { fault.to_string() };
-    _ = writeln!(io::stderr().lock(), "{text}");
+    let text = if json { encoded(&Body { error: fault }) } else { fault.text(Screen::stderr()) };
+    _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 /// Bytes made by a generator, as they are.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anstyle::Style;
 use lifecycle::host::Class;
 use lifecycle::names::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::fault::Fault;
 use crate::reconcile::profile;
+use crate::screen::{ATTENTION, BAD, GOOD, Screen, Shown, harmless};
 use crate::space::Free;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
@@ -112,7 +114,7 @@ impl Status {
     /// Changes nothing.
     pub fn read(dir: &Path, at: Timestamp) -> Result<Self, Fault> {
         let standing = identity::load(dir).map_err(|error| {
-            let hint = "run it as the directory's owner";
+            let hint = "run the command as the owner of the directory";
             Fault::host("dir_unusable", format!("{}: {error}", dir.display()), hint)
         })?;
         Ok(match standing {
@@ -123,7 +125,7 @@ impl Status {
             Standing::Absent => Self::without(dir, State::Unenrolled, "not_enrolled"),
             Standing::Exposed(_) => Self::without(dir, State::Unenrolled, "key_exposed"),
             Standing::Damaged(reason) => {
-                tracing::warn!(%reason, "the identity here cannot be used");
+                tracing::warn!(%reason, "the identity in this directory cannot be used");
                 Self::without(dir, State::Unenrolled, "identity_damaged")
             }
         })
@@ -209,38 +211,43 @@ impl Disk {
     }
 }
 
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "state        {}", word(self.state))?;
-        for (label, value) in [
-            ("node", &self.node_id),
-            ("SPIFFE id", &self.spiffe_id),
-            ("serial", &self.cert_serial),
-            ("valid until", &self.cert_not_after),
-            ("renew at", &self.renew_at),
-        ] {
-            if let Some(value) = value {
-                write!(f, "\n{label:<12} {value}")?;
-            }
-        }
+impl Shown for Status {
+    fn text(&self, screen: Screen) -> String {
+        let style = tone(self.state);
         let channel = match self.channel {
             Channel::Up => "up",
             Channel::Switching => "switching",
             Channel::Down => "down",
         };
-        write!(f, "\nchannel      {channel}")?;
-        if let Some(last) = &self.last_renewal {
-            write!(f, "\nlast renewal {last}")?;
-        }
-        write!(f, "\nrecovery     {}", if self.recovery_ready { "ready" } else { "not ready" })?;
-        if let Some(last) = &self.last_recovery {
-            write!(f, "; the last one {last}")?;
-        }
-        write!(f, "\ndirectory    {}", self.disk.path)?;
-        if !self.ready {
-            write!(f, "\nnot ready    {}", self.reasons.join(", "))?;
-        }
-        Ok(())
+        let recovery = if self.recovery_ready { "ready" } else { "not ready" };
+        let recovery = match &self.last_recovery {
+            Some(last) => format!("{recovery}; last recovery {last}"),
+            None => recovery.to_owned(),
+        };
+        let fields = [
+            ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
+            ("node", self.node_id.as_deref().map(harmless)),
+            ("SPIFFE id", self.spiffe_id.as_deref().map(harmless)),
+            ("serial", self.cert_serial.as_deref().map(harmless)),
+            ("valid until", self.cert_not_after.clone()),
+            ("renew at", self.renew_at.as_deref().map(harmless)),
+            ("channel", Some(channel.to_owned())),
+            ("last renewal", self.last_renewal.as_ref().map(ToString::to_string)),
+            ("recovery", Some(recovery)),
+            ("directory", Some(harmless(&self.disk.path))),
+            ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
+        ];
+        let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
+        let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn tone(state: State) -> Style {
+    match state {
+        State::Enrolled | State::Active => GOOD,
+        State::Unenrolled | State::Pending | State::Inactive => ATTENTION,
+        State::Expired | State::Revoked => BAD,
     }
 }
 
@@ -272,10 +279,10 @@ mod tests {
         let (last_renewal, last_recovery) = (Some(attempt(Some("disk_full"))), Some(attempt(None)));
         let known = attempts::Attempts { last_renewal, last_recovery };
         attempts::keep(dir.path(), &known).unwrap();
-        let text = Status::without(dir.path(), State::Unenrolled, "not_enrolled").to_string();
+        let text = Status::without(dir.path(), State::Unenrolled, "not_enrolled").text(Screen::PIPE);
         assert!(text.contains("\nlast renewal failed at 2030-01-01T00:00:00Z (disk_full)\n"), "{text}");
         assert!(
-            text.contains("\nrecovery     not ready; the last one ok at 2030-01-01T00:00:00Z\n"),
+            text.contains("\nrecovery     not ready; last recovery ok at 2030-01-01T00:00:00Z\n"),
             "{text}"
         );
     }

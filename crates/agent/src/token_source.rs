@@ -55,16 +55,16 @@ impl Asker {
     pub fn remedy(self) -> &'static str {
         match self {
             Asker::Enlist => {
-                "pass it with `--token -`, `--token-file F`, ENLIST_AGENT_TOKEN or `token_file` in agent.toml; an operator makes one with `enlist token create`"
+                "pass a token with `--token -`, `--token-file F`, ENLIST_AGENT_TOKEN or `token_file` in agent.toml; an operator creates one with `enlist token create`"
             }
             Asker::Plfm => {
-                "pass it with `--token T`, PLFM_ENROLLMENT_TOKEN or the file enrollment-token in the agent's directory; an operator makes one with `plfm hosts enroll-token create`"
+                "pass a token with `--token T`, PLFM_ENROLLMENT_TOKEN or the file enrollment-token in the agent's directory; an operator creates one with `plfm hosts enroll-token create`"
             }
             Asker::Probectl => {
-                "pass it with `--token T`, `--token-file F` or ENLIST_AGENT_TOKEN; an operator makes one with `probectl-control enroll-token`"
+                "pass a token with `--token T`, `--token-file F` or ENLIST_AGENT_TOKEN; an operator creates one with `probectl-control enroll-token`"
             }
             Asker::Taskrun => {
-                "set TASKRUN_BOOTSTRAP_TOKEN, or pass it with `--token -` or `--token-file F`; an operator makes one with `taskrun token generate`"
+                "set TASKRUN_BOOTSTRAP_TOKEN, or pass it with `--token -` or `--token-file F`; an operator creates one with `taskrun token generate`"
             }
         }
     }

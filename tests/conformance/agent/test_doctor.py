@@ -1,4 +1,4 @@
-"""`enlist-agent doctor`: each fault by its class, with evidence and a remedy, and without changing anything."""
+"""`enlist-agent doctor`: each cause is one fault with class, evidence and remedy, and nothing is changed."""
 
 import http.server
 import json
@@ -10,8 +10,9 @@ import pytest
 import certs
 from agents import enroll
 from clocks import shifted
+from daemons import Daemon
 from linked import mode
-from machine import AGENT, run
+from machine import AGENT, run, until
 from mounts import fill, small_disk, with_hosts
 from plane import ControlPlane
 from recorder import Recorder
@@ -45,8 +46,13 @@ def doctor(directory, env=None) -> tuple[int, dict, dict]:
     checks = {check["name"]: check for check in diagnosis["checks"]}
     assert list(checks)[: len(NAMES)] == NAMES and set(checks) <= {*NAMES, "identity", "config"}, checks
     for check in diagnosis["checks"]:
-        assert set(check) == FIELDS and check["evidence"], check
+        assert set(check) - {"skipped", "warning"} == FIELDS and check["evidence"], check
         assert check["ok"] == (check["class"] is None) == (not check["remedy"]), check
+        if "skipped" in check:
+            assert check["ok"] and check["evidence"].startswith("not checked: "), check
+            assert not checks[check["skipped"]]["ok"], f"{check} names a check that is not at fault"
+        if "warning" in check:
+            assert check["ok"] and check["warning"], check
     assert diagnosis["ok"] == all(check["ok"] for check in diagnosis["checks"])
     assert done.code == (0 if diagnosis["ok"] else 1)
     return done.code, diagnosis, checks
@@ -54,6 +60,11 @@ def doctor(directory, env=None) -> tuple[int, dict, dict]:
 
 def faults(checks: dict) -> dict:
     return {name: check["class"] for name, check in checks.items() if not check["ok"]}
+
+
+def skipped(checks: dict) -> dict:
+    """Checks that were not made, and the check whose fault is the reason."""
+    return {name: check["skipped"] for name, check in checks.items() if "skipped" in check}
 
 
 def listing(directory) -> dict:
@@ -70,9 +81,11 @@ def test_a_healthy_host_has_nothing_wrong(plane, host):
     code, diagnosis, checks = doctor(host)
     assert code == 0 and diagnosis["ok"], diagnosis
     assert listing(host) == before
+    assert not skipped(checks) and not [check for check in checks.values() if "warning" in check], checks
     assert "left" in checks["expiry"]["evidence"] and "free" in checks["disk"]["evidence"]
     told = run(AGENT, "doctor", "--dir", host)
     assert told.code == 0 and told.out.count("✓") == len(NAMES) and "✗" not in told.out, told
+    assert told.out.splitlines()[-1] == "no faults found" and "\x1b" not in told.out, told
 
 
 def test_a_control_plane_that_is_gone(plane_of_its_own, place):
@@ -81,12 +94,13 @@ def test_a_control_plane_that_is_gone(plane_of_its_own, place):
     assert enroll(plane, place / "a", token=plane.token()).code == 0
     plane.stop()
     code, _, checks = doctor(place / "a")
-    assert code == 1 and checks["reachability"]["class"] == "endpoint_unreachable"
-    assert set(faults(checks).values()) <= {"endpoint_unreachable", "recovery_enrollment_blocked"}, checks
-    assert checks["expiry"]["ok"] and checks["permissions"]["ok"] and checks["disk"]["ok"]
+    assert code == 1 and faults(checks) == {"reachability": "endpoint_unreachable"}, checks
+    assert skipped(checks) == dict.fromkeys(("tls", "clock", "recovery"), "reachability"), checks
+    assert checks["tls"]["evidence"] == "not checked: control plane unreachable", checks
     told = run(AGENT, "doctor", "--dir", place / "a")
-    assert told.code == 1 and "✗ reachability" in told.out and "remedy:" in told.out, told
-    assert "(endpoint_unreachable" in told.out.splitlines()[-1] and "seen by" in told.out.splitlines()[-1], told
+    assert told.code == 1 and told.out.count("✗") == 1 and "✗ reachability" in told.out, told
+    assert told.out.count("remedy:") == 1, told
+    assert told.out.splitlines()[-1] == "1 fault: endpoint_unreachable; 3 checks not made", told
 
 
 def test_a_chain_that_is_not_trusted(plane, host):
@@ -96,16 +110,18 @@ def test_a_chain_that_is_not_trusted(plane, host):
         (host / "recovery/ca.pem").write_bytes(other.bundle)
     _, _, checks = doctor(host)
     assert checks["reachability"]["ok"] and checks["resolution"]["ok"]
-    assert checks["tls"]["class"] == "server_tls_untrusted", checks
-    assert checks["recovery"]["class"] == "recovery_enrollment_blocked", "GPU-28"
+    expected = {"tls": "server_tls_untrusted", "recovery": "recovery_enrollment_blocked"}
+    assert faults(checks) == expected, "GPU-28: the recovery CA is a second trust anchor, and a second cause"
+    assert skipped(checks) == {"clock": "tls"}, checks
 
 
 @pytest.mark.parametrize("hours", [1, -1, 30])
 def test_a_wrong_clock(plane, host, hours):
     """Proves GPU-29: clock_skew, which wins over an end of the certificate that is none."""
     _, _, checks = doctor(host, env=shifted(hours))
-    assert checks["clock"]["class"] == "clock_skew", checks
-    assert set(faults(checks).values()) == {"clock_skew"}, checks
+    assert faults(checks) == {"clock": "clock_skew"}, checks
+    assert set(skipped(checks).values()) <= {"clock"}, checks
+    assert hours != 30 or skipped(checks)["expiry"] == "clock", checks
 
 
 def test_a_certificate_that_has_ended(plane_of_its_own, place):
@@ -141,6 +157,7 @@ def test_something_else_answers(place):
         _, _, checks = doctor(place / "a", env={**pin, "ENLIST_AGENT_SERVER": there})
         server.shutdown()
     assert checks["tls"]["class"] == "endpoint_profile_drift" and checks["reachability"]["ok"], checks
+    assert set(faults(checks)) == {"tls", "identity"} and skipped(checks)["clock"] == "tls", checks
 
 
 def test_another_name(plane, host):
@@ -151,7 +168,7 @@ def test_another_name(plane, host):
     env = {"ENLIST_AGENT_SERVER": f"https://other.enlist.test:{plane.port}"}
     done = with_hosts(file, AGENT, "doctor", "--dir", host, "--json", env=env)
     checks = {check["name"]: check for check in done.json()["checks"]}
-    assert faults(checks) == dict.fromkeys(("tls", "clock"), "endpoint_profile_drift"), checks
+    assert faults(checks) == {"tls": "endpoint_profile_drift"} and skipped(checks) == {"clock": "tls"}, checks
     assert "another name" in checks["tls"]["evidence"]
 
 
@@ -191,7 +208,18 @@ def test_a_name_that_does_not_resolve(plane, host):
     env = {"ENLIST_AGENT_SERVER": "https://nowhere.invalid"}
     (host / "identity/current/meta.json").unlink()
     _, _, checks = doctor(host, env=env)
-    assert checks["resolution"]["class"] == checks["reachability"]["class"] == "endpoint_unreachable", checks
+    assert faults(checks) == {"resolution": "endpoint_unreachable"}, checks
+    assert skipped(checks) == dict.fromkeys(("reachability", "tls", "clock"), "resolution"), checks
+
+
+def test_one_server_of_two_is_a_warning(plane, host):
+    """What still works is not a fault, and is not passed over either."""
+    env = {"ENLIST_AGENT_SERVER": f"https://127.0.0.1:1,{plane.url}"}
+    code, _, checks = doctor(host, env=env)
+    assert code == 0 and "127.0.0.1:1" in checks["reachability"]["warning"], checks
+    told = run(AGENT, "doctor", "--dir", host, env=env)
+    assert "! reachability" in told.out and "warning: " in told.out, told
+    assert told.out.splitlines()[-1] == "no faults found; 1 warning", told
 
 
 def test_a_full_disk(plane):
@@ -211,13 +239,14 @@ def test_open_secrets(plane, host):
     key = host / "identity/current/key.pem"
     key.chmod(0o644)
     _, _, checks = doctor(host)
-    assert checks["permissions"]["class"] == checks["identity"]["class"] == "key_exposed", checks
+    assert faults(checks) == {"permissions": "key_exposed"}, checks
+    assert skipped(checks)["expiry"] == "permissions", checks
     assert mode(key) == 0o644
     key.chmod(0o600)
     (host / "recovery/token").chmod(0o640)
     _, _, checks = doctor(host)
-    assert checks["permissions"]["class"] == "key_exposed", checks
-    assert checks["recovery"]["class"] == "recovery_enrollment_blocked", checks
+    assert faults(checks) == {"permissions": "key_exposed"}, checks
+    assert skipped(checks) == {"recovery": "permissions"}, checks
 
 
 def test_no_way_back(plane, host):
@@ -239,7 +268,7 @@ def test_a_token_that_was_spoilt(plane, host):
 def test_plain_http_is_a_mistake(plane, host):
     """As `run` says it, and one cause is counted once."""
     code, _, checks = doctor(host, env={"ENLIST_AGENT_SERVER": "http://127.0.0.1:1"})
-    assert code == 1 and checks["config"]["class"] == "plain_http_refused", checks
+    assert code == 1 and faults(checks) == {"config": "plain_http_refused"}, checks
 
 
 def test_a_place_for_diagnostics_that_is_none(plane, host):
@@ -248,19 +277,21 @@ def test_a_place_for_diagnostics_that_is_none(plane, host):
     for place in (host.parent / "file", host.parent / "file/below"):
         _, _, checks = doctor(host, env={"ENLIST_AGENT_DIAGNOSTIC_PATH": str(place)})
         assert faults(checks) == {"disk": "not_persisted"}, checks
-        assert "is no directory" in checks["disk"]["evidence"] and "room" not in checks["disk"]["remedy"], checks
+        assert "is not a directory" in checks["disk"]["evidence"] and "room" not in checks["disk"]["remedy"], checks
 
 
 def test_damage_and_mistakes_have_checks_of_their_own(plane, host):
     """A damaged identity, agent.toml with mistakes, nothing at all: each is told, and the rest is still looked at."""
     (host / "identity/current/cert.pem").write_text("half a certif")
     _, _, checks = doctor(host)
-    assert checks["identity"]["class"] == checks["expiry"]["class"] == "identity_damaged", checks
+    assert faults(checks)["identity"] == "identity_damaged" and skipped(checks)["expiry"] == "identity", checks
     (host / "agent.toml").write_text("servr = 'x'\nballast_bytes = 'many'\n")
     _, _, checks = doctor(host)
     assert checks["config"]["class"] == "config_invalid" and "servr" in checks["config"]["evidence"], checks
     _, _, checks = doctor(host.parent / "nothing")
-    assert checks["identity"]["class"] == "not_enrolled" and not os.path.exists(host.parent / "nothing")
+    assert faults(checks) == {"identity": "not_enrolled"} and not os.path.exists(host.parent / "nothing"), checks
+    expected = ("reachability", "tls", "clock", "expiry", "recovery")
+    assert skipped(checks) == dict.fromkeys(expected, "identity"), checks
 
 
 def test_a_revoked_identity(plane, host):
@@ -269,6 +300,22 @@ def test_a_revoked_identity(plane, host):
 
     (host / "revoked").write_text(serial_on_disk(host) + "\n")
     _, _, checks = doctor(host)
-    assert checks["identity"]["class"] == checks["recovery"]["class"] == "identity_revoked_or_fenced", checks
+    assert faults(checks) == {"identity": "identity_revoked_or_fenced"}, checks
+    assert skipped(checks) == {"recovery": "identity"}, checks
     told = run(AGENT, "status", "--json", "--dir", host)
     assert {"revoked", "identity_revoked_or_fenced"} <= set(told.json()["reasons"]), told
+
+
+def test_a_node_in_quarantine(plane):
+    """The running daemon knows, and the doctor asks it."""
+    daemon = Daemon(plane, plane.token()).start()
+    try:
+        daemon.wait_connected()
+        plane.cli("node", "quarantine", daemon.node_id(), "--reason", "a look at it")
+        until(lambda: "quarantined" in daemon.status()["reasons"], "the daemon has heard of it")
+        _, _, checks = doctor(daemon.dir)
+        assert faults(checks) == {"identity": "identity_revoked_or_fenced"}, checks
+        assert "quarantine" in checks["identity"]["evidence"] and "release" in checks["identity"]["remedy"], checks
+    finally:
+        daemon.stop()
+        daemon.note_secrets()

@@ -81,7 +81,10 @@ impl Persona {
             return command;
         }
         for sub in ["enroll", "run", "status", "doctor", "recover", "reconcile"] {
-            let help = format!("The agent's directory [env: ENLIST_AGENT_DIR] [default: {}]", self.dir());
+            let help = format!(
+                "Use this directory for the agent's files [env: ENLIST_AGENT_DIR] [default: {}]",
+                self.dir()
+            );
             command = command.mut_subcommand(sub, |sub| sub.mut_arg("dir", |arg| arg.help(help)));
         }
         command.name(self.name()).bin_name(self.name())

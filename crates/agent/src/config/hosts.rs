@@ -17,12 +17,12 @@ pub fn pair(name: &str, address: &str) -> Result<(String, IpAddr), &'static str>
         return Err("is not a host name");
     }
     if is_own(&name) {
-        return Err("is this host's own name and stays so");
+        return Err("is a name of this host itself");
     }
     let address: IpAddr = address.parse().map_err(|_| "has no IP address")?;
     let plain = address.to_canonical();
     if plain.is_unspecified() || plain.is_multicast() || plain == IpAddr::V4(Ipv4Addr::BROADCAST) {
-        return Err("has an address at which no host can be");
+        return Err("has an address that no host can have");
     }
     Ok((name, address))
 }

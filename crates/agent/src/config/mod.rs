@@ -187,6 +187,7 @@ impl Layer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::screen::{Screen, Shown as _};
 
     fn check(
         file: &str,
@@ -288,6 +289,7 @@ mod tests {
         let fault = check("colour = 'red'\n", &[("ENLIST_AGENT_BALLAST_BYTES", "many")], &[]).unwrap_err();
         let at: Vec<&str> = fault.mistakes.iter().map(|mistake| mistake.at.as_str()).collect();
         assert_eq!(at, ["ENLIST_AGENT_BALLAST_BYTES", "agent.toml colour"]);
-        assert!(fault.to_string().contains("agent.toml colour: unknown key"), "{fault}");
+        let text = fault.text(Screen::PIPE);
+        assert!(text.contains("agent.toml colour: unknown key"), "{text}");
     }
 }

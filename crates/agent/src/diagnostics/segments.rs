@@ -127,9 +127,10 @@ impl Segments {
 pub fn prepare(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => {
-            Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is no directory", path.display())))
-        }
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("{} is not a directory", path.display()),
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             DirBuilder::new().mode(0o700).recursive(true).create(path)
         }
@@ -143,7 +144,7 @@ fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file =
         options.read(true).append(true).create(true).mode(disk::SECRET).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a plain file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// In one piece, behind a line break if the last line has none. What was written of it when there was no more room

@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use lifecycle::host::Class;
+use lifecycle::names::Timestamp;
 use rustix::fs::Access;
 
 use super::check::Check;
-use super::network::spoken;
+use super::network::{ABSENT, spoken};
 use super::subject::Subject;
 use crate::clock;
 use crate::diagnostics;
@@ -24,14 +25,14 @@ const LISTED: usize = 8;
 const PLAIN_HTTP: &str = "plain_http_refused";
 
 /// Room everywhere, and that a diagnosis could be written down.
-pub fn disk(subject: &Subject) -> Check {
+pub fn disk(subject: &Subject, writable: fn(&Path) -> io::Result<()>) -> Check {
     const NAME: &str = "disk";
     let free = space::free(&subject.dir, &subject.upkeep);
     let told = |free: &space::Free| format!("{} {} free", free.name, amount(free.available_bytes));
     let evidence = free.iter().map(told).collect::<Vec<_>>().join(", ");
     let room = |name: &str| free.iter().find(|free| free.name == name).map(|free| free.available_bytes);
     if room("cert").is_some_and(space::is_short) {
-        let what = format!("hardly any room for keys and certificates: {evidence}");
+        let what = format!("too little free space for keys and certificates: {evidence}");
         return Check::bad(NAME, Class::DiskFull, what);
     }
     let place = &subject.upkeep.diagnostic_path;
@@ -40,13 +41,12 @@ pub fn disk(subject: &Subject) -> Check {
         return if space::is_full(&error) {
             Check::bad(NAME, Class::DiskFull, what)
         } else {
-            Check::wrong(NAME, "not_persisted", what).with(
-                "see that the agent's user may write there, or name another diagnostic_path in agent.toml",
-            )
+            Check::wrong(NAME, "not_persisted", what)
+                .with("let the agent's user write there, or set another diagnostic_path in agent.toml")
         };
     }
     if room("diagnostic").is_some_and(|room| space::is_pressed(room, subject.upkeep.ballast_bytes)) {
-        let what = format!("so little room that records and figures are left out: {evidence}");
+        let what = format!("so little free space that diagnostics and metrics are not written: {evidence}");
         return Check {
             class: Some("node_observability_disk_pressure"),
             ..Check::bad(NAME, Class::DiskFull, what)
@@ -56,13 +56,15 @@ pub fn disk(subject: &Subject) -> Check {
 }
 
 /// Tried with a small file. A directory that is not there yet is not made: it might then belong to the wrong user.
-fn writable(place: &Path) -> io::Result<()> {
-    if place.is_dir() {
-        return diagnostics::try_out(place);
-    }
+pub fn writable(place: &Path) -> io::Result<()> {
+    if place.is_dir() { diagnostics::try_out(place) } else { may_write(place) }
+}
+
+/// The same without writing anything, as far as modes tell.
+pub fn may_write(place: &Path) -> io::Result<()> {
     let above = place.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     if !above.is_dir() {
-        let what = format!("{} is no directory", above.display());
+        let what = format!("{} is not a directory", above.display());
         return Err(io::Error::new(io::ErrorKind::NotADirectory, what));
     }
     Ok(rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK)?)
@@ -83,7 +85,7 @@ pub fn permissions(subject: &Subject) -> Check {
     if !us.is_root() && found.uid() != us.as_raw() {
         let what =
             format!("{} belongs to user {}, and this is user {}", dir.display(), found.uid(), us.as_raw());
-        return Check::wrong(NAME, "dir_not_ours", what).with("run it as that user, or as root");
+        return Check::wrong(NAME, "dir_not_ours", what).with("run the command as that user, or as root");
     }
     let mut wrong = Vec::new();
     let open = found.mode() & 0o077 != 0;
@@ -93,7 +95,7 @@ pub fn permissions(subject: &Subject) -> Check {
     for path in secret_files(dir) {
         let Ok(file) = fs::symlink_metadata(&path) else { continue };
         if file.is_symlink() || !file.is_file() {
-            wrong.push(format!("{} is no plain file", path.display()));
+            wrong.push(format!("{} is not a regular file", path.display()));
         } else if file.uid() != found.uid() {
             wrong.push(format!("{} belongs to user {}", path.display(), file.uid()));
         } else if file.mode() & 0o077 != 0 {
@@ -103,44 +105,53 @@ pub fn permissions(subject: &Subject) -> Check {
     if let Ok(Standing::Exposed(place)) = &subject.standing
         && wrong.len() == usize::from(open)
     {
-        wrong.push(format!("others than its owner may read or replace {}", place.display()));
+        wrong.push(format!("others may read or replace {}", place.display()));
     }
     if wrong.is_empty() {
         return Check::good(
             NAME,
-            format!("{} and its secrets are for user {} alone", dir.display(), found.uid()),
+            format!("only user {} can read {} and the secrets in it", found.uid(), dir.display()),
         );
     }
     if open && wrong.len() == 1 {
         return Check::wrong(NAME, "dir_not_private", wrong.concat())
-            .with("close it: `enlist-agent reconcile`, or chmod 0700");
+            .with("run `enlist-agent reconcile`, or chmod 0700");
     }
     Check::wrong(NAME, "key_exposed", listed(&wrong)).with(
-        "if nobody else could have read it, `enlist-agent reconcile` closes it; otherwise have the node revoked and enroll anew",
+        "if nobody else can have read the key, run `enlist-agent reconcile` to close it; otherwise have an operator revoke the node, and enroll again",
     )
 }
 
 pub fn expiry(subject: &Subject) -> Check {
     const NAME: &str = "expiry";
     let Some(identity) = subject.identity() else {
-        // There may be one that cannot be used: that is its own fault, not that there is none.
-        let Some(fault) = identity(subject) else { return Check::good(NAME, "nothing that could expire") };
-        let evidence = format!("this host has no certificate that could expire: {}", fault.evidence);
-        return Check { name: NAME, evidence, ..fault };
+        let why = if subject.is_absent() { ABSENT } else { "there is no certificate that can be used" };
+        return Check::skipped(NAME, "identity", why);
     };
     let (now, facts) = (clock::now(), &identity.facts);
     if now < facts.not_before {
-        let what = format!("the certificate is valid from {}, which is still to come", facts.not_before);
-        return Check::bad(NAME, Class::ClockSkew, what);
+        let what = format!("the certificate is valid from {}, which is in the future", facts.not_before);
+        return Check::bad(NAME, Class::ClockSkew, what).by_dates();
     }
     if identity.is_expired(now) {
         let ago = spoken(now.since(facts.not_after).millis());
-        let what = format!("the certificate ended at {}, {ago} ago", facts.not_after);
+        let what = format!("the certificate expired at {}, {ago} ago", facts.not_after);
         return Check::bad(NAME, Class::CertExpired, what).by_dates();
     }
     let left = spoken(facts.not_after.since(now).millis());
-    let renew_at = identity.renew_at().map(|at| format!("; renewal is due at {at}")).unwrap_or_default();
-    Check::good(NAME, format!("{left} left, until {}{renew_at}", facts.not_after))
+    let due = identity.renew_at();
+    let renewal = due.map(|at| format!("; renewal is due at {at}")).unwrap_or_default();
+    let check = Check::good(NAME, format!("{left} left, until {}{renewal}", facts.not_after));
+    // A daemon waits for its turn and tries again, so that only half of the time that was left for it is too late.
+    let late = |at: Timestamp| now.since(at) > facts.not_after.since(now);
+    if !due.and_then(|at| Timestamp::parse(at).ok()).is_some_and(late) {
+        return check;
+    }
+    let warning = match subject.daemon {
+        None => "renewal is overdue and the daemon is not running: start `enlist-agent run`",
+        Some(_) => "renewal is overdue: the log of `enlist-agent run` says why",
+    };
+    check.warn(warning).by_dates()
 }
 
 /// Only what is wrong with it.
@@ -159,26 +170,38 @@ pub fn config(subject: &Subject) -> Option<Check> {
     Some(Check::wrong("config", word, evidence))
 }
 
-/// Only what is wrong with it.
+/// Only what is wrong with it. What is open to others is also, and first of all, a matter of permissions.
 pub fn identity(subject: &Subject) -> Option<Check> {
     const NAME: &str = "identity";
     let check = match &subject.standing {
         Ok(Standing::Present(found)) => {
             let serial = &found.facts.serial;
-            if !revoked::is_set(&subject.dir, serial) {
+            let fenced = |reason: &String| reason == "quarantined";
+            if revoked::is_set(&subject.dir, serial) {
+                let what = format!("the control plane has revoked certificate {serial}");
+                Check::bad(NAME, Class::IdentityRevokedOrFenced, what)
+            } else if subject.daemon.as_ref().is_some_and(|daemon| daemon.reasons.iter().any(fenced)) {
+                Check::bad(
+                    NAME,
+                    Class::IdentityRevokedOrFenced,
+                    "an operator has put this node in quarantine",
+                )
+                .with("ask an operator why; `enlist node release ID` ends the quarantine")
+            } else {
                 return None;
             }
-            let what = format!("the control plane has said that certificate {serial} is revoked");
-            Check::bad(NAME, Class::IdentityRevokedOrFenced, what)
         }
         Ok(Standing::Absent) => {
             Check::wrong(NAME, "not_enrolled", format!("{} holds no identity", subject.dir.display()))
+                .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")
         }
         Ok(Standing::Damaged(reason)) => Check::wrong(NAME, "identity_damaged", reason.clone()),
         Ok(Standing::Exposed(place)) => {
             Check::wrong(NAME, "key_exposed", format!("others may read or replace {}", place.display()))
+                .follows("permissions", "others may read or replace the key")
         }
-        Err(error) => Check::wrong(NAME, "dir_unusable", format!("{}: {error}", subject.dir.display())),
+        Err(error) => Check::wrong(NAME, "dir_unusable", format!("{}: {error}", subject.dir.display()))
+            .follows("permissions", "the directory cannot be read"),
     };
     Some(check)
 }

@@ -1,40 +1,40 @@
 //! `doctor`: what is wrong with this host, and what to do about it. Works beside the daemon and without one, changes
-//! nothing, and sends nothing that is secret: what it asks of a server is whether it lives.
+//! nothing, and sends nothing that is secret: it asks a server only whether it is alive.
 
+mod cause;
 mod check;
+mod diagnosis;
 mod local;
 mod network;
+mod preflight;
 mod recovery;
+mod resolution;
 mod subject;
-
-use lifecycle::host::Class;
 
 use crate::cli::DoctorArgs;
 use crate::config::Environment;
-pub use check::{Check, Diagnosis};
+use crate::fault::Fault;
+pub use check::Check;
+pub use diagnosis::Diagnosis;
 use subject::Subject;
 
 /// Every check by itself, those that wait for others all at once.
-pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Diagnosis {
-    let subject = Subject::read(&args.place.path(environment), environment);
-    let (network, recovery) = tokio::join!(network::examine(&subject), recovery::examine(&subject));
-    let mut checks = network;
-    checks.extend([local::disk(&subject), local::permissions(&subject), local::expiry(&subject), recovery]);
+pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Diagnosis, Fault> {
+    let dir = args.place.path(environment);
+    if args.reach.is_given() {
+        return preflight::examine(args, &dir, environment).await;
+    }
+    let subject = Subject::read(&dir, environment);
+    let ((mut checks, asked), recovery) =
+        tokio::join!(network::examine(&subject), recovery::examine(&subject));
+    checks.extend([
+        local::disk(&subject, local::writable),
+        local::permissions(&subject),
+        local::expiry(&subject),
+        recovery.beside(&asked),
+    ]);
     checks.extend(local::config(&subject));
     checks.extend(local::identity(&subject));
-    blame_the_clock(&mut checks);
-    Diagnosis::of(checks)
-}
-
-/// With a wrong clock, what depends on dates says nothing of its own.
-fn blame_the_clock(checks: &mut [Check]) {
-    let skewed = |check: &Check| check.name == "clock" && check.class == Some(Class::ClockSkew.as_str());
-    let Some(remedy) = checks.iter().find(|check| skewed(check)).map(|check| check.remedy.clone()) else {
-        return;
-    };
-    for check in checks.iter_mut().filter(|check| !check.ok && check.by_dates) {
-        check.class = Some(Class::ClockSkew.as_str());
-        check.evidence.push_str("; but by a clock that may be wrong");
-        check.remedy.clone_from(&remedy);
-    }
+    cause::settle(&mut checks);
+    Ok(Diagnosis::of(checks))
 }

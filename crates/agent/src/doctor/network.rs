@@ -1,24 +1,28 @@
 //! Whether the control plane can be found, reached and trusted, and what time it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use client::unreachable::{Distrust, Unreachable};
 use client::{Error, Operator, ServerUrl, Trust, probe};
 use lifecycle::host::{Class, TOLERANCE};
 use lifecycle::names::Span;
-use tokio::net::lookup_host;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::check::Check;
-use super::local::listed;
+use super::resolution;
 use super::subject::Subject;
+use crate::fault::Fault;
 use crate::store::tolerance;
 use crate::{clock, code};
 
 /// For everything that is asked of one server.
-const PATIENCE: Duration = Duration::from_secs(9);
+pub const PATIENCE: Duration = Duration::from_secs(9);
+
+/// Why checks of a server that nobody can reach are not made.
+pub const UNREACHABLE: &str = "control plane unreachable";
+pub const ABSENT: &str = "this host is not enrolled";
 
 /// What came of asking one server.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn cause(&self) -> Option<&Unreachable> {
+    pub fn cause(&self) -> Option<&Unreachable> {
         match &self.answer {
             Err(Error::Unreachable { cause, .. }) => Some(cause),
             _ => None,
@@ -61,29 +65,41 @@ impl Asked {
     }
 }
 
-pub async fn examine(subject: &Subject) -> Vec<Check> {
+/// The checks in their order, and what came of asking each server.
+pub async fn examine(subject: &Subject) -> (Vec<Check>, Vec<Asked>) {
     let servers = subject.servers();
     let trust = subject.trust();
-    let (names, asked) = tokio::join!(resolution(subject, &servers), async {
+    let (names, asked) = tokio::join!(resolution::examine(subject, &servers), async {
         match &trust {
             Ok(trust) => ask_all(&servers, trust).await,
             Err(_) => Vec::new(),
         }
     });
     let tolerance = tolerance::read(&subject.dir).unwrap_or(TOLERANCE);
-    let checks = [reachability(&servers, &asked), tls(&asked), clock(&asked, tolerance)];
-    let mut checks = checks.into_iter();
-    let first = checks.next();
-    let mut all: Vec<Check> = first.into_iter().chain([names]).chain(checks).collect();
-    // Without anything to recognise a server by nothing is sent, not even this.
-    if let (Err(fault), false) = (&trust, servers.is_empty()) {
-        for check in all.iter_mut().filter(|check| check.name != "resolution") {
-            check.evidence = format!("not tried: {}", fault.message);
-            check.remedy = fault.hint.to_string();
-            check.class = (check.name == "tls").then_some(Class::ServerTlsUntrusted.as_str());
-        }
+    let [reachability, tls, clock] = match &trust {
+        Ok(_) => [reachability(&asked, &names.lost), tls(&asked), clock(&asked, tolerance)],
+        Err(fault) => unasked(subject, fault),
+    };
+    (vec![reachability, names.check, tls, clock], asked)
+}
+
+/// Without an address or a trust anchor nothing is sent, not even a question.
+fn unasked(subject: &Subject, fault: &Fault) -> [Check; 3] {
+    let [reachability, tls, clock] = ["reachability", "tls", "clock"];
+    if subject.config.is_err() {
+        return [reachability, tls, clock].map(|name| Check::skipped(name, "config", "a setting is wrong"));
     }
-    all
+    // A host that was never enrolled lacks both, and that is one cause.
+    let settled = |check: Check| if subject.is_absent() { check.follows("identity", ABSENT) } else { check };
+    if fault.code == "server_missing" {
+        let missing = Check::wrong(reachability, "server_missing", fault.message.clone());
+        let skipped = |name| Check::skipped(name, reachability, "no control plane is named");
+        return [settled(missing), skipped(tls), skipped(clock)];
+    }
+    let check = Check::bad(tls, Class::ServerTlsUntrusted, fault.message.clone()).with(fault.hint.clone());
+    let skipped = |name| Check::skipped(name, tls, "no usable trust anchor is configured");
+    let check = if fault.code == "trust_missing" { settled(check) } else { check };
+    [skipped(reachability), check, skipped(clock)]
 }
 
 /// Asks whether each lives; the connection is verified like any other and carries nothing else.
@@ -126,23 +142,26 @@ fn ahead(theirs: u64) -> i64 {
     ours.saturating_sub(i64::try_from(theirs).unwrap_or(i64::MAX))
 }
 
-/// One server that answers is enough: others may be down for a reason.
-fn reachability(servers: &[ServerUrl], asked: &[Asked]) -> Check {
+/// One server that answers is enough: others may be down for a reason. `lost` are the names without an address.
+fn reachability(asked: &[Asked], lost: &BTreeSet<String>) -> Check {
     const NAME: &str = "reachability";
-    if servers.is_empty() {
-        return Check::wrong(NAME, "server_missing", "no control plane is named");
-    }
     let (reached, not): (Vec<&Asked>, Vec<&Asked>) = asked.iter().partition(|asked| asked.is_reached());
     let list = |asked: &[&Asked]| asked.iter().map(|asked| asked.what()).collect::<Vec<_>>().join("; ");
     let Some(first) = reached.first() else {
         let hint = not.first().and_then(|asked| asked.cause()).map_or("", Unreachable::hint);
-        return Check::bad(NAME, Class::EndpointUnreachable, list(&not)).with(hint);
+        let check = Check::bad(NAME, Class::EndpointUnreachable, list(&not)).with(hint);
+        let by_name = not.iter().all(|asked| lost.contains(&asked.server.host()));
+        return if by_name {
+            check.follows("resolution", "no address of the control plane is known")
+        } else {
+            check
+        };
     };
-    let others = if not.is_empty() { String::new() } else { format!("; {}", list(&not)) };
-    Check::good(NAME, format!("{} is there{others}", first.server))
+    let check = Check::good(NAME, format!("{} answers", first.server));
+    if not.is_empty() { check } else { check.warn(format!("not every server answers: {}", list(&not))) }
 }
 
-/// Any server that is not what it should be is worth a word, also beside one that is.
+/// Any server that is not what it should be is a fault, also beside one that is.
 fn tls(asked: &[Asked]) -> Check {
     const NAME: &str = "tls";
     let reached: Vec<&Asked> = asked.iter().filter(|asked| asked.is_reached()).collect();
@@ -162,8 +181,8 @@ fn tls(asked: &[Asked]) -> Check {
         }
     }
     match reached.first() {
-        Some(first) => Check::good(NAME, format!("{} has proven who it is", first.server)),
-        None => unasked(NAME, asked),
+        Some(first) => Check::good(NAME, format!("the certificate of {} is valid and trusted", first.server)),
+        None => Check::skipped(NAME, "reachability", UNREACHABLE),
     }
 }
 
@@ -171,92 +190,20 @@ fn clock(asked: &[Asked], tolerance: Span) -> Check {
     const NAME: &str = "clock";
     let answered = asked.iter().find_map(|asked| asked.answer.as_ref().ok().copied().flatten());
     let Some(ahead) = answered.or_else(|| asked.iter().find_map(|asked| asked.aside)) else {
-        return unasked(NAME, asked);
+        return match asked.iter().any(Asked::is_reached) {
+            true => Check::skipped(NAME, "tls", "the control plane is not authenticated"),
+            false => Check::skipped(NAME, "reachability", UNREACHABLE),
+        };
     };
     let side = if ahead < 0 { "behind" } else { "ahead of" };
-    let evidence = format!("this clock is {} {side} the control plane's", spoken(ahead.unsigned_abs()));
+    let evidence =
+        format!("this host's clock is {} {side} the control plane's", spoken(ahead.unsigned_abs()));
     if Span::from_millis(ahead.unsigned_abs()) > tolerance {
         let check = Check::bad(NAME, Class::ClockSkew, evidence);
         // Whose certificate is not good now has not proven who it is.
         return if answered.is_some() { check } else { check.with(code::CLOCK) };
     }
     Check::good(NAME, evidence)
-}
-
-/// Nobody could be asked, for a reason that another check tells.
-fn unasked(name: &'static str, asked: &[Asked]) -> Check {
-    let reached = asked.iter().find(|asked| asked.is_reached()).and_then(Asked::cause);
-    let (class, see) = match reached.and_then(|cause| Class::parse(cause.class())) {
-        Some(class) => (class, "see tls"),
-        None => (Class::EndpointUnreachable, "see reachability and resolution"),
-    };
-    Check::bad(name, class, "not known: no control plane could be asked").with(see)
-}
-
-/// Every name that the daemon needs, and those that it keeps in the hosts file.
-async fn resolution(subject: &Subject, servers: &[ServerUrl]) -> Check {
-    const NAME: &str = "resolution";
-    let managed = subject.managed();
-    let drift = subject.look.drift.iter().filter(|finding| finding.kind == "name");
-    let drift: Vec<String> = drift.map(ToString::to_string).collect();
-    if !drift.is_empty() {
-        let evidence = format!("{}, in {}", listed(&drift), subject.upkeep.hosts_file.display());
-        return Check::bad(NAME, Class::EndpointProfileDrift, evidence);
-    }
-    let of_servers: Vec<String> = servers.iter().map(ServerUrl::host).collect();
-    let mut hosts: Vec<String> = of_servers.clone();
-    hosts.extend(managed.into_keys());
-    hosts.extend(subject.terminal().map(|terminal| terminal.host()));
-    let (mut found, mut lost) = (Vec::new(), Vec::new());
-    // One server that is found is enough; of the other names each is needed.
-    let (mut none, mut needed) = (!of_servers.is_empty(), false);
-    for (host, came) in resolved(hosts).await {
-        let of_server = of_servers.contains(&host);
-        match came {
-            Ok(address) => {
-                found.push(format!("{host} is {address}"));
-                none &= !of_server;
-            }
-            Err(reason) => {
-                lost.push(format!("{host} does not resolve: {reason}"));
-                needed |= !of_server;
-            }
-        }
-    }
-    if needed || none {
-        let remedy = "check this host's DNS, or name the address under [hosts] in agent.toml and run `enlist-agent reconcile`";
-        return Check::bad(NAME, Class::EndpointUnreachable, listed(&lost)).with(remedy);
-    }
-    found.extend(lost);
-    Check::good(
-        NAME,
-        if found.is_empty() { "there is no name to resolve".to_owned() } else { found.join("; ") },
-    )
-}
-
-/// All at once, each name once.
-async fn resolved(hosts: Vec<String>) -> BTreeMap<String, Result<String, String>> {
-    let mut asking = JoinSet::new();
-    for host in hosts.into_iter().collect::<BTreeSet<String>>() {
-        asking.spawn(async move {
-            let came = address(&host).await;
-            (host, came)
-        });
-    }
-    let mut all = BTreeMap::new();
-    while let Some(came) = asking.join_next().await {
-        all.extend(came.ok());
-    }
-    all
-}
-
-/// The first, as it is shown.
-async fn address(host: &str) -> Result<String, String> {
-    match timeout(PATIENCE, lookup_host((host, 0))).await {
-        Err(_) => Err("no answer in time".to_owned()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Ok(Ok(mut found)) => found.next().map(|at| at.ip().to_string()).ok_or("no addresses".to_owned()),
-    }
 }
 
 /// In the two largest units that are not zero.
@@ -284,23 +231,28 @@ mod tests {
     }
 
     fn classes(asked: &[Asked]) -> [Option<&'static str>; 3] {
-        let servers = [ServerUrl::parse("https://cp.example").unwrap()];
-        [reachability(&servers, asked).class, tls(asked).class, clock(asked, TOLERANCE).class]
+        [reachability(asked, &BTreeSet::new()).class, tls(asked).class, clock(asked, TOLERANCE).class]
     }
 
     #[test]
-    fn each_cause_is_told_where_it_belongs() {
+    fn each_cause_is_named_by_one_check() {
         const GONE: Option<&str> = Some("endpoint_unreachable");
         const UNTRUSTED: Option<&str> = Some("server_tls_untrusted");
         const DRIFT: Option<&str> = Some("endpoint_profile_drift");
         assert_eq!(classes(&[asked(Ok(Some(250)))]), [None, None, None]);
-        assert_eq!(classes(&[asked(Err(Unreachable::ConnectionRefused))]), [GONE, GONE, GONE]);
+        assert_eq!(classes(&[asked(Err(Unreachable::ConnectionRefused))]), [GONE, None, None]);
         let untrusted = Unreachable::Untrusted(Distrust::UnknownIssuer);
-        assert_eq!(classes(&[asked(Err(untrusted))]), [None, UNTRUSTED, UNTRUSTED]);
+        assert_eq!(classes(&[asked(Err(untrusted))]), [None, UNTRUSTED, None]);
         let name = Unreachable::Untrusted(Distrust::WrongName);
         assert_eq!(classes(&[asked(Err(name))])[1], DRIFT);
         let html = Unreachable::Garbage("HTML".to_owned());
-        assert_eq!(classes(&[asked(Err(html))]), [None, DRIFT, DRIFT]);
+        assert_eq!(classes(&[asked(Err(html))]), [None, DRIFT, None]);
+        let gone = [asked(Err(Unreachable::ConnectionRefused))];
+        assert_eq!(tls(&gone).skipped, Some("reachability"));
+        assert_eq!(clock(&gone, TOLERANCE).skipped, Some("reachability"));
+        assert_eq!(tls(&gone).evidence, "not checked: control plane unreachable");
+        let name = || asked(Err(Unreachable::Untrusted(Distrust::WrongName)));
+        assert_eq!(clock(&[name()], TOLERANCE).skipped, Some("tls"));
         let behind = -301_000;
         assert_eq!(classes(&[asked(Ok(Some(behind)))]), [None, None, Some("clock_skew")]);
     }
@@ -318,7 +270,10 @@ mod tests {
     fn one_server_of_several_is_enough_but_an_impostor_is_told() {
         let fine = || asked(Ok(Some(0)));
         let down = asked(Err(Unreachable::ConnectionRefused));
-        assert_eq!(classes(&[down, fine()]), [None, None, None]);
+        let both = [down, fine()];
+        assert_eq!(classes(&both), [None, None, None]);
+        let warning = reachability(&both, &BTreeSet::new()).warning.unwrap_or_default();
+        assert!(warning.contains("refused"), "one that is down is a warning: {warning}");
         let impostor = asked(Err(Unreachable::Untrusted(Distrust::UnknownIssuer)));
         assert_eq!(classes(&[fine(), impostor]), [None, Some("server_tls_untrusted"), None]);
     }

@@ -1,55 +1,120 @@
 //! Whether this host could recover if its certificate ended now.
 
 use client::Error;
-use client::unreachable::Unreachable;
+use client::unreachable::{Distrust, Unreachable};
 use lifecycle::host::Class;
 
 use super::check::Check;
-use super::network;
+use super::network::{self, ABSENT, Asked, UNREACHABLE};
 use super::subject::Subject;
 use crate::clock;
 use crate::fault::Fault;
 use crate::recover::way::{self, Runtime, Way};
 use crate::store::identity::Identity;
-use crate::store::recovery::{self, Found};
+use crate::store::recovery::{self, Found, Kept};
 use crate::store::revoked;
 
 const NAME: &str = "recovery";
-const ANOTHER: &str = "let `enlist-agent run` connect: it fetches one; or give the host a repair bundle (`enlist node repair-bundle ID --out FILE`)";
+const ANOTHER: &str = "start `enlist-agent run`, which fetches a recovery token once it is connected; or use a repair bundle (`enlist node repair-bundle ID --out FILE`)";
+
+/// What came of looking at the recovery material, and of asking the recovery endpoint.
+pub struct Examined {
+    pub check: Check,
+    asked: Vec<Asked>,
+    /// Whether the endpoint is verified by what verifies the control plane every day.
+    same_trust: bool,
+}
+
+impl Examined {
+    /// Where the same server failed for the same reason in both roles, the fault is named once. Another trust anchor
+    /// that does not fit is a fault of its own.
+    pub fn beside(self, runtime: &[Asked]) -> Check {
+        let own = |cause: &Unreachable| {
+            use Distrust::{Other, PinNotFound, UnknownIssuer};
+            let by_anchor = matches!(cause, Unreachable::Untrusted(UnknownIssuer | PinNotFound | Other(_)));
+            by_anchor && !self.same_trust
+        };
+        let known = |asked: &Asked| {
+            let same = |other: &&Asked| other.server == asked.server && other.cause() == asked.cause();
+            asked.cause().is_some_and(|cause| !own(cause)) && runtime.iter().any(|other| same(&other))
+        };
+        if self.asked.is_empty() || !self.asked.iter().all(known) {
+            return self.check;
+        }
+        self.check
+            .follows("reachability", UNREACHABLE)
+            .follows("tls", "the control plane is not authenticated")
+    }
+}
+
+impl From<Check> for Examined {
+    fn from(check: Check) -> Self {
+        Self { check, asked: Vec::new(), same_trust: false }
+    }
+}
 
 /// Token, where to turn with it, and that this place is there and trusted. The token stays here.
-pub async fn examine(subject: &Subject) -> Check {
+pub async fn examine(subject: &Subject) -> Examined {
     if let Some(identity) = subject.identity()
         && revoked::is_set(&subject.dir, &identity.facts.serial)
     {
-        let what = "a revoked host does not recover, whatever it holds";
-        return Check::bad(NAME, Class::IdentityRevokedOrFenced, what);
+        return Check::skipped(NAME, "identity", "a revoked identity cannot be recovered").into();
     }
     let found = recovery::read(&subject.dir);
+    let (kept, Way { servers, trust }) = match held(subject, &found) {
+        Ok(held) => held,
+        Err(check) => return (*check).into(),
+    };
+    let same_trust = subject.config.as_ref().is_ok_and(|config| config.recovery.ca_file.is_none());
+    let same_trust = same_trust && found.profile.is_none();
+    let asked = network::ask_all(&servers, &trust).await;
+    Examined { check: reached(kept, &asked), asked, same_trust }
+}
+
+/// The token and the way, if both are here and usable.
+fn held<'a>(subject: &Subject, found: &'a Found) -> Result<(&'a Kept, Way), Box<Check>> {
     if let Some(path) = &found.exposed {
-        let what = format!("others than its owner may read or replace {}, so it is not used", path.display());
-        return blocked(what).with("`enlist-agent reconcile` closes it; then have a new token made: the daemon fetches it, or give the host a repair bundle");
+        let what =
+            format!("others may read or replace {}, so the recovery token is not used", path.display());
+        let remedy = "run `enlist-agent reconcile` to close it, then get a new recovery token: start `enlist-agent run`, which fetches one, or use a repair bundle";
+        return Err(blocked(what)
+            .with(remedy)
+            .follows("permissions", "others may read the recovery token")
+            .into());
     }
     let Some(kept) = &found.token else {
-        return blocked("there is no recovery token".to_owned()).with(ANOTHER);
+        let check = blocked("there is no recovery token".to_owned()).with(ANOTHER);
+        let check = if subject.is_absent() { check.follows("identity", ABSENT) } else { check };
+        let unread = "the directory cannot be read";
+        let check = if subject.standing.is_err() { check.follows("permissions", unread) } else { check };
+        return Err(check.into());
     };
     if kept.id.is_none() {
-        return blocked(recovery::UNKNOWN.to_owned()).with(ANOTHER);
+        return Err(blocked(recovery::UNKNOWN.to_owned()).with(ANOTHER).into());
     }
     if let Some(ended) = kept.expires_at.filter(|at| *at <= clock::now()) {
-        return blocked(format!("the recovery token ended at {ended}")).by_dates();
+        return Err(blocked(format!("the recovery token expired at {ended}"))
+            .with(ANOTHER)
+            .by_dates()
+            .into());
     }
-    let Way { servers, trust } = match way(subject, &found) {
-        Ok(way) => way,
-        Err(fault) => return blocked(fault.message).with(fault.hint),
-    };
-    let asked = network::ask_all(&servers, &trust).await;
+    match way(subject, found) {
+        Ok(way) => Ok((kept, way)),
+        Err(fault) if subject.config.is_err() => {
+            Err(blocked(fault.message).with(fault.hint).follows("config", "a setting is wrong").into())
+        }
+        Err(fault) => Err(blocked(fault.message).with(fault.hint).into()),
+    }
+}
+
+fn reached(kept: &Kept, asked: &[Asked]) -> Check {
     if let Some(good) = asked.iter().find(|asked| asked.answer.is_ok()) {
-        let until = kept.expires_at.map(|at| format!(", good until {at}")).unwrap_or_default();
-        return Check::good(NAME, format!("a token is kept{until}; {} answers", good.server));
+        let until = kept.expires_at.map(|at| format!(", valid until {at}")).unwrap_or_default();
+        return Check::good(NAME, format!("there is a recovery token{until}; {} answers", good.server));
     }
-    let Some(first) = asked.first() else { return blocked("no place to recover at is named".to_owned()) };
-    let what = format!("a token is kept, but there is nowhere to turn with it: {}", first.what());
+    let Some(first) = asked.first() else { return blocked("no recovery endpoint is known".to_owned()) };
+    let what =
+        format!("there is a recovery token, but the recovery endpoint cannot be used: {}", first.what());
     match &first.answer {
         Err(Error::Unreachable { cause: Unreachable::Untrusted(_) | Unreachable::Garbage(_), .. }) => {
             let check = blocked(what);

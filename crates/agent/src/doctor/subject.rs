@@ -1,4 +1,6 @@
 //! What can be known of this host before anything is tried.
+//!
+//! A preflight looks at a host as if nothing were enrolled on it: its settings count, its identity does not.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,8 @@ use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::reconcile::profile::{self, Profile};
 use crate::reconcile::{self, Report, Scope};
+use crate::run::socket;
+use crate::status::Status;
 use crate::store::identity::{self, Identity, Standing};
 
 /// Asking more would take longer than anybody waits.
@@ -24,6 +28,8 @@ pub struct Subject {
     pub profile: Option<Profile>,
     /// What a reconciliation would do.
     pub look: Report,
+    /// What a running daemon knows.
+    pub daemon: Option<Status>,
 }
 
 impl Subject {
@@ -32,7 +38,21 @@ impl Subject {
         let upkeep = config.as_ref().map_or_else(|_| Upkeep::usual(dir), |config| config.upkeep.clone());
         let profile = profile::load(dir).ok().flatten();
         let look = reconcile::run(dir, &upkeep, profile.as_ref(), Scope::LOOK);
-        Self { dir: dir.to_owned(), config, upkeep, standing: identity::load(dir), profile, look }
+        let (standing, daemon) = (identity::load(dir), socket::ask(dir));
+        Self { dir: dir.to_owned(), config, upkeep, standing, profile, look, daemon }
+    }
+
+    /// Before an enrollment with these settings.
+    pub fn before(dir: &Path, config: Config) -> Self {
+        let upkeep = config.upkeep.clone();
+        let look = reconcile::run(dir, &upkeep, None, Scope::LOOK);
+        let (dir, standing) = (dir.to_owned(), Ok(Standing::Absent));
+        Self { dir, config: Ok(config), upkeep, standing, profile: None, look, daemon: None }
+    }
+
+    /// Whether the directory holds no identity at all.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.standing, Ok(Standing::Absent))
     }
 
     pub fn identity(&self) -> Option<&Identity> {

@@ -13,23 +13,30 @@ use crate::store::revoked;
 /// An identity that is whole, in date, and not known to be revoked. One that others may have read is not silently replaced.
 pub fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
     let standing = identity::load(dir).map_err(|error| {
-        Fault::host("dir_unusable", format!("{}: {error}", dir.display()), "run it as the directory's owner")
+        Fault::host(
+            "dir_unusable",
+            format!("{}: {error}", dir.display()),
+            "run the command as the owner of the directory",
+        )
     })?;
     match standing {
         Standing::Present(found) if revoked::is_set(dir, &found.facts.serial) => {
-            tracing::warn!(node_id = found.node_id(), "the identity here is revoked; a token gives another");
+            tracing::warn!(
+                node_id = found.node_id(),
+                "the identity in this directory is revoked; enroll again with a new token"
+            );
             Ok(None)
         }
         Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Some(found)),
         Standing::Present(_) | Standing::Absent => Ok(None),
         Standing::Damaged(reason) => {
-            tracing::warn!(%reason, "the identity here cannot be used");
+            tracing::warn!(%reason, "the identity in this directory cannot be used");
             Ok(None)
         }
         Standing::Exposed(key) => Err(Fault::host(
             "key_exposed",
-            format!("others than this user may read {}", key.display()),
-            "if nobody did, close it with chmod 0600; otherwise have the node revoked and enroll with --replace",
+            format!("other users may read {}", key.display()),
+            "if no other user has read it, close it with chmod 0600; otherwise have an operator revoke the node, and enroll with --replace",
         )),
     }
 }
@@ -52,16 +59,16 @@ pub fn refuse_what_cannot_be_kept(dir: &Path, config: &Config) -> Result<(), Fau
     if config.memory_only {
         return Err(Fault::usage(
             "storage_memory",
-            "storage is \"memory\", so there is nowhere to leave an identity",
-            "set storage to \"disk\" to enroll by hand",
+            "storage is \"memory\", so `enroll` has no place to store an identity",
+            "set storage = \"disk\" to use `enroll`",
         ));
     }
     let settings = dir.join(config::file::NAME);
     if std::fs::symlink_metadata(&settings).is_ok_and(|found| found.is_symlink()) {
         return Err(Fault::usage(
             "config_is_link",
-            format!("{} is a symbolic link, and enroll writes through none", settings.display()),
-            "put the file itself there",
+            format!("{} is a symbolic link, and `enroll` does not write through links", settings.display()),
+            "replace the link with the file itself",
         ));
     }
     Ok(())

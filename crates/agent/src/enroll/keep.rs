@@ -34,10 +34,10 @@ pub fn keep(
     generations.switch(number, None)?;
     // It names the certificate that was, so one that stays is only untidy.
     if let Err(error) = revoked::clear(dir) {
-        tracing::warn!(%error, "the mark `revoked` of the former identity could not be removed");
+        tracing::warn!(%error, "the marker `revoked` of the former identity could not be removed");
     }
     if let Err(error) = attempts::forget(dir) {
-        tracing::warn!(%error, "what the former identity left could not be removed");
+        tracing::warn!(%error, "records of the former identity could not be removed");
     }
     // It is kept; the request that led to it is only in the way, and the next run removes it.
     if let Err(error) = pending::remove(dir) {

@@ -50,15 +50,17 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
         let dir = match Dir::hold(&path) {
             // A running daemon sees to the rest itself.
             Err(fault) if fault.code == "dir_in_use" => {
-                return Ok(Report::new(&path, &found, "enrolled".to_owned(), true));
+                return Ok(Report::new(&path, &found, "enrolled".to_owned(), true).beside_daemon());
             }
             held => held?,
         };
         return match usable(&path)? {
             Some(found) => already(&dir, &found, &servers, &config.files, &caller).await,
-            None => {
-                Err(Fault::host("identity_changed", "the identity has just been removed", "run it again"))
-            }
+            None => Err(Fault::host(
+                "identity_changed",
+                "another process has just removed the identity",
+                "run the command again",
+            )),
         };
     }
     refuse_what_cannot_be_kept(&path, &config)?;
@@ -168,16 +170,16 @@ async fn confirm(
             if let Some(grant) = &confirmed.recovery
                 && let Err(error) = recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), grant)
             {
-                tracing::warn!(%error, "the recovery token could not be kept; the daemon gets another");
+                tracing::warn!(%error, "the recovery token could not be stored; the daemon will fetch another");
             }
             if let Err(error) = unconfirmed::clear(dir.path()) {
-                tracing::warn!(%error, "the mark `unconfirmed` could not be removed; confirming twice is harmless");
+                tracing::warn!(%error, "the marker `unconfirmed` could not be removed; confirming twice is harmless");
             }
             Ok(confirmed.state)
         }
         Err(fault) => Err(Fault {
             message: format!(
-                "the identity is kept, but the control plane could not be told: {}",
+                "the identity is stored, but could not be confirmed to the control plane: {}",
                 fault.message
             ),
             hint: format!("{}; then run `enlist-agent enroll` again, which needs no new token", fault.hint)
@@ -199,7 +201,7 @@ async fn not_persisted(
     let patience = caller.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
     let brief = Caller { patience: Some(patience), ..caller.clone() };
     if let Err(fault) = talk::confirm(identity, servers, Some(&reason), String::new(), &brief).await {
-        tracing::warn!(code = %fault.code, "the control plane could not be told either: {}", fault.message);
+        tracing::warn!(code = %fault.code, "the failure could not be reported to the control plane either: {}", fault.message);
     }
     Fault::host(
         "not_persisted",
@@ -232,6 +234,6 @@ pub(crate) fn caller(contact: &Contact, patience: Option<Duration>) -> Result<Ca
 }
 
 fn not_begun(error: &io::Error) -> Fault {
-    let hint = "make room in the directory and see that this user may write there; the token was not sent";
+    let hint = "make room in the directory and let this user write there; the token was not sent";
     Fault::host("not_persisted", format!("the request could not be written: {error}"), hint)
 }

@@ -56,8 +56,8 @@ pub fn recognised(config: &Config, servers: &[ServerUrl]) -> Result<(TrustChoice
     if servers.is_empty() {
         return Err(Fault::usage(
             "server_missing",
-            "no control plane was named",
-            "name it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
+            "no control plane is configured",
+            "set it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
         ));
     }
     let choice = config.trust.clone().ok_or_else(trust_missing)?;
@@ -98,7 +98,7 @@ fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
 fn trust_missing() -> Fault {
     Fault::usage(
         "trust_missing",
-        "nothing was given by which to recognise the control plane; the token was not sent",
+        "there is no CA file, pin or system roots to verify the control plane with; nothing was sent",
         "give --ca-file F or --ca-pin PIN (an operator has both), or --system-roots if its certificate is publicly trusted",
     )
 }
@@ -106,7 +106,7 @@ fn trust_missing() -> Fault {
 fn plain_http(url: &str) -> Fault {
     Fault::usage(
         "plain_http_refused",
-        format!("{url} would send the token in the clear; nothing was sent"),
+        format!("{url} is not encrypted; nothing was sent"),
         "use the https:// address of the control plane",
     )
 }

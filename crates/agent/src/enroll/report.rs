@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::compat::Persona;
+use crate::screen::{Screen, Shown};
 use crate::store::generation::Generations;
 use crate::store::identity::Identity;
 
@@ -20,6 +22,17 @@ pub struct Report {
     pub domain: String,
     pub dir: String,
     pub already_enrolled: bool,
+    /// What comes after it.
+    #[serde(skip)]
+    pub next: Next,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The daemon is to be started, by this name of the program.
+    Run(Persona),
+    /// It runs already.
+    Nothing,
 }
 
 impl Report {
@@ -35,25 +48,58 @@ impl Report {
             domain: identity.spiffe.domain.to_string(),
             dir: dir.display().to_string(),
             already_enrolled,
+            next: Next::Run(Persona::default()),
         }
+    }
+
+    /// While the daemon works in the directory.
+    pub fn beside_daemon(self) -> Self {
+        Self { next: Next::Nothing, ..self }
+    }
+
+    /// Written by the program under this name.
+    pub fn called(self, persona: Persona) -> Self {
+        let next = if self.next == Next::Nothing { Next::Nothing } else { Next::Run(persona) };
+        Self { next, ..self }
+    }
+
+    fn steps(&self, persona: Persona, screen: Screen) -> Vec<String> {
+        let usual = self.dir == persona.dir();
+        let unit = usual && persona == Persona::Enlist;
+        let mut words = vec![persona.name().to_owned(), "run".to_owned()];
+        if !usual {
+            words.extend(["--dir".to_owned(), self.dir.clone()]);
+        }
+        let service = if unit {
+            "Or as a service: systemctl enable --now enlist-agent (docs/agent.md, \"As a service\")"
+        } else {
+            "Or as a service with this directory: docs/agent.md, \"As a service\""
+        };
+        let intro = "Next, keep the identity renewed:".to_owned();
+        vec![intro, screen.command(2, &words), screen.hang("", 2, service)]
     }
 }
 
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Shown for Report {
+    fn text(&self, screen: Screen) -> String {
         let done = if self.already_enrolled { "already enrolled" } else { "enrolled" };
-        writeln!(f, "{done} as {} ({})", self.node_id, self.state)?;
-        writeln!(f, "  SPIFFE id    {}", self.spiffe_id)?;
         let place = Generations::under(Path::new(&self.dir)).current_path();
-        writeln!(f, "  identity     {}", place.display())?;
-        writeln!(f, "  valid until  {}", self.cert_not_after)?;
-        write!(f, "  renew at     {}", self.renew_at.as_deref().unwrap_or("unknown"))?;
+        let mut lines = vec![screen.hang("", 2, &format!("{done} as {} ({})", self.node_id, self.state))];
+        let fields = [
+            ("SPIFFE id", self.spiffe_id.as_str()),
+            ("identity", &place.display().to_string()),
+            ("valid until", &self.cert_not_after),
+            ("renew at", self.renew_at.as_deref().unwrap_or("unknown")),
+        ];
+        lines.extend(fields.map(|(label, value)| screen.hang(&format!("  {label:<12} "), 15, value)));
         if self.already_enrolled {
-            write!(
-                f,
-                "\nNothing was asked of the control plane; a token given was not used. --replace enrolls anew."
-            )?;
+            let kept = "The identity was kept as it is, and no token was used. To enroll again: --replace";
+            lines.push(screen.hang("", 0, kept));
         }
-        Ok(())
+        match self.next {
+            Next::Run(persona) => lines.extend(self.steps(persona, screen)),
+            Next::Nothing => lines.push("The daemon is running and renews it.".to_owned()),
+        }
+        lines.join("\n")
     }
 }

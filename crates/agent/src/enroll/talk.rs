@@ -34,11 +34,19 @@ impl Caller {
 /// Redeems the token for this key.
 pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<EnrollResponse, Fault> {
     let csr = pending.key.csr_pem().map_err(|error| {
-        Fault::host("key_unusable", error.to_string(), "remove the directory `pending`, then run it again")
+        Fault::host(
+            "key_unusable",
+            error.to_string(),
+            "remove the directory `pending`, then run the command again",
+        )
     })?;
     let wireguard = pending.wireguard.as_ref().map(WireguardPrivate::public_text).transpose();
     let wireguard = wireguard.map_err(|error| {
-        Fault::host("key_unusable", error.to_string(), "remove wireguard/private.key, then run it again")
+        Fault::host(
+            "key_unusable",
+            error.to_string(),
+            "remove wireguard/private.key, then run the command again",
+        )
     })?;
     let request = EnrollRequest {
         token: plan.token.expose().to_owned(),
@@ -92,7 +100,11 @@ pub async fn confirm(
 
 /// Whoever waits should see what for.
 fn tell(error: &Error, pause: Duration) {
-    tracing::warn!(code = error.code(), "not yet: {error}; trying again in {:.1} s", pause.as_secs_f32());
+    tracing::warn!(
+        code = error.code(),
+        "attempt failed: {error}; trying again in {:.1} s",
+        pause.as_secs_f32()
+    );
 }
 
 pub fn fault(error: Error) -> Fault {
@@ -104,7 +116,7 @@ pub fn fault(error: Error) -> Fault {
     };
     let detail = error.detail();
     let hint = match detail.hint.as_str() {
-        "" => "run it again with ENLIST_LOG=debug to see more".to_owned(),
+        "" => "run the command again with ENLIST_LOG=debug to see more".to_owned(),
         hint => hint.to_owned(),
     };
     Fault {

@@ -210,15 +210,15 @@ impl Files {
 fn in_the_way(paths: &[String]) -> Fault {
     Fault::host(
         "file_in_the_way",
-        format!("not made by this agent, and left as it is: {}", paths.join(", ")),
-        "move it away, or name another place under [files] in agent.toml; then run it again",
+        format!("files that this agent did not create are in the way: {}", paths.join(", ")),
+        "move them away, or set other paths under [files] in agent.toml; then run the command again",
     )
 }
 
 fn unlinked(what: &str) -> Fault {
     Fault::host(
         "files_not_linked",
-        format!("the identity could not be put where it is wanted: {what}"),
-        "see that this user may write there, then run it again: it needs no new token",
+        format!("the links to the identity could not be created: {what}"),
+        "let this user write there, then run the command again; no new token is needed",
     )
 }

@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         file => file?,
     };
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a plain file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     if file.take(MOST).read_to_end(&mut bytes)? as u64 == MOST {

@@ -49,7 +49,7 @@ pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Report
     dir::check_owner(&dir, &[config::file::NAME, profile::NAME])?;
     let config = config::load(&dir, Values::new(), environment)?;
     let profile = profile::load(&dir).map_err(|error| {
-        let hint = "run it as the directory's owner";
+        let hint = "run the command as the owner of the directory";
         Fault::host("dir_unusable", format!("{}: {error}", dir.display()), hint)
     })?;
     Ok(run(&dir, &config.upkeep, profile.as_ref(), Scope { secrets: true, dry_run: args.dry_run }))
@@ -105,7 +105,11 @@ fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, 
         match found {
             Found::Taken(there) => {
                 let finding = Finding::name(&name, there, expected(&name));
-                report.fault(finding, &format!("{} maps it outside of our lines", file.display()), None);
+                report.fault(
+                    finding,
+                    &format!("{} maps it outside of the agent's block", file.display()),
+                    None,
+                );
             }
             Found::Missing => ours.push(Finding::name(&name, "missing", expected(&name))),
             Found::Changed(there) => ours.push(Finding::name(&name, there, expected(&name))),
@@ -118,8 +122,8 @@ fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, 
     if ours.is_empty() {
         ours.push(Finding::name(
             &file.display().to_string(),
-            "with lines of ours out of place",
-            "one block of ours",
+            "with lines of the agent's block out of place",
+            "one block of the agent",
         ));
     }
     // What somebody else has written since stays, too.

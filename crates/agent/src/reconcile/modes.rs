@@ -53,7 +53,7 @@ pub fn secrets(path: &Path, dry_run: bool, report: &mut Report) {
         if found.uid() != us {
             report.fault(finding, "it belongs to another user", None);
         } else if place == path && (found.mode() & 0o1000 != 0 || dir::shared(path).unwrap_or(true)) {
-            report.fault(finding, "it does not look like a directory for the agent alone", None);
+            report.fault(finding, "it holds files that are not the agent's", None);
         } else {
             report.settled(finding, close(place, PRIVATE, dry_run));
         }

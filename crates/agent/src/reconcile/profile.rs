@@ -38,7 +38,7 @@ impl Profile {
             return Err("it has no usable id".to_owned());
         }
         if wire.api_urls.len() > URLS || wire.hosts.len() > hosts::MOST {
-            return Err("it names more addresses than any host needs".to_owned());
+            return Err("it has too many addresses".to_owned());
         }
         let wrong = wire.api_urls.iter().find(|url| !short(url) || ServerUrl::parse(url).is_err());
         if let Some(url) = wrong {

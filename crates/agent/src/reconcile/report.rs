@@ -7,6 +7,7 @@ use std::path::Path;
 use lifecycle::host::Class;
 use serde::Serialize;
 
+use crate::screen::{Screen, Shown, harmless};
 use crate::space;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,33 +94,35 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Shown for Report {
+    fn text(&self, screen: Screen) -> String {
+        let line = |label: &str, text: &str| screen.hang(&format!("{label:<12} "), 13, &harmless(text));
         let did = if self.dry_run { "would change" } else { "changed" };
+        let mut lines = Vec::new();
         for finding in &self.changed {
-            writeln!(f, "{did:<12} {} from {} to {}", finding.what, finding.found, finding.expected)?;
+            lines
+                .push(line(did, &format!("{} from {} to {}", finding.what, finding.found, finding.expected)));
         }
         for failure in &self.faults {
-            writeln!(f, "{:<12} {}: {}", "not changed", failure.finding, failure.message)?;
-            if let Some(class) = failure.class {
-                writeln!(f, "{:<12} remedy: {}", "", remedy(class))?;
-            }
+            lines.push(line("not changed", &format!("{}: {}", failure.finding, failure.message)));
+            lines.extend(failure.class.map(|class| line("", &format!("remedy: {}", remedy(class)))));
         }
         let end = match (self.drift.is_empty(), self.ok) {
-            (true, _) => "everything is as it should be",
-            (false, true) if self.dry_run => "nothing was changed, as asked",
-            (false, true) => "everything is as it should be now",
-            (false, false) => "not everything could be put right",
+            (true, _) => "nothing to reconcile",
+            (false, true) if self.dry_run => "nothing was changed (--dry-run)",
+            (false, true) => "reconciled",
+            (false, false) => "not everything could be reconciled",
         };
-        f.write_str(end)
+        lines.push(end.to_owned());
+        lines.join("\n")
     }
 }
 
-/// Of a reconciliation that failed, that one is to run it is no help.
+/// After a reconciliation that failed, the remedy is not to run it.
 fn remedy(class: Class) -> &'static str {
     match class {
         Class::EndpointProfileDrift => {
-            "see that this user may write the file, and that nothing else in it maps the name; then run it again"
+            "let this user write the file, and remove other lines that map the name; then run the command again"
         }
         other => other.remedy(),
     }

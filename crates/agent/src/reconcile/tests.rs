@@ -46,7 +46,7 @@ fn a_mapping_is_restored_and_then_nothing_is_written_any_more() {
     let world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
     let profile = profile(&[("cp.example", "10.0.0.9"), ("t.example", "10.0.0.2")]);
     let report = world.run(Some(&profile), Scope::BY_ITSELF);
-    assert!(report.ok, "{report}");
+    assert!(report.ok, "{report:?}");
     let text = world.hosts();
     assert!(text.starts_with(OTHERS) && text.contains("10.0.0.1 cp.example\n10.0.0.2 t.example\n"), "{text}");
     let before = fs::metadata(world.top.path().join("hosts")).unwrap();
@@ -59,7 +59,7 @@ fn a_mapping_is_restored_and_then_nothing_is_written_any_more() {
 fn a_dry_run_tells_and_writes_nothing() {
     let world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
     let report = world.run(None, Scope::LOOK);
-    assert!(report.changed.iter().any(|finding| finding.what == "cp.example"), "{report}");
+    assert!(report.changed.iter().any(|finding| finding.what == "cp.example"), "{report:?}");
     assert_eq!(world.hosts(), OTHERS);
     assert!(!world.dir().join("identity").exists());
 }
@@ -85,7 +85,7 @@ fn a_profile_cannot_write_anything_else_into_the_file() {
         ("good.example", "10.0.0.3"),
     ]);
     let report = world.run(Some(&evil), Scope::BY_ITSELF);
-    assert_eq!(report.faults.len(), 3, "{report}");
+    assert_eq!(report.faults.len(), 3, "{report:?}");
     let text = world.hosts();
     assert!(text.contains("10.0.0.3 good.example") && !text.contains("bank"), "{text}");
 }
@@ -104,7 +104,7 @@ fn directories_that_are_gone_are_made_again() {
     let mut world = World::new("");
     world.upkeep.paths.runtime = Some(world.top.path().join("run/work"));
     let report = world.run(None, Scope::BY_ITSELF);
-    assert!(report.ok, "{report}");
+    assert!(report.ok, "{report:?}");
     for path in
         [world.dir().join("diagnostics"), world.dir().join("recovery"), world.top.path().join("run/work")]
     {
@@ -129,7 +129,10 @@ fn secrets_are_closed_by_hand_and_never_through_a_link() {
     world.run(None, Scope::BY_ITSELF);
     assert_eq!(mode(&dir.join("identity/0000000001/key.pem")), 0o644, "for a person to judge");
     let report = world.run(None, Scope { secrets: true, dry_run: false });
-    assert!(report.ok && report.changed.iter().any(|finding| finding.what.ends_with("key.pem")), "{report}");
+    assert!(
+        report.ok && report.changed.iter().any(|finding| finding.what.ends_with("key.pem")),
+        "{report:?}"
+    );
     assert_eq!(mode(&dir.join("identity/0000000001/key.pem")), 0o600);
     assert_eq!(mode(&victim), 0o644);
 }
@@ -149,7 +152,7 @@ fn a_directory_that_is_a_link_is_not_walked_through() {
     }
     let report = world.run(None, Scope { secrets: true, dry_run: false });
     let told = |name: &str| report.faults.iter().any(|failure| failure.finding.what.ends_with(name));
-    assert!(told("recovery") && told("identity"), "{report}");
+    assert!(told("recovery") && told("identity"), "{report:?}");
     for victim in &victims {
         assert_eq!(fs::metadata(victim).unwrap().mode() & 0o7777, 0o640, "{}", victim.display());
     }
@@ -161,6 +164,6 @@ fn names_of_a_profile_that_is_no_more_leave_the_file() {
     world.run(Some(&profile(&[("t.example", "10.0.0.2")])), Scope::BY_ITSELF);
     assert!(world.hosts().contains("10.0.0.2 t.example\n"));
     let report = world.run(None, Scope::BY_ITSELF);
-    assert!(report.ok, "{report}");
+    assert!(report.ok, "{report:?}");
     assert!(!world.hosts().contains("t.example") && world.hosts().contains("10.0.0.1 cp.example\n"));
 }

@@ -66,8 +66,8 @@ pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
     if found.mode() & 0o077 != 0 {
         return Err(Fault::host(
             "key_exposed",
-            format!("others than this user may read {}", path.display()),
-            "if nobody did, close it with chmod 0600 and run it again; otherwise ask for another bundle",
+            format!("other users may read {}", path.display()),
+            "if no other user has read it, close it with chmod 0600 and run the command again; otherwise ask an operator for another bundle",
         ));
     }
     let mut text = Zeroizing::new(Vec::new());
@@ -77,8 +77,9 @@ pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
 
 fn parse(text: &[u8], at: Timestamp) -> Result<Bundle, String> {
     // Where it is wrong, not what stands there.
-    let written: Written = serde_json::from_slice(text)
-        .map_err(|error| format!("is no repair bundle (line {}, column {})", error.line(), error.column()))?;
+    let written: Written = serde_json::from_slice(text).map_err(|error| {
+        format!("is not a repair bundle (line {}, column {})", error.line(), error.column())
+    })?;
     let token = Zeroizing::new(written.recovery_token);
     if written.version != VERSION {
         return Err(format!("is of version {}, and this agent knows {VERSION}", written.version));

@@ -48,7 +48,7 @@ fn in_use(fault: Fault) -> Fault {
     if fault.code != "dir_in_use" {
         return fault;
     }
-    let hint = "if it is `enlist-agent run`: stop it (`systemctl stop enlist-agent`), recover, start it again; otherwise wait until it is done";
+    let hint = "stop the daemon (`systemctl stop enlist-agent`), recover, and start it again; if another command uses the directory, wait until it has ended";
     Fault { hint: hint.into(), ..fault }
 }
 
@@ -57,7 +57,7 @@ fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
     match identity::load(dir.path()) {
         Ok(Standing::Present(found)) => Ok(Some(*found)),
         Ok(Standing::Damaged(reason)) => {
-            tracing::warn!(%reason, "the identity here cannot be used");
+            tracing::warn!(%reason, "the identity in this directory cannot be used");
             Ok(None)
         }
         Ok(Standing::Absent) => Ok(None),
@@ -65,7 +65,7 @@ fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
         Err(error) => Err(Fault::host(
             "dir_unusable",
             format!("{}: {error}", dir.path().display()),
-            "run it as the directory's owner",
+            "run the command as the owner of the directory",
         )),
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn plan(
     if let Some(path) = found.exposed {
         return Err(exposed(&path));
     }
-    let kept = found.token.ok_or_else(|| way::blocked("there is no recovery token here"))?;
+    let kept = found.token.ok_or_else(|| way::blocked("there is no recovery token"))?;
     let runtime = runtime(config, identity.as_ref())?;
     let settled = way::settled(&config.recovery, found.profile.as_ref(), &runtime);
     let unsaid =
@@ -153,8 +153,8 @@ fn runtime(config: &Config, identity: Option<&Identity>) -> Result<Runtime, Faul
 fn exposed(path: &std::path::Path) -> Fault {
     Fault::host(
         "key_exposed",
-        format!("others than this user may read or replace {}", path.display()),
-        "if nobody did, close it with chmod go-rwx; otherwise have an operator revoke the token and make a repair bundle",
+        format!("other users may read or replace {}", path.display()),
+        "if no other user has read it, close it with chmod go-rwx; otherwise have an operator revoke the token and create a repair bundle",
     )
 }
 

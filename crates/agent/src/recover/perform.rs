@@ -51,7 +51,7 @@ pub struct Plan {
 pub async fn perform(dir: &Dir, config: &Config, plan: Plan) -> Result<Report, Fault> {
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
     since::check(plan.made, clock::now(), allowed).map_err(|failed| {
-        let hint = "set this host's clock, then run it again; nothing was sent";
+        let hint = "set this host's clock, then run the command again; nothing was sent";
         Fault::host("clock_skew", failed.error.to_string(), hint)
     })?;
     let ballast = Ballast::new(dir.path(), config.upkeep.ballast_bytes);
@@ -130,7 +130,7 @@ async fn carry_out(
         revoked::clear(dir.path())
     };
     if let Err(error) = ballast.rescue(tidy) {
-        tracing::warn!(%error, "what a finished recovery left could not be tidied");
+        tracing::warn!(%error, "files of a finished recovery could not be removed");
     }
     config.files.fit(dir.path(), &identity, None)?;
     Ok(Report::new(dir.path(), &identity, &begun.correlation_id, confirmed.is_some()))
@@ -156,7 +156,7 @@ fn remember(dir: &Dir, class: Option<String>, correlation_id: String) {
     let ended = status::Attempt { at: clock::now().to_string(), ok: class.is_none(), class, correlation_id };
     let known = Attempts { last_recovery: Some(ended), ..attempts::read(dir.path()) };
     if let Err(error) = attempts::keep(dir.path(), &known) {
-        tracing::debug!(%error, "how the recovery ended could not be kept");
+        tracing::debug!(%error, "the result of the recovery could not be stored");
     }
 }
 
@@ -195,7 +195,7 @@ fn refused(dir: &Dir, config: &Config, plan: &Plan, failed: Failed) -> Unfinishe
     {
         let refreshed = plan.identity.as_ref().is_some_and(|identity| refresh(dir, config, identity, answer));
         let fault = talk::fault(failed.error);
-        let more = if refreshed { "; what this host trusts was brought up to date" } else { "" };
+        let more = if refreshed { "; the trust bundle was updated" } else { "" };
         let fault = Fault { message: format!("{}{more}", fault.message), ..fault };
         return Unfinished { fault, cured: refreshed };
     }
@@ -235,7 +235,7 @@ fn refresh(dir: &Dir, config: &Config, identity: &Identity, answer: &NotNeeded) 
 }
 
 fn not_kept(dir: &Dir, error: &std::io::Error) -> Fault {
-    let hint = "make room in the directory, and see that this user may write there; then run it again: it gives the same certificate";
+    let hint = "make room in the directory, and let this user write there; then run the command again, which gives the same certificate";
     let code = if crate::space::is_full(error) { "disk_full" } else { "not_persisted" };
     Fault::host(code, format!("{}: {error}", dir.path().display()), hint)
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::screen::{Screen, Shown};
 use crate::store::identity::Identity;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,15 +36,21 @@ impl Report {
     }
 }
 
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "recovered as {}", self.node_id)?;
-        writeln!(f, "  SPIFFE id    {}", self.spiffe_id)?;
-        writeln!(f, "  serial       {}", self.cert_serial)?;
-        write!(f, "  valid until  {}", self.cert_not_after)?;
-        if !self.confirmed {
-            write!(f, "\nThe control plane has yet to hear of it: `enlist-agent run` says so.")?;
-        }
-        Ok(())
+impl Shown for Report {
+    fn text(&self, screen: Screen) -> String {
+        let mut lines = vec![format!("recovered as {}", self.node_id)];
+        let fields = [
+            ("SPIFFE id", &self.spiffe_id),
+            ("serial", &self.cert_serial),
+            ("valid until", &self.cert_not_after),
+        ];
+        lines.extend(fields.map(|(label, value)| screen.hang(&format!("  {label:<12} "), 15, value)));
+        let next = if self.confirmed {
+            "Next: start `enlist-agent run` again."
+        } else {
+            "The recovery is not confirmed to the control plane yet. Next: start `enlist-agent run`, which confirms it."
+        };
+        lines.push(screen.hang("", 0, next));
+        lines.join("\n")
     }
 }

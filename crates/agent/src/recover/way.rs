@@ -39,18 +39,18 @@ pub fn settled(config: &RecoveryConfig, profile: Option<&Profile>, runtime: &Run
         (Some(url), _) => vec![url],
         (None, Some(profile)) => vec![profile.url.clone()],
         (None, None) if config.same_as_runtime => runtime.servers.clone(),
-        (None, None) => return Err(blocked("no place to recover at is known")),
+        (None, None) => return Err(blocked("no recovery endpoint is known")),
     };
     let trust = own.or_else(stored).or_else(|| runtime.trust.clone());
-    let trust = trust.ok_or_else(|| blocked("nothing is known by which to recognise it"))?;
+    let trust = trust.ok_or_else(|| blocked("no CA is known to verify the recovery endpoint with"))?;
     if servers.is_empty() {
-        return Err(blocked("no place to recover at is known"));
+        return Err(blocked("no recovery endpoint is known"));
     }
     Ok(Way { servers, trust })
 }
 
 /// What opens what is closed.
-pub const BUNDLE: &str = "have an operator make a repair bundle, `enlist node repair-bundle ID --out FILE`, and run `enlist-agent recover --bundle FILE`";
+pub const BUNDLE: &str = "have an operator create a repair bundle, `enlist node repair-bundle ID --out FILE`, and run `enlist-agent recover --bundle FILE`";
 
 /// Closed, and what opens it.
 pub fn blocked(what: impl Into<String>) -> Fault {

@@ -28,7 +28,7 @@ use crate::{chance, clock};
 
 const CAP: Span = Span::from_minutes(1);
 const PREFIX: &str = "worker:";
-const IMPORT: &str = "have an operator take the certificate in: `enlist node import --cert FILE`";
+const IMPORT: &str = "have an operator import the certificate: `enlist node import --cert FILE`";
 /// What is added to the names of the files that were there.
 const ASIDE: &str = ".before";
 
@@ -81,10 +81,10 @@ pub async fn adopt(
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;
     for path in files {
         if let Err(error) = put_aside(path) {
-            tracing::warn!(path = %path.display(), %error, "left where it was");
+            tracing::warn!(path = %path.display(), %error, "the file could not be moved aside and stays where it is");
         }
     }
-    tracing::info!(node_id = worker, "renewed a certificate that was made elsewhere");
+    tracing::info!(node_id = worker, "renewed an imported certificate");
     Ok(identity)
 }
 
@@ -123,6 +123,6 @@ fn put_aside(path: &Path) -> std::io::Result<()> {
 }
 
 fn not_kept(dir: &Path, error: &std::io::Error) -> Fault {
-    let hint = "make room in the directory, and see that this user may write there; then run it again";
+    let hint = "make room in the directory, and let this user write there; then run the command again";
     Fault::host("not_persisted", format!("{}: {error}", dir.display()), hint)
 }

@@ -96,7 +96,7 @@ impl Care {
         self.pressed =
             room("diagnostic").is_some_and(|room| space::is_pressed(room, self.upkeep.ballast_bytes));
         if let Err(error) = self.ballast.take() {
-            tracing::debug!(%error, "ballast could not be taken");
+            tracing::debug!(%error, "the ballast file could not be created");
         }
         self.full = room("cert").is_some_and(space::is_short) || self.ballast.is_spent();
         let tried = diagnostics::try_out(self.ring.path()).map_err(NotWritten);
@@ -108,7 +108,7 @@ impl Care {
         }
         let mut seen = Vec::new();
         if let (true, Some(room)) = (self.full, room("cert")) {
-            let what = format!("{room} bytes are left where {} is", self.dir.display());
+            let what = format!("{room} bytes are free in the file system of {}", self.dir.display());
             seen.push(Seen { class: Class::DiskFull, what });
         }
         seen.extend(self.drift.iter().map(|(class, what)| Seen { class: *class, what: what.clone() }));
@@ -119,7 +119,7 @@ impl Care {
     fn put_back(&mut self) -> bool {
         let report = reconcile::run(&self.dir, &self.upkeep, self.profile.as_ref(), Scope::BY_ITSELF);
         for finding in &report.changed {
-            tracing::info!("put back: {} was {}, is {}", finding.what, finding.found, finding.expected);
+            tracing::info!("restored: {} was {}, is {}", finding.what, finding.found, finding.expected);
         }
         let before = self.drift.take();
         self.drift = report.trouble();
@@ -141,7 +141,7 @@ impl Care {
             tracing::warn!(
                 before = hosts::listed(&before),
                 now = hosts::listed(&wanted),
-                "the control plane changes the names that this host maps"
+                "the control plane changes the host names that this agent manages"
             );
         }
         self.profile = profile;

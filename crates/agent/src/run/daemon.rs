@@ -97,11 +97,11 @@ impl Daemon {
         manager: Manager,
     ) -> Result<Self, Fault> {
         let no_chance =
-            |error: std::io::Error| Fault::host("runtime_failed", error.to_string(), "run it again");
+            |error: std::io::Error| Fault::host("runtime_failed", error.to_string(), "run the command again");
         let now = Instant::now();
         let (status, reader) = watch::channel(Status::of(dir.path(), &found.identity, clock::now()));
         if let Err(error) = socket::serve(dir.path(), reader) {
-            tracing::warn!(%error, "{} cannot be served; `status` shows only the disk", socket::path(dir.path()).display());
+            tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", socket::path(dir.path()).display());
         }
         let page = Page::default();
         if let Some(address) = config.daemon.metrics_listen {
@@ -230,7 +230,7 @@ impl Daemon {
     fn call_broke(&mut self) -> Result<(), Fault> {
         (self.opening, self.renewing, self.recovering) = (None, None, None);
         self.learn(Input::Broken);
-        self.say("internal", "a call to the control plane broke off");
+        self.say("internal", "a call to the control plane ended unexpectedly");
         Ok(())
     }
 
@@ -245,7 +245,7 @@ impl Daemon {
         if let Some(channel) = &mut self.channel {
             match channel.tick() {
                 Ok(true) => {}
-                Ok(false) => self.gone(Trouble::Passing.into(), "the control plane has fallen silent"),
+                Ok(false) => self.gone(Trouble::Passing.into(), "no heartbeat from the control plane"),
                 Err(error) => self.gone(Trouble::Passing.into(), &error.to_string()),
             }
         }

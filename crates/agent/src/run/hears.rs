@@ -68,10 +68,10 @@ impl Daemon {
         if unconfirmed::is_set(self.dir.path(), &self.identity.facts.serial)
             && let Err(error) = unconfirmed::clear(self.dir.path())
         {
-            self.not_written("the mark `unconfirmed` could not be removed", &error);
+            self.not_written("the marker `unconfirmed` could not be removed", &error);
         }
         if let Err(error) = revoked::clear(self.dir.path()) {
-            self.not_written("the mark `revoked` could not be removed", &error);
+            self.not_written("the marker `revoked` could not be removed", &error);
         }
         if self.notices.note("connected", clock::now()).is_some() {
             tracing::info!(server = %live.server(), "connected");
@@ -124,7 +124,7 @@ impl Daemon {
         // For `status`, `enroll` and the next start, when this daemon is no more.
         let known = revoked::is_set(self.dir.path(), &self.identity.facts.serial);
         if let Err(error) = revoked::set(self.dir.path(), &self.identity.facts.serial) {
-            self.not_written("the mark `revoked` could not be written", &error);
+            self.not_written("the marker `revoked` could not be written", &error);
         }
         if !known || self.detail.is_empty() {
             let remedy = if error.hint().is_empty() { REVOKED } else { error.hint() };
@@ -187,7 +187,7 @@ impl Daemon {
         }
         self.learn(Input::Tolerance(Span::from_millis(millis)));
         if let Err(error) = tolerance::keep(self.dir.path(), Span::from_millis(millis)) {
-            self.not_written("the tolerance for the clock could not be kept", &error);
+            self.not_written("the clock tolerance could not be stored", &error);
         }
     }
 
@@ -252,7 +252,7 @@ impl Daemon {
         }
         match order.order {
             Some(order::Order::RenewNow(_)) => {
-                tracing::info!(order_id = order.order_id, "told to renew");
+                tracing::info!(order_id = order.order_id, "renewal ordered by the control plane");
                 if !self.orders.contains(&order.order_id) {
                     self.orders.push(order.order_id);
                 }
@@ -264,7 +264,7 @@ impl Daemon {
             None => self.answers.push(OrderDone {
                 order_id: order.order_id,
                 ok: false,
-                detail: "this agent does not know the order".to_owned(),
+                detail: "this agent does not support the order".to_owned(),
             }),
         }
     }

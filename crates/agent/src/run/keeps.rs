@@ -23,7 +23,7 @@ impl Daemon {
                 }
                 self.look_for_recovery();
             }
-            Err(error) => self.not_written("a recovery token could not be kept", &error),
+            Err(error) => self.not_written("a recovery token could not be stored", &error),
         }
     }
 
@@ -43,7 +43,7 @@ impl Daemon {
             return;
         }
         if let Err(error) = attempts::keep(self.dir.path(), &self.attempts) {
-            tracing::debug!(%error, "how the last attempt ended could not be kept");
+            tracing::debug!(%error, "the result of the last attempt could not be stored");
         }
     }
 

@@ -35,7 +35,7 @@ impl Manager {
     /// Does nothing where nobody asked to be told; that nobody listens is worth a line in the log.
     pub fn tell(&self, state: &str) {
         if let Some(Err(error)) = self.socket.as_deref().map(|name| send(name, state)) {
-            tracing::debug!(%error, "the service manager could not be told: {state}");
+            tracing::debug!(%error, "the service manager could not be notified: {state}");
         }
     }
 

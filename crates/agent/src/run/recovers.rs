@@ -40,7 +40,7 @@ impl Daemon {
             return;
         }
         if self.notices.note("no recovery token", clock::now()).is_some() {
-            tracing::info!("there is no good recovery token here; asking for one");
+            tracing::info!("there is no valid recovery token; requesting one");
         }
         self.kept = Some(String::new());
     }
@@ -48,11 +48,11 @@ impl Daemon {
     fn material(&self) -> Result<(Kept, Way), String> {
         let found = recovery::read(self.dir.path());
         if let Some(path) = found.exposed {
-            return Err(format!("others may read or replace {}, so it is not used", path.display()));
+            return Err(format!("other users may read or replace {}, so it is not used", path.display()));
         }
-        let Some(token) = found.token else { return Err("there is no recovery token here".to_owned()) };
+        let Some(token) = found.token else { return Err("there is no recovery token".to_owned()) };
         if token.expires_at.is_some_and(|at| clock::now() > at) {
-            return Err("the recovery token here has expired".to_owned());
+            return Err("the recovery token has expired".to_owned());
         }
         let runtime = Runtime { servers: self.servers(), trust: Some(self.identity.trust()) };
         let way = settled(&self.config.recovery, found.profile.as_ref(), &runtime);
@@ -104,7 +104,7 @@ impl Daemon {
         match written {
             Ok((number, identity)) => {
                 if let Err(error) = unconfirmed::set(self.dir.path(), &identity.facts.serial) {
-                    self.not_written("the mark `unconfirmed` could not be written", &error);
+                    self.not_written("the marker `unconfirmed` could not be written", &error);
                 }
                 self.told.clone_from(&answer.servers);
                 self.candidate = Some(Candidate { number, identity, origin: Origin::Recovery });
@@ -169,7 +169,7 @@ impl Daemon {
         if let Some(attempt) = attempt::read(self.dir.path()) {
             let forgotten = recovery::forget_token(self.dir.path(), &attempt.token_hash);
             if let Err(error) = forgotten.and_then(|()| attempt::remove(self.dir.path())) {
-                self.not_written("what a finished recovery left could not be removed", &error);
+                self.not_written("files of a finished recovery could not be removed", &error);
             }
         }
         self.figures.recovered();

@@ -14,8 +14,8 @@ impl Stop {
     pub fn listen() -> Result<Self, Fault> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
-                let hint = "see that the process may open files";
-                Fault::host("runtime_failed", format!("signals cannot be heard: {error}"), hint)
+                let hint = "check that the process may open files";
+                Fault::host("runtime_failed", format!("signal handlers cannot be installed: {error}"), hint)
             })
         };
         Ok(Self {

@@ -95,7 +95,7 @@ pub async fn find(
             match enroll(dir, &plan, contact).await {
                 // A spent token may still lie where the first enrollment found it.
                 Err(fault) if fault.exit == Exit::Refused && recover::is_possible(dir.path()) => {
-                    tracing::warn!(code = %fault.code, "not enrolled: {}; recovering what was here", fault.message);
+                    tracing::warn!(code = %fault.code, "not enrolled: {}; recovering the former identity", fault.message);
                     regain(dir, config).await?
                 }
                 obtained => obtained?,
@@ -103,7 +103,7 @@ pub async fn find(
         }
         Standing::Exposed(place) => return Err(exposed(&place)),
         Standing::Damaged(reason) if recover::is_possible(dir.path()) => {
-            tracing::error!("the identity here cannot be used: {reason}; recovering it");
+            tracing::error!("the identity in this directory cannot be used: {reason}; recovering it");
             regain(dir, config).await?
         }
         Standing::Damaged(reason) => return Err(damaged(&reason)),
@@ -111,8 +111,8 @@ pub async fn find(
     if servers.is_empty() && identity.meta.as_ref().is_none_or(|meta| meta.servers.is_empty()) {
         return Err(Fault::usage(
             "server_missing",
-            "no control plane was named",
-            "name it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
+            "no control plane is configured",
+            "set it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
         ));
     }
     let candidate = candidate(dir.path(), &identity)?;
@@ -129,14 +129,14 @@ async fn anew(
     token: impl FnOnce() -> Result<Token, Fault>,
 ) -> Option<Identity> {
     let class = Class::IdentityRevokedOrFenced.as_str();
-    tracing::error!(class, "this host's identity is revoked, as the control plane has said before; {REMEDY}");
+    tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REMEDY}");
     let obtained = match Plan::check(config, servers.to_vec(), token) {
         Ok(plan) => enroll(dir, &plan, contact).await,
         Err(fault) if fault.code == "token_missing" => return None,
         Err(fault) => Err(fault),
     };
     let refused = |fault: &Fault| {
-        tracing::warn!(code = %fault.code, "not enrolled anew: {}; remedy: {}", fault.message, fault.hint);
+        tracing::warn!(code = %fault.code, "not enrolled again: {}; remedy: {}", fault.message, fault.hint);
     };
     obtained.inspect_err(refused).ok()
 }
@@ -154,7 +154,7 @@ async fn regain(dir: &Dir, config: &Config) -> Result<Identity, Fault> {
                     Standing::Present(found) => Ok(*found),
                     _ => Err(Fault::host(
                         "identity_changed",
-                        "the identity has just been removed",
+                        "another process has just removed the identity",
                         "run it again",
                     )),
                 };
@@ -249,7 +249,11 @@ fn load(path: &Path) -> Result<Standing, Fault> {
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Fault {
-    Fault::host("dir_unusable", format!("{}: {error}", path.display()), "run it as the directory's owner")
+    Fault::host(
+        "dir_unusable",
+        format!("{}: {error}", path.display()),
+        "run the command as the owner of the directory",
+    )
 }
 
 fn is_revoked(identity: &Identity) -> Fault {
@@ -260,15 +264,15 @@ fn is_revoked(identity: &Identity) -> Fault {
 fn exposed(place: &Path) -> Fault {
     Fault::host(
         "key_exposed",
-        format!("others than this user may read or replace {}", place.display()),
-        "if nobody did, close it with chmod go-rwx; otherwise have the node revoked and enroll with --replace",
+        format!("other users may read or replace {}", place.display()),
+        "if no other user has read it, close it with chmod go-rwx; otherwise have an operator revoke the node, and enroll with --replace",
     )
 }
 
 fn damaged(reason: &str) -> Fault {
     Fault::host(
         "identity_damaged",
-        format!("the identity here cannot be used: {reason}"),
-        "put back what is missing, or enroll anew with a new token: `enlist-agent enroll --replace`",
+        format!("the identity in this directory cannot be used: {reason}"),
+        "restore the missing files, or enroll again with a new token: `enlist-agent enroll --replace`",
     )
 }

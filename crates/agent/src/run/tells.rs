@@ -116,8 +116,10 @@ impl Daemon {
         let now = self.now();
         let left = self.host.wake(now).secs().saturating_sub(now.steady.secs());
         let next = match class {
-            Class::IdentityRevokedOrFenced => "asks now and then whether it is still revoked".to_owned(),
-            Class::ClockSkew => "asks for no certificate until the clock is right".to_owned(),
+            Class::IdentityRevokedOrFenced => {
+                "checks every few minutes whether it is still revoked".to_owned()
+            }
+            Class::ClockSkew => "requests no certificate until the clock is right".to_owned(),
             _ => format!("tries again within {} s", left.max(1)),
         };
         let id = self.host.undertaking();
@@ -136,7 +138,7 @@ impl Daemon {
         let kind = format!("{act} {class} {code}");
         if let Some(count) = self.notices.note(&kind, clock::now()) {
             let short = |text: &str, most| text.chars().take(most).collect::<String>();
-            let usual = code::remedy(class).unwrap_or("look the word up under docs/errors");
+            let usual = code::remedy(class).unwrap_or("see the page of this code in docs/errors");
             let remedy = if hint.is_empty() { usual } else { hint };
             let (what, remedy) = (short(what, SENTENCE), short(remedy, REMEDY));
             if code == class {

@@ -32,8 +32,8 @@ impl Dir {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: handle }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
                 "dir_in_use",
-                format!("another enlist-agent is working in {}", path.display()),
-                "if it is `enlist-agent run`, stop it first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it: it enrolls by itself; otherwise wait until it is done",
+                format!("another enlist-agent process uses {}", path.display()),
+                "stop the daemon first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it, which enrolls; if another command uses the directory, wait until it has ended",
             )),
             Err(error) => Err(unusable(path, &error.into())),
         }
@@ -71,14 +71,14 @@ fn secure(path: &Path, handle: &File) -> Result<(), Fault> {
     if found.mode() & 0o1000 != 0 || shared(path).map_err(|error| unusable(path, &error))? {
         return Err(Fault::host(
             "dir_not_private",
-            format!("{} is open to others and does not look like a directory of its own", path.display()),
-            "choose a directory for the agent alone, or close this one: chmod 0700",
+            format!("{} is open to other users and holds files that are not the agent's", path.display()),
+            "choose a directory that only the agent uses, or close this one: chmod 0700",
         ));
     }
     let closed = handle.set_permissions(fs::Permissions::from_mode(0o700));
     closed.map_err(|error| unusable(path, &error))?;
     let was = found.mode() & 0o7777;
-    tracing::warn!("{} was open to others (mode {was:04o}); it is now closed to them (0700)", path.display());
+    tracing::warn!("{} was open to other users (mode {was:04o}); its mode is now 0700", path.display());
     Ok(())
 }
 
@@ -111,7 +111,7 @@ fn owned(path: &Path, found: &fs::Metadata, users: &[u32]) -> Result<(), Fault> 
     Err(Fault::host(
         "dir_not_ours",
         format!("{} belongs to user {}, and this is user {}", path.display(), found.uid(), us()),
-        "run as the directory's owner, or change the owner with chown",
+        "run the command as the owner of the directory, or change the owner with chown",
     ))
 }
 
@@ -127,7 +127,7 @@ pub fn shared(path: &Path) -> io::Result<bool> {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Fault {
-    let hint = "name a directory with --dir that this user may make or owns";
+    let hint = "name a directory with --dir that this user owns or may create";
     Fault::host("dir_unusable", format!("{} cannot be used: {error}", path.display()), hint)
 }
 

@@ -54,7 +54,7 @@ pub fn private_dir(path: &Path) -> io::Result<()> {
             if fs::symlink_metadata(path)?.is_dir() {
                 return Ok(());
             }
-            let message = format!("{} is in the way: it is no directory", path.display());
+            let message = format!("{} is in the way: it is not a directory", path.display());
             Err(io::Error::new(io::ErrorKind::NotADirectory, message))
         }
         made => made,

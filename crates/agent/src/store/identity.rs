@@ -188,7 +188,7 @@ fn guard(dir: &Path, path: &Path) -> io::Result<Option<Standing>> {
         return damaged("is a symbolic link");
     }
     if !found.is_dir() {
-        return damaged("is no directory");
+        return damaged("is not a directory");
     }
     if found.uid() != fs::metadata(dir)?.uid() {
         return damaged("belongs to another user than the directory it is in");

@@ -26,7 +26,7 @@ const TOKENS: &str = "tokens.json";
 const PROFILE: &str = "profile.json";
 const CA: &str = "ca.pem";
 /// Said of a token that is not the one in `tokens.json`.
-pub const UNKNOWN: &str = "the recovery token here is not the one that the control plane gave";
+pub const UNKNOWN: &str = "the recovery token in this directory is not the one that the control plane issued";
 /// Longer than any token or id that the control plane makes.
 const WORD: usize = 512;
 

@@ -18,7 +18,7 @@ pub fn read(dir: &Path) -> io::Result<Option<WireguardPrivate>> {
         file => file?,
     };
     if file.metadata()?.mode() & 0o077 != 0 {
-        return Err(io::Error::other(format!("others than this user may read {}", path.display())));
+        return Err(io::Error::other(format!("other users may read {}", path.display())));
     }
     let text = zeroize::Zeroizing::new(disk::read(&path)?);
     let key = WireguardPrivate::from_text(&text);

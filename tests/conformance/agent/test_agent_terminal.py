@@ -1,0 +1,133 @@
+"""The agent at a terminal: lines that fit, colour where it helps, and none where nobody wants it."""
+
+import shlex
+
+import pytest
+
+import evidence
+from agents import enroll
+from machine import AGENT, run
+from terminal import COLOUR, Terminal, plain, shown
+
+GREEN, RED, YELLOW = "\x1b[32m", "\x1b[1m\x1b[31m", "\x1b[33m"
+
+
+@pytest.fixture
+def host(plane, place):
+    assert enroll(plane, place / "a", token=plane.token()).code == 0
+    return place / "a"
+
+
+def fits(terminal: Terminal) -> list[str]:
+    assert not terminal.too_wide(), terminal.too_wide()
+    return terminal.lines()
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_doctor_of_a_healthy_host(host, columns):
+    terminal = shown(AGENT, "doctor", "--dir", host, columns=columns)
+    lines = fits(terminal)
+    assert terminal.written.count(f"{GREEN}✓\x1b[0m") == 8, terminal.written
+    assert COLOUR.findall(terminal.written) == ["\x1b[32m", "\x1b[0m"] * 8, "the signs alone have a colour"
+    assert "no faults found" in lines, lines
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_doctor_of_a_host_with_a_fault(host, columns):
+    """Evidence and remedy are wrapped under where they begin; sign and class stand out."""
+    env = {"ENLIST_AGENT_SERVER": "https://a-name-that-is-rather-long-and-does-not-resolve.invalid:8443"}
+    (host / "identity/current/meta.json").unlink()
+    terminal = shown(AGENT, "doctor", "--dir", host, columns=columns, env=env, code=1)
+    lines = fits(terminal)
+    assert f"{RED}✗\x1b[0m" in terminal.written, terminal.written
+    assert f"{RED}[endpoint_unreachable]\x1b[0m" in terminal.written, terminal.written
+    remedy = next(number for number, line in enumerate(lines) if "remedy: " in line)
+    assert lines[remedy].startswith(" " * 15 + "remedy: "), lines
+    if columns == 80:
+        assert lines[remedy + 1].startswith(" " * 17) and lines[remedy + 1].strip(), lines
+    assert "- tls          not checked: control plane unreachable" in lines, lines
+    assert "1 fault: endpoint_unreachable; 3 checks not made" in lines, lines
+
+
+def test_no_colour_where_nobody_wants_it(host):
+    """NO_COLOR at a terminal, and a pipe; through a pipe no line is broken."""
+    terminal = shown(AGENT, "doctor", "--dir", host, env={"NO_COLOR": "1"})
+    assert not COLOUR.search(terminal.written) and "✓ tls" in terminal.written, terminal.written
+    env = {"ENLIST_AGENT_SERVER": "https://a-name-that-is-rather-long-and-does-not-resolve.invalid:8443"}
+    (host / "identity/current/meta.json").unlink()
+    piped = run(AGENT, "doctor", "--dir", host, env=env)
+    assert "\x1b" not in piped.out, piped
+    starts = ("✓ ", "✗ ", "- ", "! ", " " * 15 + "remedy: ", "1 fault")
+    assert all(line.startswith(starts) for line in piped.out.splitlines()), piped
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_preflight(plane, place, columns):
+    """The command to go on with fits the screen, and a shell reads it as one."""
+    given = ("--server", plane.url, "--ca-pin", plane.pin)
+    terminal = shown(AGENT, "doctor", "--dir", place / "new", *given, columns=columns)
+    text = "\n".join(fits(terminal))
+    command = text.split("ready to enroll:\n")[1]
+    words = shlex.split(command.replace("\\\n", " "))
+    expected = ["enlist-agent", "enroll", *given, "--dir", str(place / "new"), "--token-file", "FILE"]
+    assert sorted(words) == sorted(expected) and not (place / "new").exists(), text
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_status(plane, host, place, columns):
+    """Only the state has a colour: green, yellow without an identity, red when it is revoked."""
+    terminal = shown(AGENT, "status", "--dir", host, columns=columns)
+    assert fits(terminal)[0] == "state        enrolled"
+    assert COLOUR.findall(terminal.written) == ["\x1b[32m", "\x1b[0m"], terminal.written
+    terminal = shown(AGENT, "status", "--dir", place / "nothing", columns=columns, code=1)
+    assert f"{YELLOW}unenrolled\x1b[0m" in terminal.written and fits(terminal), terminal.written
+    serial = run(AGENT, "status", "--dir", host, "--json").json()["cert_serial"]
+    (host / "revoked").write_text(serial + "\n")
+    terminal = shown(AGENT, "status", "--dir", host, columns=columns, code=1)
+    assert f"{RED}revoked\x1b[0m" in terminal.written and fits(terminal), terminal.written
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_enrolling_says_what_comes_next(plane, place, columns):
+    """With the directory that was given; again when it is repeated. JSON is as it was."""
+    directory, token = place / "a", place / "token"
+    token.write_text(plane.token())
+    given = ("--dir", directory, "--server", plane.url, "--ca-pin", plane.pin)
+    terminal = shown(AGENT, "enroll", *given, "--token-file", token, columns=columns)
+    evidence.private_key("agent", (directory / "identity/current/key.pem").read_bytes())
+    lines = fits(terminal)
+    assert lines[0].startswith("enrolled as ") and f"  enlist-agent run --dir {directory}" in lines, lines
+    assert any("As a service" in line for line in lines), lines
+    terminal = shown(AGENT, "enroll", *given, columns=columns)
+    assert fits(terminal)[0].startswith("already enrolled as "), terminal.lines()
+    done = run(AGENT, "enroll", *given, "--json").json()
+    assert set(done) == {
+        "node_id",
+        "spiffe_id",
+        "state",
+        "cert_serial",
+        "cert_not_after",
+        "renew_at",
+        "tenant",
+        "domain",
+        "dir",
+        "already_enrolled",
+    }
+
+
+def test_an_error_fits_the_screen(plane, place):
+    """What went wrong, then what to do; nothing but the first word has a colour."""
+    given = ("--dir", place / "a", "--server", plane.url)
+    terminal = shown(AGENT, "enroll", *given, columns=80, code=2)
+    lines = fits(terminal)
+    assert terminal.written.startswith(f"{RED}error\x1b[0m: trust_missing: "), terminal.written
+    assert any(line.startswith("  remedy: ") for line in lines), lines
+    piped = run(AGENT, "enroll", *given, env={"ENLIST_LOG": "off"})
+    assert len(piped.err.splitlines()) == 2 and plain(piped.err) == piped.err, piped
+
+
+@pytest.mark.parametrize("command", ["enroll", "run", "status", "doctor", "reconcile", "recover", "completions", "man"])
+def test_help_fits_the_screen(command):
+    terminal = shown(AGENT, command, "--help")
+    lines = fits(terminal)
+    assert any(line.startswith("Example") for line in lines), lines
