@@ -240,6 +240,8 @@ mod tests {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let example = format!("\n  enlist-agent {name}");
             assert!(after.contains("Example") && after.contains(&example), "{name} has no example");
+            let wide = after.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{name}: a terminal of 80 columns would break this line");
         }
     }
 

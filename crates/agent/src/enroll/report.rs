@@ -103,3 +103,43 @@ impl Shown for Report {
         lines.join("\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(dir: &str) -> Report {
+        let text = str::to_owned;
+        Report {
+            node_id: text("n-1"),
+            spiffe_id: text("spiffe://test.example/n-1"),
+            state: text("active"),
+            cert_serial: text("1"),
+            cert_not_after: text("2030-01-01T00:00:00Z"),
+            renew_at: None,
+            tenant: text("default"),
+            domain: text("test.example"),
+            dir: text(dir),
+            already_enrolled: false,
+            next: Next::Run(Persona::Enlist),
+        }
+    }
+
+    #[test]
+    fn what_comes_next_names_the_directory_only_if_it_is_not_the_usual_one() {
+        let usual = report("/var/lib/enlist-agent").text(Screen::PIPE);
+        assert!(usual.contains("\n  enlist-agent run\n"), "{usual}");
+        assert!(usual.contains("systemctl enable --now enlist-agent"), "{usual}");
+        let other = report("/srv/a b").text(Screen::PIPE);
+        assert!(other.contains("\n  enlist-agent run --dir '/srv/a b'\n"), "{other}");
+        assert!(!other.contains("systemctl"), "the unit has another directory: {other}");
+        let plfm = report("/etc/plfm-agent").called(Persona::Plfm).text(Screen::PIPE);
+        assert!(plfm.contains("\n  plfm-agent run\n") && !plfm.contains("systemctl"), "{plfm}");
+    }
+
+    #[test]
+    fn beside_a_running_daemon_nothing_comes_next() {
+        let text = report("/srv/a").beside_daemon().called(Persona::Plfm).text(Screen::PIPE);
+        assert!(!text.contains("-agent run"), "{text}");
+    }
+}
