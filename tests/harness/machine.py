@@ -16,6 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("ENLIST_BIN_DIR", ROOT / "target" / "debug")).resolve()
 ENLIST = BIN / "enlist"
 AGENT = BIN / "enlist-agent"
+# What tests/setup has fetched.
+os.environ["PATH"] = f"{ROOT / 'target' / 'tools'}:{os.environ['PATH']}"
 PROTO = ROOT / "crates" / "api" / "proto"
 PATIENCE = 60.0
 """How long a condition may take on a slow machine. No test passes sooner for a smaller number."""
