@@ -53,14 +53,14 @@ fn token(state: TokenState) -> Token {
 }
 
 const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, spiffe_id, cert_serial, \
-                    cert_not_after, last_seen, enrolled_at, generation, health, schedulable, excluded";
+                    cert_not_after, last_seen, connected, enrolled_at, generation, health, schedulable, excluded";
 
 #[test]
 fn a_node_has_every_field_even_when_nothing_is_known() {
     let state = State::default();
     assert_eq!(fields(&NodeItem::of(&state, &node(), &Live::default())), sorted(NODE));
     let more = format!(
-        "{NODE}, hostname, agent_version, hardware, overlay, connected, drain_by, rotation_ordered_at, \
+        "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
          bundle_version, evidence, recovery, quarantine, ended, certificates, alerts"
     );
     let detail = NodeDetail::of(&state, &node(), &Live::default(), None);

@@ -8,20 +8,12 @@ mod verify;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
-use api::rest::audit::AuditQuery;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// List audit events, oldest first
-    List {
-        /// Show only events about this node
-        #[arg(long, value_name = "ID")]
-        node: Option<String>,
-        /// Show only events of this type, such as host.enrolled
-        #[arg(long, value_name = "TYPE")]
-        event: Option<String>,
-    },
+    List(list::Arguments),
     /// Export the whole audit trail as JSON lines, ended by a signed footer
     Export {
         /// Write to this file instead of standard output
@@ -41,10 +33,7 @@ pub enum Command {
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
     match command {
-        Command::List { node, event } => {
-            let query = AuditQuery { node, event_type: event, ..AuditQuery::default() };
-            list::run(&reach.operator()?, query, output).await
-        }
+        Command::List(arguments) => list::run(&reach.operator()?, arguments, output).await,
         Command::Export { out: None } => export::to_output(&reach.operator()?, output).await,
         Command::Export { out: Some(path) } => export::to_file(&reach.operator()?, &path, output).await,
         Command::Verify { file: None, .. } => verify::online(&reach.operator()?, output).await,

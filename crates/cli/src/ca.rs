@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::screen::Screen;
 use crate::table::{Table, Tone};
 use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, Rewrap, Rewrapped};
 use client::rest::Path;
@@ -61,7 +62,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Show => {
             let operator = reach.operator()?;
             let ca: Ca = operator.get(&Path::new("/v1/ca")).await?;
-            output.document(&ca, text)
+            output.document(&ca, |ca| text(ca, output.screen()))
         }
         Command::Export { server, server_url: _ } => {
             let url = server.clone().flatten().or_else(|| reach.server.clone());
@@ -92,7 +93,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&ca, |ca| {
                 let signs = ca.issuers.iter().any(|issuer| issuer.state == "active");
                 let warning = if signs { "" } else { NOBODY_SIGNS };
-                format!("{}{warning}", text(ca))
+                format!("{}{warning}", text(ca, output.screen()))
             })
         }
         Command::Rewrap { kek } => {
@@ -119,13 +120,14 @@ pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, Fail
     Ok(reach.operator()?.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?)
 }
 
-fn text(ca: &Ca) -> String {
+fn text(ca: &Ca, screen: Screen) -> String {
     let adoption = format!("{} of {} nodes have it", ca.adoption.current, ca.adoption.total);
     let fields = Fields::new()
         .with("root", &ca.root.fingerprint)
-        .with("root valid until", &ca.root.not_after)
+        .with("root valid until", &screen.full(&ca.root.not_after))
         .with("trust bundle", &format!("version {}, {adoption}", ca.bundle_version));
-    let mut table = Table::new(["ISSUER", "KIND", "STATE", "VALID UNTIL", "LEAVES", "SUBJECT"], "no issuers");
+    let mut table = Table::new(["ISSUER", "KIND", "STATE", "VALID UNTIL", "LEAVES", "SUBJECT"], "no issuers")
+        .dropping(["SUBJECT", "KIND"]);
     for issuer in &ca.issuers {
         let leaves = match issuer.other_leaves {
             0 => issuer.leaves.to_string(),
@@ -134,5 +136,5 @@ fn text(ca: &Ca) -> String {
         let cells = [&issuer.id, &issuer.kind, &issuer.state, &issuer.not_after, &leaves, &issuer.subject];
         table.row(Tone::Plain, cells.map(String::as_str));
     }
-    format!("{}\n{}", fields.text(), table.text())
+    format!("{}\n{}", fields.text_on(screen), table.text(screen))
 }

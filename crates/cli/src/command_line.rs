@@ -27,7 +27,8 @@ pub(crate) enum Family {
     /// Try Enlist: start a control plane and a demo node on this machine
     ///
     /// Not for production: the key that seals the CA key lies in the same directory. All data is written to a new
-    /// temporary directory, or to --dir DIR, which must be absent, empty, or made by an earlier `enlist dev`.
+    /// temporary directory, or to --dir DIR, which must be absent, empty, or made by an earlier `enlist dev`. The log is
+    /// written to dev.log in that directory or, with ENLIST_LOG set, to standard error.
     Dev(dev::Arguments),
     /// Initialize, run and check a control plane
     #[command(subcommand)]

@@ -38,10 +38,16 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(), Failure> {
     reach.only_dir()?;
-    // What a stranger sees is what is printed here; the log is for when something is wrong.
-    logs::start("warn")?;
+    // What is printed here must not be interrupted by the log, unless the user asks for both.
+    let read_along = logs::is_asked_for();
+    if read_along {
+        logs::start("info")?;
+    }
     let mut signals = Signals::listen()?;
     let place = Place::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
+    if !read_along {
+        logs::start_in(&place.log(), "info").inspect_err(|_| place.remove_if_temporary())?;
+    }
     let done = serve(&arguments, &place, output, &mut signals).await;
     if arguments.once || done.is_err() {
         place.remove_if_temporary();
@@ -71,7 +77,7 @@ async fn serve(
     }
     signals.next().await;
     serving::stop(server, signals).await?;
-    told::farewell(place, output)
+    told::farewell(place, &place.own_program()?, output)
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
@@ -88,7 +94,7 @@ async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Fail
 
 async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
     let operator = Operator::over_socket(place.dir.operator_socket());
-    let program = place.agent_program()?;
+    let (program, enlist, log) = (place.agent_program()?, place.own_program()?, place.log());
     let demo = match arguments.no_agent {
         true => None,
         false => Some(demo_node(place, &program, server, &operator).await?),
@@ -97,10 +103,12 @@ async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Out
     told::tell(
         &told::Scene {
             place,
+            enlist: &enlist,
             agent: &program,
             server,
             token: &token,
             demo: demo.as_ref(),
+            log: Some(log.as_path()).filter(|_| !logs::is_asked_for()),
             once: arguments.once,
         },
         output,

@@ -1,20 +1,34 @@
 //! One thing for people: its fields, a line each.
 
-use crate::table::harmless;
+use crate::screen::Screen;
+use crate::table::{Tone, harmless};
 use anstyle::Style;
 use std::fmt::Write;
+use unicode_width::UnicodeWidthStr;
+
+/// Before a label, and between it and its value.
+const INDENT: usize = 2;
 
 #[derive(Default)]
-pub struct Fields(Vec<(&'static str, String)>);
+pub struct Fields(Vec<(&'static str, String, Tone)>);
 
 impl Fields {
     pub fn new() -> Self {
         Self::default()
     }
 
-    pub fn with(mut self, label: &'static str, value: &str) -> Self {
-        self.0.push((label, harmless(value)));
+    pub fn with(self, label: &'static str, value: &str) -> Self {
+        self.painted(label, value, Tone::Plain)
+    }
+
+    /// A state, in its colour.
+    pub fn painted(mut self, label: &'static str, value: &str, tone: Tone) -> Self {
+        self.0.push((label, harmless(value), tone));
         self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Left out when there is nothing to say.
@@ -26,13 +40,58 @@ impl Fields {
     }
 
     pub fn text(&self) -> String {
-        let width = self.0.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+        self.text_on(Screen::none())
+    }
+
+    /// The same for a terminal: a value that is too long for its line goes on below itself. A word is never broken, so
+    /// that it can be copied.
+    pub fn text_on(&self, screen: Screen) -> String {
+        let width = self.0.iter().map(|(label, ..)| label.len()).max().unwrap_or_default();
+        let indent = width + 2 * INDENT;
+        let room = screen.columns().map(|columns| columns.saturating_sub(indent));
         let bold = Style::new().bold();
         let mut text = String::new();
-        for (label, value) in &self.0 {
+        for (label, value, tone) in &self.0 {
+            let paint = tone.style();
+            let value = room.map_or_else(|| value.clone(), |room| wrapped(value, room, indent));
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "  {bold}{label:width$}{bold:#}  {value}");
+            let _ = writeln!(text, "  {bold}{label:width$}{bold:#}  {paint}{value}{paint:#}");
         }
         text
+    }
+}
+
+fn wrapped(value: &str, room: usize, indent: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    for word in value.split(' ') {
+        let wide = word.width();
+        if used > 0 && used + 1 + wide > room {
+            text.push('\n');
+            text.extend(std::iter::repeat_n(' ', indent));
+            used = 0;
+        } else if used > 0 {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += wide;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lifecycle::names::Timestamp;
+
+    #[test]
+    fn a_long_value_goes_on_below_itself_and_no_word_is_broken() {
+        let fields = Fields::new().with("a", "one two three").with("long", "abcdefghijklmnopqrstuvwxyz x");
+        let plain = |screen| anstream::adapter::strip_str(&fields.text_on(screen)).to_string();
+        assert_eq!(plain(Screen::none()), "  a     one two three\n  long  abcdefghijklmnopqrstuvwxyz x\n");
+        let narrow = plain(Screen::terminal(16, Timestamp::from_secs(1)));
+        let expected = "  a     one two\n        three\n  long  abcdefghijklmnopqrstuvwxyz\n        x\n";
+        assert_eq!(narrow, expected);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! - [`command_line`]: every command and global flag; help, completions, man pages and docs/cli.md come from it.
 //! - `reach`: where the control plane is and as whom we come, from flags and environment.
-//! - `output`, `table`, `fields`: what goes to standard output, for people or as JSON.
+//! - `output`, `screen`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `progress`: how far long work has come, at a terminal.
 //! - `failure`: what goes to standard error, and the exit code.
 //! - `examples`: command lines below the help of every command.
@@ -14,6 +14,7 @@
 mod alert;
 mod audit;
 mod ca;
+mod clock;
 pub mod command_line;
 mod compat;
 mod completions;
@@ -30,6 +31,7 @@ mod policy;
 mod private_file;
 mod progress;
 mod reach;
+mod screen;
 mod server;
 mod table;
 mod tenant;

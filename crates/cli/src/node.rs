@@ -52,7 +52,7 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
-    /// List nodes, then print each change until interrupted
+    /// List nodes, then print a line for each change, with its time, until interrupted
     Watch,
     #[command(flatten)]
     Act(act::Command),
@@ -74,7 +74,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Show { id, timeline: true } => timeline::run(&operator, &id, output).await,
         Command::Show { id, timeline: false } => {
             let node: NodeDetail = operator.get(&Path::new("/v1/nodes").segment(&id)).await?;
-            output.document(&node, show::text)
+            output.document(&node, |node| show::text(node, output.screen()))
         }
         Command::Import { cert } => {
             let text = String::from_utf8_lossy(&reach::read(&cert)?).into_owned();
@@ -93,8 +93,10 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 fn table(items: &[NodeItem]) -> Table {
-    let head = ["NODE", "STATE", "TENANT", "PROFILE", "LAST SEEN", "CERT UNTIL", "HEALTH", "EXCLUDED"];
-    let mut table = Table::new(head, "no nodes");
+    let head =
+        ["NODE", "STATE", "CONNECTED", "TENANT", "PROFILE", "LAST SEEN", "CERT UNTIL", "HEALTH", "EXCLUDED"];
+    let unimportant = ["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"];
+    let mut table = Table::new(head, "no nodes").dropping(unimportant);
     for item in items {
         let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(item.cert_not_after.as_deref()));
         let (state, health) = (state(item), or_dash(item.health.reason.as_deref()));
@@ -103,7 +105,9 @@ fn table(items: &[NodeItem]) -> Table {
             reasons => reasons,
         };
         let (id, tenant, profile) = (&item.node_id, &item.tenant, &item.profile);
-        table.row(tone(item), [id, &state, tenant, profile, seen, until, health, &excluded]);
+        let connected = if item.connected { "yes" } else { "no" };
+        let cells = [id, &state, connected, tenant, profile, seen, until, health, &excluded];
+        table.row(tone(item), cells);
     }
     table
 }

@@ -1,6 +1,7 @@
 //! Standard output: for people, or as JSON with `--json`.
 
 use crate::failure::Failure;
+use crate::screen::Screen;
 use crate::table::Table;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
@@ -8,15 +9,21 @@ use std::io::{ErrorKind, Write};
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     json: bool,
+    screen: Screen,
 }
 
 impl Output {
     pub fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, screen: Screen::of_stdout() }
     }
 
     pub fn is_json(self) -> bool {
         self.json
+    }
+
+    /// What people look at.
+    pub fn screen(self) -> Screen {
+        self.screen
     }
 
     /// One thing.
@@ -27,7 +34,7 @@ impl Output {
     /// Several of a kind: a table, or a line of JSON each.
     pub fn list<T: Serialize>(self, items: &[T], table: impl FnOnce(&[T]) -> Table) -> Result<(), Failure> {
         if !self.json {
-            return write(&table(items).text());
+            return write(&table(items).text(self.screen));
         }
         let mut text = String::new();
         for item in items {

@@ -53,7 +53,8 @@ fn unknown(key: &str) -> Failure {
 }
 
 fn table(items: &[PolicyItem]) -> Table {
-    let mut table = Table::new(["KEY", "VALUE"], "no policy values");
+    // A value is never left out, only cut at its end.
+    let mut table = Table::new(["KEY", "VALUE"], "no policy values").painting("VALUE").cutting("VALUE");
     for item in items {
         table.row(Tone::Plain, [&item.key, &item.value]);
     }

@@ -1,11 +1,21 @@
-//! Lists for people: aligned columns, a bold head on a terminal, and nothing that could move the cursor.
+//! Lists for people: aligned columns, a bold head, and nothing that could move the cursor. At a terminal a row is one
+//! line, whatever its width: the least important columns are left out first.
 
+mod fit;
+
+use crate::screen::Screen;
 use anstyle::{AnsiColor, Style};
-use comfy_table::presets::NOTHING;
+use fit::Plan;
 use lifecycle::names::is_steering;
 use std::fmt::Write;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How a row stands out on a terminal.
+/// The columns that are painted unless a table names another one.
+const PAINTED: [&str; 3] = ["STATE", "STATUS", "CLASS"];
+/// Between two columns.
+const GAP: usize = 2;
+
+/// How a row's state stands out on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Plain,
@@ -18,7 +28,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    fn style(self) -> Style {
+    pub fn style(self) -> Style {
         match self {
             Tone::Plain => Style::new(),
             Tone::Good => AnsiColor::Green.on_default(),
@@ -29,37 +39,121 @@ impl Tone {
 }
 
 pub struct Table {
-    inner: comfy_table::Table,
-    tones: Vec<Tone>,
+    head: Vec<String>,
+    rows: Vec<(Tone, Vec<String>)>,
     empty: &'static str,
+    /// The column that a row's tone is about.
+    painted: Option<usize>,
+    /// Prose, which may be cut at its end.
+    elastic: Option<usize>,
+    /// Left out first, in this order; then the others, the rightmost first.
+    expendable: Vec<usize>,
 }
 
 impl Table {
     /// `empty` is said instead of a head without rows.
     pub fn new<const COLUMNS: usize>(head: [&str; COLUMNS], empty: &'static str) -> Self {
-        let mut inner = comfy_table::Table::new();
-        inner.load_preset(NOTHING).set_header(head);
-        Self { inner, tones: Vec::new(), empty }
+        let head: Vec<String> = head.into_iter().map(str::to_owned).collect();
+        let painted = head.iter().position(|name| PAINTED.contains(&name.as_str()));
+        Self { head, rows: Vec::new(), empty, painted, elastic: None, expendable: Vec::new() }
+    }
+
+    /// The column that shows a row's tone, and is never left out.
+    pub fn painting(mut self, name: &str) -> Self {
+        self.painted = self.column(name);
+        self
+    }
+
+    /// The column that may be cut at its end, because it is prose.
+    pub fn cutting(mut self, name: &str) -> Self {
+        self.elastic = self.column(name);
+        self
+    }
+
+    /// The columns that are left out first where there is no room, in this order.
+    pub fn dropping<const COLUMNS: usize>(mut self, names: [&str; COLUMNS]) -> Self {
+        self.expendable = names.iter().filter_map(|name| self.column(name)).collect();
+        self
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        self.head.iter().position(|head| head == name)
     }
 
     pub fn row<const COLUMNS: usize>(&mut self, tone: Tone, cells: [&str; COLUMNS]) {
-        self.inner.add_row(cells.map(harmless));
-        self.tones.push(tone);
+        self.rows.push((tone, cells.into_iter().map(harmless).collect()));
     }
 
-    pub fn text(&self) -> String {
-        if self.tones.is_empty() {
+    /// On a terminal it fits, and times are relative to now; elsewhere everything is there, exactly.
+    pub fn text(&self, screen: Screen) -> String {
+        if self.rows.is_empty() {
             return format!("{}\n", self.empty);
         }
-        let head = std::iter::once(Style::new().bold());
-        let styles = head.chain(self.tones.iter().map(|tone| tone.style()));
+        let rows: Vec<(Tone, Vec<String>)> = self
+            .rows
+            .iter()
+            .map(|(tone, cells)| (*tone, cells.iter().map(|cell| screen.brief(cell)).collect()))
+            .collect();
+        let plan = self.plan(&rows, screen);
+        let bold = Style::new().bold();
         let mut text = String::new();
-        for (line, style) in self.inner.lines().zip(styles) {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{style}{}{style:#}", line.strip_prefix(' ').unwrap_or(&line).trim_end());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{bold}{}{bold:#}", plan.line(&self.head, |_| Style::new()));
+        for (tone, cells) in &rows {
+            let painted = |column| if Some(column) == self.painted { tone.style() } else { Style::new() };
+            let _ = writeln!(text, "{}", plan.line(cells, painted));
+        }
+        if let Some(columns) = screen.columns().filter(|_| !plan.dropped.is_empty()) {
+            let names: Vec<&str> =
+                plan.dropped.iter().filter_map(|column| self.head.get(*column)).map(String::as_str).collect();
+            let note = format!("(no room for {}: see --json, or use a wider terminal)", names.join(", "));
+            let _ = writeln!(text, "{}", shortened(&note, columns));
         }
         text
     }
+
+    fn plan(&self, rows: &[(Tone, Vec<String>)], screen: Screen) -> Plan {
+        let widest = |(column, name): (usize, &String)| {
+            let cells = rows.iter().filter_map(|(_, cells)| cells.get(column)).map(|cell| cell.width());
+            cells.max().unwrap_or_default().max(name.width())
+        };
+        let natural: Vec<usize> = self.head.iter().enumerate().map(widest).collect();
+        let rightmost = (0..natural.len()).rev().filter(|column| !self.expendable.contains(column));
+        let order = self.expendable.iter().copied().chain(rightmost);
+        let order: Vec<usize> =
+            order.filter(|column| *column != 0 && Some(*column) != self.painted).collect();
+        Plan::new(natural, &order, self.elastic, screen.columns())
+    }
+}
+
+/// At most so many columns of a terminal, with an ellipsis at the end if something is missing.
+pub fn shortened(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let kept = beginning(text.chars(), columns.saturating_sub(1));
+    format!("{}{}", kept.trim_end(), if columns > 0 { "…" } else { "" })
+}
+
+/// The same with the ellipsis in the middle.
+fn shortened_within(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let room = columns.saturating_sub(1);
+    let end = beginning(text.chars().rev(), room / 2);
+    let begin = beginning(text.chars(), room - room / 2);
+    format!("{begin}{}{}", if columns > 0 { "…" } else { "" }, end.chars().rev().collect::<String>())
+}
+
+/// As many characters as there is room for.
+fn beginning(chars: impl Iterator<Item = char>, mut room: usize) -> String {
+    let fits = |c: &char| {
+        let left = room.checked_sub(c.width().unwrap_or_default());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    chars.take_while(fits).collect()
 }
 
 /// A value from elsewhere as one line of text: what steers a terminal could rewrite what it shows.
@@ -78,18 +172,4 @@ pub fn or_dash(value: Option<&str>) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_aligned_and_values_stay_in_their_cells() {
-        let mut table = Table::new(["NODE", "STATE"], "no nodes");
-        assert_eq!(table.text(), "no nodes\n");
-        table.row(Tone::Plain, ["a-long-name", "active"]);
-        table.row(Tone::Plain, ["b\u{1b}[2J", "x\ny"]);
-        let text = anstream::adapter::strip_str(&table.text()).to_string();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(harmless("a\u{202e}b\u{2028}c\u{2066}d"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
-        assert_eq!(lines, ["NODE         STATE", "a-long-name  active", "b\u{fffd}[2J        x\u{fffd}y"]);
-    }
-}
+mod tests;

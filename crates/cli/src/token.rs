@@ -6,6 +6,7 @@ use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
 use client::rest::Path;
@@ -49,7 +50,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Create { expires, tenant, node, profile } => {
             let request = CreateToken { expires, tenant, node, profile, door: None };
             let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
-            output.document(&minted, created)
+            output.document(&minted, |minted| created(minted, output.screen()))
         }
         Command::List { all, tenant } => {
             let query = TokenQuery { all: all.then_some(true), tenant, ..TokenQuery::default() };
@@ -65,21 +66,34 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     }
 }
 
-fn created(minted: &MintedToken) -> String {
+fn created(minted: &MintedToken, screen: Screen) -> String {
     let fields = Fields::new()
         .with("token", minted.token.reveal())
         .with("id", &minted.token_id)
         .with("tenant", &minted.tenant)
         .with_some("node", minted.node.as_deref())
         .with_some("profile", minted.profile.as_deref())
-        .with("expires", &minted.expires_at)
+        .with("expires", &screen.full(&minted.expires_at))
         .with("CA pin", &minted.ca_pin);
-    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(minted.join_command.reveal()))
+    format!(
+        "{}\nOn the host, enroll it:\n  {}\n\
+         Then keep it connected and its certificate renewed:\n  enlist-agent run\n\
+         or, with the unit file of docs/agent.md, as a service:\n  systemctl enable --now enlist-agent\n\
+         Here, see it arrive:\n  enlist node list\n",
+        fields.text_on(screen),
+        harmless(minted.join_command.reveal())
+    )
 }
 
 fn table(items: &[TokenItem]) -> Table {
     let head = ["TOKEN ID", "STATE", "TENANT", "NODE", "PROFILE", "EXPIRES", "CREATED BY", "USED BY"];
-    let mut table = Table::new(head, "no tokens that can still be used; --all shows the others");
+    let mut table = Table::new(head, "no tokens that can still be used; --all shows the others").dropping([
+        "PROFILE",
+        "CREATED BY",
+        "TENANT",
+        "USED BY",
+        "NODE",
+    ]);
     for item in items {
         let tone = if item.state == "unused" { Tone::Plain } else { Tone::Gone };
         let (node, profile) = (or_dash(item.node.as_deref()), or_dash(item.profile.as_deref()));

@@ -4,8 +4,9 @@
 mod fixture;
 
 use fixture::*;
+use journal::audit::Selection;
 use journal::{Journal, OpenError, Options, checkpoint_message};
-use lifecycle::names::Fingerprint;
+use lifecycle::names::{Fingerprint, Span, Timestamp};
 use lifecycle::registry::{Actor, AuditGap, Checkpoint, Command};
 use rusqlite::Connection;
 use std::path::Path;
@@ -42,6 +43,46 @@ async fn lines_are_listed_in_order_and_carry_their_fields() {
     assert_eq!(line["prev_hash"], "0".repeat(64));
     let page = journal.audit().list(10, 5).expect("lists");
     assert_eq!(page, lines[10..15]);
+    journal.shutdown().await.expect("shuts down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_selected_by_number_kind_and_time_from_either_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = thirty(dir.path()).await;
+    let audit = journal.audit();
+    let all = Selection { until: 30, ..Selection::default() };
+    let seqs = |selection: &Selection, limit: usize| -> Vec<u64> {
+        audit.select(selection, limit).expect("selects").into_iter().map(|(seq, _)| seq).collect()
+    };
+    assert_eq!(seqs(&all, 1000), (1..=30).collect::<Vec<u64>>());
+    let newest = Selection { newest_first: true, after: 10, ..all.clone() };
+    assert_eq!(seqs(&newest, 3), [30, 29, 28]);
+    let founded = Selection { event_type: Some("domain.founded".to_owned()), ..all.clone() };
+    assert_eq!(seqs(&founded, 1000), [1]);
+    // What a kind is called elsewhere in a line, or half a name, does not count.
+    for name in ["founded", "local:root", "domain.founde", "%"] {
+        let none = Selection { event_type: Some(name.to_owned()), ..all.clone() };
+        assert!(seqs(&none, 1000).is_empty(), "{name}");
+    }
+    let nobody = Selection { node: Some("nobody\"".to_owned()), ..all.clone() };
+    assert!(seqs(&nobody, 1000).is_empty());
+
+    let time = |seq: usize| {
+        let line: serde_json::Value =
+            serde_json::from_str(&audit.list(0, 30).expect("lists")[seq - 1]).expect("JSON");
+        Timestamp::parse(line["at"].as_str().expect("a time")).expect("a time")
+    };
+    for seq in 1..=30 {
+        let first = (1..=30).find(|other| time(*other) >= time(seq)).expect("at least itself") as u64;
+        assert_eq!(audit.first_since(time(seq)).expect("finds"), first);
+    }
+    assert_eq!(audit.first_since(Timestamp::from_secs(0)).expect("finds"), 1);
+    assert_eq!(audit.first_since(time(30).plus(Span::from_secs(1))).expect("finds"), 31);
+    // A gap is stepped over.
+    edit(dir.path(), "DELETE FROM lines WHERE seq BETWEEN 10 AND 20");
+    assert_eq!(audit.first_since(time(1)).expect("finds"), 1);
+    assert_eq!(seqs(&Selection { after: 8, ..all }, 2), [9, 21]);
     journal.shutdown().await.expect("shuts down");
 }
 

@@ -48,7 +48,7 @@ pub struct App {
     pub rewrapping: Mutex<()>,
     /// One walk over the whole audit trail at a time.
     pub walks: Semaphore,
-    /// Places among those who look through it for one node.
+    /// Places among those who look through it for some lines.
     pub timelines: Arc<Semaphore>,
     pub refusals: Refusals,
     pub metrics: Metrics,

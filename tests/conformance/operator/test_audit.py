@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+import evidence
 from plane import ControlPlane
 from trails import busy, other_byte
 
@@ -198,3 +199,68 @@ def test_a_byte_changed_while_it_was_stopped_is_found(trail):
     else:
         assert trail.process.returncode == 1
         assert "audit" in trail.log() and "4" in trail.log()
+
+
+def walked(plane, query: str, limit: int = 3) -> list[dict]:
+    """All pages of a query, small ones."""
+    return plane.items(f"/v1/audit?limit={limit}{query}")
+
+
+def test_lines_are_chosen_by_node_kind_and_time(trail):
+    """Each filter alone and all together give what a filter over all lines gives, from either end."""
+    lines = trail.audit()
+    nodes = {line["node_id"] for line in lines if line.get("node_id")}
+    assert len(nodes) >= 2
+    node = sorted(nodes)[0]
+    about = [line for line in lines if line.get("node_id") == node]
+    assert walked(trail, f"&node={node}") == about and len(about) < len(lines)
+    assert walked(trail, f"&node={node}&order=desc") == about[::-1]
+    kind = [line for line in lines if line["event_type"] == "host.enrolled"]
+    assert walked(trail, "&event_type=host.enrolled") == kind and len(kind) >= 2
+    assert walked(trail, f"&event_type=host.enrolled&node={node}") == [line for line in kind if line in about]
+    middle = lines[len(lines) // 2]["at"]
+    late = [line for line in lines if line["at"] >= middle]
+    assert 0 < len(late) < len(lines)
+    for limit in (1, 3, 1000):
+        assert walked(trail, f"&since={middle}", limit) == late
+        assert walked(trail, f"&since={middle}&order=desc", limit) == late[::-1]
+        assert walked(trail, "&order=desc", limit) == lines[::-1]
+    assert walked(trail, "&since=7d") == lines
+    assert walked(trail, "&since=2999-01-01T00:00:00Z") == []
+
+
+def test_a_query_that_means_nothing_is_refused(trail):
+    """400 with the words that are allowed."""
+    for query, word in (("since=yesterday", "since"), ("order=up", "order"), ("cursor=x", "cursor"), ("limit=0", "limit")):
+        answer = trail.api("GET", f"/v1/audit?{query}")
+        assert answer.status == 400 and word in answer.json()["error"]["message"], answer
+
+
+def test_the_command_gives_the_newest_lines_oldest_first(trail):
+    """--limit with and without other filters; --since; what is no time, no number or no event is a usage error."""
+    lines = trail.audit()
+    listed = lambda *options: trail.cli("audit", "list", *options).lines()  # noqa: E731
+    assert listed() == lines
+    assert listed("--limit", "3") == lines[-3:]
+    assert listed("--limit", "100000") == lines
+    kind = [line for line in lines if line["event_type"] == "host.enrolled"]
+    assert listed("--limit", "1", "--event", "host.enrolled") == kind[-1:]
+    node = kind[0]["node_id"]
+    about = [line for line in lines if line.get("node_id") == node]
+    assert listed("--node", node, "--since", "1h", "--limit", "2") == about[-2:]
+    assert listed("--since", lines[-1]["at"])[-1] == lines[-1]
+    for options in (("--since", "soon"), ("--limit", "0"), ("--limit", "x"), ("--event", "host.enroled")):
+        done = trail.cli("audit", "list", *options, ok=False)
+        assert done.code == 2, done
+    assert "host.enrolled" in done.error()["hint"]
+    # A name that nothing bears yet is no mistake.
+    assert listed("--event", "ca.revoked") == []
+
+
+def test_only_who_may_read_all_tenants_reads_the_trail(trail):
+    """An operator of one tenant is refused, whatever the filter."""
+    made = trail.cli("operator", "key", "create", "red", "--role", "viewer", "--tenant", "acme").json()
+    evidence.token(made["key"])
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    for query in ("", "?since=1h", "?order=desc&limit=1"):
+        assert trail.https("GET", f"/v1/audit{query}", headers=headers).status == 403

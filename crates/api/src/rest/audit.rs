@@ -29,13 +29,19 @@ pub struct AuditLine {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
-    /// Only lines about this node.
+    /// Only lines about this node: those whose `node_id` it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Only lines of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
-    /// 1 to 1000; 100 when absent.
+    /// Only lines from then on: a time such as `2026-01-31T12:00:00Z`, or a duration before now such as `1h`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// `asc`, oldest first, when absent; `desc`: newest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// 1 to 1000; 100 when absent. A page may hold fewer lines, or none, although there are more: `next_cursor` tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// `next_cursor` of the page before.

@@ -42,6 +42,11 @@ pub struct NodeItem {
     pub cert_not_after: Option<String>,
     #[schema(required)]
     pub last_seen: Option<String>,
+    /// Whether it has a live stream to the replica that answers.
+    // A control plane of before says it of one node at a time only.
+    #[serde(default)]
+    #[schema(required)]
+    pub connected: bool,
     #[schema(required)]
     pub enrolled_at: Option<String>,
     /// How often the node was reinstated, plus one.
@@ -74,6 +79,7 @@ impl NodeItem {
             cert_serial: node.current_serial().map(ToString::to_string),
             cert_not_after: certificate.map(|(_, certificate)| certificate.not_after.to_string()),
             last_seen: node.last_seen.max(live.last_seen).map(|at| at.to_string()),
+            connected: live.connected,
             enrolled_at: node.enrolled_at.map(|at| at.to_string()),
             generation: node.generation,
             health: NodeHealth::of(state, node, live),
@@ -81,6 +87,16 @@ impl NodeItem {
             excluded,
         }
     }
+}
+
+/// A node that has just changed: what `/v1/events` tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEvent {
+    /// When the newest change happened; a control plane of before does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    #[serde(flatten)]
+    pub item: NodeItem,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

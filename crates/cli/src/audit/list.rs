@@ -1,45 +1,101 @@
-//! `enlist audit list`: page after page, so that a long trail needs no memory.
+//! `enlist audit list`: page after page, so that a long trail needs no memory; with --limit the newest of it.
+
+mod line;
+mod names;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table::harmless;
-use api::rest::audit::{AuditLine, AuditQuery};
+use api::rest::audit::AuditQuery;
 use api::rest::page::{LIMIT_MAX, Page};
 use client::Operator;
 use client::rest::Path;
-use serde_json::Value;
+use lifecycle::names::{Malformed, Span, Timestamp};
 use serde_json::value::RawValue;
 
-pub async fn run(operator: &Operator, mut query: AuditQuery, output: Output) -> Result<(), Failure> {
+/// Lines that --limit may ask for: they are held in memory, because they come newest first.
+const NEWEST_MOST: u32 = 100_000;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only lines about this node
+    #[arg(long, value_name = "ID")]
+    node: Option<String>,
+    /// Only lines of this event, such as host.enrolled
+    #[arg(long, value_name = "EVENT")]
+    event: Option<String>,
+    /// Only lines from then on: a duration before now (90s, 15m, 1h, 7d) or a time (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "WHEN", value_parser = when)]
+    since: Option<String>,
+    /// Only the newest N lines; they too are printed oldest first [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(NEWEST_MOST)))]
+    limit: Option<u32>,
+}
+
+pub async fn run(operator: &Operator, arguments: Arguments, output: Output) -> Result<(), Failure> {
+    let Arguments { node, event, since, limit } = arguments;
+    let query = AuditQuery { node, event_type: event.clone(), since, ..AuditQuery::default() };
+    let found = match limit.and_then(|limit| usize::try_from(limit).ok()) {
+        None => all(operator, query, output).await?,
+        Some(limit) => newest(operator, query, limit, output).await?,
+    };
+    match event {
+        // A name that no control plane of this version writes is a mistake, unless there are such lines after all.
+        Some(event) if !found => names::check(&event)?,
+        _ => {}
+    }
+    if found || output.is_json() { Ok(()) } else { output.verbatim("no lines of the audit trail match\n") }
+}
+
+/// Every line, printed as it comes. Whether there was any.
+async fn all(operator: &Operator, mut query: AuditQuery, output: Output) -> Result<bool, Failure> {
     query.limit = Some(LIMIT_MAX);
+    let mut found = false;
     loop {
-        let page: Page<Box<RawValue>> = operator.get(&Path::new("/v1/audit").queries(&query)?).await?;
-        let mut text = String::new();
-        for line in &page.items {
-            // As JSON a line is shown byte for byte: its hash is over these bytes.
-            text.push_str(&if output.is_json() { line.get().to_owned() } else { human(line)? });
-            text.push('\n');
-        }
-        output.verbatim(&text)?;
+        let page = page(operator, &query).await?;
+        found |= !page.items.is_empty();
+        output.verbatim(&line::text(&page.items, output)?)?;
         match page.next_cursor {
             Some(next) if query.cursor.as_ref() != Some(&next) => query.cursor = Some(next),
-            _ => return Ok(()),
+            _ => return Ok(found),
         }
     }
 }
 
-/// When, what, who, and the fields that tell which.
-fn human(line: &RawValue) -> Result<String, Failure> {
-    let line: AuditLine = serde_json::from_str(line.get())
-        .map_err(|error| Failure::fault("line_unreadable", format!("audit line unreadable: {error}")))?;
-    let mut text = format!("{:>6}  {}  {:<25}  {}", line.seq, line.at, line.event_type, line.actor);
-    for name in ["node_id", "token_id", "name", "tenant", "key", "value", "reason", "count", "cert_serial"] {
-        let value = match line.fields.get(name) {
-            Some(Value::String(value)) => value.clone(),
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
-            _ => continue,
-        };
-        text.push_str(&format!("  {name}={value}"));
+/// From the end of the trail backwards until there are enough, then the other way round.
+async fn newest(
+    operator: &Operator,
+    mut query: AuditQuery,
+    limit: usize,
+    output: Output,
+) -> Result<bool, Failure> {
+    query.order = Some("desc".to_owned());
+    let mut lines = Vec::new();
+    loop {
+        query.limit = Some(LIMIT_MAX.min(limit - lines.len()));
+        let page = page(operator, &query).await?;
+        lines.extend(page.items);
+        match page.next_cursor {
+            Some(next) if lines.len() < limit && query.cursor.as_ref() != Some(&next) => {
+                query.cursor = Some(next);
+            }
+            _ => break,
+        }
     }
-    Ok(harmless(&text))
+    lines.truncate(limit);
+    lines.reverse();
+    output.verbatim(&line::text(&lines, output)?)?;
+    Ok(!lines.is_empty())
+}
+
+async fn page(operator: &Operator, query: &AuditQuery) -> Result<Page<Box<RawValue>>, Failure> {
+    Ok(operator.get(&Path::new("/v1/audit").queries(query)?).await?)
+}
+
+/// As it is written, known to be one of both.
+fn when(text: &str) -> Result<String, Malformed> {
+    let span = Span::parse(text).map(drop);
+    span.or_else(|_| Timestamp::parse(text).map(drop)).map(|()| text.to_owned()).map_err(|_| Malformed {
+        what: "a time",
+        expected: "a duration before now such as 90s, 15m, 1h or 7d, or a time such as 2026-01-31T12:00:00Z",
+    })
 }

@@ -77,12 +77,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Activate { force } => {
             let body = ActivateIssuer { issuer: None, force };
             let ca: Ca = operator.post(&rest::Path::new("/v1/ca/roll/activate"), &body).await?;
-            output.document(&ca, text)
+            output.document(&ca, |ca| text(ca, output.screen()))
         }
         Command::Retire { issuer } => {
             let path = rest::Path::new("/v1/ca/roll/retire");
             let ca: Ca = operator.post(&path, &RetireIssuer { issuer }).await?;
-            output.document(&ca, text)
+            output.document(&ca, |ca| text(ca, output.screen()))
         }
     }
 }

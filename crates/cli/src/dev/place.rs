@@ -70,13 +70,32 @@ impl Place {
         self.dir.path().display().to_string()
     }
 
+    /// What the control plane logs, unless that goes to standard error.
+    pub fn log(&self) -> PathBuf {
+        self.dir.path().join("dev.log")
+    }
+
     /// This program under the agent's name: whoever has built this one alone has no other.
     pub fn agent_program(&self) -> Result<PathBuf, Failure> {
+        self.link("enlist-agent")
+    }
+
+    /// This program as another terminal finds it: by its name if this one did, else by a link, because a relative path
+    /// leads elsewhere from there.
+    pub fn own_program(&self) -> Result<PathBuf, Failure> {
+        let called = std::env::args_os().next().map(PathBuf::from);
+        match called.filter(|called| called.components().count() == 1) {
+            Some(name) => Ok(name),
+            None => self.link("enlist"),
+        }
+    }
+
+    fn link(&self, name: &str) -> Result<PathBuf, Failure> {
         let program = std::env::current_exe().map_err(|error| {
             Failure::fault("program", format!("the path of this program is unknown: {error}"))
         })?;
-        let link = self.dir.path().join("bin").join("enlist-agent");
         let dir = self.dir.path().join("bin");
+        let link = dir.join(name);
         let made = std::fs::create_dir_all(&dir).and_then(|()| match std::fs::remove_file(&link) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => symlink(&program, &link),

@@ -1,63 +1,68 @@
-//! What a host last said of itself, for people: a part of `enlist node show`.
+//! What a host last reported of itself, for people: a part of `enlist node show`.
 
 use super::show::size;
 use crate::fields::Fields;
-use api::rest::nodes::{AttemptItem, EvidenceItem, FreeSpaceItem};
+use crate::screen::Screen;
+use api::rest::nodes::{AttemptItem, EvidenceItem, FreeSpaceItem, NodeItem};
 
-pub fn text(said: &EvidenceItem) -> String {
+/// What `item` says already is left out.
+pub fn text(report: &EvidenceItem, item: &NodeItem, screen: Screen) -> String {
+    let other_class = report.class.as_ref().filter(|class| item.health.reason.as_ref() != Some(class));
+    let other_serial = report.cert_serial.as_ref().filter(|serial| item.cert_serial.as_ref() != Some(serial));
+    let attempt = |attempt: &Option<AttemptItem>| attempt.as_ref().map(|tried| outcome(tried, screen));
+    let drift = (report.drift_count > 0).then(|| format!("found {} times", report.drift_count));
+    let other_time = Some(&report.at).filter(|at| item.last_seen.as_ref() != Some(at));
+    // Where each place is named, the agent's own is among them.
+    let disk = Some(size(report.disk_free_bytes)).filter(|_| report.free_space.is_empty());
     let mut fields = Fields::new()
-        .with("last report", &said.at)
-        .with_some("failure", said.class.as_ref().map(|class| trouble(class, said)).as_deref())
-        .with_some("correlation", said.correlation_id.as_deref())
+        .with_some("reported", other_time.map(|at| screen.full(at)).as_deref())
+        .with_some("problem", other_class.map(|class| problem(class, report)).as_deref())
+        .with_some("correlation id", report.correlation_id.as_deref())
         .with_some(
-            "certificate",
-            said.cert_serial.as_ref().map(|serial| certificate(serial, said)).as_deref(),
+            "uses certificate",
+            other_serial.map(|serial| certificate(serial, report, screen)).as_deref(),
         )
-        .with("last renewal", &attempt(said.last_renewal.as_ref()))
-        .with("last recovery", &attempt(said.last_recovery.as_ref()))
-        .with("recovery", if said.recovery_ready { "ready" } else { "not ready" })
-        .with("profile", said.endpoint_profile_id.as_deref().unwrap_or("-"))
-        .with_some("terminal", said.terminal_url.as_deref())
-        .with("drift", &format!("found {} times", said.drift_count))
-        .with("clock offset", &format!("{} ms", said.clock_offset_ms))
-        .with("diagnostics", diagnostics(said))
+        .with_some("last renewal", attempt(&report.last_renewal).as_deref())
+        .with_some("last recovery", attempt(&report.last_recovery).as_deref())
+        .with("recovery", if report.recovery_ready { "ready" } else { "not ready" })
+        .with_some("endpoint profile", report.endpoint_profile_id.as_deref())
+        .with_some("terminal URL", report.terminal_url.as_deref())
+        .with_some("profile drift", drift.as_deref())
+        .with("clock offset", &format!("{} ms", report.clock_offset_ms))
+        .with_some("diagnostics", diagnostics(report))
         .with_some(
-            "pressure",
-            said.observability_pressure.then_some("logs or diagnostics were deleted to free space"),
+            "disk pressure",
+            report.observability_pressure.then_some("logs or diagnostics were deleted to free space"),
         )
-        .with("disk free", &size(said.disk_free_bytes));
-    for place in &said.free_space {
+        .with_some("disk free", disk.as_deref());
+    for place in &report.free_space {
         fields = fields.with("free space", &free(place));
     }
-    fields.text()
+    fields.text_on(screen)
 }
 
-fn trouble(class: &str, said: &EvidenceItem) -> String {
-    said.detail.as_ref().map_or_else(|| class.to_owned(), |detail| format!("{class}: {detail}"))
+fn problem(class: &str, report: &EvidenceItem) -> String {
+    report.detail.as_ref().map_or_else(|| class.to_owned(), |detail| format!("{class}: {detail}"))
 }
 
-fn certificate(serial: &str, said: &EvidenceItem) -> String {
-    said.cert_not_after.as_ref().map_or_else(|| serial.to_owned(), |end| format!("{serial} until {end}"))
+fn certificate(serial: &str, report: &EvidenceItem, screen: Screen) -> String {
+    let until = report.cert_not_after.as_ref().map(|end| format!(" until {}", screen.full(end)));
+    format!("{serial}{}", until.unwrap_or_default())
 }
 
-fn attempt(attempt: Option<&AttemptItem>) -> String {
-    let Some(attempt) = attempt else { return "-".to_owned() };
-    let at = attempt.at.as_deref().unwrap_or("at an unknown time");
-    let came_of_it = match (attempt.ok, &attempt.code) {
-        (true, _) => "ok".to_owned(),
+fn outcome(tried: &AttemptItem, screen: Screen) -> String {
+    let at = tried.at.as_ref().map_or_else(|| "at an unknown time".to_owned(), |at| screen.full(at));
+    let outcome = match (tried.ok, &tried.code) {
+        (true, _) => "succeeded".to_owned(),
         (false, Some(code)) => format!("failed: {code}"),
         (false, None) => "failed".to_owned(),
     };
-    let known_as = attempt.correlation_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-    format!("{at} {came_of_it}{known_as}")
+    let known_as = tried.correlation_id.as_ref().map(|id| format!(", correlation id {id}"));
+    format!("{outcome}, {at}{}", known_as.unwrap_or_default())
 }
 
-fn diagnostics(said: &EvidenceItem) -> &'static str {
-    match said.diagnostic_writable {
-        Some(true) => "can be written",
-        Some(false) => "cannot be written",
-        None => "-",
-    }
+fn diagnostics(report: &EvidenceItem) -> Option<&'static str> {
+    report.diagnostic_writable.map(|writable| if writable { "writable" } else { "not writable" })
 }
 
 fn free(place: &FreeSpaceItem) -> String {

@@ -1,69 +1,118 @@
-//! `enlist node show`: everything that is known of one node, for people.
+//! `enlist node show`: everything that is known of one node, for people. Nothing is said twice.
 
-use super::{evidence, state};
+use super::{evidence, state, tone};
 use crate::fields::Fields;
+use crate::screen::Screen;
 use crate::table::{Table, Tone};
-use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem, RefusedItem};
+use anstyle::Style;
+use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem};
 
-pub fn text(node: &NodeDetail) -> String {
-    let item = &node.item;
-    let mut text = Fields::new()
-        .with("node", &item.node_id)
-        .with("state", &state(item))
-        .with("tenant", &item.tenant)
-        .with("profile", &item.profile)
-        .with_some("vCluster", item.vcluster.as_deref())
-        .with_some("SPIFFE id", item.spiffe_id.as_deref())
-        .with_some("enrolled", item.enrolled_at.as_deref())
-        .with_some("last seen", item.last_seen.as_deref())
-        .with("connected", if node.connected { "yes" } else { "no" })
-        .with_some("drained by", node.drain_by.as_deref())
-        .with_some("renewal ordered", node.rotation_ordered_at.as_deref())
-        .with("generation", &item.generation.to_string())
-        .with("health", &health(item))
-        .with("schedulable", &work(item))
-        .with_some("ended", node.ended.as_ref().map(account).as_deref())
-        .with_some("quarantine", node.quarantine.as_ref().map(account).as_deref())
-        .with_some("recovery refused", node.recovery.last_refused.as_ref().map(refused).as_deref())
-        .with_some("hostname", node.hostname.as_deref())
-        .with_some("agent", node.agent_version.as_deref())
-        .with_some("hardware", node.hardware.as_ref().map(hardware).as_deref())
-        .with_some("overlay", node.overlay.address.as_deref())
-        .with_some("underlay", node.overlay.underlay_endpoint.as_deref())
-        .text();
-    if let Some(said) = &node.evidence {
-        text.push_str(&format!("\n{}", evidence::text(said)));
-    }
+pub fn text(node: &NodeDetail, screen: Screen) -> String {
+    let mut text = standing(node, screen).text_on(screen);
+    let mut group = |title: &str, body: String| {
+        let bold = Style::new().bold();
+        text.push_str(&format!("\n{bold}{title}{bold:#}\n{body}"));
+    };
+    group("Identity", identity(node, screen).text_on(screen));
     if !node.certificates.is_empty() {
-        text.push_str(&format!("\n{}", certificates(node).text()));
+        group("Certificates", certificates(node, screen).text(screen));
+    }
+    let host = host(node);
+    if !host.is_empty() {
+        group("Host", host.text_on(screen));
+    }
+    if let Some(report) = &node.evidence {
+        group("Last report of the host", evidence::text(report, &node.item, screen));
     }
     if !node.alerts.is_empty() {
-        text.push_str(&format!("\n{}", alerts(node).text()));
+        group("Open alerts", alerts(node).text(screen));
     }
     text
 }
 
-/// Of a node that has ended nothing is expected any more, so it is neither good nor bad.
-fn health(item: &NodeItem) -> String {
-    let gone = matches!(item.state.as_str(), "revoked" | "decommissioned");
-    let health = &item.health;
-    match (&health.reason, &health.since, &health.evidence) {
-        (Some(reason), Some(since), Some(evidence)) => format!("{reason} since {since}: {evidence}"),
-        (Some(reason), ..) => reason.clone(),
-        _ => (if gone { "-" } else { "good" }).to_owned(),
+/// What it is now, and who made it so.
+fn standing(node: &NodeDetail, screen: Screen) -> Fields {
+    let item = &node.item;
+    let time = |at: &Option<String>| at.as_ref().map(|at| screen.full(at));
+    let account =
+        |account: &AccountItem| format!("{} by {}: {}", screen.full(&account.at), account.by, account.reason);
+    let refused = node.recovery.last_refused.as_ref();
+    Fields::new()
+        .with("node", &item.node_id)
+        .painted("state", &state(item), tone(item))
+        .with("connected", if item.connected { "yes" } else { "no" })
+        .with_some("last seen", time(&item.last_seen).as_deref())
+        .with("health", &health(node, screen))
+        .with("schedulable", &schedulable(item))
+        .with_some("drain until", time(&node.drain_by).as_deref())
+        .with_some("renewal ordered", time(&node.rotation_ordered_at).as_deref())
+        .with_some("ended", node.ended.as_ref().map(account).as_deref())
+        .with_some("quarantined", node.quarantine.as_ref().map(account).as_deref())
+        .with_some(
+            "recovery refused",
+            refused.map(|last| format!("{}: {}", screen.full(&last.at), last.code)).as_deref(),
+        )
+}
+
+fn identity(node: &NodeDetail, screen: Screen) -> Fields {
+    let item = &node.item;
+    Fields::new()
+        .with_some("SPIFFE ID", item.spiffe_id.as_deref())
+        .with("tenant", &item.tenant)
+        .with_some("vCluster", item.vcluster.as_deref())
+        .with("profile", &item.profile)
+        .with_some("enrolled", item.enrolled_at.as_ref().map(|at| screen.full(at)).as_deref())
+        .with("generation", &item.generation.to_string())
+}
+
+fn host(node: &NodeDetail) -> Fields {
+    let facts = node.hardware.as_ref().map(hardware).filter(|facts| !facts.is_empty());
+    Fields::new()
+        .with_some("hostname", node.hostname.as_deref())
+        .with_some("agent version", node.agent_version.as_deref())
+        .with_some("hardware", facts.as_deref())
+        .with_some("overlay address", node.overlay.address.as_deref())
+        .with_some("underlay address", node.overlay.underlay_endpoint.as_deref())
+}
+
+/// Of a node that has ended nothing is expected any more, so it is neither good nor bad. What an alert below tells in
+/// full is only named.
+fn health(node: &NodeDetail, screen: Screen) -> String {
+    let (item, health) = (&node.item, &node.item.health);
+    let Some(reason) = &health.reason else {
+        let gone = matches!(item.state.as_str(), "revoked" | "decommissioned");
+        return (if gone { "-" } else { "good" }).to_owned();
+    };
+    if node.alerts.iter().any(|alert| alert.kind == *reason && Some(&alert.since) == health.since.as_ref()) {
+        return format!("{reason}, see the open alerts");
     }
+    let since = health.since.as_ref().map(|since| format!(" since {}", screen.full(since)));
+    // "Not heard since" a time that stands one line above.
+    let known =
+        |evidence: &&String| item.last_seen.as_ref().is_some_and(|seen| evidence.contains(seen.as_str()));
+    let evidence = health.evidence.as_ref().filter(|evidence| !known(evidence));
+    let evidence = evidence.map(|evidence| format!(": {evidence}"));
+    format!("{reason}{}{}", since.unwrap_or_default(), evidence.unwrap_or_default())
 }
 
-fn work(item: &NodeItem) -> String {
-    if item.schedulable { "yes".to_owned() } else { format!("no: {}", item.excluded.join(", ")) }
-}
-
-fn account(account: &AccountItem) -> String {
-    format!("by {} at {}: {}", account.by, account.at, account.reason)
-}
-
-fn refused(last: &RefusedItem) -> String {
-    format!("{} at {}", last.code, last.at)
+/// Reasons that are fields of their own are named by these.
+fn schedulable(item: &NodeItem) -> String {
+    if item.schedulable {
+        return "yes".to_owned();
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    for reason in item.excluded.iter().map(String::as_str) {
+        let reason = match reason {
+            "draining" | "quarantined" => "its state",
+            _ if reason == item.state => "its state",
+            _ if Some(reason) == item.health.reason.as_deref() => "its health",
+            other => other,
+        };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    format!("no, because of {}", reasons.join(" and "))
 }
 
 fn hardware(facts: &HardwareFacts) -> String {
@@ -82,17 +131,20 @@ pub fn size(bytes: u64) -> String {
     if bytes >= 10 * GIB { format!("{} GiB", bytes / GIB) } else { format!("{} MiB", bytes / MIB) }
 }
 
-fn certificates(node: &NodeDetail) -> Table {
-    let mut table = Table::new(["CERTIFICATE", "STATUS", "ISSUED", "UNTIL", "ISSUER"], "");
+fn certificates(node: &NodeDetail, screen: Screen) -> Table {
+    let mut table =
+        Table::new(["CERTIFICATE", "STATUS", "UNTIL", "ISSUED", "ISSUER"], "").dropping(["ISSUER", "ISSUED"]);
     for item in &node.certificates {
-        let tone = if item.status == "live" { Tone::Plain } else { Tone::Gone };
-        table.row(tone, [&item.serial, &item.status, &item.issued_at, &item.not_after, &item.issuer]);
+        let tone = if item.status == "live" { Tone::Good } else { Tone::Gone };
+        let (until, issued) = (screen.full(&item.not_after), screen.full(&item.issued_at));
+        table.row(tone, [&item.serial, &item.status, &until, &issued, &item.issuer]);
     }
     table
 }
 
 fn alerts(node: &NodeDetail) -> Table {
-    let mut table = Table::new(["ALERT", "SINCE", "COUNT", "DETAIL"], "");
+    let head = ["ALERT", "SINCE", "COUNT", "DETAIL"];
+    let mut table = Table::new(head, "").painting("ALERT").cutting("DETAIL");
     for item in &node.alerts {
         let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };
         table.row(tone, [&item.kind, &item.since, &item.count.to_string(), &item.detail]);

@@ -26,7 +26,10 @@ const TELLING: [&str; 10] = [
 
 /// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.
 pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Failure> {
-    let mut table = Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "no events");
+    let mut table = Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "no events")
+        .painting("EVENT")
+        .cutting("DETAIL")
+        .dropping(["CORRELATION", "SOURCE"]);
     let mut query = PageQuery { limit: Some(LIMIT_MAX), cursor: None };
     loop {
         let path = Path::new("/v1/nodes").segment(id).segment("timeline").queries(&query)?;
@@ -44,7 +47,7 @@ pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Fa
             _ => break,
         }
     }
-    if output.is_json() { Ok(()) } else { output.verbatim(&table.text()) }
+    if output.is_json() { Ok(()) } else { output.verbatim(&table.text(output.screen())) }
 }
 
 fn row(table: &mut Table, line: &RawValue) -> Result<(), Failure> {

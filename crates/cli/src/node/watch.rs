@@ -1,10 +1,12 @@
-//! `enlist node watch`: what is there, then what changes.
+//! `enlist node watch`: what is there, then what changes, each with its time.
 
 use super::state;
+use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::table::harmless;
-use api::rest::nodes::NodeItem;
+use crate::screen::Screen;
+use crate::table::{harmless, shortened};
+use api::rest::nodes::{NodeEvent, NodeItem};
 use client::Operator;
 use client::rest::Path;
 
@@ -13,31 +15,36 @@ use client::rest::Path;
 pub async fn follow(operator: &Operator, output: Output) -> Result<(), Failure> {
     let mut events = operator.events(&Path::new("/v1/events")).await?;
     let items: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes")).await?;
+    let now = clock::now().to_string();
     for item in &items {
-        output.document(item, line)?;
+        output.document(item, |item| line(&now, item, output.screen()))?;
     }
     while let Some(event) = events.next().await? {
         // A newer control plane may tell of other things as well.
         if event.name.as_deref() != Some("node") {
             continue;
         }
-        let item: NodeItem = serde_json::from_str(&event.data).map_err(|error| {
+        let event: NodeEvent = serde_json::from_str(&event.data).map_err(|error| {
             let hint = "use a version of enlist that is as new as the control plane";
             Failure::new(Exit::Fault, "event_unreadable", format!("an event cannot be read: {error}"), hint)
         })?;
-        output.document(&item, line)?;
+        let at = event.at.clone().unwrap_or_else(|| clock::now().to_string());
+        output.document(&event, |event| line(&at, &event.item, output.screen()))?;
     }
     let hint = "check whether the control plane was stopped, and whether the operator may still read nodes";
     Err(Failure::unreachable("the control plane ended the event stream", hint))
 }
 
-fn line(item: &NodeItem) -> String {
-    let mut line = format!("{}  {}  tenant {}", item.node_id, state(item), item.tenant);
-    if let Some(until) = &item.cert_not_after {
-        line.push_str(&format!("  certificate until {until}"));
-    }
+/// One line of the terminal: what wants attention stands before what may be cut off.
+fn line(at: &str, item: &NodeItem, screen: Screen) -> String {
+    let mut line = format!("{}  {}  {}", screen.stamp(at), item.node_id, state(item));
     if let Some(reason) = &item.health.reason {
         line.push_str(&format!("  {reason}"));
     }
-    harmless(&line) + "\n"
+    line.push_str(&format!("  tenant {}", item.tenant));
+    if let Some(until) = &item.cert_not_after {
+        line.push_str(&format!("  certificate until {until}"));
+    }
+    let line = harmless(&line);
+    screen.columns().map_or_else(|| line.clone(), |columns| shortened(&line, columns)) + "\n"
 }

@@ -1,8 +1,9 @@
 //! What others may do with the trail.
 
+use super::select::{self, Selection};
 use super::verify::{self, Fault, Verification};
 use crate::view::Board;
-use lifecycle::names::{Fingerprint, NodeId};
+use lifecycle::names::{Fingerprint, Timestamp};
 use rusqlite::{Connection, OpenFlags, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,33 +43,21 @@ impl Audit {
             let mut select = connection.prepare(sql)?;
             select.query_map(params![after, limit], |row| row.get(0))?.collect()
         };
-        read().map_err(|source| AuditError { file: self.file.clone(), source })
+        read().map_err(|source| self.failed(source))
     }
 
-    /// Up to `limit` lines about a node, with their numbers, in order, of those after `after_seq` up to `until_seq`.
-    ///
-    /// Looks through the text of every line in between instead of an index: an index would cost every change of the
-    /// registry, and this is asked now and then, about one node. The caller bounds how many lines that may be.
-    pub fn about(
-        &self,
-        node: &NodeId,
-        after_seq: u64,
-        until_seq: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, String)>, AuditError> {
-        let read = || -> Result<Vec<(u64, String)>, rusqlite::Error> {
-            let connection = open(&self.file)?;
-            let sql = "SELECT seq, line FROM lines WHERE seq > ?1 AND seq <= ?2 AND instr(line, ?3) > 0
-                       ORDER BY seq LIMIT ?4";
-            let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-            // Inside a text of the line the quotes would stand behind backslashes.
-            let named = format!(r#","node_id":"{node}""#);
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut select = connection.prepare(sql)?;
-            let found = params![number(after_seq), number(until_seq), named, limit];
-            select.query_map(found, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-        };
-        read().map_err(|source| AuditError { file: self.file.clone(), source })
+    /// Up to `limit` lines of a selection with their numbers, in its order.
+    pub fn select(&self, selection: &Selection, limit: usize) -> Result<Vec<(u64, String)>, AuditError> {
+        select::select(&self.file, selection, limit).map_err(|source| self.failed(source))
+    }
+
+    /// The number of the first line at or after a time, or the one after the last.
+    pub fn first_since(&self, at: Timestamp) -> Result<u64, AuditError> {
+        select::first_since(&self.file, at).map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> AuditError {
+        AuditError { file: self.file.clone(), source }
     }
 
     /// Walks the whole chain, in bounded memory. `check_signature` is asked whether a checkpoint's signature

@@ -2,17 +2,19 @@
 //!
 //! - [`chain`]: what a line looks like and how it hangs on its predecessor; pure, for exported files too.
 //! - `store`: `DIR/audit.db`, written by the state machine.
-//! - [`Audit`]: what everybody else may do with it: list and verify.
+//! - [`Audit`]: what everybody else may do with it: list, select and verify.
 
 pub mod chain;
 mod checkpoint;
 mod footer;
 mod handle;
+mod select;
 mod store;
 mod verify;
 
 pub use checkpoint::{CheckpointLine, checkpoint_message, checkpoint_of};
 pub use footer::{Footer, footer_message};
 pub use handle::{Audit, AuditError};
+pub use select::Selection;
 pub use store::{FILE, PutError, Store};
 pub use verify::{Fault, Verification};

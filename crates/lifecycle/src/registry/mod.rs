@@ -12,6 +12,7 @@ mod authorize;
 mod certificate;
 mod command;
 mod event;
+mod event_names;
 mod fold;
 mod invariant;
 mod node;
@@ -43,6 +44,7 @@ pub use command::{
     Register, Renew, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay, Wireguard,
 };
 pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered, RecoveryIssued};
+pub use event_names::AUDIT_EVENTS;
 pub use invariant::{Violation, check as check_invariants};
 pub use node::{Account, INSTANCES, Node, NodeState, Rotation};
 pub use operator::{Operator, OperatorKey};

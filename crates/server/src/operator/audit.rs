@@ -1,13 +1,16 @@
 //! `/v1/audit`: the trail, its export with a signed end, its verification.
 
-use super::extract::{Caller, Query};
-use super::tokens::limit;
+mod list;
+
+pub use list::list;
+
+use super::extract::Caller;
 use crate::app::App;
 use crate::auth;
 use crate::clock;
 use crate::failure::Failure;
 use api::code;
-use api::rest::audit::{AuditFault, AuditQuery, AuditVerify};
+use api::rest::audit::{AuditFault, AuditVerify};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -22,53 +25,6 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 const CHUNK: usize = 500;
-/// How many lines one request may look through; the cursor says where to go on.
-const SCAN: usize = 20 * CHUNK;
-
-/// Lines after the cursor, oldest first, chosen by kind or node.
-pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    Query(query): Query<AuditQuery>,
-) -> Result<Response, Failure> {
-    auth::reader(&app, &caller.actor, Act::ReadAudit)?;
-    let limit = limit(query.limit)?;
-    let mut after = match query.cursor.as_deref() {
-        None => 0,
-        Some(text) => text.parse().map_err(|_| {
-            Failure::new(code::BAD_REQUEST, "cursor is not valid: use next_cursor of the page before")
-        })?,
-    };
-    let mut items = Vec::new();
-    let mut next_cursor = None;
-    let mut scanned = 0;
-    'chunks: loop {
-        let lines = read(&app, after, CHUNK).await?;
-        let more = lines.len() == CHUNK;
-        scanned += lines.len();
-        for line in lines {
-            after += 1;
-            let value: serde_json::Value = serde_json::from_str(&line).map_err(|error| unreadable(&error))?;
-            after = value.get("seq").and_then(serde_json::Value::as_u64).unwrap_or(after);
-            if !wanted(&query, &value) {
-                continue;
-            }
-            if items.len() == limit {
-                next_cursor = Some((after - 1).to_string());
-                break 'chunks;
-            }
-            items.push(self::line(line)?);
-        }
-        if !more {
-            break;
-        }
-        if scanned >= SCAN {
-            next_cursor = Some(after.to_string());
-            break;
-        }
-    }
-    Ok(axum::Json(Lines { items, next_cursor }).into_response())
-}
 
 /// A page of the trail, each line byte for byte.
 #[derive(serde::Serialize)]
@@ -79,15 +35,6 @@ pub struct Lines {
 
 pub fn line(text: String) -> Result<Box<RawValue>, Failure> {
     RawValue::from_string(text).map_err(|error| unreadable(&error))
-}
-
-fn wanted(query: &AuditQuery, line: &serde_json::Value) -> bool {
-    let is = |field: &str, wanted: &Option<String>| {
-        wanted
-            .as_deref()
-            .is_none_or(|wanted| line.get(field).and_then(serde_json::Value::as_str) == Some(wanted))
-    };
-    is("event_type", &query.event_type) && is("node_id", &query.node)
 }
 
 async fn read(app: &Arc<App>, after: u64, limit: usize) -> Result<Vec<String>, Failure> {

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{alerts, auth};
 use api::rest::alerts::AlertEvent;
-use api::rest::nodes::{Live, NodeItem};
+use api::rest::nodes::{Live, NodeEvent, NodeItem};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -94,7 +94,8 @@ fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> Stri
         };
         if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
             let item = NodeItem::of(&after.state, &node, &app.presence.live(id));
-            tell("node", serde_json::to_string(&item));
+            let at = Some(after.state.at.to_string());
+            tell("node", serde_json::to_string(&NodeEvent { at, item }));
         }
     }
     for (change, alert) in alerts::changes(&before.state, &after.state) {

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use api::code;
 use api::rest::page::PageQuery;
 use axum::extract::State;
+use journal::audit::Selection;
 use lifecycle::registry::{Act, Rejection};
 use std::sync::Arc;
 
@@ -42,9 +43,10 @@ pub async fn show(
     let until = view.audit.seq.min(after.saturating_add(SCAN));
     // It is given back when the walk is over, even if nobody waits for it any more.
     let place = app.timelines.clone().acquire_owned().await.map_err(|error| unreadable(&error))?;
-    let (reader, node) = (app.clone(), id.clone());
+    let reader = app.clone();
+    let about = Selection { after, until, node: Some(id.to_string()), ..Selection::default() };
     let read = move || {
-        let found = reader.journal.audit().about(&node, after, until, limit);
+        let found = reader.journal.audit().select(&about, limit);
         drop(place);
         found
     };

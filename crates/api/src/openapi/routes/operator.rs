@@ -247,7 +247,7 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/audit",
         "list_audit",
-        "List audit lines, oldest first",
+        "List audit lines, oldest first unless asked otherwise",
         Json(200, page::<AuditLine>),
     )
     .query(query::<AuditQuery>),
@@ -306,7 +306,7 @@ pub(super) const ROUTES: &[Route] = &[
         Text(
             "text/event-stream",
             "Server-sent events. `node`: `data` is a node as it is now, as in the list, whenever more of it has \
-             changed than the time it was last seen. `alert`: `data` is an alert as in the list, and in `event` \
+             changed than the time it was last seen, and in `at` the time of its newest change. `alert`: `data` is an alert as in the list, and in `event` \
              what has happened to it: `raised`, `acknowledged` or `cleared`.",
         ),
     ),

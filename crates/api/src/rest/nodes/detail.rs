@@ -22,8 +22,6 @@ pub struct NodeDetail {
     #[schema(required)]
     pub hardware: Option<HardwareFacts>,
     pub overlay: Overlay,
-    /// Whether it has a live stream to the replica that answers.
-    pub connected: bool,
     /// When draining should end; null without a limit.
     #[schema(required)]
     pub drain_by: Option<String>,
@@ -145,7 +143,6 @@ impl NodeDetail {
                     .map(|wireguard| STANDARD.encode(wireguard.key.as_bytes())),
                 underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
             },
-            connected: live.connected,
             drain_by: node.drain_by.map(|at| at.to_string()),
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),

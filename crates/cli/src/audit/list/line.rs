@@ -1,0 +1,50 @@
+//! How lines of the trail look: for programs byte for byte, for people when, what, who, and the fields that tell which.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::{Table, Tone};
+use api::rest::audit::AuditLine;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The fields that tell one event from another of its kind.
+const TELLING: [&str; 9] =
+    ["node_id", "token_id", "name", "tenant", "key", "value", "reason", "count", "cert_serial"];
+
+/// One page; none of it is nothing.
+pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, Failure> {
+    if output.is_json() {
+        // A line's hash is over these bytes.
+        return Ok(lines.iter().map(|line| format!("{}\n", line.get())).collect());
+    }
+    if lines.is_empty() {
+        return Ok(String::new());
+    }
+    let head = ["SEQ", "AT", "EVENT", "ACTOR", "DETAIL"];
+    let mut table = Table::new(head, "").painting("EVENT").cutting("DETAIL");
+    for line in lines {
+        let line: AuditLine = serde_json::from_str(line.get())
+            .map_err(|error| Failure::fault("line_unreadable", format!("a line cannot be read: {error}")))?;
+        let cells = [&line.seq.to_string(), &line.at, &line.event_type, &actor(&line), &detail(&line)];
+        table.row(Tone::Plain, cells.map(String::as_str));
+    }
+    Ok(table.text(output.screen()))
+}
+
+/// A node that acts for itself is named once, as what the line is about.
+fn actor(line: &AuditLine) -> String {
+    let own = line.fields.get("node_id").and_then(Value::as_str).map(|node| format!("node:{node}"));
+    if own.as_ref() == Some(&line.actor) { "node".to_owned() } else { line.actor.clone() }
+}
+
+fn detail(line: &AuditLine) -> String {
+    let told = |name: &&str| {
+        let value = match line.fields.get(*name)? {
+            Value::String(value) => value.clone(),
+            value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
+            _ => return None,
+        };
+        Some(format!("{name}={value}"))
+    };
+    TELLING.iter().filter_map(told).collect::<Vec<_>>().join("  ")
+}

@@ -1,0 +1,101 @@
+//! Which columns of a table a terminal has room for, and how wide each is.
+
+use super::{GAP, shortened, shortened_within};
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+/// Less of a sentence says nothing.
+const ELASTIC_LEAST: usize = 24;
+
+pub struct Plan {
+    /// Of every column; absent for those that are left out.
+    widths: Vec<Option<usize>>,
+    /// What is left out, as in the head.
+    pub dropped: Vec<usize>,
+    elastic: Option<usize>,
+}
+
+impl Plan {
+    /// `natural` is what each column would take, `order` what may be left out, first things first.
+    pub fn new(natural: Vec<usize>, order: &[usize], elastic: Option<usize>, columns: Option<usize>) -> Self {
+        let widths = natural.iter().copied().map(Some).collect();
+        let mut plan = Self { widths, dropped: Vec::new(), elastic };
+        let Some(columns) = columns.filter(|columns| plan.total() > *columns) else { return plan };
+        // Prose is cut before anything is left out, and gets what remains at the end.
+        let least = |column: usize| {
+            let whole = natural.get(column).copied().unwrap_or_default();
+            if Some(column) == elastic { whole.min(ELASTIC_LEAST) } else { whole }
+        };
+        if let Some(column) = elastic {
+            plan.set(column, Some(least(column)));
+        }
+        let elastic_last = order.iter().filter(|column| Some(**column) != elastic);
+        let order: Vec<usize> =
+            elastic_last.chain(order.iter().filter(|column| Some(**column) == elastic)).copied().collect();
+        for column in &order {
+            if plan.total() > columns {
+                plan.set(*column, None);
+            }
+        }
+        // A wide column that went may have made room for a narrow one that went before.
+        for column in order.iter().rev() {
+            let need = least(*column) + GAP;
+            if plan.widths.get(*column) == Some(&None) && plan.total() + need <= columns {
+                plan.set(*column, Some(least(*column)));
+            }
+        }
+        plan.settle(&natural, elastic, columns);
+        plan.dropped = (0..natural.len()).filter(|column| plan.widths.get(*column) == Some(&None)).collect();
+        plan
+    }
+
+    /// What is left over belongs to the prose. If not even the indispensable fits, its widest part is cut.
+    fn settle(&mut self, natural: &[usize], elastic: Option<usize>, columns: usize) {
+        let spare = columns.saturating_sub(self.total());
+        if let Some(column) = elastic
+            && let (Some(Some(width)), Some(whole)) = (self.widths.get(column).copied(), natural.get(column))
+        {
+            self.set(column, Some(width.saturating_add(spare).min(*whole)));
+        }
+        while self.total() > columns {
+            let Some(widest) = self.widths.iter_mut().flatten().max() else { return };
+            if *widest <= 1 {
+                return;
+            }
+            *widest -= 1;
+        }
+    }
+
+    fn set(&mut self, column: usize, width: Option<usize>) {
+        if let Some(place) = self.widths.get_mut(column) {
+            *place = width;
+        }
+    }
+
+    fn total(&self) -> usize {
+        let shown = self.widths.iter().flatten();
+        shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+    }
+
+    /// A line of cells. Paint covers the text of a cell, not the space beside it.
+    pub fn line(&self, cells: &[String], style: impl Fn(usize) -> Style) -> String {
+        let shown = self.widths.iter().zip(cells).enumerate();
+        let shown = shown.filter_map(|(column, (width, cell))| Some((column, (*width)?, cell)));
+        let mut line = String::new();
+        // Space is owed until there is something to write behind it.
+        let mut owed = 0;
+        for (column, width, cell) in shown {
+            // Prose says most at its beginning; an id is known by both its ends.
+            let cut = if Some(column) == self.elastic { shortened } else { shortened_within };
+            let cell = cut(cell, width);
+            if !cell.is_empty() {
+                let style = style(column);
+                line.extend(std::iter::repeat_n(' ', owed));
+                line.push_str(&format!("{style}{cell}{style:#}"));
+                owed = 0;
+            }
+            owed += width.saturating_sub(cell.width()) + GAP;
+        }
+        line
+    }
+}
