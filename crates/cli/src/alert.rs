@@ -43,11 +43,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 fn table(items: &[AlertItem]) -> Table {
-    let head = ["ALERT ID", "KIND", "NODE", "SINCE", "COUNT", "ACK", "DETAIL"];
-    let mut table = Table::new(head, "no open alerts")
-        .painting("KIND")
-        .cutting("DETAIL")
-        .dropping(["COUNT", "ACK", "SINCE"]);
+    let head = ["ALERT ID", "KIND", "NODE", "SINCE", "COUNT", "ACKNOWLEDGED", "DETAIL"];
+    let mut table = Table::new(head, "no open alerts").painting("KIND").cutting("DETAIL").dropping([
+        "COUNT",
+        "ACKNOWLEDGED",
+        "SINCE",
+    ]);
     for item in items {
         let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };
         let (node, count) = (or_dash(item.node_id.as_deref()), item.count.to_string());

@@ -231,9 +231,9 @@ def test_lines_are_chosen_by_node_kind_and_time(trail):
 
 def test_a_query_that_means_nothing_is_refused(trail):
     """400 with the words that are allowed."""
-    for query, word in (("since=yesterday", "since"), ("order=up", "order"), ("cursor=x", "cursor"), ("limit=0", "limit")):
+    for query in ("since=yesterday", "order=up", "cursor=x", "limit=0"):
         answer = trail.api("GET", f"/v1/audit?{query}")
-        assert answer.status == 400 and word in answer.json()["error"]["message"], answer
+        assert answer.status == 400 and query.split("=")[0] in answer.json()["error"]["message"], answer
 
 
 def test_the_command_gives_the_newest_lines_oldest_first(trail):

@@ -7,7 +7,6 @@ use api::rest::nodes::{AttemptItem, EvidenceItem, FreeSpaceItem, NodeItem};
 
 /// What `item` says already is left out.
 pub fn text(report: &EvidenceItem, item: &NodeItem, screen: Screen) -> String {
-    let other_class = report.class.as_ref().filter(|class| item.health.reason.as_ref() != Some(class));
     let other_serial = report.cert_serial.as_ref().filter(|serial| item.cert_serial.as_ref() != Some(serial));
     let attempt = |attempt: &Option<AttemptItem>| attempt.as_ref().map(|tried| outcome(tried, screen));
     let drift = (report.drift_count > 0).then(|| format!("found {} times", report.drift_count));
@@ -16,7 +15,7 @@ pub fn text(report: &EvidenceItem, item: &NodeItem, screen: Screen) -> String {
     let disk = Some(size(report.disk_free_bytes)).filter(|_| report.free_space.is_empty());
     let mut fields = Fields::new()
         .with_some("reported", other_time.map(|at| screen.full(at)).as_deref())
-        .with_some("problem", other_class.map(|class| problem(class, report)).as_deref())
+        .with_some("problem", report.class.as_ref().map(|class| problem(class, report)).as_deref())
         .with_some("correlation id", report.correlation_id.as_deref())
         .with_some(
             "uses certificate",
@@ -53,16 +52,16 @@ fn certificate(serial: &str, report: &EvidenceItem, screen: Screen) -> String {
 fn outcome(tried: &AttemptItem, screen: Screen) -> String {
     let at = tried.at.as_ref().map_or_else(|| "at an unknown time".to_owned(), |at| screen.full(at));
     let outcome = match (tried.ok, &tried.code) {
-        (true, _) => "succeeded".to_owned(),
+        (true, _) => "ok".to_owned(),
         (false, Some(code)) => format!("failed: {code}"),
         (false, None) => "failed".to_owned(),
     };
-    let known_as = tried.correlation_id.as_ref().map(|id| format!(", correlation id {id}"));
-    format!("{outcome}, {at}{}", known_as.unwrap_or_default())
+    let known_as = tried.correlation_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    format!("{at} {outcome}{known_as}")
 }
 
 fn diagnostics(report: &EvidenceItem) -> Option<&'static str> {
-    report.diagnostic_writable.map(|writable| if writable { "writable" } else { "not writable" })
+    report.diagnostic_writable.map(|writable| if writable { "can be written" } else { "cannot be written" })
 }
 
 fn free(place: &FreeSpaceItem) -> String {

@@ -34,8 +34,9 @@ pub fn text(node: &NodeDetail, screen: Screen) -> String {
 fn standing(node: &NodeDetail, screen: Screen) -> Fields {
     let item = &node.item;
     let time = |at: &Option<String>| at.as_ref().map(|at| screen.full(at));
-    let account =
-        |account: &AccountItem| format!("{} by {}: {}", screen.full(&account.at), account.by, account.reason);
+    let account = |account: &AccountItem| {
+        format!("by {} at {}: {}", account.by, screen.full(&account.at), account.reason)
+    };
     let refused = node.recovery.last_refused.as_ref();
     Fields::new()
         .with("node", &item.node_id)
@@ -50,7 +51,7 @@ fn standing(node: &NodeDetail, screen: Screen) -> Fields {
         .with_some("quarantined", node.quarantine.as_ref().map(account).as_deref())
         .with_some(
             "recovery refused",
-            refused.map(|last| format!("{}: {}", screen.full(&last.at), last.code)).as_deref(),
+            refused.map(|last| format!("{} at {}", last.code, screen.full(&last.at))).as_deref(),
         )
 }
 
@@ -75,44 +76,39 @@ fn host(node: &NodeDetail) -> Fields {
         .with_some("underlay address", node.overlay.underlay_endpoint.as_deref())
 }
 
-/// Of a node that has ended nothing is expected any more, so it is neither good nor bad. What an alert below tells in
-/// full is only named.
+/// Of a node that has ended nothing is expected any more, so it is neither good nor bad. What an alert or the report
+/// below tells in full is only named.
 fn health(node: &NodeDetail, screen: Screen) -> String {
     let (item, health) = (&node.item, &node.item.health);
     let Some(reason) = &health.reason else {
         let gone = matches!(item.state.as_str(), "revoked" | "decommissioned");
         return (if gone { "-" } else { "good" }).to_owned();
     };
-    if node.alerts.iter().any(|alert| alert.kind == *reason && Some(&alert.since) == health.since.as_ref()) {
+    let since = health.since.as_ref();
+    if node.alerts.iter().any(|alert| alert.kind == *reason && Some(&alert.since) == since) {
         return format!("{reason}, see the open alerts");
     }
-    let since = health.since.as_ref().map(|since| format!(" since {}", screen.full(since)));
+    let reported = node.evidence.as_ref().is_some_and(|report| report.class.as_ref() == Some(reason));
     // "Not heard since" a time that stands one line above.
     let known =
-        |evidence: &&String| item.last_seen.as_ref().is_some_and(|seen| evidence.contains(seen.as_str()));
-    let evidence = health.evidence.as_ref().filter(|evidence| !known(evidence));
-    let evidence = evidence.map(|evidence| format!(": {evidence}"));
-    format!("{reason}{}{}", since.unwrap_or_default(), evidence.unwrap_or_default())
+        |evidence: &String| item.last_seen.as_ref().is_some_and(|seen| evidence.contains(seen.as_str()));
+    let evidence = match &health.evidence {
+        Some(_) if reported => ", see the last report".to_owned(),
+        Some(evidence) if !known(evidence) => format!(": {evidence}"),
+        _ => String::new(),
+    };
+    let since = since.map(|since| format!(" since {}", screen.full(since)));
+    format!("{reason}{}{evidence}", since.unwrap_or_default())
 }
 
-/// Reasons that are fields of their own are named by these.
+/// A state that stands above is reason enough without being named again.
 fn schedulable(item: &NodeItem) -> String {
     if item.schedulable {
         return "yes".to_owned();
     }
-    let mut reasons: Vec<&str> = Vec::new();
-    for reason in item.excluded.iter().map(String::as_str) {
-        let reason = match reason {
-            "draining" | "quarantined" => "its state",
-            _ if reason == item.state => "its state",
-            _ if Some(reason) == item.health.reason.as_deref() => "its health",
-            other => other,
-        };
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    format!("no, because of {}", reasons.join(" and "))
+    let named = |reason: &&str| *reason != item.state && !["draining", "quarantined"].contains(reason);
+    let others: Vec<&str> = item.excluded.iter().map(String::as_str).filter(named).collect();
+    if others.is_empty() { "no".to_owned() } else { format!("no: {}", others.join(", ")) }
 }
 
 fn hardware(facts: &HardwareFacts) -> String {
