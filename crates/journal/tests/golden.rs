@@ -151,6 +151,8 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
         tenants: Tenants::All,
         certificate: Some(issued(SpiffeId::operator(&domain(), &operator()))),
     };
+    let renew =
+        RenewOperator { name: operator(), certificate: issued(SpiffeId::operator(&domain(), &operator())) };
     let create_key = CreateOperatorKey {
         key: KeyId(id(3)),
         hash: SecretHash::new([14; 32]),
@@ -161,6 +163,8 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
     };
     vec![
         ("add_operator", Command::AddOperator(add)),
+        ("renew_operator", Command::RenewOperator(Box::new(renew))),
+        ("use_renewed_certificate", Command::UseRenewedCertificate { name: operator() }),
         ("remove_operator", Command::RemoveOperator { name: operator() }),
         ("create_operator_key", Command::CreateOperatorKey(create_key)),
         ("revoke_operator_key", Command::RevokeOperatorKey { key: KeyId(id(3)) }),

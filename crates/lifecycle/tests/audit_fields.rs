@@ -208,6 +208,27 @@ fn operators_and_keys_are_told_with_role_and_tenants() {
     says(&mut domain, (local(), Command::CreateOperatorKey(create)), "operator_key.created", expected);
     let expected = json!({ "key_id": key.to_string(), "operator": "robot" });
     says(&mut domain, (local(), Command::RevokeOperatorKey { key }), "operator_key.revoked", expected);
+    let renew = domain.renew_operator("alice");
+    let Command::RenewOperator(renewal) = &renew else { unreachable!() };
+    let new = renewal.certificate.clone();
+    let alice = |serial: &lifecycle::names::Serial| Actor::Operator {
+        name: operator("alice"),
+        serial: serial.clone(),
+    };
+    let expected = json!({
+        "operator": "alice",
+        "cert_serial": new.serial.as_str(),
+        "mtls_cert_fingerprint": new.fingerprint.labelled(),
+        "issuer": "i1",
+        "not_after": new.not_after.to_string(),
+        "with_serial": serial.as_str(),
+        "denied_serials": [],
+    });
+    says(&mut domain, (alice(&serial), renew), "operator.renewed", expected);
+    let first_use = Command::UseRenewedCertificate { name: operator("alice") };
+    let expected =
+        json!({ "operator": "alice", "cert_serial": serial.as_str(), "replaced_by": new.serial.as_str() });
+    says(&mut domain, (alice(&new.serial), first_use), "operator.certificate_replaced", expected);
     let remove = (local(), Command::RemoveOperator { name: operator("alice") });
     says(&mut domain, remove, "operator.removed", json!({ "operator": "alice" }));
 }

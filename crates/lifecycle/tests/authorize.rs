@@ -43,6 +43,8 @@ const EXPECTED: &[(Act, &str)] = &[
     (Act::CreateTenant, "+ +-- --- --- ? -- ? -"),
     (Act::ReadOperators, "+ +-- --- --- ? -- ? -"),
     (Act::AddOperator, "+ +-- --- --- ? -- ? -"),
+    // Nobody renews for another; for itself, see below.
+    (Act::RenewOperator, "- --- --- --- ? -- ? -"),
     (Act::RemoveOperator, "+ +-- --- --- ? -- ? -"),
     (Act::CreateOperatorKey, "+ +-- --- --- ? -- ? -"),
     (Act::RevokeOperatorKey, "+ +-- --- --- ? -- ? -"),
@@ -139,6 +141,8 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         confirm_ok(&node.node),
         create_tenant("apex"),
         domain.add_operator("bob", Role::Viewer, Tenants::All),
+        domain.renew_operator("victim"),
+        Command::UseRenewedCertificate { name: operator("victim") },
         Command::RemoveOperator { name: operator("victim") },
         Command::RevokeOperatorKey { key: key.key },
         Command::CreateOperatorKey(key),
@@ -274,6 +278,23 @@ fn what_is_no_reading_cannot_be_read() {
     let domain = Domain::founded();
     for act in [Act::Found, Act::Enroll, Act::Confirm, Act::KeepHouse] {
         assert!(may_read(&domain.state, &local(), act).is_err(), "{act:?}");
+    }
+}
+
+#[test]
+fn an_operator_renews_for_itself_whatever_its_role_and_a_key_never() {
+    let Cast { mut domain, columns, .. } = cast();
+    for role in [Role::PlatformAdmin, Role::Operator, Role::Viewer] {
+        for scope in ["all", "default", "acme"] {
+            let name = format!("{}-{scope}", role.as_str());
+            let renew = domain.renew_operator(&name);
+            for actor in columns.iter().flatten() {
+                let own = matches!(actor, Actor::Operator { name: own, .. } if own.as_str() == name);
+                let expected = if own { '+' } else { '-' };
+                let found = mark(authorize(&domain.state, actor, &renew));
+                assert!(found == expected || (found == '?' && !own), "{name} by {actor:?}: {found}");
+            }
+        }
     }
 }
 

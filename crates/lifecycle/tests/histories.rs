@@ -63,6 +63,8 @@ const SEEN: &[&str] = &[
     "tenant.created",
     "operator.added",
     "operator.removed",
+    "operator.renewed",
+    "operator.certificate_replaced",
     "operator_key.created",
     "operator_key.revoked",
     "policy.changed",

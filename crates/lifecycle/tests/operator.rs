@@ -160,3 +160,110 @@ fn a_removed_operator_takes_its_keys_along() {
         check(&mut domain, (key, create_tenant("acme")), refused("unauthenticated"));
     }
 }
+
+/// Who holds the certificate that this renewal issues.
+fn renewed(renew: &Command) -> Actor {
+    let Command::RenewOperator(renew) = renew else { unreachable!() };
+    Actor::Operator { name: renew.name.clone(), serial: renew.certificate.serial.clone() }
+}
+
+fn first_use(name: &str) -> Command {
+    Command::UseRenewedCertificate { name: operator(name) }
+}
+
+#[test]
+fn until_a_renewed_certificate_is_used_both_are_good_and_then_only_the_new_one() {
+    let mut domain = Domain::founded();
+    let old = admin(&mut domain);
+    let renew = domain.renew_operator("alice");
+    let new = renewed(&renew);
+    check(&mut domain, (old.clone(), renew), granted(&["operator.renewed"]));
+    assert_eq!(standing(&domain.state, &old), standing(&domain.state, &new));
+    check(&mut domain, (old.clone(), create_tenant("acme")), granted(&["tenant.created"]));
+    check(&mut domain, (old.clone(), first_use("alice")), granted(&[]));
+    check(&mut domain, (new.clone(), first_use("alice")), granted(&["operator.certificate_replaced"]));
+    check(&mut domain, (new.clone(), first_use("alice")), granted(&[]));
+    let Actor::Operator { serial, .. } = &old else { unreachable!() };
+    assert!(domain.state.is_denied(serial));
+    check(&mut domain, (old, create_tenant("apex")), refused("unauthenticated"));
+    check(&mut domain, (new, create_tenant("apex")), granted(&["tenant.created"]));
+}
+
+#[test]
+fn a_renewal_whose_answer_was_lost_is_replaced_by_the_next() {
+    let mut domain = Domain::founded();
+    let old = admin(&mut domain);
+    let lost = domain.renew_operator("alice");
+    let nobody = renewed(&lost);
+    check(&mut domain, (old.clone(), lost.clone()), granted(&["operator.renewed"]));
+    // The same key may come again, under a new serial.
+    let Command::RenewOperator(mut again) = domain.renew_operator("alice") else { unreachable!() };
+    let Command::RenewOperator(lost) = lost else { unreachable!() };
+    again.certificate.key = lost.certificate.key;
+    let again = Command::RenewOperator(again);
+    let new = renewed(&again);
+    check(&mut domain, (old, again), granted(&["operator.renewed"]));
+    check(&mut domain, (nobody, create_tenant("acme")), refused("unauthenticated"));
+    check(&mut domain, (new, create_tenant("acme")), granted(&["tenant.created"]));
+}
+
+#[test]
+fn a_renewal_needs_a_new_key_and_a_certificate_that_fits() {
+    fn bad(code: &'static str, change: impl FnOnce(&mut Issued, &Domain, &Serial)) {
+        let mut domain = Domain::founded();
+        let node = domain.enroll();
+        let alice = admin(&mut domain);
+        let Actor::Operator { serial, .. } = &alice else { unreachable!() };
+        let Command::RenewOperator(mut renew) = domain.renew_operator("alice") else { unreachable!() };
+        change(&mut renew.certificate, &domain, serial);
+        let renew = Command::RenewOperator(renew);
+        check(&mut domain, (alice.clone(), renew), refused(code));
+        drop(node);
+    }
+    let other = |name: &str| lifecycle::names::SpiffeId::parse(name).unwrap();
+    bad("key_in_use", |new, domain, own| new.key = domain.state.certificates[own].key);
+    bad("key_in_use", |new, domain, _| new.key = *domain.state.certified_keys.keys().next().unwrap());
+    bad("try_again", |new, _, _| new.subject = other("spiffe://fleet.example/operator/bob"));
+    bad("try_again", |new, _, own| new.serial = own.clone());
+    bad("try_again", |new, _, _| new.issuer = issuer("i2"));
+    bad("try_again", |new, domain, _| new.not_after = domain.now);
+}
+
+#[test]
+fn who_is_removed_or_has_expired_cannot_renew_and_a_removed_one_loses_both_certificates() {
+    let mut domain = Domain::founded();
+    let old = admin(&mut domain);
+    let renew = domain.renew_operator("alice");
+    let new = renewed(&renew);
+    check(&mut domain, (old.clone(), renew), granted(&["operator.renewed"]));
+    check(&mut domain, (local(), remove("alice")), granted(&["operator.removed"]));
+    admin(&mut domain);
+    for gone in [old, new] {
+        let Actor::Operator { serial, .. } = &gone else { unreachable!() };
+        assert!(domain.state.is_denied(serial));
+        let renew = domain.renew_operator("alice");
+        check(&mut domain, (gone, renew), refused("unauthenticated"));
+    }
+    let late = domain.operator("late", Role::Viewer, Tenants::All);
+    domain.pass(span("30d"));
+    let renew = domain.renew_operator("late");
+    check(&mut domain, (late, renew), refused("unauthenticated"));
+}
+
+#[test]
+fn renewing_in_a_loop_does_not_grow_the_registry() {
+    let mut domain = Domain::founded();
+    let mut alice = admin(&mut domain);
+    for _ in 0..63 {
+        let renew = domain.renew_operator("alice");
+        let new = renewed(&renew);
+        check(&mut domain, (alice, renew), granted(&["operator.renewed"]));
+        check(&mut domain, (new.clone(), first_use("alice")), granted(&["operator.certificate_replaced"]));
+        alice = new;
+    }
+    let renew = domain.renew_operator("alice");
+    check(&mut domain, (alice, renew), refused("too_many_certificates"));
+    domain.pass(span("30d"));
+    check(&mut domain, (Actor::Reconciler, Command::Tidy), granted(&["registry.tidied"]));
+    assert!(domain.state.operators[&operator("alice")].replaced.is_empty());
+}

@@ -63,6 +63,17 @@ pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -
     Ok(())
 }
 
+/// Notes the first request with a certificate that a renewal issued: the operator's one before is denied.
+pub async fn first_use(app: &App, origin: &Origin, actor: &Actor) -> Result<(), Failure> {
+    let Actor::Operator { name, serial } = actor else { return Ok(()) };
+    let unused = |operator: &lifecycle::registry::Operator| operator.renewed.as_ref() == Some(serial);
+    if app.view().state.operators.get(name).is_some_and(unused) {
+        let command = Command::UseRenewedCertificate { name: name.clone() };
+        app.commit(actor.clone(), origin, command).await?;
+    }
+    Ok(())
+}
+
 /// What the edge needs to know of a caller before anything is asked: how much room and noise it is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {

@@ -57,6 +57,10 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
         Command::EndRepair { node } => ("host.released", about(node)),
         Command::CreateTenant(create) => ("tenant.created", format!("tenant {}", create.tenant)),
         Command::AddOperator(add) => ("operator.added", format!("operator {}", add.name)),
+        Command::RenewOperator(renew) => ("operator.renewed", format!("operator {}", renew.name)),
+        Command::UseRenewedCertificate { name } => {
+            ("operator.certificate_replaced", format!("operator {name}"))
+        }
         Command::RemoveOperator { name } => ("operator.removed", format!("operator {name}")),
         Command::CreateOperatorKey(create) => ("operator_key.created", format!("operator {}", create.name)),
         Command::RevokeOperatorKey { key } => ("operator_key.revoked", format!("key {key}")),

@@ -160,7 +160,7 @@ codes! {
     TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
         "close a live stream or a waiting request of this node, or wait until dead connections time out";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
-        "wait until older certificates of the node have expired, and renew less often";
+        "wait until older certificates of the node or operator have expired, and renew less often";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry
         "connect again, and read messages as they arrive";
     OVERLOADED "overloaded" 429 ResourceExhausted retry

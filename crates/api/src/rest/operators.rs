@@ -41,6 +41,36 @@ pub struct AddedOperator {
     pub cert_serial: Option<String>,
     #[schema(required)]
     pub not_after: Option<String>,
+    /// Where the control plane is reached from elsewhere.
+    #[serde(default)]
+    #[schema(required)]
+    pub server_url: Option<String>,
+}
+
+/// A new certificate for the operator that the client certificate names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenewOperator {
+    /// A PKCS#10 request for a new key, PEM. Only its key is used. The key stays with the caller.
+    pub csr: String,
+}
+
+/// The certificate in use stays good until this one is first used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RenewedOperator {
+    pub name: String,
+    pub role: String,
+    /// Null for all tenants.
+    #[schema(required)]
+    pub tenant: Option<Scope>,
+    /// The leaf, PEM.
+    pub certificate: String,
+    /// The intermediates between leaf and root, PEM.
+    pub chain: String,
+    /// What to trust to reach the control plane, PEM.
+    pub ca: String,
+    pub cert_serial: String,
+    pub not_after: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -88,6 +88,8 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Confirm(confirm) => acts::confirm::decide(state, envelope, confirm),
         Command::CreateTenant(create) => acts::tenant::create(state, &envelope.actor, create),
         Command::AddOperator(add) => acts::operator::add(state, &envelope.actor, add),
+        Command::RenewOperator(renew) => acts::renew_operator::decide(state, envelope, renew),
+        Command::UseRenewedCertificate { name } => acts::renew_operator::first_use(state, envelope, name),
         Command::RemoveOperator { name } => acts::operator::remove(state, name),
         Command::CreateOperatorKey(create) => acts::operator::create_key(state, &envelope.actor, create),
         Command::RevokeOperatorKey { key } => acts::operator::revoke_key(state, *key),

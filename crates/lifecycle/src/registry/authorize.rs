@@ -75,6 +75,7 @@ pub enum Act {
     CreateTenant,
     ReadOperators,
     AddOperator,
+    RenewOperator,
     RemoveOperator,
     CreateOperatorKey,
     RevokeOperatorKey,
@@ -94,6 +95,8 @@ pub enum Who {
     Anyone,
     /// The node that the command is about.
     TheNode,
+    /// The operator that the command is about, with its certificate.
+    TheOperator,
     /// An operator of at least this role, for the tenants it has.
     Within(Role),
     /// An operator of at least this role and of all tenants.
@@ -110,6 +113,7 @@ impl Who {
         match self {
             Who::Within(role) => Some(format!("role {}", role.as_str())),
             Who::Everywhere(role) => Some(format!("role {} for all tenants", role.as_str())),
+            Who::TheOperator => Some("the certificate of the operator itself".to_owned()),
             Who::Anyone | Who::TheNode | Who::System | Who::Local => None,
         }
     }
@@ -142,6 +146,7 @@ pub const TABLE: &[(Act, Who)] = &[
     (Act::CreateTenant, Who::Everywhere(Role::PlatformAdmin)),
     (Act::ReadOperators, Who::Everywhere(Role::PlatformAdmin)),
     (Act::AddOperator, Who::Everywhere(Role::PlatformAdmin)),
+    (Act::RenewOperator, Who::TheOperator),
     (Act::RemoveOperator, Who::Everywhere(Role::PlatformAdmin)),
     (Act::CreateOperatorKey, Who::Everywhere(Role::PlatformAdmin)),
     (Act::RevokeOperatorKey, Who::Everywhere(Role::PlatformAdmin)),
@@ -170,6 +175,7 @@ impl Command {
             Command::Confirm(_) => Act::Confirm,
             Command::CreateTenant(_) => Act::CreateTenant,
             Command::AddOperator(_) => Act::AddOperator,
+            Command::RenewOperator(_) | Command::UseRenewedCertificate { .. } => Act::RenewOperator,
             Command::RemoveOperator { .. } => Act::RemoveOperator,
             Command::CreateOperatorKey(_) => Act::CreateOperatorKey,
             Command::RevokeOperatorKey { .. } => Act::RevokeOperatorKey,
@@ -269,7 +275,7 @@ pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
         Actor::Operator { name, serial } => {
             let operator = state.operators.get(name)?;
             let live = state.is_good(serial);
-            (live && operator.serial.as_ref() == Some(serial))
+            (live && operator.holds(serial))
                 .then(|| Standing { role: operator.role, tenants: operator.tenants.clone() })
         }
         Actor::Key { id } => {
@@ -289,6 +295,10 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
         Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
         Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
         Who::TheNode => the_node(state, actor, command),
+        Who::TheOperator => {
+            operator(state, actor)?;
+            the_operator(actor, command).then_some(()).ok_or_else(refused)
+        }
         Who::Within(role) => {
             let standing = operator(state, actor)?;
             // The role comes first: who may not do the act at all learns nothing of what exists.
@@ -365,6 +375,16 @@ fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejec
         state.is_good(serial) && certificate.owner == super::Owner::Node(id.clone())
     });
     if live { Ok(()) } else { Err(Rejection::Unauthenticated) }
+}
+
+/// An operator renews its own certificate only; an API key and the operator socket have none.
+fn the_operator(actor: &Actor, command: &Command) -> bool {
+    let Actor::Operator { name, .. } = actor else { return false };
+    match command {
+        Command::RenewOperator(renew) => renew.name == *name,
+        Command::UseRenewedCertificate { name: about } => about == name,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

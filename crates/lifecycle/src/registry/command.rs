@@ -155,6 +155,11 @@ pub enum Command {
     EndRepair {
         node: NodeId,
     },
+    RenewOperator(Box<RenewOperator>),
+    /// The first request with a certificate that a renewal issued.
+    UseRenewedCertificate {
+        name: OperatorName,
+    },
 }
 
 /// Founds the domain: the first command of every log.
@@ -333,6 +338,15 @@ pub struct AddOperator {
     pub role: Role,
     pub tenants: Tenants,
     pub certificate: Option<Issued>,
+}
+
+/// Asks for a certificate for a new key, with the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenewOperator {
+    /// As the certificate in use says, never as the request does.
+    pub name: OperatorName,
+    /// What the replica made ready.
+    pub certificate: Issued,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -192,6 +192,20 @@ pub enum Event {
         /// Whether the node's quarantine is over when it has come back with it.
         ends_quarantine: bool,
     },
+    OperatorRenewed {
+        name: OperatorName,
+        /// Asked for with this one.
+        with: Serial,
+        certificate: Box<Issued>,
+        /// Issued before and never used: its answer was lost.
+        denied: Option<Serial>,
+    },
+    /// A renewed certificate was used for the first time: the one before is denied.
+    OperatorCertificateReplaced {
+        name: OperatorName,
+        serial: Serial,
+        by: Serial,
+    },
 }
 
 /// A recovery token became a certificate.
@@ -330,6 +344,8 @@ impl Event {
             Event::RecoveryIssued(_) => "recovery.issued",
             Event::RecoveryResolved { .. } => "recovery.resolved",
             Event::RepairBundleIssued { .. } => "repair_bundle.issued",
+            Event::OperatorRenewed { .. } => "operator.renewed",
+            Event::OperatorCertificateReplaced { .. } => "operator.certificate_replaced",
         }
     }
 
@@ -462,6 +478,20 @@ impl Event {
                 ("cert_serial", Field::maybe(operator.serial.as_ref())),
             ],
             Event::OperatorRemoved { name } => vec![("operator", Field::text(name))],
+            Event::OperatorRenewed { name, with, certificate, denied } => vec![
+                ("operator", Field::text(name)),
+                ("cert_serial", Field::text(&certificate.serial)),
+                ("mtls_cert_fingerprint", Field::text(certificate.fingerprint.labelled())),
+                ("issuer", Field::text(&certificate.issuer)),
+                ("not_after", Field::text(certificate.not_after)),
+                ("with_serial", Field::text(with)),
+                ("denied_serials", Field::texts(denied.as_slice())),
+            ],
+            Event::OperatorCertificateReplaced { name, serial, by } => vec![
+                ("operator", Field::text(name)),
+                ("cert_serial", Field::text(serial)),
+                ("replaced_by", Field::text(by)),
+            ],
             Event::OperatorKeyCreated(key) => vec![
                 ("key_id", Field::text(key.id)),
                 ("operator", Field::text(&key.name)),

@@ -5,10 +5,9 @@ mod recovery;
 use super::{
     Account, Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer,
     INSTANCES, Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeImported, NodeRegistered, NodeState,
-    Operator, Owner, Recovery, Refused, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState,
-    overlay,
+    Owner, Recovery, Refused, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState, overlay,
 };
-use crate::names::{IssuerId, Label, NodeId, Serial, Span, TenantId, TokenId};
+use crate::names::{IssuerId, Label, NodeId, OperatorName, Serial, Span, TenantId, TokenId};
 use std::sync::Arc;
 
 pub(super) fn fold(state: &mut State, event: &Event, envelope: &Envelope) {
@@ -142,16 +141,32 @@ fn fold_alone(state: &mut State, event: &Event, envelope: &Envelope) {
         }
         Event::OperatorAdded { operator, certificate } => {
             if let Some(issued) = certificate {
-                let owner = Owner::Operator(operator.name.clone());
-                let mut record = Certificate::of(owner, issued, at);
-                record.der = None;
-                state.certificates.insert(issued.serial.clone(), Arc::new(record));
+                record_operator(state, &operator.name, issued);
             }
             state.operators.insert(operator.name.clone(), operator.clone());
         }
         Event::OperatorRemoved { name } => {
-            if let Some(serial) = state.operators.remove(name).and_then(|Operator { serial, .. }| serial) {
-                deny(state, &serial);
+            let gone = state.operators.remove(name);
+            for serial in gone.iter().flat_map(|operator| operator.serial.iter().chain(&operator.renewed)) {
+                deny(state, serial);
+            }
+        }
+        Event::OperatorRenewed { name, certificate, denied, .. } => {
+            record_operator(state, name, certificate);
+            if let Some(serial) = denied {
+                deny(state, serial);
+            }
+            if let Some(operator) = state.operators.get_mut(name) {
+                operator.replaced.extend(denied.clone());
+                operator.renewed = Some(certificate.serial.clone());
+            }
+        }
+        Event::OperatorCertificateReplaced { name, serial, by } => {
+            deny(state, serial);
+            if let Some(operator) = state.operators.get_mut(name) {
+                operator.replaced.push(serial.clone());
+                operator.serial = Some(by.clone());
+                operator.renewed = None;
             }
         }
         Event::OperatorKeyCreated(key) => {
@@ -396,6 +411,13 @@ fn record(state: &mut State, node: &NodeId, issued: &Issued) {
     state.certified_keys.insert(issued.key, issued.serial.clone());
 }
 
+/// Its bytes are not kept: a lost answer is followed by another renewal.
+fn record_operator(state: &mut State, name: &OperatorName, issued: &Issued) {
+    let mut record = Certificate::of(Owner::Operator(name.clone()), issued, state.at);
+    record.der = None;
+    state.certificates.insert(issued.serial.clone(), Arc::new(record));
+}
+
 fn change(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Node)) {
     if let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) {
         how(node);
@@ -531,7 +553,13 @@ fn forget_certificate(state: &mut State, serial: &Serial) {
     if state.certified_keys.get(&gone.key) == Some(serial) {
         state.certified_keys.remove(&gone.key);
     }
-    if let Owner::Node(id) = &gone.owner {
-        change(state, id, |node| node.serials.retain(|known| known != serial));
+    match &gone.owner {
+        Owner::Node(id) => change(state, id, |node| node.serials.retain(|known| known != serial)),
+        Owner::Operator(name) => {
+            if let Some(operator) = state.operators.get_mut(name) {
+                operator.replaced.retain(|known| known != serial);
+                operator.renewed.take_if(|known| known == serial);
+            }
+        }
     }
 }

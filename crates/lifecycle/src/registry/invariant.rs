@@ -17,6 +17,7 @@ pub struct Violation {
 pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     a_token_leads_to_at_most_one_node(before, after)?;
     a_serial_is_recorded_once(after)?;
+    an_operator_has_its_own_certificates(after)?;
     a_denied_serial_stays_denied(before, after)?;
     an_address_belongs_to_one_node(before, after)?;
     a_wireguard_key_belongs_to_one_node(after)?;
@@ -82,6 +83,30 @@ fn a_serial_is_recorded_once(state: &State) -> Result<(), Violation> {
                     );
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// I2, of operators: what is on record is their own, and what was replaced is denied.
+fn an_operator_has_its_own_certificates(state: &State) -> Result<(), Violation> {
+    let mut holders = BTreeMap::new();
+    for operator in state.operators.values() {
+        for serial in operator.serials() {
+            if let Some(other) = holders.insert(serial, &operator.name) {
+                return violated("I2", format!("serial {serial} belongs to {other} and {}", operator.name));
+            }
+            let owner = state.certificates.get(serial).map(|certificate| &certificate.owner);
+            if owner != Some(&Owner::Operator(operator.name.clone())) {
+                let name = &operator.name;
+                return violated(
+                    "I2",
+                    format!("serial {serial} of operator {name} is not on record as its own"),
+                );
+            }
+        }
+        if let Some(serial) = operator.replaced.iter().find(|serial| !state.is_denied(serial)) {
+            return violated("I2", format!("serial {serial} of {} was replaced and is good", operator.name));
         }
     }
     Ok(())

@@ -32,6 +32,7 @@ pub use acts::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
 pub use acts::recover::{Recoverable, check_recovery_token, recoverable};
 pub use acts::recovery_token::is_due as recovery_is_due;
 pub use acts::renew::{Renewal, renewable};
+pub use acts::renew_operator::operator_renewable;
 pub use address::Addresses;
 pub use alert::{Alert, AlertKind, REPORTED};
 pub use apply::{Applied, apply, would_apply};
@@ -41,7 +42,8 @@ pub use command::{
     ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Change, Checkpoint, Claim, Command, Confirm,
     ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken, Describe, Door, Enroll, Envelope, Found,
     FoundIssuer, Hardware, Import, Outcome, PrepareRoll, Prepared, RaiseAlert, Refusals, RefusedRecovery,
-    Register, Renew, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay, Wireguard,
+    Register, Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence, Underlay,
+    Wireguard,
 };
 pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered, RecoveryIssued};
 pub use event_names::AUDIT_EVENTS;

@@ -11,8 +11,26 @@ pub struct Operator {
     pub tenants: Tenants,
     pub added_by: String,
     pub added_at: Timestamp,
-    /// The serial of the certificate issued to it, if any.
+    /// The serial of the certificate in use, if any.
     pub serial: Option<Serial>,
+    /// Issued by a renewal and never used. Until it is, the certificate in use stays good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<Serial>,
+    /// Certificates that renewals have replaced, denied, until they have expired and are tidied away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<Serial>,
+}
+
+impl Operator {
+    /// Whether this serial speaks for the operator.
+    pub fn holds(&self, serial: &Serial) -> bool {
+        self.serial.as_ref() == Some(serial) || self.renewed.as_ref() == Some(serial)
+    }
+
+    /// Every serial of the operator that is on record.
+    pub fn serials(&self) -> impl Iterator<Item = &Serial> {
+        self.serial.iter().chain(&self.renewed).chain(&self.replaced)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

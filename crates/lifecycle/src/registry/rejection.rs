@@ -119,6 +119,8 @@ pub enum Rejection {
     RepairBundleMismatch,
     #[error("node {node} needs no recovery: it is active and was in contact a short while ago")]
     RecoveryNotNeeded { node: NodeId },
+    #[error("operator {name} has more certificates on record than an operator has reason to ask for")]
+    TooManyOperatorCertificates { name: OperatorName },
 }
 
 fn needed(needs: Option<&str>) -> String {
@@ -166,7 +168,9 @@ impl Rejection {
             Rejection::RequestTooOld => "request_too_old",
             Rejection::CertificateSuperseded => "certificate_superseded",
             Rejection::KeyInUse => "key_in_use",
-            Rejection::TooManyCertificates { .. } => "too_many_certificates",
+            Rejection::TooManyCertificates { .. } | Rejection::TooManyOperatorCertificates { .. } => {
+                "too_many_certificates"
+            }
             Rejection::NoCertificate { .. } => "no_certificate",
             Rejection::AlertNotFound { .. } => "alert_not_found",
             Rejection::IssuerNotFound { .. } => "issuer_not_found",

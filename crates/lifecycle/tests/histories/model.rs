@@ -15,6 +15,8 @@ pub struct Model {
     answers: BTreeMap<RequestId, Answer>,
     tokens: BTreeMap<SecretHash, Token>,
     operators: BTreeMap<OperatorName, Powers>,
+    /// The same with a certificate that a renewal issued and nobody has used.
+    unused: BTreeMap<OperatorName, Powers>,
     keys: BTreeMap<KeyId, Powers>,
     /// Serials ever recorded.
     serials: BTreeSet<Serial>,
@@ -285,10 +287,16 @@ impl Model {
             | Command::AcknowledgeAlert { .. } => Role::Operator,
             _ => Role::PlatformAdmin,
         };
+        let own =
+            matches!(&envelope.command, Command::RenewOperator(_) | Command::UseRenewedCertificate { .. });
         let powers = match &envelope.actor {
-            Actor::Local { .. } => return,
+            Actor::Local { .. } => {
+                assert!(!own, "it has no certificate");
+                return;
+            }
             Actor::Operator { name, serial } => {
-                self.operators.get(name).filter(|powers| powers.serial.as_ref() == Some(serial))
+                let mut held = self.operators.get(name).into_iter().chain(self.unused.get(name));
+                held.find(|powers| powers.serial.as_ref() == Some(serial))
             }
             Actor::Key { id } => self.keys.get(id),
             _ => None,
@@ -297,6 +305,10 @@ impl Model {
         assert!(at < powers.ends, "power that has ended");
         let issuer = powers.issuer.as_ref();
         assert!(issuer.is_none_or(|issuer| !self.revoked_issuers.contains(issuer)), "power that was revoked");
+        if own {
+            assert!(matches!(&envelope.actor, Actor::Operator { .. }), "a key has no certificate");
+            return;
+        }
         assert!(powers.role >= needs, "power of too low a role");
         let within = match about {
             Some(tenant) => powers.tenants.include(tenant),
@@ -503,7 +515,32 @@ impl Model {
                 let powers = Powers { role, tenants, serial, ends, issuer };
                 self.operators.insert(operator.name.clone(), powers);
             }
-            Event::OperatorRemoved { name } => drop(self.operators.remove(name)),
+            Event::OperatorRemoved { name } => {
+                self.operators.remove(name);
+                self.unused.remove(name);
+            }
+            Event::OperatorRenewed { name, certificate, denied, .. } => {
+                assert!(self.serials.insert(certificate.serial.clone()), "a serial twice");
+                let Powers { role, tenants, .. } = &self.operators[name];
+                let powers = Powers {
+                    role: *role,
+                    tenants: tenants.clone(),
+                    serial: Some(certificate.serial.clone()),
+                    ends: certificate.not_after,
+                    issuer: Some(certificate.issuer.clone()),
+                };
+                let lost = self.unused.insert(name.clone(), powers).and_then(|powers| powers.serial);
+                // What has expired may have been tidied away.
+                let forgotten = lost.as_ref().is_some_and(|lost| !after.certificates.contains_key(lost));
+                assert!(lost == *denied || forgotten, "what was never used is denied");
+            }
+            Event::OperatorCertificateReplaced { name, serial, by } => {
+                let new = self.unused.remove(name).expect("issued by a renewal");
+                assert_eq!(new.serial.as_ref(), Some(by));
+                let old = self.operators.insert(name.clone(), new).and_then(|powers| powers.serial);
+                assert_eq!(old.as_ref(), Some(serial));
+                assert!(after.is_denied(serial), "replaced and good");
+            }
             Event::OperatorKeyCreated(key) => {
                 let (role, tenants, ends) = (key.role, key.tenants.clone(), key.expires_at);
                 self.keys.insert(key.id, Powers { role, tenants, serial: None, ends, issuer: None });

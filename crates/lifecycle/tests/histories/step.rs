@@ -137,6 +137,11 @@ pub enum Ask {
         with_certificate: bool,
     },
     RemoveOperator(usize),
+    RenewOperator {
+        name: usize,
+        with_unused: bool,
+    },
+    UseRenewed(usize),
     CreateKey {
         role: Role,
         tenants: Scope,
@@ -253,6 +258,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             Ask::AddOperator { name, role, tenants, with_certificate }
         }),
         3 => (0..3usize).prop_map(Ask::RemoveOperator),
+        4 => (0..3usize, any::<bool>()).prop_map(|(name, with_unused)| Ask::RenewOperator { name, with_unused }),
+        3 => (0..3usize).prop_map(Ask::UseRenewed),
         3 => (role(), scope(), ttl(), any::<bool>())
             .prop_map(|(role, tenants, ttl, reuse)| Ask::CreateKey { role, tenants, ttl, reuse }),
         1 => one(4).prop_map(Ask::RevokeKey),

@@ -314,8 +314,25 @@ impl World {
             Ask::ClearAlert(back) => {
                 good(Actor::Reconciler, Command::ClearAlert { alert: self.alert(*back) })
             }
+            Ask::RenewOperator { name, with_unused } => {
+                let renew = self.domain.renew_operator(OPERATORS[*name]);
+                good(self.operator_with(*name, *with_unused), renew)
+            }
+            Ask::UseRenewed(name) => {
+                let first_use = Command::UseRenewedCertificate { name: operator(OPERATORS[*name]) };
+                good(self.operator_with(*name, true), first_use)
+            }
             _ => good(local(), self.operators_command(ask)),
         }
+    }
+
+    /// An operator with the certificate in use, or with the one that a renewal issued, if there is one.
+    fn operator_with(&mut self, name: usize, unused: bool) -> Actor {
+        let name = operator(OPERATORS[name]);
+        let known = self.domain.state.operators.get(&name);
+        let renewed = known.and_then(|known| known.renewed.clone()).filter(|_| unused);
+        let serial = renewed.or_else(|| known.and_then(|known| known.serial.clone()));
+        Actor::Operator { name, serial: serial.unwrap_or_else(|| self.domain.serial()) }
     }
 
     /// What operators ask for.

@@ -12,8 +12,8 @@ use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
     CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued,
     IssuerKind, Keeping, Mint, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Recover, RecoveryKind,
-    Register, Renew, Role, SetPolicy, Sighting, Silence, State, Tenants, Wireguard, admit, apply,
-    would_apply,
+    Register, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State, Tenants, Wireguard, admit,
+    apply, would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -508,6 +508,14 @@ impl Domain {
         let certificate = self.issue(SpiffeId::operator(&domain, &operator(name)), key, Span::from_days(30));
         let certificate = Some(certificate);
         Command::AddOperator(AddOperator { name: operator(name), role, tenants, certificate })
+    }
+
+    /// A renewal for a new key.
+    pub fn renew_operator(&mut self, name: &str) -> Command {
+        let domain = self.state.domain.as_ref().unwrap().name.clone();
+        let key = KeyHash::new(self.digest());
+        let certificate = self.issue(SpiffeId::operator(&domain, &operator(name)), key, Span::from_days(30));
+        Command::RenewOperator(Box::new(RenewOperator { name: operator(name), certificate }))
     }
 
     /// An operator with a certificate.

@@ -33,6 +33,7 @@ impl FromRequestParts<Arc<App>> for Caller {
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;
         }
+        auth::first_use(app, &origin, &actor).await?;
         Ok(Self { actor, origin, tenant_header: tenant_header(&parts.headers)? })
     }
 }

@@ -11,6 +11,7 @@ mod import;
 pub(crate) mod nodes;
 mod operators;
 mod policy;
+mod renewal;
 mod repair;
 mod tenants;
 mod timeline;
@@ -62,6 +63,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/audit/export", get(audit::export))
         .route("/v1/audit/verify", get(audit::verify))
         .route("/v1/operators", get(operators::list).post(operators::add))
+        // An operator may be called `renew`, too.
+        .route("/v1/operators/renew", post(renewal::renew).delete(renewal::remove))
         .route("/v1/operators/{name}", delete(operators::remove))
         .route("/v1/operator-keys", get(operators::list_keys).post(operators::create_key))
         .route("/v1/operator-keys/{id}", delete(operators::revoke_key))

@@ -14,7 +14,7 @@ use axum::extract::State;
 use http::StatusCode;
 use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId};
 use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role};
-use pki::pem;
+use pki::{csr, pem};
 use std::sync::Arc;
 
 const KEY_TTL: Span = Span::from_days(90);
@@ -64,13 +64,21 @@ pub async fn add(
         ca: certificate.as_ref().map(|_| pem::chain_pem(roots)),
         cert_serial: certificate.as_ref().map(|issued| issued.serial.to_string()),
         not_after: certificate.as_ref().map(|issued| issued.not_after.to_string()),
+        server_url: app.servers().into_iter().next(),
     };
     Ok((StatusCode::CREATED, axum::Json(added)))
 }
 
 fn sign(app: &App, name: &OperatorName, csr: &str) -> Result<Issued, Failure> {
-    let request =
-        pki::csr::read(csr.as_bytes()).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
+    issue(app, name, &read_csr(csr)?)
+}
+
+pub(super) fn read_csr(pem: &str) -> Result<csr::Request, Failure> {
+    csr::read(pem.as_bytes()).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))
+}
+
+/// A certificate for this operator, signed in memory.
+pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::Request) -> Result<Issued, Failure> {
     let view = app.view();
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
     let at = app.now();
@@ -81,7 +89,7 @@ fn sign(app: &App, name: &OperatorName, csr: &str) -> Result<Issued, Failure> {
         profile: None,
     };
     let issuer = app.keys.issuer(&app.view().state)?;
-    issuing::sign(&issuer, &request, terms, chance::serial(at)?, at)
+    issuing::sign(&issuer, request, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
 }
 

@@ -17,7 +17,8 @@ use crate::rest::nodes::{
     RepairBundle, Revoke,
 };
 use crate::rest::operators::{
-    AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem,
+    AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem, RenewOperator,
+    RenewedOperator,
 };
 use crate::rest::page::PageQuery;
 use crate::rest::policy::{PolicyItem, PolicyList};
@@ -276,6 +277,20 @@ pub(super) const ROUTES: &[Route] = &[
         ]),
     Route::new(Get, "/v1/operators", "list_operators", "List operators", Json(200, page::<OperatorItem>))
         .query(query::<PageQuery>),
+    Route::new(
+        Post,
+        "/v1/operators/renew",
+        "renew_operator",
+        "Renew the operator's own certificate",
+        Json(200, of::<RenewedOperator>),
+    )
+    .body(of::<RenewOperator>)
+    .errors(&[
+        code::CSR_INVALID,
+        code::KEY_IN_USE,
+        code::TOO_MANY_CERTIFICATES,
+        code::ISSUER_UNAVAILABLE,
+    ]),
     Route::new(Delete, "/v1/operators/{name}", "remove_operator", "Remove an operator", Empty)
         .errors(&[code::OPERATOR_NOT_FOUND]),
     Route::new(

@@ -21,6 +21,7 @@ pub(super) mod recover;
 pub(super) mod recovery_token;
 pub(super) mod register;
 pub(super) mod renew;
+pub(super) mod renew_operator;
 pub(super) mod repair;
 pub(super) mod revoke;
 pub(super) mod rotate;

@@ -29,6 +29,8 @@ pub(in crate::registry) fn add(state: &State, actor: &Actor, add: &AddOperator) 
         added_by: actor.to_string(),
         added_at: state.at,
         serial: add.certificate.as_ref().map(|certificate| certificate.serial.clone()),
+        renewed: None,
+        replaced: Vec::new(),
     };
     Decision::granted(vec![Event::OperatorAdded { operator, certificate: add.certificate.clone() }])
 }
