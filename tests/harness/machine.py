@@ -53,6 +53,14 @@ def scratch(name: str = "t") -> pathlib.Path:
     return place
 
 
+def secret(path: pathlib.Path, text: str) -> pathlib.Path:
+    """A file that only its owner may read: others are refused."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
+    return path
+
+
 def until(condition, what: str, patience: float = PATIENCE):
     """The first true value of `condition`, or a failure that says what never came true."""
     deadline = time.monotonic() + patience
@@ -68,7 +76,8 @@ def until(condition, what: str, patience: float = PATIENCE):
 def clean_env(extra: dict | None = None) -> dict:
     """The environment without anything that would steer the programs."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ENLIST", "FAKETIME", "LD_PRELOAD"))}
-    return {**kept, "ENLIST_LOG": "debug", **(extra or {})}
+    # Whoever runs the tests may have contexts of their own.
+    return {**kept, "ENLIST_LOG": "debug", "XDG_CONFIG_HOME": "/nonexistent", **(extra or {})}
 
 
 class Done:

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use zeroize::Zeroizing;
@@ -106,6 +107,15 @@ pub fn find(sources: Sources<'_>, stdin: impl Read) -> Result<Token, Fault> {
 fn read_file(path: &Path, asker: Asker) -> Result<Token, Fault> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| unreadable(format!("{name}: {error}")))?;
+    let found = file.metadata().map_err(|error| unreadable(format!("{name}: {error}")))?;
+    // A pipe has no mode worth asking for.
+    if found.is_file() && found.mode() & 0o077 != 0 {
+        return Err(Fault::host(
+            "key_exposed",
+            format!("others than this user may read {name}"),
+            "if nobody did, close it with chmod 600 and run it again; otherwise revoke the token and ask for another",
+        ));
+    }
     read(file, &name, asker)
 }
 
@@ -138,6 +148,8 @@ fn unreadable(message: String) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn value(sources: Sources<'_>) -> Result<String, String> {
@@ -149,8 +161,10 @@ mod tests {
     fn the_flag_wins_over_the_environment_and_that_over_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let (one, two) = (dir.path().join("one"), dir.path().join("two"));
-        std::fs::write(&one, "from-flag-file\n").unwrap();
-        std::fs::write(&two, "from-file\n").unwrap();
+        for (path, text) in [(&one, "from-flag-file\n"), (&two, "from-file\n")] {
+            std::fs::write(path, text).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
         let mut sources = Sources {
             flag: Some("from-flag"),
             flag_file: None,
@@ -170,6 +184,25 @@ mod tests {
         assert_eq!(value(sources).unwrap(), "from-file");
         sources.file = None;
         assert_eq!(value(sources).unwrap_err(), "token_missing");
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused_also_behind_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("token"), dir.path().join("link"));
+        std::fs::write(&file, "hush\n").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for (mode, expected) in [
+            (0o600, Ok("hush".to_owned())),
+            (0o400, Ok("hush".to_owned())),
+            (0o640, Err("key_exposed".to_owned())),
+            (0o604, Err("key_exposed".to_owned())),
+        ] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            let named = |path| value(Sources { flag_file: Some(path), ..Sources::default() });
+            assert_eq!((named(&file), named(&link)), (expected.clone(), expected), "{mode:o}");
+            assert_eq!(value(Sources { file: Some(&file), ..Sources::default() }).is_ok(), mode & 0o077 == 0);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ import pytest
 import certs
 import evidence
 from agents import enroll, listed, serial_on_disk, serialization_key, status
-from machine import AGENT, run
+from machine import AGENT, run, secret
 
 
 def test_an_agent_enrolls_and_confirms(plane, place):
@@ -29,12 +29,12 @@ def test_a_token_may_come_from_many_places(plane, place, source):
     elif source == "stdin":
         stdin = token
     elif source == "file":
-        (place / "token").write_text(token + "\n")
+        secret(place / "token", token + "\n")
         options = ["--token-file", place / "token"]
     elif source == "environment":
         env = {"ENLIST_AGENT_TOKEN": token}
     else:
-        (place / "token").write_text(token + "\n")
+        secret(place / "token", token + "\n")
         (place / "a").mkdir(mode=0o700)
         (place / "a" / "agent.toml").write_text(f'token_file = "{place}/token"\n')
     done = enroll(plane, place / "a", *options, token=stdin, env=env)
@@ -42,10 +42,29 @@ def test_a_token_may_come_from_many_places(plane, place, source):
     assert listed(plane, place / "a")["state"] == "active"
 
 
+@pytest.mark.parametrize("source", ["flag", "config_file"])
+def test_a_token_file_that_others_may_read_is_refused(plane, place, source):
+    """Nothing is sent: the token stays good, and works once the file is closed."""
+    minted = plane.mint()
+    evidence.token(minted["token"])
+    token = secret(place / "token", minted["token"] + "\n")
+    token.chmod(0o644)
+    options = ["--token-file", token] if source == "flag" else []
+    if source == "config_file":
+        (place / "a").mkdir(mode=0o700)
+        (place / "a" / "agent.toml").write_text(f'token_file = "{token}"\n')
+    done = enroll(plane, place / "a", *options)
+    assert done.code == 1 and "key_exposed" in done.err and str(token) in done.err and "chmod 600" in done.err, done
+    assert plane.token_state(minted["token_id"]) == "unused"
+    token.chmod(0o600)
+    assert enroll(plane, place / "a", *options).code == 0
+    assert plane.token_state(minted["token_id"]) == "used"
+
+
 def test_the_flag_beats_the_environment_beats_the_file(plane, place):
     """Flag, then environment, then file: only the first one named is spent."""
     flag, variable, file = (plane.mint() for _ in range(3))
-    (place / "token").write_text(file["token"])
+    secret(place / "token", file["token"])
     env = {"ENLIST_AGENT_TOKEN": variable["token"], "ENLIST_AGENT_TOKEN_FILE": str(place / "token")}
     assert enroll(plane, place / "a", token=flag["token"], env=env).code == 0
     assert [plane.token_state(minted["token_id"]) for minted in (flag, variable, file)] == ["used", "unused", "unused"]

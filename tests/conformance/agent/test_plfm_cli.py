@@ -11,7 +11,7 @@ import evidence
 import hosts
 from daemons import Daemon
 from linked import NAMES, mode, on_command_line
-from machine import ENLIST, run, until
+from machine import ENLIST, run, secret, until
 from operators import make_key
 
 TOKEN = re.compile(r"enroll_[A-Za-z0-9_-]{43}")
@@ -170,7 +170,7 @@ def test_a_token_comes_from_the_documents_places(names, plane, place, source):
         env["PLFM_ENROLLMENT_TOKEN"] = token
     else:
         (place / "a").mkdir(mode=0o700)
-        (place / "a" / "enrollment-token").write_text(token + "\n")
+        secret(place / "a" / "enrollment-token", token + "\n")
     assert names("plfm-agent", "enroll", env=env).code == 0
     evidence.private_key("agent", (place / "a/certs/agent.key").read_bytes())
 
@@ -179,7 +179,7 @@ def test_the_environment_beats_the_file_and_our_own_name_beats_theirs(names, pla
     """Proves PLFM-11: flag, then environment, then file."""
     first, second, third = (plane.mint(door="plfm") for _ in range(3))
     (place / "a").mkdir(mode=0o700)
-    (place / "a" / "enrollment-token").write_text(third["token"])
+    secret(place / "a" / "enrollment-token", third["token"])
     tokens = {"ENLIST_AGENT_TOKEN": first["token"], "PLFM_ENROLLMENT_TOKEN": second["token"]}
     assert names("plfm-agent", "enroll", env=host_env(plane, place, **tokens)).code == 0
     states = [plane.token_state(minted["token_id"]) for minted in (first, second, third)]
@@ -279,7 +279,7 @@ def test_a_revoked_host_starts_over_with_a_new_token(names, plane, place):
 def test_it_works_from_another_machine(names, plane, place):
     """Proves PLFM-09: with an API key over TLS; without one nobody gets a token."""
     key = place / "key"
-    key.write_text(make_key(plane, "operator", "--tenant", "default")["key"])
+    secret(key, make_key(plane, "operator", "--tenant", "default")["key"])
     ca = ("--server", plane.url, "--ca", plane.dir / "ca/bundle.pem")
     done = names("plfm", "hosts", "enroll-token", "create", *ca, "--api-key-file", key)
     evidence.token(TOKEN.search(done.out).group())
@@ -320,7 +320,7 @@ def test_a_command_is_about_one_tenant(names, plane, tenants):
 def test_an_operators_only_tenant_is_meant(names, plane, place, tenants):
     """An operator of one tenant need not name it."""
     key, (node, _) = place / "key", tenants["blue"]
-    key.write_text(make_key(plane, "operator", "--tenant", "blue")["key"])
+    secret(key, make_key(plane, "operator", "--tenant", "blue")["key"])
     reach = ("--server", plane.url, "--ca", plane.dir / "ca/bundle.pem", "--api-key-file", key, "--json")
     assert names("plfm", "hosts", "show", node.id, *reach).json()["tenant"] == "blue"
     done = names("plfm", "hosts", "list", "--tenant", "red", *reach, ok=False)

@@ -53,6 +53,9 @@ impl Host {
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.top.path().join(name);
         std::fs::write(&path, text).unwrap();
+        // It may hold a token, which is refused where others may read it.
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, closed).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
