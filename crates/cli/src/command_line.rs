@@ -2,7 +2,8 @@
 
 use crate::reach::Reach;
 use crate::{
-    alert, audit, ca, compat, completions, dev, examples, manual, node, operator, policy, server, tenant,
+    alert, audit, ca, compat, completions, context, dev, examples, manual, node, operator, policy, server,
+    tenant,
     token,
 };
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,6 +58,9 @@ pub(crate) enum Family {
     /// Add, list and remove operators, and manage their API keys
     #[command(subcommand)]
     Operator(operator::Command),
+    /// Save, choose and show contexts: how to reach a control plane, and with which credentials
+    #[command(subcommand, visible_aliases = ["contexts"])]
+    Context(context::Command),
     /// Install the command lines of other systems
     #[command(subcommand)]
     Compat(compat::Command),

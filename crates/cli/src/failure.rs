@@ -107,6 +107,27 @@ impl Failure {
         Self::usage(message.trim_end(), hint)
     }
 
+    /// What happened, for where a failure is only shown.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Failure::Failed(failed) => Some(&failed.message),
+            Failure::OutputClosed => None,
+        }
+    }
+
+    /// Names the saved context that led here.
+    pub fn in_context(mut self, name: &str) -> Self {
+        if let Failure::Failed(failed) = &mut self {
+            failed.message = format!("context {name}: {}", failed.message);
+            let also = format!("`enlist context show {name}` prints what the context says");
+            failed.hint = match failed.hint.as_str() {
+                "" => also,
+                hint => format!("{hint}; {also}"),
+            };
+        }
+        self
+    }
+
     /// Tells standard error, and gives the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let Failure::Failed(failed) = self else { return ExitCode::SUCCESS };
@@ -171,6 +192,16 @@ pub fn not_the_secret(id: &str, prefix: &str) -> Result<(), Failure> {
         return Err(Failure::usage("the value given is the secret itself, not its id", hint));
     }
     Ok(())
+}
+
+#[cfg(test)]
+impl Failure {
+    pub fn code(&self) -> &str {
+        match self {
+            Failure::Failed(failed) => &failed.code,
+            Failure::OutputClosed => "",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! operator API, and how the answer looks. Nothing is decided here.
 //!
 //! - [`command_line`]: every command and global flag; help, completions, man pages and docs/cli.md come from it.
-//! - `reach`: where the control plane is and as whom we come, from flags and environment.
+//! - `reach`: where the control plane is and how we authenticate, from flags, environment and saved contexts.
+//! - `context`: the saved contexts.
 //! - `output`, `screen`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `progress`: how far long work has come, at a terminal.
 //! - `failure`: what goes to standard error, and the exit code.
@@ -18,6 +19,7 @@ mod clock;
 pub mod command_line;
 mod compat;
 mod completions;
+mod context;
 mod dev;
 mod examples;
 mod failure;
@@ -103,7 +105,8 @@ fn perform(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failur
 }
 
 async fn dispatch(line: CommandLine) -> Result<(), Failure> {
-    let (reach, output) = (line.reach, Output::new(line.json));
+    let (mut reach, output) = (line.reach, Output::new(line.json));
+    reach.notices = !line.json;
     match line.family {
         Family::Dev(arguments) => dev::run(arguments, reach, output).await,
         Family::Server(command) => server::run(command, reach, output).await,
@@ -115,6 +118,7 @@ async fn dispatch(line: CommandLine) -> Result<(), Failure> {
         Family::Ca(command) => ca::run(command, &reach, output).await,
         Family::Audit(command) => audit::run(command, &reach, output).await,
         Family::Operator(command) => operator::run(command, &reach, output).await,
+        Family::Context(command) => context::run(command, &reach, output),
         Family::Compat(command) => compat::run(command, &reach, output),
         Family::Completions(arguments) => completions::run(&arguments, output),
         Family::Man(arguments) => manual::run(&arguments, output),

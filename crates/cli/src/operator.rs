@@ -2,10 +2,13 @@
 
 mod identity;
 mod key;
+mod renew;
+mod replacement;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::reach::way::Way;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::operators::{AddOperator, AddedOperator, OperatorItem};
 use api::rest::scope::Scope;
@@ -20,7 +23,17 @@ pub enum Command {
         name: String,
         #[command(flatten)]
         rights: Rights,
-        /// Issue a certificate and write cert.pem, key.pem and ca.pem to this directory
+        /// Issue a certificate and write cert.pem, key.pem, ca.pem and context.toml to this directory
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Renew your own certificate: make a new key and replace both files
+    ///
+    /// Asks with the certificate in use, from the context or the flags --server, --cert, --key and --ca. Role, tenants
+    /// and identity stay the same. The old certificate stays valid until the new one is first used, which this command
+    /// does at the end, unless --out is given. An expired certificate cannot be renewed.
+    Renew {
+        /// Write the new files into this directory instead, and leave the old ones
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -67,9 +80,14 @@ fn tenants(scope: Option<&Scope>) -> String {
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+    if let Command::Renew { out } = command {
+        return renew::run(reach, out.as_deref(), output).await;
+    }
     let operator = reach.operator()?;
     let path = Path::new("/v1/operators");
     match command {
+        // Above: it says as whom it comes in its own way.
+        Command::Renew { .. } => Ok(()),
         Command::Add { name, rights, out: None } => {
             let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr: None };
             let added: AddedOperator = operator.post(&path, &request).await?;
@@ -89,8 +107,13 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                     return Err(error.into());
                 }
             };
-            files.finish(&added)?;
-            output.document(&added, |added| identity::text(added, &dir))
+            // The caller's own address is known to work; on the socket only the control plane knows one.
+            let server = match reach.chosen()?.way {
+                Way::Server { url, .. } => Some(url),
+                Way::Socket(_) => added.server_url.clone(),
+            };
+            files.finish(&identity::Issued::of(&added, server.as_deref())?)?;
+            output.document(&added, |added| identity::text(added, &dir, server.as_deref()))
         }
         Command::List => {
             let items: Vec<OperatorItem> = operator.list(&path).await?;

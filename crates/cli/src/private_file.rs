@@ -1,10 +1,14 @@
-//! Files that hold a key: made new, readable by their owner only.
+//! Files that hold a secret: made new and readable by their owner only, and refused when others may read them.
 
 use crate::failure::{Exit, Failure};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Far more than any key, certificate or configuration file; a wrong file must not be read whole.
+pub const MAX_BYTES: u64 = 64 * 1024;
 
 /// Made before the key is, so that a place that cannot be written is known in time.
 pub struct PrivateFile {
@@ -38,5 +42,90 @@ impl PrivateFile {
     /// For when what should have gone into it was not made.
     pub fn discard(self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Puts it in the place of another file, at once.
+    pub fn replace(self, path: &Path) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::file(path, &error);
+        std::fs::rename(&self.path, path).map_err(failed)?;
+        sync_dir(path)
+    }
+}
+
+/// A rename survives a power cut only once its directory is on disk.
+fn sync_dir(path: &Path) -> Result<(), Failure> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| Failure::file(dir, &error))
+}
+
+/// The content of a file that holds a secret. The mode is asked of the open file, links followed; a pipe has no
+/// mode worth asking for. `otherwise` is what to do if the secret may have been read.
+pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let unreadable = |error: &std::io::Error| unreadable(path, error);
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    let found = file.metadata().map_err(|error| unreadable(&error))?;
+    if found.is_file() && found.mode() & 0o077 != 0 {
+        let hint = format!(
+            "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
+            path.display()
+        );
+        let message = format!("others than this user may read {}", path.display());
+        return Err(Failure::new(Exit::Fault, "key_exposed", message, hint));
+    }
+    // Room for everything from the start: a buffer that grows leaves copies behind.
+    let mut bytes =
+        Zeroizing::new(Vec::with_capacity(usize::try_from(found.len().min(MAX_BYTES)).unwrap_or(0) + 1));
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    Ok(bytes)
+}
+
+pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    Failure::usage(message, "name a file that exists and that this user may read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn code(path: &Path) -> String {
+        match read(path, "make another") {
+            Ok(_) => "read".to_owned(),
+            Err(failure) => failure.code().to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_refused_also_behind_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("key"), dir.path().join("link"));
+        std::fs::write(&file, "secret").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for (mode, expected) in [
+            (0o600, "read"),
+            (0o400, "read"),
+            (0o700, "read"),
+            (0o640, "key_exposed"),
+            (0o604, "key_exposed"),
+            (0o620, "key_exposed"),
+        ] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!((code(&file), code(&link)), (expected.to_owned(), expected.to_owned()), "{mode:o}");
+        }
+        assert_eq!(code(&dir.path().join("none")), "usage");
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_another_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, old) = (dir.path().join("a.new"), dir.path().join("a"));
+        std::fs::write(&old, "old").unwrap();
+        let mut file = PrivateFile::create(&new).unwrap();
+        file.write(b"new").unwrap();
+        file.replace(&old).unwrap();
+        assert_eq!(std::fs::read(&old).unwrap(), b"new");
+        assert!(!new.exists());
     }
 }

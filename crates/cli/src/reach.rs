@@ -1,24 +1,30 @@
-//! Where the control plane is and as whom we come: flags, then the environment, then the usual place.
+//! Where the control plane is and as whom we come: flags, then the environment, then the current context, then the
+//! usual place.
 
+use crate::context::saved::{Contexts, Place};
 use crate::failure::Failure;
+use crate::private_file::{self, unreadable};
 use api::rest::secret::Secret;
 use client::rest::Credential;
-use client::{Identity, Operator, ServerUrl, Trust};
+use client::{Operator, ServerUrl, Trust};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-mod way;
+pub mod certificate;
+pub mod way;
 
-use way::{Proof, Recognition, Way};
+use certificate::Presented;
+use way::{Chosen, Proof, Recognition, Way};
 
 /// Where a control plane keeps its data unless told otherwise.
 const DEFAULT_DIR: &str = "/var/lib/enlist";
-/// Far more than any key or certificate file; a wrong file must not be read whole.
-const MAX_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Reach {
+    /// A saved context for this command, instead of the current one (or ENLIST_CONTEXT)
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
+    pub context: Option<String>,
     /// Data directory of a control plane on this machine (or ENLIST_DIR; default /var/lib/enlist)
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -43,42 +49,60 @@ pub struct Reach {
     /// SHA-256 of the CA that verifies the control plane, sha256:HEX, instead of --ca
     #[arg(long, global = true, hide_short_help = true, value_name = "PIN")]
     pub ca_pin: Option<String>,
+    /// Whether somebody reads standard error: notices are not for programs.
+    #[arg(skip)]
+    pub notices: bool,
 }
 
 impl Reach {
     /// The operator API.
     pub fn operator(&self) -> Result<Operator, Failure> {
-        match way::choose(self, &variable)? {
-            Way::Socket(path) => {
-                present(&path)?;
-                Ok(Operator::over_socket(path))
+        let Chosen { way, by } = self.chosen()?;
+        let reached = match self.open(&way) {
+            Ok((operator, presented)) => {
+                presented.map_or(Ok(()), |presented| presented.check(self.notices)).map(|()| operator)
             }
-            Way::Server { url, recognition, proof } => {
-                let url = ServerUrl::parse(&url).map_err(client::Error::from)?;
-                let trust = match recognition {
-                    Recognition::Ca(path) => {
-                        Trust::from_ca_pem(&read(&path)?).map_err(client::Error::from)?
-                    }
-                    Recognition::Pin(pin) => Trust::Pin(parse_pin(&pin)?),
-                };
-                let credential = match proof {
-                    Proof::ApiKey(path) => Credential::ApiKey(api_key(&path)?),
-                    Proof::Certificate { cert, key } => {
-                        let key = zeroize::Zeroizing::new(read(&key)?);
-                        let identity = Identity::from_pem(&read(&cert)?, &key);
-                        Credential::Certificate(identity.map_err(client::Error::from)?)
-                    }
-                };
-                Ok(Operator::over_tls(url, &trust, Some(&credential))?)
+            Err(failure) => Err(failure),
+        };
+        reached.map_err(|failure| match by.context() {
+            Some(name) => failure.in_context(name),
+            None => failure,
+        })
+    }
+
+    /// Which way it is, and why.
+    pub fn chosen(&self) -> Result<Chosen, Failure> {
+        way::choose(self, &variable, &saved)
+    }
+
+    /// Reads what the way names. Nothing is sent.
+    pub fn open(&self, way: &Way) -> Result<(Operator, Option<Presented>), Failure> {
+        let (url, recognition, proof) = match way {
+            Way::Socket(path) => {
+                present(path)?;
+                return Ok((Operator::over_socket(path), None));
+            }
+            Way::Server { url, recognition, proof } => (url, recognition, proof),
+        };
+        let url = ServerUrl::parse(url).map_err(client::Error::from)?;
+        let trust = trust(recognition)?;
+        match proof {
+            Proof::ApiKey(path) => {
+                let credential = Credential::ApiKey(api_key(path)?);
+                Ok((Operator::over_tls(url, &trust, Some(&credential))?, None))
+            }
+            Proof::Certificate { cert, key } => {
+                let (operator, presented) = certificate::open(&url, &trust, cert, key)?;
+                Ok((operator, Some(presented)))
             }
         }
     }
 
     /// The data directory behind the operator socket, if that is the way.
     pub fn local_dir(&self) -> Option<PathBuf> {
-        match way::choose(self, &variable) {
-            Ok(Way::Socket(path)) => path.parent().map(Path::to_owned),
-            _ => None,
+        match self.chosen().ok()?.way {
+            Way::Socket(path) => path.parent().map(Path::to_owned),
+            Way::Server { .. } => None,
         }
     }
 
@@ -91,10 +115,17 @@ impl Reach {
 
     /// Refuses flags that would be ignored.
     pub fn only_dir(&self) -> Result<(), Failure> {
-        let Reach { dir: _, socket, server, cert, key, api_key_file, ca, ca_pin } = self;
+        self.only(&["--dir"])
+    }
+
+    /// The same with other flags that are not.
+    pub fn only(&self, used: &[&str]) -> Result<(), Failure> {
+        let Reach { context, dir, socket, server, cert, key, api_key_file, ca, ca_pin, notices: _ } = self;
         let text = |flag: &Option<String>| flag.is_some();
         let path = |flag: &Option<PathBuf>| flag.is_some();
         let given = [
+            ("--context", text(context)),
+            ("--dir", path(dir)),
             ("--socket", path(socket)),
             ("--server", text(server)),
             ("--cert", path(cert)),
@@ -103,7 +134,7 @@ impl Reach {
             ("--ca", path(ca)),
             ("--ca-pin", text(ca_pin)),
         ];
-        match given.iter().find(|(_, given)| *given) {
+        match given.iter().find(|(flag, given)| *given && !used.contains(flag)) {
             None => Ok(()),
             Some((flag, _)) => {
                 Err(Failure::usage(format!("{flag} is not used by this command"), "remove the flag"))
@@ -112,8 +143,20 @@ impl Reach {
     }
 }
 
+/// Every saved context. A user without a home has none.
+fn saved() -> Result<Contexts, Failure> {
+    Place::find(&variable).map_or_else(|| Ok(Contexts::default()), |place| place.load())
+}
+
+pub fn trust(recognition: &Recognition) -> Result<Trust, Failure> {
+    match recognition {
+        Recognition::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
+        Recognition::Pin(pin) => Ok(Trust::Pin(parse_pin(pin)?)),
+    }
+}
+
 /// An empty variable counts as none.
-fn variable(name: &str) -> Option<OsString> {
+pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -137,7 +180,7 @@ fn present(socket: &Path) -> Result<(), Failure> {
         }
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
-            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server";
+            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket, --server or --context";
             Err(Failure::unreachable(message, hint))
         }
     }
@@ -145,18 +188,16 @@ fn present(socket: &Path) -> Result<(), Failure> {
 
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
-    let unreadable = |error: &std::io::Error| {
-        let message = format!("{}: {error}", path.display());
-        Failure::usage(message, "give a file that exists and that the current user may read")
-    };
-    let file = std::fs::File::open(path).map_err(|error| unreadable(&error))?;
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    let read = file.take(private_file::MAX_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(path, &error))?;
     Ok(bytes)
 }
 
 fn api_key(path: &Path) -> Result<Secret, Failure> {
-    let bytes = zeroize::Zeroizing::new(read(path)?);
+    let bytes =
+        private_file::read(path, "revoke the key with `enlist operator key revoke ID` and create another")?;
     match std::str::from_utf8(&bytes).map(str::trim) {
         Ok(key) if !key.is_empty() => Ok(Secret::new(key)),
         _ => {

@@ -119,6 +119,11 @@ fn an_operator_comes_over_tls_with_certificate_or_key() {
     let key_file = file("api-key");
     std::fs::write(&key_file, created["key"].as_str().expect("key")).expect("file");
     let key = ["--server", url, "--api-key-file", &key_file, "--ca-pin", pin];
+    let open = run(&[&key[..], &["node", "list"]].concat());
+    assert_eq!(open.status.code(), Some(1));
+    assert!(text(&open.stderr).contains("key_exposed"), "{}", text(&open.stderr));
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key_file, closed).expect("mode");
     assert!(run(&[&key[..], &["node", "list"]].concat()).status.success());
     json(&dir, &["operator", "key", "revoke", created["key_id"].as_str().expect("id")]);
     assert_eq!(run(&[&key[..], &["node", "list"]].concat()).status.code(), Some(3));

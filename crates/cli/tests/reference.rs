@@ -15,8 +15,26 @@ Errors go to standard error: a stable code, what happened, one line of remedy. W
 `{\"error\":{\"code\",\"message\",\"hint\",\"request_id\",\"retryable\"}}`, and standard output holds one JSON document, or one
 line per item.
 
-`enlist` finds the control plane by `--socket`, `--dir` or `--server`; else by `ENLIST_SOCKET`, `ENLIST_DIR` or
-`ENLIST_SERVER`, in this order; else in `/var/lib/enlist`. Any flag beats any variable.
+## How `enlist` reaches the control plane
+
+In this order:
+
+1. the flag `--socket`, `--dir`, `--server` or `--context` (one of them);
+2. the variable `ENLIST_SOCKET`, `ENLIST_DIR` or `ENLIST_SERVER`, or `ENLIST_CONTEXT`, which is refused beside the others;
+3. the current context (`enlist context use`);
+4. the operator socket in `/var/lib/enlist`.
+
+Any flag beats any variable. A server that is named by a flag or a variable takes nothing from a context: its credentials
+are `--cert` with `--key`, or `--api-key-file`, and `--ca` or `--ca-pin`; else `ENLIST_CERT`, `ENLIST_KEY`,
+`ENLIST_API_KEY_FILE` and `ENLIST_CA`. Beside a context these flags take the place of what the context says. The same
+variables take the place of what the current context says; a context that is named by `--context` or `ENLIST_CONTEXT`
+ignores them, as they may belong to another control plane.
+
+Contexts are in `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config/enlist`, mode 0600. They hold addresses and paths,
+never a secret. A context.toml that somebody sends names files of yours by path: take in only one whose sender you trust.
+
+Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, the agent's `--token-file`) are refused with
+`key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
 ";
 
 fn page() -> String {

@@ -7,7 +7,7 @@ import pytest
 import certs
 import evidence
 from certs import x509
-from machine import ENLIST, run, tool
+from machine import ENLIST, run, secret, tool
 from plane import ControlPlane
 
 
@@ -20,7 +20,7 @@ def founded(programs):
 @pytest.fixture
 def files(founded, place):
     """What lies on the machine with the root key: key, certificate and a request made by openssl."""
-    (place / "root.key").write_text(founded.founded["root_key_pem"])
+    secret(place / "root.key", founded.founded["root_key_pem"])
     (place / "root.pem").write_bytes(founded.bundle)
     request(place)
     return place
@@ -118,7 +118,7 @@ def test_the_key_is_read_as_it_was_printed(place):
     root = place / "d" / "ca" / "bundle.pem"
     request(place)
     for name, text in (("block", lines[begin - 1 : end + 2]), ("all", lines)):
-        (place / name).write_text("\n".join(text) + "\n")
+        secret(place / name, "\n".join(text) + "\n")
         done = sign(place, root_key=name, root_cert=root, out=f"{name}.pem")
         assert done.code == 0, done
         assert certs.verifies((place / f"{name}.pem").read_bytes(), root.read_bytes())
@@ -159,10 +159,23 @@ def test_a_key_that_is_not_the_roots_is_refused(files):
     assert not (files / "below.pem").exists()
 
 
+def test_a_root_key_that_others_may_read_is_refused(files):
+    """As every file with a secret is."""
+    for mode in (0o644, 0o640, 0o604):
+        (files / "root.key").chmod(mode)
+        done = sign(files)
+        assert done.code == 1 and "key_exposed" in done.err and "chmod 600" in done.err, done
+        assert not (files / "new.pem").exists()
+    (files / "root.key").chmod(0o400)
+    assert sign(files).code == 0
+
+
 def test_what_is_not_what_it_should_be_is_refused(files):
     """Garbage, the wrong kind of file, an empty one, one that is missing; nothing is written."""
     (files / "garbage").write_bytes(b"\x00\xff" * 300)
     (files / "empty").write_bytes(b"")
+    for name in ("garbage", "empty", "new.csr"):
+        (files / name).chmod(0o600)
     for name in ("garbage", "empty", "root.key"):
         refused(sign(files, csr=name), "csr_invalid", name)
     for name in ("garbage", "empty", "new.csr"):

@@ -5,7 +5,7 @@ import pytest
 import certs
 import evidence
 import native
-from machine import ENLIST, run
+from machine import ENLIST, run, secret
 from operators import make_key
 from plane import ControlPlane
 
@@ -29,7 +29,7 @@ def test_exit_codes_mean_what_they_say(plane, place):
         "--ca",
         plane.dir / "ca" / "bundle.pem",
     )
-    (place / "key").write_text("x")
+    secret(place / "key", "x")
     assert run(ENLIST, "node", "list", *nowhere).code == 4
 
 
@@ -121,7 +121,7 @@ def test_the_tool_reaches_it_over_tls(plane, place):
     by_cert = ("--server", plane.url, "--cert", out / "cert.pem", "--key", out / "key.pem", "--ca", out / "ca.pem")
     assert run(ENLIST, "node", "list", "--json", *by_cert).code == 0
     key_file = place / "key"
-    key_file.write_text(make_key(plane, "viewer")["key"] + "\n")
+    secret(key_file, make_key(plane, "viewer")["key"] + "\n")
     by_key = {"ENLIST_SERVER": plane.url, "ENLIST_CA": str(out / "ca.pem"), "ENLIST_API_KEY_FILE": str(key_file)}
     assert run(ENLIST, "node", "list", "--json", env=by_key).code == 0
     assert run(ENLIST, "token", "create", "--json", env=by_key).code == 3

@@ -3,6 +3,7 @@
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::private_file;
 use crate::reach;
 use ::server::{chance, clock};
 use lifecycle::names::Span;
@@ -15,7 +16,6 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
 
 /// The certificate in the file that belongs to the key.
 fn root(certificates: &Path, key: &Path) -> Result<Issuer, Failure> {
-    let key_pem = Zeroizing::new(reach::read(key)?);
+    let key_pem = private_file::read(key, "roll to a new root: what it signs is trusted by every host")?;
     let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
     let found = pem::certificates(&reach::read(certificates)?);
     let mut mismatch = IssuerError::KeyMismatch;

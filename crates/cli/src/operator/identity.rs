@@ -1,5 +1,6 @@
 //! An operator's certificate on disk: the key is made here, and only its request leaves.
 
+use crate::context::saved::Context;
 use crate::failure::{Exit, Failure};
 use crate::private_file::PrivateFile;
 use crate::table::{harmless, or_dash};
@@ -23,7 +24,7 @@ impl Files {
         let made = !dir.exists();
         let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         there.map_err(|error| Failure::file(dir, &error))?;
-        for name in ["cert.pem", "ca.pem"] {
+        for name in ["cert.pem", "ca.pem", "context.toml"] {
             let path = dir.join(name);
             if path.exists() {
                 let message = format!("{} exists already", path.display());
@@ -52,26 +53,69 @@ impl Files {
         }
     }
 
-    /// Leaf and chain together, as TLS clients want them.
-    pub fn finish(self, added: &AddedOperator) -> Result<(), Failure> {
-        let (Some(leaf), Some(ca)) = (&added.certificate, &added.ca) else {
-            return Err(Failure::fault("answer_incomplete", "the control plane sent no certificate"));
-        };
-        let chain = format!("{leaf}{}", added.chain.as_deref().unwrap_or_default());
-        for (name, text) in [("cert.pem", &chain), ("ca.pem", ca)] {
+    /// Leaf and chain together, as TLS clients want them; the context last, as it names the others.
+    pub fn finish(self, issued: &Issued<'_>) -> Result<(), Failure> {
+        let write = |name: &str, text: &str| {
             let path = self.dir.join(name);
-            std::fs::write(&path, text).map_err(|error| Failure::file(&path, &error))?;
+            std::fs::write(&path, text).map_err(|error| Failure::file(&path, &error))
+        };
+        write("cert.pem", &format!("{}{}", issued.leaf, issued.chain))?;
+        write("ca.pem", issued.ca)?;
+        match issued.server {
+            Some(server) => write("context.toml", &context(server)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-pub fn text(added: &AddedOperator, dir: &Path) -> String {
+/// What the control plane sent.
+pub struct Issued<'a> {
+    pub leaf: &'a str,
+    pub chain: &'a str,
+    pub ca: &'a str,
+    /// Where the control plane is reached with it, if that is known.
+    pub server: Option<&'a str>,
+}
+
+impl<'a> Issued<'a> {
+    pub fn of(added: &'a AddedOperator, server: Option<&'a str>) -> Result<Self, Failure> {
+        match (&added.certificate, &added.ca) {
+            (Some(leaf), Some(ca)) => {
+                Ok(Self { leaf, chain: added.chain.as_deref().unwrap_or_default(), ca, server })
+            }
+            _ => Err(Failure::fault("answer_incomplete", "the control plane sent no certificate")),
+        }
+    }
+}
+
+/// For `enlist context add --file`: the other files by the names that they have beside it.
+fn context(server: &str) -> Result<String, Failure> {
+    let context = Context {
+        server: Some(server.to_owned()),
+        ca: Some("ca.pem".into()),
+        cert: Some("cert.pem".into()),
+        key: Some("key.pem".into()),
+        ..Context::default()
+    };
+    let text = toml::to_string(&context).map_err(|error| Failure::fault("toml", error.to_string()))?;
+    Ok(format!(
+        "# Take this in with `enlist context add NAME --file context.toml`; the paths are relative to this file.\n{text}"
+    ))
+}
+
+pub fn text(added: &AddedOperator, dir: &Path, server: Option<&str>) -> String {
     let (name, until) = (harmless(&added.name), harmless(or_dash(added.not_after.as_deref())));
     let dir = dir.display();
-    format!(
-        "operator {name} is added; certificate until {until}, in {dir}\n\n\
-         From any machine:\n  \
-         enlist --server URL --cert {dir}/cert.pem --key {dir}/key.pem --ca {dir}/ca.pem node list\n"
-    )
+    let next = match server {
+        Some(_) => format!(
+            "On the machine of the operator:\n  \
+             enlist context add {name} --file {dir}/context.toml --use\n  \
+             enlist node list\n"
+        ),
+        None => format!(
+            "From anywhere:\n  \
+             enlist --server URL --cert {dir}/cert.pem --key {dir}/key.pem --ca {dir}/ca.pem node list\n"
+        ),
+    };
+    format!("operator {name} is added; certificate until {until}, in {dir}\n\n{next}")
 }

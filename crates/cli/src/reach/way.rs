@@ -1,6 +1,7 @@
-//! Choosing among what flags and environment say. Pure, so that every precedence is a test.
+//! Choosing among what flags, environment and saved contexts say. Pure, so that every precedence is a test.
 
 use super::{DEFAULT_DIR, Reach};
+use crate::context::saved::{Context, Contexts};
 use crate::failure::Failure;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,73 +27,204 @@ pub enum Proof {
     ApiKey(PathBuf),
 }
 
-type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+/// What decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum By {
+    /// A flag, or a variable: its name.
+    Setting(&'static str),
+    /// A saved context, named by a flag or a variable, or the current one.
+    Context { name: String, named_by: Option<&'static str> },
+    /// Nothing was said.
+    Default,
+}
 
-/// Any flag beats any variable: whoever types one means it.
-pub fn choose(flags: &Reach, variables: Variables<'_>) -> Result<Way, Failure> {
-    let path = |name: &str| variables(name).map(PathBuf::from);
-    let in_dir = |dir: &Path| Way::Socket(dir.join("operator.sock"));
-    match (&flags.socket, &flags.dir, &flags.server) {
-        (None, None, None) => {}
-        (Some(socket), None, None) => return Ok(Way::Socket(socket.clone())),
-        (None, Some(dir), None) => return Ok(in_dir(dir)),
-        (None, None, Some(url)) => return server(url.clone(), flags, variables),
-        _ => {
-            let message = "--socket, --dir and --server exclude each other";
-            return Err(Failure::usage(message, "give one of them"));
+impl By {
+    pub fn context(&self) -> Option<&str> {
+        match self {
+            By::Context { name, .. } => Some(name),
+            By::Setting(_) | By::Default => None,
         }
     }
-    if let Some(socket) = path("ENLIST_SOCKET") {
-        return Ok(Way::Socket(socket));
-    }
-    if let Some(dir) = path("ENLIST_DIR") {
-        return Ok(in_dir(&dir));
-    }
-    if let Some(url) = variables("ENLIST_SERVER") {
-        let url = url
-            .into_string()
-            .map_err(|_| Failure::usage("ENLIST_SERVER is not UTF-8", "use https://HOST:PORT"))?;
-        return server(url, flags, variables);
-    }
-    Ok(in_dir(Path::new(DEFAULT_DIR)))
-}
 
-fn server(url: String, flags: &Reach, variables: Variables<'_>) -> Result<Way, Failure> {
-    Ok(Way::Server { url, recognition: recognition(flags, variables)?, proof: proof(flags, variables)? })
-}
-
-fn recognition(flags: &Reach, variables: Variables<'_>) -> Result<Recognition, Failure> {
-    match (&flags.ca, &flags.ca_pin) {
-        (Some(_), Some(_)) => Err(Failure::usage("--ca and --ca-pin are both given", "give one of them")),
-        (Some(ca), None) => Ok(Recognition::Ca(ca.clone())),
-        (None, Some(pin)) => Ok(Recognition::Pin(pin.clone())),
-        (None, None) => match variables("ENLIST_CA") {
-            Some(ca) => Ok(Recognition::Ca(ca.into())),
-            None => {
-                let message = "no CA is given to verify the control plane";
-                Err(Failure::usage(
-                    message,
-                    "give --ca FILE (ca/bundle.pem of its data directory) or --ca-pin PIN",
-                ))
-            }
-        },
+    /// As people and programs read it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            By::Setting(setting) | By::Context { named_by: Some(setting), .. } => setting,
+            By::Context { named_by: None, .. } => "current",
+            By::Default => "default",
+        }
     }
 }
 
-fn proof(flags: &Reach, variables: Variables<'_>) -> Result<Proof, Failure> {
-    let path = |name: &str| variables(name).map(PathBuf::from);
-    let certificate = flags.cert.is_some() || flags.key.is_some();
-    let by_variable = !certificate && flags.api_key_file.is_none();
-    let api_key = flags.api_key_file.clone().or_else(|| path("ENLIST_API_KEY_FILE").filter(|_| by_variable));
-    let (cert, key) = match &flags.api_key_file {
-        // A key named by flag makes a certificate in the environment irrelevant.
-        Some(_) => (flags.cert.clone(), flags.key.clone()),
-        None => (
-            flags.cert.clone().or_else(|| path("ENLIST_CERT")),
-            flags.key.clone().or_else(|| path("ENLIST_KEY")),
-        ),
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    pub way: Way,
+    pub by: By,
+}
+
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+/// Read only where a context may be needed: a damaged file must not be in the way of whoever says `--dir`.
+pub type Saved<'a> = &'a dyn Fn() -> Result<Contexts, Failure>;
+
+const CONTEXT: &str = "ENLIST_CONTEXT";
+/// In the order in which they count.
+const PLACES: [&str; 3] = ["ENLIST_SOCKET", "ENLIST_DIR", "ENLIST_SERVER"];
+
+/// Flags, then variables, then the current context, then the usual place. Any flag beats any variable: whoever types
+/// one means it.
+pub fn choose(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<Chosen, Failure> {
+    if let Some(chosen) = by_flag(flags, variables, saved)? {
+        return Ok(chosen);
+    }
+    let place = PLACES.into_iter().find_map(|name| variables(name).map(|value| (name, value)));
+    match (place, text(CONTEXT, variables)?) {
+        (Some((place, _)), Some(_)) => {
+            let message = format!("{CONTEXT} and {place} both say where the control plane is");
+            Err(Failure::usage(
+                message,
+                format!("unset one of them, or give --context or {}", flag_of(place)),
+            ))
+        }
+        (Some((name, value)), None) => {
+            let way = match name {
+                "ENLIST_SOCKET" => Way::Socket(value.into()),
+                "ENLIST_DIR" => in_dir(Path::new(&value)),
+                _ => server(text(name, variables)?.unwrap_or_default(), flags, variables, None)?,
+            };
+            Ok(Chosen { way, by: By::Setting(name) })
+        }
+        (None, Some(name)) => named(name, CONTEXT, flags, saved),
+        (None, None) => current(flags, variables, saved),
+    }
+}
+
+fn by_flag(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<Option<Chosen>, Failure> {
+    let (way, flag) = match (&flags.socket, &flags.dir, &flags.server, &flags.context) {
+        (None, None, None, None) => return Ok(None),
+        (Some(socket), None, None, None) => (Way::Socket(socket.clone()), "--socket"),
+        (None, Some(dir), None, None) => (in_dir(dir), "--dir"),
+        (None, None, Some(url), None) => (server(url.clone(), flags, variables, None)?, "--server"),
+        (None, None, None, Some(name)) => return named(name.clone(), "--context", flags, saved).map(Some),
+        _ => {
+            let message = "--socket, --dir, --server and --context each say where the control plane is";
+            return Err(Failure::usage(message, "give one of them"));
+        }
     };
-    match (cert, key, api_key) {
+    Ok(Some(Chosen { way, by: By::Setting(flag) }))
+}
+
+/// A context that somebody named counts as it is: only flags take the place of what it says.
+fn named(name: String, by: &'static str, flags: &Reach, saved: Saved<'_>) -> Result<Chosen, Failure> {
+    let way =
+        of_context(saved()?.get(&name)?, flags, &|_| None).map_err(|failure| failure.in_context(&name))?;
+    Ok(Chosen { way, by: By::Context { name, named_by: Some(by) } })
+}
+
+/// The current context gives way to variables, too.
+fn current(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<Chosen, Failure> {
+    let contexts = saved()?;
+    let Some(name) = contexts.current.clone() else {
+        return Ok(Chosen { way: in_dir(Path::new(DEFAULT_DIR)), by: By::Default });
+    };
+    let way =
+        of_context(contexts.get(&name)?, flags, variables).map_err(|failure| failure.in_context(&name))?;
+    Ok(Chosen { way, by: By::Context { name, named_by: None } })
+}
+
+/// What a context leads to.
+pub fn of_context(context: &Context, flags: &Reach, variables: Variables<'_>) -> Result<Way, Failure> {
+    match (&context.socket, &context.dir, &context.server) {
+        (Some(socket), None, None) => Ok(Way::Socket(socket.clone())),
+        (None, Some(dir), None) => Ok(in_dir(dir)),
+        (None, None, Some(url)) => server(url.clone(), flags, variables, Some(context)),
+        _ => Err(Failure::usage(
+            "a context says where the control plane is by one of server, dir and socket",
+            "give one of them",
+        )),
+    }
+}
+
+fn in_dir(dir: &Path) -> Way {
+    Way::Socket(dir.join("operator.sock"))
+}
+
+fn flag_of(variable: &str) -> &'static str {
+    match variable {
+        "ENLIST_SOCKET" => "--socket",
+        "ENLIST_DIR" => "--dir",
+        _ => "--server",
+    }
+}
+
+fn text(name: &str, variables: Variables<'_>) -> Result<Option<String>, Failure> {
+    let unreadable = |_| Failure::usage(format!("{name} is not UTF-8"), "set it to text, or unset it");
+    variables(name).map(OsString::into_string).transpose().map_err(unreadable)
+}
+
+fn server(
+    url: String,
+    flags: &Reach,
+    variables: Variables<'_>,
+    context: Option<&Context>,
+) -> Result<Way, Failure> {
+    let recognition = recognition(flags, variables, context)?;
+    Ok(Way::Server { url, recognition, proof: proof(flags, variables, context)? })
+}
+
+fn recognition(
+    flags: &Reach,
+    variables: Variables<'_>,
+    context: Option<&Context>,
+) -> Result<Recognition, Failure> {
+    let one_of = |ca: Option<&PathBuf>, pin: Option<&String>, names: &str| match (ca, pin) {
+        (Some(_), Some(_)) => Err(Failure::usage(format!("{names} are both given"), "give one of them")),
+        (Some(ca), None) => Ok(Some(Recognition::Ca(ca.clone()))),
+        (None, Some(pin)) => Ok(Some(Recognition::Pin(pin.clone()))),
+        (None, None) => Ok(None),
+    };
+    if let Some(given) = one_of(flags.ca.as_ref(), flags.ca_pin.as_ref(), "--ca and --ca-pin")? {
+        return Ok(given);
+    }
+    if let Some(ca) = variables("ENLIST_CA") {
+        return Ok(Recognition::Ca(ca.into()));
+    }
+    let saved = context.map(|context| one_of(context.ca.as_ref(), context.ca_pin.as_ref(), "ca and ca_pin"));
+    saved.transpose()?.flatten().ok_or_else(|| {
+        let message = "nothing says how to verify the control plane's certificate";
+        Failure::usage(message, "give --ca FILE (its ca/bundle.pem) or --ca-pin PIN")
+    })
+}
+
+/// What one source says of who we are.
+#[derive(Default)]
+struct Papers {
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    api_key: Option<PathBuf>,
+}
+
+impl Papers {
+    fn is_empty(&self) -> bool {
+        self.cert.is_none() && self.key.is_none() && self.api_key.is_none()
+    }
+}
+
+fn proof(flags: &Reach, variables: Variables<'_>, context: Option<&Context>) -> Result<Proof, Failure> {
+    let path = |name: &str| variables(name).map(PathBuf::from);
+    let mut given =
+        Papers { cert: flags.cert.clone(), key: flags.key.clone(), api_key: flags.api_key_file.clone() };
+    if given.api_key.is_none() {
+        // A variable completes a flag: one names the certificate, the other its key.
+        let any = given.is_empty();
+        given.cert = given.cert.or_else(|| path("ENLIST_CERT"));
+        given.key = given.key.or_else(|| path("ENLIST_KEY"));
+        given.api_key = path("ENLIST_API_KEY_FILE").filter(|_| any);
+    }
+    if let Some(context) = context.filter(|_| given.is_empty()) {
+        let Context { cert, key, api_key_file, .. } = context.clone();
+        given = Papers { cert, key, api_key: api_key_file };
+    }
+    match (given.cert, given.key, given.api_key) {
         (Some(cert), Some(key), None) => Ok(Proof::Certificate { cert, key }),
         (None, None, Some(file)) => Ok(Proof::ApiKey(file)),
         (None, None, None) => Err(Failure::usage(
@@ -120,8 +252,34 @@ mod tests {
         let reach = matches.ok().and_then(|matches| Reach::from_arg_matches(&matches).ok());
         let lookup =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        let way = reach.and_then(|reach| choose(&reach, &lookup).ok());
-        assert_eq!(way, expected, "{flags:?} {variables:?}");
+        let way = reach.and_then(|reach| choose(&reach, &lookup, &|| Ok(Contexts::default())).ok());
+        assert_eq!(way.map(|chosen| chosen.way), expected, "{flags:?} {variables:?}");
+    }
+
+    /// With contexts `far` (current), `near` and `half`, which lacks its credentials.
+    fn check_saved(flags: &[&str], variables: &[(&str, &str)], expected: Result<(Way, &str), &str>) {
+        use clap::{Args, FromArgMatches};
+        let command = Reach::augment_args(clap::Command::new("x"));
+        let matches = command.try_get_matches_from([&["x"], flags].concat()).unwrap();
+        let reach = Reach::from_arg_matches(&matches).unwrap();
+        let lookup =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+        let found = choose(&reach, &lookup, &|| Ok(contexts()));
+        let found = found.as_ref().map(|chosen| (chosen.way.clone(), chosen.by.word()));
+        assert_eq!(found.map_err(Failure::code), expected, "{flags:?} {variables:?}");
+    }
+
+    fn contexts() -> Contexts {
+        let server = || Context {
+            server: Some("https://cp".to_owned()),
+            ca: Some("ca.pem".into()),
+            ..Context::default()
+        };
+        let far = Context { cert: Some("c.pem".into()), key: Some("k.pem".into()), ..server() };
+        let near = Context { dir: Some("/near".into()), ..Context::default() };
+        let saved = [("far", far), ("near", near), ("half", server())];
+        let contexts = saved.into_iter().map(|(name, context)| (name.to_owned(), context)).collect();
+        Contexts { current: Some("far".to_owned()), contexts }
     }
 
     fn socket(path: &str) -> Option<Way> {
@@ -171,6 +329,66 @@ mod tests {
         for incomplete in [&[server, ca][..], &[server, ca, cert], &[server, cert, key]] {
             check(&[], incomplete, None);
         }
+    }
+
+    #[test]
+    fn the_current_context_comes_after_flags_and_variables() {
+        let far = || remote(certificate()).unwrap();
+        let at = |path: &str| socket(path).unwrap();
+        check_saved(&[], &[], Ok((far(), "current")));
+        check_saved(&["--dir", "/d"], &[], Ok((at("/d/operator.sock"), "--dir")));
+        check_saved(&["--socket", "/s"], &[("ENLIST_CONTEXT", "near")], Ok((at("/s"), "--socket")));
+        check_saved(&[], &[("ENLIST_DIR", "/e")], Ok((at("/e/operator.sock"), "ENLIST_DIR")));
+        check_saved(&[], &[("ENLIST_SOCKET", "/t")], Ok((at("/t"), "ENLIST_SOCKET")));
+        // A server that is named by flag or variable takes nothing from a context.
+        check_saved(&["--server", "https://cp"], &[], Err("usage"));
+        check_saved(&[], &[("ENLIST_SERVER", "https://cp")], Err("usage"));
+    }
+
+    #[test]
+    fn a_context_can_be_named_for_one_command() {
+        let near = || socket("/near/operator.sock").unwrap();
+        check_saved(&["--context", "near"], &[], Ok((near(), "--context")));
+        check_saved(&[], &[("ENLIST_CONTEXT", "near")], Ok((near(), "ENLIST_CONTEXT")));
+        check_saved(&["--context", "near"], &[("ENLIST_DIR", "/e")], Ok((near(), "--context")));
+        check_saved(&["--context", "near"], &[("ENLIST_CONTEXT", "far")], Ok((near(), "--context")));
+        check_saved(&["--context", "none"], &[], Err("context_not_found"));
+        check_saved(&[], &[("ENLIST_CONTEXT", "none")], Err("context_not_found"));
+    }
+
+    #[test]
+    fn two_places_at_once_are_refused() {
+        check_saved(&["--context", "near", "--dir", "/d"], &[], Err("usage"));
+        check_saved(&["--context", "far", "--server", "https://cp"], &[], Err("usage"));
+        check_saved(&[], &[("ENLIST_CONTEXT", "near"), ("ENLIST_DIR", "/e")], Err("usage"));
+    }
+
+    #[test]
+    fn credentials_beside_a_context_take_the_place_of_its_own() {
+        let key = |file: &str| remote(Proof::ApiKey(file.into())).unwrap();
+        let own = || remote(certificate()).unwrap();
+        check_saved(&["--api-key-file", "a"], &[], Ok((key("a"), "current")));
+        check_saved(&["--api-key-file", "a", "--context", "half"], &[], Ok((key("a"), "--context")));
+        check_saved(&[], &[("ENLIST_API_KEY_FILE", "a")], Ok((key("a"), "current")));
+        // Not of one that was named: what is in the environment may belong to another control plane.
+        check_saved(&["--context", "far"], &[("ENLIST_API_KEY_FILE", "a")], Ok((own(), "--context")));
+        check_saved(&["--context", "half"], &[("ENLIST_API_KEY_FILE", "a")], Err("usage"));
+        // A certificate and its key come from the same source.
+        check_saved(&["--cert", "d.pem"], &[], Err("usage"));
+        let Way::Server { url, proof, .. } = own() else { unreachable!() };
+        let pinned = Way::Server { url, recognition: Recognition::Pin("p".to_owned()), proof };
+        check_saved(&["--ca-pin", "p"], &[], Ok((pinned, "current")));
+    }
+
+    #[test]
+    fn saved_contexts_are_not_read_where_none_can_be_meant() {
+        let reach = Reach { dir: Some("/d".into()), ..Reach::default() };
+        let damaged = || Err(Failure::fault("damaged", ""));
+        assert!(choose(&reach, &|_| None, &damaged).is_ok());
+        assert!(
+            choose(&Reach::default(), &|name| (name == "ENLIST_DIR").then(|| "/e".into()), &damaged).is_ok()
+        );
+        assert!(choose(&Reach::default(), &|_| None, &damaged).is_err());
     }
 
     #[test]

@@ -1,0 +1,178 @@
+//! `enlist context add`: from flags, or from the file that `enlist operator add --out` writes.
+
+use super::saved::Context;
+use super::{Item, Says};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::reach::way::{self, Way};
+use crate::reach::{Reach, absolute, read};
+use crate::table::harmless;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// What to call it: letters, digits, `.`, `_` and `-`
+    #[arg(value_parser = name)]
+    name: String,
+    /// Take it from a context.toml, as `enlist operator add --out` writes it; its paths are relative to the file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Replace a context of this name
+    #[arg(long)]
+    replace: bool,
+    /// Make it the current context
+    #[arg(long = "use")]
+    make_current: bool,
+}
+
+/// A context's name, which is also a word of a command line.
+pub fn name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && text.len() <= 63 && text.chars().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has 1 to 63 letters, digits, `.`, `_` or `-`, and begins with a letter or digit"
+            .to_owned())
+    }
+}
+
+pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
+    let Arguments { name, file, replace, make_current } = arguments;
+    let context = match &file {
+        Some(file) => {
+            reach.only(&[]).map_err(|_| {
+                let message = "--file says where the control plane is, and so does another flag";
+                Failure::usage(message, "give one of them")
+            })?;
+            from_file(file)?
+        }
+        None => from_flags(reach)?,
+    };
+    check(&context)?;
+    let place = super::place()?;
+    let current = place.change(|contexts| {
+        if contexts.contexts.contains_key(&name) && !replace {
+            let message = format!("there is already a context {name}");
+            let hint = "choose another name, or give --replace";
+            return Err(Failure::new(Exit::Usage, "context_exists", message, hint));
+        }
+        contexts.contexts.insert(name.clone(), context.clone());
+        if make_current || contexts.current.is_none() {
+            contexts.current = Some(name.clone());
+        }
+        Ok(contexts.current.as_ref() == Some(&name))
+    })?;
+    let item = Item { name: &name, current, says: Says::of(&context) };
+    output.document(&item, |item| {
+        let (file, place) = (place.path().display(), harmless(item.says.place()));
+        let next = if item.current {
+            format!("It is the current context: commands without --dir, --socket, --server or --context go to {place}.")
+        } else {
+            format!("Make it the current one: enlist context use {name}")
+        };
+        format!("context {name} is saved in {file}\n{next}\n")
+    })
+}
+
+fn from_flags(reach: &Reach) -> Result<Context, Failure> {
+    let credentials = ["--cert", "--key", "--api-key-file", "--ca", "--ca-pin"];
+    let place = if reach.server.is_some() {
+        "--server"
+    } else if reach.socket.is_some() {
+        "--socket"
+    } else {
+        "--dir"
+    };
+    if reach.server.is_none() && reach.socket.is_none() && reach.dir.is_none() {
+        let message = "nothing says where the control plane is";
+        return Err(Failure::usage(message, "give --server URL, --dir DIR, --socket PATH or --file FILE"));
+    }
+    // The operator socket asks for no credentials.
+    let used: Vec<&str> =
+        if place == "--server" { [&["--server"], &credentials[..]].concat() } else { vec![place] };
+    reach.only(&used)?;
+    let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    Ok(Context {
+        server: reach.server.clone(),
+        dir: path(&reach.dir)?,
+        socket: path(&reach.socket)?,
+        ca: path(&reach.ca)?,
+        ca_pin: reach.ca_pin.clone(),
+        cert: path(&reach.cert)?,
+        key: path(&reach.key)?,
+        api_key_file: path(&reach.api_key_file)?,
+    })
+}
+
+fn from_file(file: &Path) -> Result<Context, Failure> {
+    let wrong = |what: &str| {
+        let message = format!("{}: {}", file.display(), what.trim_end());
+        let hint = "give a context.toml as `enlist operator add --out` writes it, unchanged";
+        Failure::new(Exit::Usage, "context_invalid", message, hint)
+    };
+    let text = String::from_utf8(read(file)?).map_err(|_| wrong("is not UTF-8"))?;
+    let found: Context = toml::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
+    let beside = absolute(file)?;
+    let beside = beside.parent().unwrap_or(Path::new("/"));
+    let path = |path: Option<PathBuf>| path.map(|path| beside.join(path));
+    Ok(Context {
+        dir: path(found.dir),
+        socket: path(found.socket),
+        ca: path(found.ca),
+        cert: path(found.cert),
+        key: path(found.key),
+        api_key_file: path(found.api_key_file),
+        ..found
+    })
+}
+
+/// Whatever it names is there and can be used; the control plane itself may be down.
+fn check(context: &Context) -> Result<(), Failure> {
+    let flags = Reach::default();
+    match way::of_context(context, &flags, &|_| None)? {
+        way @ Way::Server { .. } => flags.open(&way).map(drop),
+        Way::Socket(path) => {
+            let dir = context.dir.as_deref().or(path.parent()).unwrap_or(Path::new("/"));
+            match dir.metadata() {
+                Ok(found) if found.is_dir() => Ok(()),
+                Ok(_) => Err(Failure::usage(
+                    format!("{} is no directory", dir.display()),
+                    "name the data directory",
+                )),
+                Err(error) => {
+                    let message = format!("{}: {error}", dir.display());
+                    Err(Failure::usage(message, "name a directory that exists and that this user may read"))
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_that_no_shell_or_terminal_takes_for_something_else() {
+        for good in ["prod", "a", "eu-west.1_x", "9"] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "-x", ".x", "a b", "a/b", "\u{e9}", "a\n", &"x".repeat(64)] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_paths_of_a_file_are_relative_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("context.toml");
+        std::fs::write(&file, "server = \"https://cp\"\nca = \"ca.pem\"\ncert = \"/abs/cert.pem\"\n")
+            .unwrap();
+        let context = from_file(&file).unwrap();
+        assert_eq!(context.ca, Some(dir.path().join("ca.pem")));
+        assert_eq!(context.cert, Some("/abs/cert.pem".into()));
+        std::fs::write(&file, "server = \"https://cp\"\ntoken = \"x\"\n").unwrap();
+        assert_eq!(from_file(&file).unwrap_err().code(), "context_invalid");
+    }
+}

@@ -1,0 +1,211 @@
+//! A new certificate and key in the place of the old ones. `reach/certificate.rs` says in which order, and why a kill
+//! between any two steps leaves a pair that works.
+
+use crate::failure::{Exit, Failure};
+use crate::private_file::PrivateFile;
+use crate::reach::certificate::{Presented, waiting};
+use pki::agent_key::HostKey;
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The two files, for one process at a time: another one's half must not end up beside ours.
+pub struct Lock {
+    cert: PathBuf,
+    key: PathBuf,
+    /// The key's directory, locked until it is closed.
+    _held: File,
+}
+
+/// New files, waiting beside the old ones.
+pub struct Replacement {
+    lock: Lock,
+    key: HostKey,
+    key_file: PrivateFile,
+    cert_file: PrivateFile,
+}
+
+impl Replacement {
+    pub fn lock(cert: &Path, key: &Path) -> Result<Lock, Failure> {
+        // The files themselves, not links to them.
+        let real =
+            |path: &Path| path.canonicalize().map_err(|error| crate::private_file::unreadable(path, &error));
+        let (cert, key) = (real(cert)?, real(key)?);
+        if cert == key {
+            let message = format!("{} holds both certificate and key", cert.display());
+            return Err(Failure::usage(
+                message,
+                "give --out DIR: the new ones are written there, a file each",
+            ));
+        }
+        let dir = key.parent().unwrap_or(Path::new("/"));
+        let held = File::open(dir).map_err(|error| Failure::file(dir, &error))?;
+        match held.try_lock() {
+            Ok(()) => Ok(Lock { cert, key, _held: held }),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process renews the certificate in {}", dir.display());
+                Err(Failure::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
+            }
+            Err(TryLockError::Error(error)) => Err(Failure::file(dir, &error)),
+        }
+    }
+}
+
+impl Lock {
+    /// Before anyone is asked: a certificate whose key could not be kept would be of no use.
+    pub fn prepare(self, presented: &Presented) -> Result<Replacement, Failure> {
+        let Lock { cert, key, .. } = &self;
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error: std::io::Error| Failure::file(&path, &error)
+        };
+        if presented.path == waiting(cert) {
+            // A renewal was killed after it had replaced the key.
+            std::fs::rename(waiting(cert), cert).map_err(failed(cert))?;
+        }
+        for stale in [waiting(cert), waiting(key)] {
+            let _ = std::fs::remove_file(stale);
+        }
+        let new = HostKey::generate().map_err(|error| Failure::fault("key", error.to_string()))?;
+        let mut key_file = create_like(key)?;
+        let cert_file = match key_file.write(new.to_pem().as_bytes()).and_then(|()| create_like(cert)) {
+            Ok(file) => file,
+            Err(failure) => {
+                key_file.discard();
+                return Err(failure);
+            }
+        };
+        Ok(Replacement { lock: self, key: new, key_file, cert_file })
+    }
+}
+
+/// A file that waits beside this one, with its owner and mode.
+fn create_like(path: &Path) -> Result<PrivateFile, Failure> {
+    let (old, new) = (path.metadata().map_err(|error| Failure::file(path, &error))?, waiting(path));
+    let file = PrivateFile::create(&new)?;
+    let mode = Permissions::from_mode(old.mode() & 0o777);
+    let alike = std::fs::metadata(&new).and_then(|made| {
+        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+            std::os::unix::fs::chown(&new, Some(old.uid()), Some(old.gid()))?;
+        }
+        std::fs::set_permissions(&new, mode)
+    });
+    match alike {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            file.discard();
+            Err(Failure::file(&new, &error))
+        }
+    }
+}
+
+impl Replacement {
+    pub fn request(&self) -> Result<String, Failure> {
+        self.key.csr_pem().map_err(|error| Failure::fault("key", error.to_string()))
+    }
+
+    pub fn discard(self) {
+        self.key_file.discard();
+        self.cert_file.discard();
+    }
+
+    /// Replaces both, once the new ones are known to belong together.
+    pub fn finish<T>(
+        mut self,
+        chain: &str,
+        fits: impl FnOnce(&Path, &[u8]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Lock { cert, key, .. } = &self.lock;
+        let written = self.cert_file.write(chain.as_bytes());
+        match written.and_then(|()| fits(&waiting(cert), self.key.to_pem().as_bytes())) {
+            Ok(opened) => {
+                self.key_file.replace(key)?;
+                self.cert_file.replace(cert)?;
+                Ok(opened)
+            }
+            Err(failure) => {
+                self.key_file.discard();
+                self.cert_file.discard();
+                Err(failure)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(dir: &Path) -> (PathBuf, PathBuf) {
+        let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
+        std::fs::write(&cert, "old certificate").unwrap();
+        std::fs::write(&key, "old key").unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        (cert, key)
+    }
+
+    fn presented(path: PathBuf) -> Presented {
+        let domain = lifecycle::names::TrustDomain::parse("test.example").unwrap();
+        let at = lifecycle::names::Timestamp::from_secs(1_800_000_000);
+        let made = pki::hierarchy::found(&domain, at, [[1; 16], [2; 16]]).unwrap();
+        Presented { path, facts: pki::describe::facts(&made.root_der).unwrap() }
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn both_files_are_replaced_and_keep_their_modes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = files(dir.path());
+        std::fs::set_permissions(&cert, Permissions::from_mode(0o644)).unwrap();
+        let lock = Replacement::lock(&cert, &key).unwrap();
+        lock.prepare(&presented(cert.clone())).unwrap().finish("new certificate", |_, _| Ok(())).unwrap();
+        assert_eq!(std::fs::read_to_string(&cert).unwrap(), "new certificate");
+        assert!(std::fs::read_to_string(&key).unwrap().contains("PRIVATE KEY"));
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&cert), mode(&key)), (0o644, 0o600));
+        assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = files(dir.path());
+        let lock = Replacement::lock(&cert, &key).unwrap();
+        let files = lock.prepare(&presented(cert.clone())).unwrap();
+        let refused = files.finish("another", |_, _| Err::<(), _>(Failure::fault("no", "no")));
+        assert!(refused.is_err());
+        assert_eq!(std::fs::read_to_string(&key).unwrap(), "old key");
+        assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
+    }
+
+    #[test]
+    fn a_renewal_that_was_killed_half_way_is_finished_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = files(dir.path());
+        std::fs::write(waiting(&cert), "fits the key").unwrap();
+        std::fs::write(waiting(&key), "left behind").unwrap();
+        let lock = Replacement::lock(&cert, &key).unwrap();
+        lock.prepare(&presented(waiting(&cert))).unwrap().discard();
+        assert_eq!(std::fs::read_to_string(&cert).unwrap(), "fits the key");
+        assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
+    }
+
+    #[test]
+    fn one_renewal_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = files(dir.path());
+        let held = Replacement::lock(&cert, &key).unwrap();
+        assert_eq!(Replacement::lock(&cert, &key).err().unwrap().code(), "renewal_in_progress");
+        drop(held);
+        assert!(Replacement::lock(&cert, &key).is_ok());
+        assert_eq!(Replacement::lock(&cert, &cert).err().unwrap().code(), "usage");
+    }
+}
