@@ -61,6 +61,7 @@ pub fn json_bodies(data: &[u8]) {
     json::<tokens::CreateToken>(data);
     json::<tenants::CreateTenant>(data);
     json::<operators::AddOperator>(data);
+    json::<operators::RenewOperator>(data);
     json::<operators::CreateOperatorKey>(data);
     json::<policies::PolicyItem>(data);
     json::<probectl::EnrollAgent>(data);

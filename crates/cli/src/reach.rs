@@ -22,31 +22,31 @@ const DEFAULT_DIR: &str = "/var/lib/enlist";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Reach {
-    /// A saved context for this command, instead of the current one (or ENLIST_CONTEXT)
+    /// Use this saved context instead of the current one (or ENLIST_CONTEXT)
     #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// Data directory of a control plane on this machine (or ENLIST_DIR; default /var/lib/enlist)
+    /// Use the control plane of this data directory on this machine (or ENLIST_DIR; without a context /var/lib/enlist)
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Operator socket of a control plane on this machine, if not in the data directory (or ENLIST_SOCKET)
+    /// Use this operator socket, if it is not in the data directory (or ENLIST_SOCKET)
     #[arg(long, global = true, hide_short_help = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// URL of a control plane on another machine, https://HOST[:PORT] (or ENLIST_SERVER)
+    /// Use the control plane at https://HOST[:PORT] (or ENLIST_SERVER)
     #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
     pub server: Option<String>,
-    /// Operator certificate for --server, PEM (or ENLIST_CERT)
+    /// Authenticate with this certificate, PEM (or ENLIST_CERT)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// Private key of the operator certificate, PEM (or ENLIST_KEY)
+    /// The private key of the certificate; refused while others may read it (or ENLIST_KEY)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// File with an API key, instead of --cert and --key (or ENLIST_API_KEY_FILE)
+    /// Authenticate with the API key in this file; refused while others may read it (or ENLIST_API_KEY_FILE)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// CA that verifies the control plane, PEM (or ENLIST_CA)
+    /// Verify the control plane by this CA bundle, PEM (or ENLIST_CA)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// SHA-256 of the CA that verifies the control plane, sha256:HEX, instead of --ca
+    /// Verify the control plane by the digest of its CA, sha256:...
     #[arg(long, global = true, hide_short_help = true, value_name = "PIN")]
     pub ca_pin: Option<String>,
     /// Whether somebody reads standard error: notices are not for programs.
