@@ -3,8 +3,7 @@
 use crate::reach::Reach;
 use crate::{
     alert, audit, ca, compat, completions, context, dev, examples, manual, node, operator, policy, server,
-    tenant,
-    token,
+    tenant, token,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 

@@ -13,18 +13,17 @@ use serde::Serialize;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Save under a name where a control plane is and what to authenticate with
+    /// Save how to reach a control plane, and with which credentials, under a name
     ///
     /// Give --server with --ca or --ca-pin, and --cert with --key or --api-key-file; or --dir; or --socket; or --file.
     /// The files must exist; their paths are saved, never their content. ENLIST_* variables are not read. The first
     /// context becomes the current one.
-    ///
-    /// Example: enlist context add prod --file alice/context.toml --use
     Add(add::Arguments),
     /// Make a context the current one
     ///
     /// The current context is used when neither flags nor ENLIST_* variables say where the control plane is.
     Use {
+        /// Name of the context
         #[arg(value_parser = add::name)]
         name: String,
     },
@@ -32,11 +31,13 @@ pub enum Command {
     List,
     /// Show a context; without a name the one in use, and what chose it
     Show {
+        /// Name of the context [default: the one in use]
         #[arg(value_parser = add::name)]
         name: Option<String>,
     },
     /// Remove a context; the files that it names stay
     Remove {
+        /// Name of the context
         #[arg(value_parser = add::name)]
         name: String,
     },

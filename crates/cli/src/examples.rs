@@ -204,7 +204,7 @@ const TABLE: &[(&str, &[Example])] = &[
     (
         "enlist audit list",
         &[
-            ("List all audit events", "enlist audit list"),
+            ("List the 20 newest audit events of the last hour", "enlist audit list --since 1h --limit 20"),
             ("List the enrollments of a node", "enlist audit list --node web-1 --event host.enrolled"),
         ],
     ),
@@ -230,6 +230,13 @@ const TABLE: &[(&str, &[Example])] = &[
         ],
     ),
     ("enlist operator list", &[("List all operators", "enlist operator list")]),
+    (
+        "enlist operator renew",
+        &[
+            ("Renew the certificate of the current context", "enlist operator renew"),
+            ("Renew that of another context", "enlist operator renew --context prod"),
+        ],
+    ),
     ("enlist operator remove", &[("Remove an operator", "enlist operator remove alice")]),
     (
         "enlist operator key create",
@@ -243,6 +250,30 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist operator key revoke",
         &[("Revoke an API key by its id", "enlist operator key revoke 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
     ),
+    (
+        "enlist context add",
+        &[
+            (
+                "Take in what `enlist operator add --out ./alice` has written, and use it",
+                "enlist context add prod --file ./alice/context.toml --use",
+            ),
+            (
+                "Save a control plane that is reached with an API key",
+                "enlist context add ci --server https://cp.prod.example:8443 \\\n    \
+                 --ca ca.pem --api-key-file ci.key",
+            ),
+        ],
+    ),
+    ("enlist context use", &[("Make prod the current context", "enlist context use prod")]),
+    ("enlist context list", &[("List all saved contexts", "enlist context list")]),
+    (
+        "enlist context show",
+        &[
+            ("Show the context in use, and what chose it", "enlist context show"),
+            ("Show the context prod", "enlist context show prod"),
+        ],
+    ),
+    ("enlist context remove", &[("Remove the context prod", "enlist context remove prod")]),
     (
         "enlist compat link",
         &[("Create the links in a directory that is in PATH", "enlist compat link --dir /usr/local/bin")],

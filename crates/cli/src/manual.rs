@@ -98,6 +98,6 @@ mod tests {
             "enlist ca sign\\-intermediate \\-\\-root\\-key root.key \\-\\-root\\-cert ca.pem \\e\n";
         assert!(page.contains(".SH EXAMPLES") && page.contains(example), "{page}");
         assert!(!page.contains(".SH EXTRA"), "{page}");
-        assert!(page.contains("Operator certificate for"), "a global flag has no text: {page}");
+        assert!(page.contains("Authenticate with this certificate"), "a global flag has no text: {page}");
     }
 }

@@ -33,7 +33,7 @@ ignores them, as they may belong to another control plane.
 Contexts are in `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config/enlist`, mode 0600. They hold addresses and paths,
 never a secret. A context.toml that somebody sends names files of yours by path: take in only one whose sender you trust.
 
-Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, the agent's `--token-file`) are refused with
+Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, `server init --ca-key`, the agent's `--token-file`) are refused with
 `key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
 ";
 

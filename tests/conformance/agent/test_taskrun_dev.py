@@ -510,11 +510,23 @@ def test_a_server_certificate_of_another_ca_is_warned_about(programs):
     folder, other = set_up(), set_up()
     for name in ("server.crt", "server.key"):
         (folder / "certs" / name).write_bytes((other / "certs" / name).read_bytes())
-    (folder / "certs" / "ca.key").chmod(0o644)
+    (folder / "certs" / "server.key").chmod(0o644)
     done = founded_from(folder).init_command()
     assert done.code == 0, done
     warnings = " ".join(done.json()["warnings"])
-    assert "not issued under this CA" in warnings and "ca.key" in warnings
+    assert "not issued under this CA" in warnings and "server.key" in warnings
+
+
+def test_a_ca_key_that_others_may_read_is_refused(programs):
+    """Before anything is made of it. Proves TASK-15."""
+    folder = set_up()
+    (folder / "certs" / "ca.key").chmod(0o644)
+    plane = founded_from(folder)
+    done = plane.init_command()
+    assert (done.code, done.error()["code"]) == (1, "key_exposed"), done
+    assert "chmod 600" in done.error()["hint"] and not plane.dir.exists()
+    (folder / "certs" / "ca.key").chmod(0o600)
+    assert plane.init_command().code == 0
 
 
 def test_the_flags_that_contradict_the_file_are_refused(place):

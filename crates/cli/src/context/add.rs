@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// What to call it: letters, digits, `.`, `_` and `-`
+    /// Name of the context: letters, digits, `.`, `_` and `-`
     #[arg(value_parser = name)]
     name: String,
-    /// Take it from a context.toml, as `enlist operator add --out` writes it; its paths are relative to the file
+    /// Read the context from a context.toml that `enlist operator add --out` has written
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Replace a context of this name
     #[arg(long)]
     replace: bool,
-    /// Make it the current context
+    /// Make the new context the current one
     #[arg(long = "use")]
     make_current: bool,
 }
@@ -42,7 +42,7 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Fa
     let context = match &file {
         Some(file) => {
             reach.only(&[]).map_err(|_| {
-                let message = "--file says where the control plane is, and so does another flag";
+                let message = "--file and connection flags such as --server exclude each other";
                 Failure::usage(message, "give one of them")
             })?;
             from_file(file)?

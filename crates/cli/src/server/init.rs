@@ -6,7 +6,7 @@ mod told;
 use super::trouble;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::private_file::PrivateFile;
+use crate::private_file::{self, PrivateFile};
 use crate::reach;
 use ::server::config::{Raw, RawDoors};
 use ::server::datadir::DataDir;
@@ -148,7 +148,7 @@ fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
             Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }
         (Issuer::Imported, Some(cert), Some(key)) => {
-            let key = zeroize::Zeroizing::new(reach::read(key)?);
+            let key = private_file::read(key, "make another CA")?;
             Ok(IssuerChoice::Imported { certificates: reach::read(cert)?, key })
         }
         _ => Err(Failure::usage(

@@ -1,7 +1,7 @@
 //! `server init --from-taskrun FILE`: the control plane's TOML of the TaskRun document, as it stands there.
 
 use crate::failure::Failure;
-use crate::reach;
+use crate::{private_file, reach};
 use ::server::config::{Mistakes, RawTls};
 use ::server::datadir::replace;
 use ::server::from_taskrun::{self, Document};
@@ -21,7 +21,7 @@ pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, F
     if root_key_out {
         return Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"));
     }
-    let key = zeroize::Zeroizing::new(reach::read(&document.ca_key)?);
+    let key = private_file::read(&document.ca_key, "make another CA")?;
     Ok(IssuerChoice::Imported { certificates: reach::read(&document.ca_cert)?, key })
 }
 
@@ -42,21 +42,17 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
     })
 }
 
-/// Puts the certificate of a new CA where workers are given it from, and says which keys lie open.
+/// Puts the certificate of a new CA where workers are given it from, and warns of a server key that others may read.
 pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failure> {
     if document.makes_ca {
         let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
         written.map_err(|error| super::trouble::founding(error.into()))?;
         return Ok(());
     }
-    let server = document.server.as_ref().map(|own| own.key.as_path());
-    for key in [Some(document.ca_key.as_path()), server].into_iter().flatten() {
-        let open = std::fs::metadata(key).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
-        if open {
-            let warning =
-                format!("users other than its owner have access to {0}: chmod 600 {0}", key.display());
-            founded.warnings.push(warning);
-        }
+    let Some(key) = document.server.as_ref().map(|own| &own.key) else { return Ok(()) };
+    if std::fs::metadata(key).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
+        let warning = format!("users other than its owner have access to {0}: chmod 600 {0}", key.display());
+        founded.warnings.push(warning);
     }
     Ok(())
 }

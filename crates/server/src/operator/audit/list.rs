@@ -28,8 +28,9 @@ pub async fn list(
     let newest_first = newest_first(query.order.as_deref())?;
     let since = query.since.as_deref().map(|text| since(text, app.now())).transpose()?;
     let cursor = query.cursor.as_deref().map(str::parse).transpose();
-    let cursor: Option<u64> =
-        cursor.map_err(|_| Failure::new(code::BAD_REQUEST, "cursor is not one of ours"))?;
+    let cursor: Option<u64> = cursor.map_err(|_| {
+        Failure::new(code::BAD_REQUEST, "cursor is not valid: use next_cursor of the page before")
+    })?;
     let (after, until) = beyond(cursor, view.audit.seq, newest_first);
     let AuditQuery { node, event_type, .. } = query;
     let all = Selection { after, until, node, event_type, newest_first };
