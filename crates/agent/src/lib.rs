@@ -67,12 +67,13 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let json = args.iter().any(|arg| arg == "--json");
     let persona = Persona::of(args.first().map(AsRef::as_ref));
+    let environment = Environment::of_process().called(persona).by(args.first());
     let command = persona.command(command());
     // Both other documents' agents are known to be called with one dash, too.
     let args = if persona == Persona::Enlist { args } else { compat::two_dashes(args, &command) };
     let parsed = command.try_get_matches_from(args).and_then(|found| Cli::from_arg_matches(&found));
     match parsed {
-        Ok(cli) => perform(&cli, &Environment::of_process().called(persona)),
+        Ok(cli) => perform(&cli, &environment),
         // Help that nobody asked for by name is not a mistake to be named.
         Err(error)
             if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
@@ -101,7 +102,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
     logging::start(environment, cli.json, usual);
     match &cli.command {
         Command::Enroll(args) => match on_runtime(enroll::run(args, environment, io::stdin())) {
-            Ok(report) => done(&report.called(environment.persona()), cli.json),
+            Ok(report) => done(&report.called(environment.persona(), environment.program()), cli.json),
             Err(fault) => failed(&fault, cli.json),
         },
         Command::Run(args) => match on_runtime(run::run(args, environment, io::stdin())) {

@@ -378,7 +378,7 @@ fn a_revoked_host_enrolls_anew_with_a_token_and_nothing_more() {
     until("the mark", || host.path("revoked").exists());
     let busy = host.run(&["enroll", "--token", "good", "--json"]);
     assert_eq!((busy.exit, busy.code().as_str()), (1, "dir_in_use"), "{busy:?}");
-    assert!(busy.stderr.contains("stop it first"), "{busy:?}");
+    assert!(busy.stderr.contains("stop the daemon first"), "{busy:?}");
     assert_eq!(run.stop(), 0);
     let bare = host.run(&["enroll", "--json"]);
     assert_eq!((bare.exit, bare.code().as_str()), (2, "token_missing"));
@@ -415,7 +415,7 @@ fn a_spent_token_does_not_end_a_revoked_host() {
     let mut command = host.command(&["run"]);
     command.env("ENLIST_AGENT_TOKEN", "expired");
     let mut run = Running::of(&host, command);
-    until("it says so", || run.log().contains("not enrolled anew"));
+    until("it says so", || run.log().contains("not enrolled again"));
     until("it stays", || host.status().document()["channel"] == "down" && host.path("agent.sock").exists());
     assert_eq!(
         host.status().document()["reasons"],

@@ -43,8 +43,8 @@ impl Fields {
         self.text_on(Screen::none())
     }
 
-    /// The same for a terminal: a value that is too long for its line goes on below itself. A word is never broken, so
-    /// that it can be copied.
+    /// The same for a terminal: a value that is too long for its line goes on below itself, and one that is too long
+    /// for any such line begins further left. A word is never broken, so that it can be copied.
     pub fn text_on(&self, screen: Screen) -> String {
         let width = self.0.iter().map(|(label, ..)| label.len()).max().unwrap_or_default();
         let indent = width + 2 * INDENT;
@@ -55,14 +55,24 @@ impl Fields {
             let paint = tone.style();
             let value = room.map_or_else(|| value.clone(), |room| wrapped(value, room, indent));
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "  {bold}{label:width$}{bold:#}  {paint}{value}{paint:#}");
+            let _ = match value.strip_prefix('\n') {
+                Some(below) => writeln!(text, "  {bold}{label}{bold:#}\n{paint}{below}{paint:#}"),
+                None => writeln!(text, "  {bold}{label:width$}{bold:#}  {paint}{value}{paint:#}"),
+            };
         }
         text
     }
 }
 
 fn wrapped(value: &str, room: usize, indent: usize) -> String {
+    let longest = value.split(' ').map(UnicodeWidthStr::width).max().unwrap_or_default();
+    let further_left = longest > room && indent > 2 * INDENT;
+    let (room, indent) = if further_left { (room + indent - 2 * INDENT, 2 * INDENT) } else { (room, indent) };
     let mut text = String::new();
+    if further_left {
+        text.push('\n');
+        text.extend(std::iter::repeat_n(' ', indent));
+    }
     let mut used = 0;
     for word in value.split(' ') {
         let wide = word.width();
@@ -91,7 +101,7 @@ mod tests {
         let plain = |screen| anstream::adapter::strip_str(&fields.text_on(screen)).to_string();
         assert_eq!(plain(Screen::none()), "  a     one two three\n  long  abcdefghijklmnopqrstuvwxyz x\n");
         let narrow = plain(Screen::terminal(16, Timestamp::from_secs(1)));
-        let expected = "  a     one two\n        three\n  long  abcdefghijklmnopqrstuvwxyz\n        x\n";
+        let expected = "  a     one two\n        three\n  long\n    abcdefghijklmnopqrstuvwxyz\n    x\n";
         assert_eq!(narrow, expected);
     }
 }

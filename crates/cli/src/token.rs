@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::pasted;
 use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless, or_dash};
@@ -50,7 +51,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Create { expires, tenant, node, profile } => {
             let request = CreateToken { expires, tenant, node, profile, door: None };
             let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
-            output.document(&minted, |minted| created(minted, output.screen()))
+            output.document(&minted, |minted| created(minted, reach, output.screen()))
         }
         Command::List { all, tenant } => {
             let query = TokenQuery { all: all.then_some(true), tenant, ..TokenQuery::default() };
@@ -66,7 +67,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     }
 }
 
-fn created(minted: &MintedToken, screen: Screen) -> String {
+fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
     let fields = Fields::new()
         .with("token", minted.token.reveal())
         .with("id", &minted.token_id)
@@ -75,13 +76,17 @@ fn created(minted: &MintedToken, screen: Screen) -> String {
         .with_some("profile", minted.profile.as_deref())
         .with("expires", &screen.full(&minted.expires_at))
         .with("CA pin", &minted.ca_pin);
+    let shown = |line: &str| pasted::shown(line, screen);
     format!(
-        "{}\nOn the host, enroll it:\n  {}\n\
-         Then keep it connected and its certificate renewed:\n  enlist-agent run\n\
-         or, with the unit file of docs/agent.md, as a service:\n  systemctl enable --now enlist-agent\n\
-         Here, see it arrive:\n  enlist node list\n",
+        "{}\nOn the host, enroll it:\n{}\
+         Then keep it connected and its certificate renewed:\n{}\
+         or, with the unit file of docs/agent.md, as a service:\n{}\
+         Here, see it arrive:\n{}",
         fields.text_on(screen),
-        harmless(minted.join_command.reveal())
+        shown(&harmless(minted.join_command.reveal())),
+        shown("enlist-agent run"),
+        shown("systemctl enable --now enlist-agent"),
+        shown(&pasted::again(reach, "node list")),
     )
 }
 

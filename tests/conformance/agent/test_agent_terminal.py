@@ -6,7 +6,7 @@ import pytest
 
 import evidence
 from agents import enroll
-from machine import AGENT, run
+from machine import AGENT, run, secret
 from terminal import COLOUR, Terminal, plain, shown
 
 GREEN, RED, YELLOW = "\x1b[32m", "\x1b[1m\x1b[31m", "\x1b[33m"
@@ -69,7 +69,7 @@ def test_the_preflight(plane, place, columns):
     text = "\n".join(fits(terminal))
     command = text.split("ready to enroll:\n")[1]
     words = shlex.split(command.replace("\\\n", " "))
-    expected = ["enlist-agent", "enroll", *given, "--dir", str(place / "new"), "--token-file", "FILE"]
+    expected = [str(AGENT), "enroll", *given, "--dir", str(place / "new"), "--token-file", "FILE"]
     assert sorted(words) == sorted(expected) and not (place / "new").exists(), text
 
 
@@ -91,12 +91,13 @@ def test_the_status(plane, host, place, columns):
 def test_enrolling_says_what_comes_next(plane, place, columns):
     """With the directory that was given; again when it is repeated. JSON is as it was."""
     directory, token = place / "a", place / "token"
-    token.write_text(plane.token())
+    secret(token, plane.token())
     given = ("--dir", directory, "--server", plane.url, "--ca-pin", plane.pin)
     terminal = shown(AGENT, "enroll", *given, "--token-file", token, columns=columns)
     evidence.private_key("agent", (directory / "identity/current/key.pem").read_bytes())
     lines = fits(terminal)
-    assert lines[0].startswith("enrolled as ") and f"  enlist-agent run --dir {directory}" in lines, lines
+    again = " ".join(line.strip(" \\") for line in lines)
+    assert lines[0].startswith("enrolled as ") and f" {AGENT} run --dir {directory} " in again, lines
     assert any("As a service" in line for line in lines), lines
     terminal = shown(AGENT, "enroll", *given, columns=columns)
     assert fits(terminal)[0].startswith("already enrolled as "), terminal.lines()

@@ -7,7 +7,7 @@ import pytest
 import certs
 from agents import enroll
 from clocks import shifted
-from machine import AGENT, run
+from machine import AGENT, run, secret
 from plane import ControlPlane
 from recorder import Recorder
 
@@ -46,10 +46,10 @@ def test_a_host_that_is_ready_is_told_how_to_enroll(plane, place, ca):
     told = run(AGENT, "doctor", "--dir", directory, "--server", plane.url, "--ca-file", ca)
     assert told.code == 0 and not directory.exists() and everything(place) == before, told
     last = told.out.splitlines()[-1]
-    assert last.startswith("ready to enroll: enlist-agent enroll --server "), told
+    assert last.startswith(f"ready to enroll: {AGENT} enroll --server "), told
     words = shlex.split(last.removeprefix("ready to enroll: "))
-    token.write_text(plane.token())
-    done = run(AGENT, *(str(token) if word == "FILE" else word for word in words[1:]))
+    secret(token, plane.token())
+    done = run(*(str(token) if word == "FILE" else word for word in words))
     assert done.code == 0 and (directory / "identity/current/cert.pem").exists(), done
 
 

@@ -235,4 +235,4 @@ def test_completions_know_contexts(home):
     """The family and its flags are in the scripts."""
     script = run(ENLIST, "completions", "bash", env=home).out
     assert "context" in script and "--context" in script
-    assert json.dumps(run(ENLIST, "context", "--help", env=home).out).count("Save under a name") == 1
+    assert json.dumps(run(ENLIST, "context", "--help", env=home).out).count("Save how to reach a control plane") == 1

@@ -16,6 +16,8 @@ pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     /// As whom the program was called.
     persona: Persona,
+    /// By which path, if it was called by one.
+    path: Option<String>,
 }
 
 impl Environment {
@@ -25,11 +27,22 @@ impl Environment {
 
     pub fn of<N: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
         let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { variables, persona: Persona::default() }
+        Self { variables, ..Self::default() }
     }
 
     pub fn called(self, persona: Persona) -> Self {
         Self { persona, ..self }
+    }
+
+    /// The program as it was called, the first word of the command line.
+    pub fn by(self, program: Option<&OsString>) -> Self {
+        let path = program.and_then(|program| program.to_str()).filter(|text| text.contains('/'));
+        Self { path: path.map(str::to_owned), ..self }
+    }
+
+    /// How the same shell calls the program again.
+    pub fn program(&self) -> &str {
+        self.path.as_deref().unwrap_or(self.persona.name())
     }
 
     pub fn persona(&self) -> Persona {

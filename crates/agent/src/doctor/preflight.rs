@@ -35,7 +35,7 @@ fn command(
     choice: &TrustChoice,
     environment: &Environment,
 ) -> Vec<String> {
-    let mut words = vec![environment.persona().name().to_owned(), "enroll".to_owned()];
+    let mut words = vec![environment.program().to_owned(), "enroll".to_owned()];
     for server in &config.servers {
         words.extend(["--server".to_owned(), server.clone()]);
     }

@@ -27,10 +27,10 @@ pub struct Report {
     pub next: Next,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// The daemon is to be started, by this name of the program.
-    Run(Persona),
+    /// The daemon is to be started: as whom, and how the shell calls the program.
+    Run(Persona, String),
     /// It runs already.
     Nothing,
 }
@@ -48,7 +48,7 @@ impl Report {
             domain: identity.spiffe.domain.to_string(),
             dir: dir.display().to_string(),
             already_enrolled,
-            next: Next::Run(Persona::default()),
+            next: Next::Run(Persona::default(), Persona::default().name().to_owned()),
         }
     }
 
@@ -57,16 +57,19 @@ impl Report {
         Self { next: Next::Nothing, ..self }
     }
 
-    /// Written by the program under this name.
-    pub fn called(self, persona: Persona) -> Self {
-        let next = if self.next == Next::Nothing { Next::Nothing } else { Next::Run(persona) };
+    /// Written by the program under this name, called like this.
+    pub fn called(self, persona: Persona, program: &str) -> Self {
+        let next = match self.next {
+            Next::Nothing => Next::Nothing,
+            Next::Run(..) => Next::Run(persona, program.to_owned()),
+        };
         Self { next, ..self }
     }
 
-    fn steps(&self, persona: Persona, screen: Screen) -> Vec<String> {
+    fn steps(&self, persona: Persona, program: &str, screen: Screen) -> Vec<String> {
         let usual = self.dir == persona.dir();
         let unit = usual && persona == Persona::Enlist;
-        let mut words = vec![persona.name().to_owned(), "run".to_owned()];
+        let mut words = vec![program.to_owned(), "run".to_owned()];
         if !usual {
             words.extend(["--dir".to_owned(), self.dir.clone()]);
         }
@@ -96,8 +99,8 @@ impl Shown for Report {
             let kept = "The identity was kept as it is, and no token was used. To enroll again: --replace";
             lines.push(screen.hang("", 0, kept));
         }
-        match self.next {
-            Next::Run(persona) => lines.extend(self.steps(persona, screen)),
+        match &self.next {
+            Next::Run(persona, program) => lines.extend(self.steps(*persona, program, screen)),
             Next::Nothing => lines.push("The daemon is running and renews it.".to_owned()),
         }
         lines.join("\n")
@@ -121,7 +124,7 @@ mod tests {
             domain: text("test.example"),
             dir: text(dir),
             already_enrolled: false,
-            next: Next::Run(Persona::Enlist),
+            next: Next::Run(Persona::Enlist, text("enlist-agent")),
         }
     }
 
@@ -133,13 +136,13 @@ mod tests {
         let other = report("/srv/a b").text(Screen::PIPE);
         assert!(other.contains("\n  enlist-agent run --dir '/srv/a b'\n"), "{other}");
         assert!(!other.contains("systemctl"), "the unit has another directory: {other}");
-        let plfm = report("/etc/plfm-agent").called(Persona::Plfm).text(Screen::PIPE);
+        let plfm = report("/etc/plfm-agent").called(Persona::Plfm, "plfm-agent").text(Screen::PIPE);
         assert!(plfm.contains("\n  plfm-agent run\n") && !plfm.contains("systemctl"), "{plfm}");
     }
 
     #[test]
     fn beside_a_running_daemon_nothing_comes_next() {
-        let text = report("/srv/a").beside_daemon().called(Persona::Plfm).text(Screen::PIPE);
+        let text = report("/srv/a").beside_daemon().called(Persona::Plfm, "plfm-agent").text(Screen::PIPE);
         assert!(!text.contains("-agent run"), "{text}");
     }
 }

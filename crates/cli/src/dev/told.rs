@@ -5,6 +5,7 @@ use super::place::Place;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::pasted::{self, quoted};
 use crate::screen::Screen;
 use ::server::run::Server;
 use api::rest::nodes::NodeItem;
@@ -48,46 +49,59 @@ pub fn tell(scene: &Scene<'_>, output: Output) -> Result<(), Failure> {
 }
 
 fn text(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
-    let Report { server_url, ca_pin, token, demo_node, .. } = report;
-    let (enlist, agent) = (quoted(scene.enlist), quoted(scene.agent));
-    // As a shell must read it: these lines are pasted.
-    let (dir, mine) = (quoted(scene.place.dir.path()), quoted(&scene.place.dir.path().join("my-agent")));
     let fields = Fields::new()
-        .with("control plane", server_url)
+        .with("control plane", &report.server_url)
         .with("data directory", &report.dir)
         .with_some("log", scene.log.map(|log| log.display().to_string()).as_deref())
         .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
-        .with_some("SPIFFE id", demo_node.and_then(|node| node.spiffe_id.as_deref()));
-    let first = match scene.once {
-        true => "Without --once it keeps running. In another terminal, enroll a node then.",
-        false => "In another terminal, enroll a node of your own.",
-    };
-    let end = match scene.once {
-        true if scene.place.is_temporary() => {
-            "Stopping now because of --once, and removing everything again:"
-        }
-        true => "Stopping now because of --once. To undo everything:",
-        false => "Ctrl-C stops the control plane. To undo everything:",
-    };
+        .with_some("SPIFFE id", report.demo_node.and_then(|node| node.spiffe_id.as_deref()));
     format!(
         "A control plane is running.\n\
          Not for production: the key that seals its CA key lies in the same directory.\n\n\
-         {fields}\n\
-         {first}\n\
-         The token works once, until {expires}:\n  \
-         echo {token} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}\n\n\
+         {}\n{}",
+        fields.text_on(screen),
+        if scene.once { ending(scene, screen) } else { steps(scene, report, screen) }
+    )
+}
+
+/// What to do in another terminal. These lines are pasted.
+fn steps(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
+    let Report { server_url, ca_pin, token, .. } = report;
+    let (enlist, agent) = (quoted(scene.enlist), quoted(scene.agent));
+    let (dir, mine) = (quoted(scene.place.dir.path()), quoted(&scene.place.dir.path().join("my-agent")));
+    let shown = |line: String| pasted::shown(&line, screen);
+    format!(
+        "In another terminal, enroll a node of your own.\n\
+         The token works once, until {expires}:\n{enroll}\n\
          Keep that node connected and its certificate renewed, until Ctrl-C\n\
-         (a real host does so as a service: docs/agent.md):\n  \
-         {agent} run --dir {mine}\n\n\
-         Look at the fleet:\n  \
-         {enlist} --dir {dir} node list\n  \
-         {enlist} --dir {dir} audit list\n  \
-         {enlist} --dir {dir} token create\n\n\
-         {end}\n  \
-         rm -rf {dir}\n",
-        fields = fields.text(),
+         (a real host does so as a service: docs/agent.md):\n{run}\n\
+         Look at the fleet:\n{list}{audit}{create}\n\
+         Ctrl-C stops the control plane. To undo everything:\n{undo}",
         expires = screen.full(&token.expires_at),
-        token = token.token.reveal(),
+        enroll = shown(format!(
+            "echo {} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}",
+            token.token.reveal()
+        )),
+        run = shown(format!("{agent} run --dir {mine}")),
+        list = shown(format!("{enlist} --dir {dir} node list")),
+        audit = shown(format!("{enlist} --dir {dir} audit list")),
+        create = shown(format!("{enlist} --dir {dir} token create")),
+        undo = shown(format!("rm -rf {dir}")),
+    )
+}
+
+/// With --once nothing stays to be tried.
+fn ending(scene: &Scene<'_>, screen: Screen) -> String {
+    let dir = quoted(scene.place.dir.path());
+    if scene.place.is_temporary() {
+        return format!(
+            "Everything works. Stopping now because of --once, and removing {dir}.\n\
+             Without --once it keeps running, and says how to enroll a node of your own.\n"
+        );
+    }
+    format!(
+        "Everything works. Stopping now because of --once. To undo everything:\n{}",
+        pasted::shown(&format!("rm -rf {dir}"), screen)
     )
 }
 
@@ -101,15 +115,4 @@ pub fn farewell(place: &Place, enlist: &Path, output: Output) -> Result<(), Fail
         "\nStopped. All data is kept; start the control plane again with\n  {enlist} dev --dir {dir}\n\
          or remove the data:\n  rm -rf {dir}\n"
     ))
-}
-
-/// In single quotes wherever a shell would see more than a word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }

@@ -7,14 +7,14 @@ use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, 
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, Serial, Span, Timestamp,
-    Title, WireguardKey,
+    AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName, Serial,
+    Span, Timestamp, Title, WireguardKey,
 };
 use lifecycle::registry::{
     Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
-    Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, RaiseAlert, Recover, Refusals,
-    Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Underlay, Wireguard,
-    apply,
+    Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, RaiseAlert, Recover,
+    Refusals, Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Underlay,
+    Wireguard, apply,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -315,20 +315,30 @@ impl World {
                 good(Actor::Reconciler, Command::ClearAlert { alert: self.alert(*back) })
             }
             Ask::RenewOperator { name, with_unused } => {
-                let renew = self.domain.renew_operator(OPERATORS[*name]);
-                good(self.operator_with(*name, *with_unused), renew)
+                let name = self.some_operator(*name, |known| known.serial.is_some());
+                let renew = self.domain.renew_operator(name.as_str());
+                good(self.operator_with(name, *with_unused), renew)
             }
             Ask::UseRenewed(name) => {
-                let first_use = Command::UseRenewedCertificate { name: operator(OPERATORS[*name]) };
-                good(self.operator_with(*name, true), first_use)
+                let name = self.some_operator(*name, |known| known.renewed.is_some());
+                let first_use = Command::UseRenewedCertificate { name: name.clone() };
+                good(self.operator_with(name, true), first_use)
             }
             _ => good(local(), self.operators_command(ask)),
         }
     }
 
+    /// One of whom this holds, if there is any: most have no certificate, and few have renewed it.
+    fn some_operator(&self, number: usize, holds: impl Fn(&Operator) -> bool) -> OperatorName {
+        let fitting: Vec<_> = self.domain.state.operators.iter().filter(|(_, known)| holds(known)).collect();
+        match fitting.len() {
+            0 => operator(OPERATORS[number]),
+            many => fitting[number % many].0.clone(),
+        }
+    }
+
     /// An operator with the certificate in use, or with the one that a renewal issued, if there is one.
-    fn operator_with(&mut self, name: usize, unused: bool) -> Actor {
-        let name = operator(OPERATORS[name]);
+    fn operator_with(&mut self, name: OperatorName, unused: bool) -> Actor {
         let known = self.domain.state.operators.get(&name);
         let renewed = known.and_then(|known| known.renewed.clone()).filter(|_| unused);
         let serial = renewed.or_else(|| known.and_then(|known| known.serial.clone()));
