@@ -98,8 +98,8 @@ fn table(items: &[NodeItem]) -> Table {
     let unimportant = ["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"];
     let mut table = Table::new(head, "no nodes").dropping(unimportant);
     for item in items {
-        let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(item.cert_not_after.as_deref()));
-        let (state, health) = (state(item), or_dash(item.health.reason.as_deref()));
+        let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(certificate_end(item)));
+        let (state, health) = (state(item), or_dash(item.health.reason.as_deref().or(healthy(item))));
         let excluded = match item.excluded.join(", ") {
             reasons if reasons.is_empty() => "-".to_owned(),
             reasons => reasons,
@@ -110,6 +110,20 @@ fn table(items: &[NodeItem]) -> Table {
         table.row(tone(item), cells);
     }
     table
+}
+
+/// Until when its certificate is good: that of a node that is gone is refused.
+fn certificate_end(item: &NodeItem) -> Option<&str> {
+    item.cert_not_after.as_deref().filter(|_| !is_gone(item))
+}
+
+/// Said of an active node without a failure.
+fn healthy(item: &NodeItem) -> Option<&'static str> {
+    (item.state == "active").then_some("good")
+}
+
+fn is_gone(item: &NodeItem) -> bool {
+    matches!(item.state.as_str(), "revoked" | "decommissioned")
 }
 
 /// The state, and what stands beside it.
@@ -126,7 +140,7 @@ fn state(item: &NodeItem) -> String {
 
 fn tone(item: &NodeItem) -> Tone {
     match item.state.as_str() {
-        "revoked" | "decommissioned" => Tone::Gone,
+        _ if is_gone(item) => Tone::Gone,
         _ if item.quarantined || item.health.reason.is_some() => Tone::Attention,
         "active" => Tone::Good,
         _ => Tone::Plain,

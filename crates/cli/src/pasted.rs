@@ -72,7 +72,7 @@ pub fn again(reach: &Reach, command: &str) -> String {
 }
 
 /// How the same shell calls this program.
-fn program() -> String {
+pub fn program() -> String {
     let called = std::env::args_os().next().map(PathBuf::from);
     called
         .filter(|called| called.components().count() > 1)

@@ -180,7 +180,7 @@ fn present(socket: &Path) -> Result<(), Failure> {
         }
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
-            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket, --server or --context";
+            let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server; `enlist context add` saves one";
             Err(Failure::unreachable(message, hint))
         }
     }

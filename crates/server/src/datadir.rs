@@ -31,7 +31,7 @@ impl DirError {
     pub fn remedy(&self) -> &'static str {
         match self {
             DirError::Missing(_) => {
-                "initialize one: enlist server init --dir DIR --domain NAME --kek file:PATH"
+                "check --dir, or initialize a new one: enlist server init --dir DIR --domain NAME --kek file:PATH"
             }
             DirError::Exists(_) => {
                 "choose another --dir, or run the control plane in this directory: enlist server run"

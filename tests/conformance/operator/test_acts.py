@@ -370,7 +370,7 @@ def test_the_command_line_does_the_same(plane):
 
 
 def test_people_are_told_what_is_now_true(plane):
-    """One line each."""
+    """One line each; after a reinstatement also how the node enrolls again."""
     node = active(plane)
     for arguments, line in [
         (("drain", node.id), f"node {node.id} is active, draining"),
@@ -378,11 +378,13 @@ def test_people_are_told_what_is_now_true(plane):
         (("undrain", node.id), f"node {node.id} is active, quarantined"),
         (("release", node.id), f"node {node.id} is active"),
         (("rotate", node.id), f"node {node.id} is ordered to renew its certificate"),
-        (("revoke", node.id), f"node {node.id} is revoked"),
+        (("revoke", node.id), f"node {node.id} is revoked: its connections are closed, and its certificates are refused"),
         (("reinstate", node.id), f"node {node.id} is registered, generation 2"),
     ]:
         done = run(ENLIST, "node", *arguments, "--dir", plane.dir)
-        assert (done.code, done.out, done.err) == (0, line + "\n", "")
+        first, _, more = done.out.partition("\n")
+        assert (done.code, first, done.err) == (0, line, "")
+        assert bool(more) == (arguments[0] == "reinstate") and (not more or f"token create --node {node.id}" in more)
 
 
 def test_show_tells_what_the_live_stream_told(plane):

@@ -54,7 +54,7 @@ fn text(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
         .with("data directory", &report.dir)
         .with_some("log", scene.log.map(|log| log.display().to_string()).as_deref())
         .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
-        .with_some("SPIFFE id", report.demo_node.and_then(|node| node.spiffe_id.as_deref()));
+        .with_some("SPIFFE ID", report.demo_node.and_then(|node| node.spiffe_id.as_deref()));
     format!(
         "A control plane is running.\n\
          Not for production: the key that seals its CA key lies in the same directory.\n\n\

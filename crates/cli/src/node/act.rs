@@ -79,7 +79,7 @@ pub async fn run(command: Command, operator: &Operator, output: Output) -> Resul
         Command::Decommission { id, force } => {
             act.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
         }
-        Command::Revoke { id, reason } => act.perform(&id, "revoke", &Revoke { reason }, now).await,
+        Command::Revoke { id, reason } => act.perform(&id, "revoke", &Revoke { reason }, revoked).await,
         Command::Reinstate { id } => act.perform(&id, "reinstate", &Plainly {}, living_again).await,
     }
 }
@@ -111,7 +111,19 @@ fn ordered(item: &NodeItem) -> String {
     format!("node {} is ordered to renew its certificate\n", harmless(&item.node_id))
 }
 
+fn revoked(item: &NodeItem) -> String {
+    format!(
+        "node {} is {}: its connections are closed, and its certificates are refused\n",
+        harmless(&item.node_id),
+        harmless(&state(item))
+    )
+}
+
 fn living_again(item: &NodeItem) -> String {
     let (id, state) = (harmless(&item.node_id), harmless(&state(item)));
-    format!("node {id} is {state}, generation {}\n", item.generation)
+    format!(
+        "node {id} is {state}, generation {}\nTo enroll it again, create a token for it:\n  \
+         enlist token create --node {id}\n",
+        item.generation
+    )
 }

@@ -71,7 +71,10 @@ fn human(shown: &Shown<'_>) -> String {
     let (id, until, file) = (harmless(shown.node_id), harmless(shown.expires_at), harmless(&shown.file));
     format!(
         "node {id} is quarantined until it is repaired; the repair bundle is in {file}, valid until {until}\n\n\
-         The file contains a secret. Copy it to the host, then run there:\n  \
-         enlist-agent recover --bundle {file}\n"
+         The file contains a secret. Copy it to the host, stop the daemon there, and run:\n  \
+         enlist-agent recover --bundle {file}\n\
+         Then start the daemon again. The quarantine ends by itself once the host has been well for\n\
+         policy quarantine.observe, or with:\n  \
+         enlist node release {id}\n"
     )
 }

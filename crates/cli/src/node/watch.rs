@@ -1,6 +1,6 @@
 //! `enlist node watch`: what is there, then what changes, each with its time.
 
-use super::state;
+use super::{certificate_end, state};
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -42,7 +42,7 @@ fn line(at: &str, item: &NodeItem, screen: Screen) -> String {
         line.push_str(&format!("  {reason}"));
     }
     line.push_str(&format!("  tenant {}", item.tenant));
-    if let Some(until) = &item.cert_not_after {
+    if let Some(until) = certificate_end(item) {
         line.push_str(&format!("  certificate until {until}"));
     }
     let line = harmless(&line);

@@ -32,7 +32,8 @@ pub fn open(
     cert: &Path,
     key: &Path,
 ) -> Result<(Operator, Presented), Failure> {
-    let key = private_file::read(key, "close it and renew the certificate at once: `enlist operator renew`")?;
+    let key =
+        private_file::read(key, "ask for another certificate: `enlist operator add` on the control plane")?;
     match with(url, trust, cert, &key) {
         Err(failure) => {
             let other = waiting(&cert.canonicalize().unwrap_or_else(|_| cert.to_owned()));

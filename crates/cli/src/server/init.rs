@@ -130,7 +130,7 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     if let Some(document) = &document {
         from_taskrun::hand_out(document, &mut founded)?;
     }
-    told::tell(&arguments.domain, dir.path(), &founded, root_key_out.as_deref(), output)?;
+    told::tell(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
     founded.finish().map_err(|error| trouble::founding(error.into()))
 }
 

@@ -1,10 +1,12 @@
 //! What the founder of a domain is told.
 
+use super::Arguments;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::pasted;
+use crate::screen::Screen;
 use ::server::init::Founded;
-use lifecycle::names::TrustDomain;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -24,10 +26,13 @@ struct Report<'a> {
     /// Null while the port is still to be chosen.
     server_url: Option<&'a str>,
     warnings: &'a [String],
+    /// Where the key-encryption key comes from, as it was given.
+    #[serde(skip)]
+    kek: &'a str,
 }
 
 pub fn tell(
-    domain: &TrustDomain,
+    arguments: &Arguments,
     dir: &Path,
     founded: &Founded,
     key_file: Option<&Path>,
@@ -35,15 +40,16 @@ pub fn tell(
 ) -> Result<(), Failure> {
     let pin = founded.root_fingerprint.pin();
     let report = Report {
-        domain: domain.as_str(),
+        domain: arguments.domain.as_str(),
         dir: dir.display().to_string(),
-        trust_domain: domain.as_str(),
+        trust_domain: arguments.domain.as_str(),
         ca_pin: pin.clone(),
         root_fingerprint: pin,
         root_key_pem: founded.root_key_pem.as_ref().map(|key| key.as_str()).filter(|_| key_file.is_none()),
         root_key_file: key_file.map(|path| path.display().to_string()),
         server_url: founded.server_url.as_deref(),
         warnings: &founded.warnings,
+        kek: &arguments.kek,
     };
     let mut stderr = anstream::stderr().lock();
     for warning in &founded.warnings {
@@ -51,10 +57,10 @@ pub fn tell(
         // A warning that nobody can read is still in the document.
         let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");
     }
-    output.document(&report, text)
+    output.document(&report, |report| text(report, output.screen()))
 }
 
-fn text(report: &Report<'_>) -> String {
+fn text(report: &Report<'_>, screen: Screen) -> String {
     let dir = &report.dir;
     let fields = Fields::new()
         .with("data directory", dir)
@@ -62,8 +68,9 @@ fn text(report: &Report<'_>) -> String {
         .with("CA certificate", &format!("{dir}/ca/bundle.pem"))
         .with("CA pin", &report.ca_pin)
         .with("URL", report.server_url.unwrap_or("printed by `enlist server run`, which chooses the port"))
+        .with("key-encryption key", report.kek)
         .with_some("root key", report.root_key_file.as_deref());
-    let mut text = format!("domain {} is initialized\n{}", report.domain, fields.text());
+    let mut text = format!("domain {} is initialized\n{}", report.domain, fields.text_on(screen));
     if let Some(key) = report.root_key_pem {
         text.push_str(&format!(
             "\n##### ROOT KEY of {}: shown only once, stored nowhere. Keep it offline. #####\n\
@@ -74,5 +81,10 @@ fn text(report: &Report<'_>) -> String {
     } else if let Some(file) = &report.root_key_file {
         text.push_str(&format!("\nThe root key is in {file} and nowhere else: move it offline.\n"));
     }
-    text + &format!("\nNext: enlist server run --dir {dir}\n")
+    text.push_str(
+        "\nThe key-encryption key unseals the CA key. Without it the data directory and its\n\
+         backups cannot be used: keep a copy of it in another place.\n",
+    );
+    let run = format!("{} server run --dir {}", pasted::program(), pasted::quoted(Path::new(dir)));
+    text + &format!("\nNext:\n{}", pasted::shown(&run, screen))
 }
