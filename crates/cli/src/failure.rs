@@ -150,10 +150,15 @@ impl Failed {
 
     fn human(&self, to: &mut impl Write) -> std::io::Result<()> {
         let red = anstyle::AnsiColor::Red.on_default().bold();
-        writeln!(to, "{red}error{red:#}: {}: {}", self.code, crate::table::harmless_lines(&self.message))?;
+        writeln!(
+            to,
+            "{red}error{red:#}: {}: {}",
+            crate::table::harmless(&self.code),
+            crate::table::harmless_lines(&self.message)
+        )?;
         if self.mistakes.len() > 1 {
             for mistake in &self.mistakes {
-                writeln!(to, "  {mistake}")?;
+                writeln!(to, "  {}", crate::table::harmless_lines(&mistake.to_string()))?;
             }
         }
         if let Some(request_id) = &self.request_id {

@@ -1,9 +1,9 @@
 //! Files that hold a secret: made new and readable by their owner only, and refused when others may read them.
 
 use crate::failure::{Exit, Failure};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -44,12 +44,40 @@ impl PrivateFile {
         let _ = std::fs::remove_file(&self.path);
     }
 
+    /// Gives it the owner and mode of another file.
+    pub fn liken(&self, to: &Metadata) -> std::io::Result<()> {
+        let made = self.file.metadata()?;
+        if (made.uid(), made.gid()) != (to.uid(), to.gid()) {
+            fchown(&self.file, Some(to.uid()), Some(to.gid()))?;
+        }
+        self.file.set_permissions(Permissions::from_mode(to.mode() & 0o777))
+    }
+
     /// Puts it in the place of another file, at once.
     pub fn replace(self, path: &Path) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::file(path, &error);
         std::fs::rename(&self.path, path).map_err(failed)?;
         sync_dir(path)
     }
+}
+
+/// Only this user, or root, may change what lies in the directory: elsewhere a name can be swapped for a link between two
+/// steps.
+pub fn own_directory(dir: &Path) -> Result<(), Failure> {
+    let found = dir.metadata().map_err(|error| Failure::file(dir, &error))?;
+    let writable = found.mode() & 0o022 != 0;
+    if found.is_dir() && is_trusted(found.uid()) && !writable {
+        return Ok(());
+    }
+    let message = format!("other users may change the directory {}", dir.display());
+    let hint =
+        "run the command as the user that owns the directory, with `chmod go-w` on it, or use another one";
+    Err(Failure::new(Exit::Fault, "directory_exposed", message, hint))
+}
+
+/// This user, or root, who can read everything anyway.
+pub fn is_trusted(owner: u32) -> bool {
+    owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
 /// A rename survives a power cut only once its directory is on disk.
@@ -65,7 +93,7 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
     let unreadable = |error: &std::io::Error| unreadable(path, error);
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     let found = file.metadata().map_err(|error| unreadable(&error))?;
-    if found.is_file() && found.mode() & 0o077 != 0 {
+    if found.is_file() && (found.mode() & 0o077 != 0 || !is_trusted(found.uid())) {
         let hint = format!(
             "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
             path.display()
@@ -76,8 +104,17 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
     // Room for everything from the start: a buffer that grows leaves copies behind.
     let mut bytes =
         Zeroizing::new(Vec::with_capacity(usize::try_from(found.len().min(MAX_BYTES)).unwrap_or(0) + 1));
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    Ok(bytes)
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    whole(path, bytes.len()).map(|()| bytes)
+}
+
+/// A file that was not read to its end is refused, not taken for what its beginning says.
+pub fn whole(path: &Path, read: usize) -> Result<(), Failure> {
+    if u64::try_from(read).is_ok_and(|read| read <= MAX_BYTES) {
+        return Ok(());
+    }
+    let message = format!("{} is larger than {} KiB", path.display(), MAX_BYTES / 1024);
+    Err(Failure::usage(message, "check the path"))
 }
 
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
@@ -88,7 +125,6 @@ pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn code(path: &Path) -> String {
         match read(path, "make another") {
@@ -111,7 +147,7 @@ mod tests {
             (0o604, "key_exposed"),
             (0o620, "key_exposed"),
         ] {
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             assert_eq!((code(&file), code(&link)), (expected.to_owned(), expected.to_owned()), "{mode:o}");
         }
         assert_eq!(code(&dir.path().join("none")), "usage");

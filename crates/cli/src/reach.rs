@@ -190,9 +190,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut bytes = Vec::new();
-    let read = file.take(private_file::MAX_BYTES).read_to_end(&mut bytes);
+    let read = file.take(private_file::MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(path, &error))?;
-    Ok(bytes)
+    private_file::whole(path, bytes.len()).map(|()| bytes)
 }
 
 fn api_key(path: &Path) -> Result<Secret, Failure> {

@@ -26,15 +26,14 @@ In this order:
 
 Any flag beats any variable. A server that is named by a flag or a variable takes nothing from a context: its credentials
 are `--cert` with `--key`, or `--api-key-file`, and `--ca` or `--ca-pin`; else `ENLIST_CERT`, `ENLIST_KEY`,
-`ENLIST_API_KEY_FILE` and `ENLIST_CA`. Beside a context these flags take the place of what the context says. The same
-variables take the place of what the current context says; a context that is named by `--context` or `ENLIST_CONTEXT`
-ignores them, as they may belong to another control plane.
+`ENLIST_API_KEY_FILE` and `ENLIST_CA`. Beside a context these flags take the place of what the context says. The
+variables do not: they may belong to another control plane.
 
 Contexts are in `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config/enlist`, mode 0600. They hold addresses and paths,
-never a secret. A context.toml that somebody sends names files of yours by path: take in only one whose sender you trust.
+never a secret. `context add --file` accepts only files that lie beside the context.toml.
 
-Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, `server init --ca-key`, the agent's `--token-file`) are refused with
-`key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
+Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, `server init --ca-key`, the agent's
+`--token-file`) are refused with `key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
 ";
 
 fn page() -> String {

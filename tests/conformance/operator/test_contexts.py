@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import stat
 
 import pytest
@@ -107,15 +108,50 @@ def test_flags_then_variables_then_the_current_context_then_the_usual_place(plan
 
 
 def test_credentials_beside_a_context_take_the_place_of_its_own(plane, place, home, alice):
-    """A flag always, a variable only for the current context."""
+    """A flag always, a variable never: it may belong to another control plane."""
     enlist("context", "add", "alice", *reach(plane, alice), env=home)
     bad = secret(place / "bad.key", "ekey_" + "A" * 43)
     assert enlist("node", "list", env=home)
     assert enlist("node", "list", "--api-key-file", bad, env=home, code=3).error()["code"] == "unauthenticated"
     variable = {**home, "ENLIST_API_KEY_FILE": str(bad)}
-    assert enlist("node", "list", env=variable, code=3).error()["code"] == "unauthenticated"
+    assert enlist("node", "list", env=variable)
     assert enlist("node", "list", "--context", "alice", env=variable)
     assert enlist("node", "list", "--server", plane.url, env=home, code=2), "nothing of a context goes to another server"
+
+
+def test_a_context_from_somebody_else_names_nothing_of_this_user(plane, place, home):
+    """Its author could otherwise have any secret of this user sent to a server of theirs."""
+    own = secret(place / "own.key", "ekey_" + "A" * 43)
+    foreign = place / "foreign"
+    foreign.mkdir(mode=0o700)
+    (foreign / "ca.pem").write_bytes(plane.bundle)
+    (foreign / "linked.key").symlink_to(own)
+    given = f'server = "{plane.url}"\nca = "ca.pem"\n'
+    for line in (
+        f'api_key_file = "{own}"',
+        'api_key_file = "../own.key"',
+        'api_key_file = "linked.key"',
+        f'dir = "{plane.dir}"',
+    ):
+        file = foreign / "context.toml"
+        file.write_text((given if "api_key" in line else "") + line + "\n")
+        done = enlist("context", "add", "team", "--file", file, "--use", env=home, code=2)
+        assert done.error()["code"] == "context_invalid", (line, done)
+    secret(foreign / "beside.key", "ekey_" + "B" * 43)
+    (foreign / "context.toml").write_text(given + 'api_key_file = "beside.key"\n')
+    added = enlist("context", "add", "team", "--file", foreign / "context.toml", env=home).json()
+    assert added["api_key_file"] == str(foreign / "beside.key")
+
+
+def test_a_file_of_contexts_that_is_too_large_is_refused_and_kept(place, home):
+    """Neither cut off nor written over."""
+    enlist("context", "add", "one", "--dir", place, env=home)
+    (file,) = pathlib.Path(home["XDG_CONFIG_HOME"]).glob("enlist/contexts.toml")
+    text = file.read_text() + "# " + "x" * 70000 + "\n"
+    file.write_text(text)
+    for command in (("context", "list"), ("context", "add", "two", "--dir", place)):
+        assert enlist(*command, env=home, code=2).error()["code"] == "contexts_damaged"
+    assert file.read_text() == text
 
 
 def test_list_show_use_and_remove(plane, place, home, alice):

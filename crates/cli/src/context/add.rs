@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::reach::way::{self, Way};
 use crate::reach::{Reach, absolute, read};
 use crate::table::harmless;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -111,26 +111,41 @@ fn from_file(file: &Path) -> Result<Context, Failure> {
         let hint = "give a context.toml as `enlist operator add --out` writes it, unchanged";
         Failure::new(Exit::Usage, "context_invalid", message, hint)
     };
+    if file.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(wrong("is not a regular file"));
+    }
     let text = String::from_utf8(read(file)?).map_err(|_| wrong("is not UTF-8"))?;
     let found: Context = toml::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
     let beside = absolute(file)?;
     let beside = beside.parent().unwrap_or(Path::new("/"));
-    let path = |path: Option<PathBuf>| path.map(|path| beside.join(path));
+    if found.dir.is_some() || found.socket.is_some() {
+        return Err(wrong("names a directory or a socket of this machine"));
+    }
+    let path = |path: Option<PathBuf>| path.map(|path| beside_it(beside, &path).ok_or(path)).transpose();
+    let elsewhere =
+        |path: PathBuf| wrong(&format!("names {}, which is not a file beside it", path.display()));
     Ok(Context {
-        dir: path(found.dir),
-        socket: path(found.socket),
-        ca: path(found.ca),
-        cert: path(found.cert),
-        key: path(found.key),
-        api_key_file: path(found.api_key_file),
+        ca: path(found.ca).map_err(elsewhere)?,
+        cert: path(found.cert).map_err(elsewhere)?,
+        key: path(found.key).map_err(elsewhere)?,
+        api_key_file: path(found.api_key_file).map_err(elsewhere)?,
         ..found
     })
+}
+
+/// A file in the same directory, and no link: whoever wrote the context could otherwise choose which of this user's secrets
+/// is sent to the server that it names.
+fn beside_it(dir: &Path, name: &Path) -> Option<PathBuf> {
+    let plain = matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]);
+    let path = dir.join(name);
+    let file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    (plain && file).then_some(path)
 }
 
 /// Whatever it names is there and can be used; the control plane itself may be down.
 fn check(context: &Context) -> Result<(), Failure> {
     let flags = Reach::default();
-    match way::of_context(context, &flags, &|_| None)? {
+    match way::of_context(context, &flags)? {
         way @ Way::Server { .. } => flags.open(&way).map(drop),
         Way::Socket(path) => {
             let dir = context.dir.as_deref().or(path.parent()).unwrap_or(Path::new("/"));
@@ -167,11 +182,14 @@ mod tests {
     fn the_paths_of_a_file_are_relative_to_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("context.toml");
-        std::fs::write(&file, "server = \"https://cp\"\nca = \"ca.pem\"\ncert = \"/abs/cert.pem\"\n")
-            .unwrap();
-        let context = from_file(&file).unwrap();
-        assert_eq!(context.ca, Some(dir.path().join("ca.pem")));
-        assert_eq!(context.cert, Some("/abs/cert.pem".into()));
+        std::fs::write(dir.path().join("ca.pem"), "x").unwrap();
+        let given = |line: &str| std::fs::write(&file, format!("server = \"https://cp\"\n{line}\n")).unwrap();
+        given("ca = \"ca.pem\"");
+        assert_eq!(from_file(&file).unwrap().ca, Some(dir.path().join("ca.pem")));
+        for elsewhere in ["/etc/hostname", "../ca.pem", "absent.pem", ".", "./ca.pem/.."] {
+            given(&format!("ca = \"{elsewhere}\""));
+            assert_eq!(from_file(&file).unwrap_err().code(), "context_invalid", "{elsewhere}");
+        }
         std::fs::write(&file, "server = \"https://cp\"\ntoken = \"x\"\n").unwrap();
         assert_eq!(from_file(&file).unwrap_err().code(), "context_invalid");
     }

@@ -1,7 +1,7 @@
 //! Saved contexts: `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config`. It names files, never a secret.
 
 use crate::failure::{Exit, Failure};
-use crate::private_file::{MAX_BYTES, PrivateFile, unreadable};
+use crate::private_file::{MAX_BYTES, PrivateFile, is_trusted, unreadable, whole};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -86,18 +86,24 @@ impl Place {
     }
 
     pub fn load(&self) -> Result<Contexts, Failure> {
+        // Not a pipe, which would never be opened.
+        match std::fs::metadata(&self.0) {
+            Ok(found) if !found.is_file() => return Err(self.damaged("is not a regular file")),
+            _ => {}
+        }
         let mut file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Contexts::default()),
             Err(error) => return Err(unreadable(&self.0, &error)),
         };
         let found = file.metadata().map_err(|error| unreadable(&self.0, &error))?;
-        if found.mode() & 0o077 != 0 {
+        if found.mode() & 0o077 != 0 || !is_trusted(found.uid()) {
             return Err(self.exposed());
         }
         let mut text = String::new();
-        let read = file.by_ref().take(MAX_BYTES).read_to_string(&mut text);
+        let read = file.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text);
         read.map_err(|error| self.damaged(&error.to_string()))?;
+        whole(&self.0, text.len()).map_err(|_| self.damaged("is larger than 64 KiB"))?;
         Contexts::parse(&text).map_err(|what| self.damaged(&what))
     }
 
@@ -112,6 +118,9 @@ impl Place {
         let mut contexts = self.load()?;
         let done = how(&mut contexts)?;
         let text = toml::to_string(&contexts).map_err(|error| Failure::fault("toml", error.to_string()))?;
+        whole(&self.0, text.len()).map_err(|_| {
+            Failure::usage("more contexts than fit into 64 KiB", "remove contexts that are not used")
+        })?;
         let fresh = self.0.with_extension("toml.new");
         // Of a process that was killed: whoever holds the lock may take it away.
         let _ = std::fs::remove_file(&fresh);

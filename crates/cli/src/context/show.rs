@@ -30,7 +30,7 @@ pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Fail
         let contexts = contexts()?;
         let context = contexts.get(name)?;
         let item = Item { name, current: contexts.current.as_deref() == Some(name), says: Says::of(context) };
-        return show(item, None, &way::of_context(context, &Reach::default(), &|_| None)?, output);
+        return show(item, None, &way::of_context(context, &Reach::default())?, output);
     }
     let chosen = reach.chosen()?;
     let by = chosen.by.word();

@@ -1,6 +1,7 @@
 //! Where `enlist dev` keeps what it makes.
 
 use crate::failure::{Exit, Failure};
+use crate::private_file::own_directory;
 use crate::reach;
 use crate::server::trouble;
 use ::server::config::Raw;
@@ -38,6 +39,15 @@ impl Place {
 
     /// Uses what an earlier run has made; never what someone else has.
     async fn found(&self, listen: SocketAddr) -> Result<(), Failure> {
+        // Whoever else could write there would choose what the printed commands run.
+        match self.dir.path().symlink_metadata() {
+            Ok(found) if found.is_symlink() => {
+                let message = format!("{} is a link", self.path());
+                return Err(Failure::usage(message, "give the directory itself as --dir"));
+            }
+            Ok(_) => own_directory(self.dir.path())?,
+            Err(_) => {}
+        }
         let mark = self.dir.path().join(MARK);
         if mark.exists() {
             return Ok(());

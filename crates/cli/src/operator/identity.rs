@@ -2,10 +2,11 @@
 
 use crate::context::saved::Context;
 use crate::failure::{Exit, Failure};
-use crate::private_file::PrivateFile;
+use crate::private_file::{PrivateFile, own_directory};
 use crate::table::{harmless, or_dash};
 use api::rest::operators::AddedOperator;
 use pki::agent_key::HostKey;
+use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -24,9 +25,10 @@ impl Files {
         let made = !dir.exists();
         let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         there.map_err(|error| Failure::file(dir, &error))?;
+        own_directory(dir)?;
         for name in ["cert.pem", "ca.pem", "context.toml"] {
             let path = dir.join(name);
-            if path.exists() {
+            if path.symlink_metadata().is_ok() {
                 let message = format!("{} exists already", path.display());
                 return Err(Failure::new(
                     Exit::Usage,
@@ -57,7 +59,8 @@ impl Files {
     pub fn finish(self, issued: &Issued<'_>) -> Result<(), Failure> {
         let write = |name: &str, text: &str| {
             let path = self.dir.join(name);
-            std::fs::write(&path, text).map_err(|error| Failure::file(&path, &error))
+            let made = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+            made.map_err(|error| Failure::file(&path, &error))
         };
         write("cert.pem", &format!("{}{}", issued.leaf, issued.chain))?;
         write("ca.pem", issued.ca)?;

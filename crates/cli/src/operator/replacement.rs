@@ -2,11 +2,10 @@
 //! between any two steps leaves a pair that works.
 
 use crate::failure::{Exit, Failure};
-use crate::private_file::PrivateFile;
+use crate::private_file::{PrivateFile, own_directory};
 use crate::reach::certificate::{Presented, waiting};
 use pki::agent_key::HostKey;
-use std::fs::{File, Permissions, TryLockError};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The two files, for one process at a time: another one's half must not end up beside ours.
@@ -39,6 +38,10 @@ impl Replacement {
             ));
         }
         let dir = key.parent().unwrap_or(Path::new("/"));
+        // Before anything is read or made there.
+        for dir in [dir, cert.parent().unwrap_or(dir)] {
+            own_directory(dir)?;
+        }
         let held = File::open(dir).map_err(|error| Failure::file(dir, &error))?;
         match held.try_lock() {
             Ok(()) => Ok(Lock { cert, key, _held: held }),
@@ -83,14 +86,7 @@ impl Lock {
 fn create_like(path: &Path) -> Result<PrivateFile, Failure> {
     let (old, new) = (path.metadata().map_err(|error| Failure::file(path, &error))?, waiting(path));
     let file = PrivateFile::create(&new)?;
-    let mode = Permissions::from_mode(old.mode() & 0o777);
-    let alike = std::fs::metadata(&new).and_then(|made| {
-        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
-            std::os::unix::fs::chown(&new, Some(old.uid()), Some(old.gid()))?;
-        }
-        std::fs::set_permissions(&new, mode)
-    });
-    match alike {
+    match file.liken(&old) {
         Ok(()) => Ok(file),
         Err(error) => {
             file.discard();
@@ -135,6 +131,8 @@ impl Replacement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn files(dir: &Path) -> (PathBuf, PathBuf) {
         let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
@@ -195,6 +193,15 @@ mod tests {
         let lock = Replacement::lock(&cert, &key).unwrap();
         lock.prepare(&presented(waiting(&cert))).unwrap().discard();
         assert_eq!(std::fs::read_to_string(&cert).unwrap(), "fits the key");
+        assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
+    }
+
+    #[test]
+    fn nothing_is_replaced_where_others_may_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = files(dir.path());
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(Replacement::lock(&cert, &key).err().unwrap().code(), "directory_exposed");
         assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
     }
 

@@ -94,7 +94,7 @@ pub fn choose(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Resu
             Ok(Chosen { way, by: By::Setting(name) })
         }
         (None, Some(name)) => named(name, CONTEXT, flags, saved),
-        (None, None) => current(flags, variables, saved),
+        (None, None) => current(flags, saved),
     }
 }
 
@@ -115,28 +115,26 @@ fn by_flag(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<
 
 /// A context that somebody named counts as it is: only flags take the place of what it says.
 fn named(name: String, by: &'static str, flags: &Reach, saved: Saved<'_>) -> Result<Chosen, Failure> {
-    let way =
-        of_context(saved()?.get(&name)?, flags, &|_| None).map_err(|failure| failure.in_context(&name))?;
+    let way = of_context(saved()?.get(&name)?, flags).map_err(|failure| failure.in_context(&name))?;
     Ok(Chosen { way, by: By::Context { name, named_by: Some(by) } })
 }
 
-/// The current context gives way to variables, too.
-fn current(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<Chosen, Failure> {
+/// Credentials in variables belong to the server in a variable: beside a saved context they would be sent elsewhere.
+fn current(flags: &Reach, saved: Saved<'_>) -> Result<Chosen, Failure> {
     let contexts = saved()?;
     let Some(name) = contexts.current.clone() else {
         return Ok(Chosen { way: in_dir(Path::new(DEFAULT_DIR)), by: By::Default });
     };
-    let way =
-        of_context(contexts.get(&name)?, flags, variables).map_err(|failure| failure.in_context(&name))?;
+    let way = of_context(contexts.get(&name)?, flags).map_err(|failure| failure.in_context(&name))?;
     Ok(Chosen { way, by: By::Context { name, named_by: None } })
 }
 
 /// What a context leads to.
-pub fn of_context(context: &Context, flags: &Reach, variables: Variables<'_>) -> Result<Way, Failure> {
+pub fn of_context(context: &Context, flags: &Reach) -> Result<Way, Failure> {
     match (&context.socket, &context.dir, &context.server) {
         (Some(socket), None, None) => Ok(Way::Socket(socket.clone())),
         (None, Some(dir), None) => Ok(in_dir(dir)),
-        (None, None, Some(url)) => server(url.clone(), flags, variables, Some(context)),
+        (None, None, Some(url)) => server(url.clone(), flags, &|_| None, Some(context)),
         _ => Err(Failure::usage(
             "a context says where the control plane is by one of server, dir and socket",
             "give one of them",
@@ -369,8 +367,8 @@ mod tests {
         let own = || remote(certificate()).unwrap();
         check_saved(&["--api-key-file", "a"], &[], Ok((key("a"), "current")));
         check_saved(&["--api-key-file", "a", "--context", "half"], &[], Ok((key("a"), "--context")));
-        check_saved(&[], &[("ENLIST_API_KEY_FILE", "a")], Ok((key("a"), "current")));
-        // Not of one that was named: what is in the environment may belong to another control plane.
+        // Variables do not: what is in the environment may belong to another control plane.
+        check_saved(&[], &[("ENLIST_API_KEY_FILE", "a")], Ok((own(), "current")));
         check_saved(&["--context", "far"], &[("ENLIST_API_KEY_FILE", "a")], Ok((own(), "--context")));
         check_saved(&["--context", "half"], &[("ENLIST_API_KEY_FILE", "a")], Err("usage"));
         // A certificate and its key come from the same source.

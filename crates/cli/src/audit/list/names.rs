@@ -48,7 +48,7 @@ mod tests {
         assert!(check("host.enrolled").is_ok());
         assert!(check("host.enroled").is_err());
         assert_eq!(near("host.enroled").first(), Some(&"host.enrolled"));
-        assert_eq!(near("node.renewed"), ["certificate.renewed"]);
+        assert_eq!(near("node.renewed"), ["certificate.renewed", "operator.renewed"]);
         assert!(near("zzz").is_empty());
         assert!(near("token").len() <= OFFERED);
     }
