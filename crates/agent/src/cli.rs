@@ -55,9 +55,13 @@ pub enum Command {
         /// Write the script for this shell
         shell: Shell,
     },
-    /// Write the manual pages to standard output, in the format of man(7)
+    /// Write the manual pages, in the format of man(7), to standard output or to a directory
     #[command(after_help = examples::MAN)]
-    Man,
+    Man {
+        /// Write one page per command to this directory instead of standard output
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,8 @@
 //! The words with which this program itself names a trouble, each with one line of remedy and a section in
 //! docs/errors/agent.md. What the control plane says has codes of its own, one page each beside that one.
 
+use lifecycle::host::Class;
+
 pub struct Code {
     pub word: &'static str,
     /// What to do, for the log; a command that fails knows more and says more.
@@ -13,6 +15,9 @@ const fn code(word: &'static str, remedy: &'static str) -> Code {
 
 /// What says that this clock is wrong may itself be wrong, where its certificate is not good by this clock.
 pub const CLOCK: &str = "compare this host's clock with a source that you trust, and set it if it is wrong; if it is right, what answers may be an impostor with an old certificate";
+
+/// What to do about a revoked identity: the same in the log, in `status` and in `doctor`.
+pub const REVOKED: &str = Class::IdentityRevokedOrFenced.remedy();
 
 /// Every one there is; a test compares them with the source and with the page.
 pub const CODES: &[Code] = &[
@@ -56,10 +61,7 @@ pub const CODES: &[Code] = &[
     ),
     code("identity_changed", "run the command again"),
     code("identity_damaged", "restore the missing files, or enroll again: `enlist-agent enroll --replace`"),
-    code(
-        "identity_revoked_or_fenced",
-        "ask an operator why; `enlist-agent enroll` with a new token gives another identity",
-    ),
+    code("identity_revoked_or_fenced", REVOKED),
     code("internal", "report a bug with the log lines around it; the agent keeps running"),
     code(
         "key_exposed",

@@ -25,6 +25,7 @@ mod host;
 mod issued;
 pub mod layout;
 mod logging;
+mod manual;
 mod output;
 pub mod reconcile;
 pub mod recover;
@@ -37,7 +38,7 @@ pub mod token;
 pub mod token_source;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -67,7 +68,8 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let json = args.iter().any(|arg| arg == "--json");
     let persona = Persona::of(args.first().map(AsRef::as_ref));
-    let environment = Environment::of_process().called(persona).by(args.first());
+    let terminal = !json && io::stderr().is_terminal();
+    let environment = Environment::of_process().called(persona).by(args.first()).at_terminal(terminal);
     let command = persona.command(command());
     // Both other documents' agents are known to be called with one dash, too.
     let args = if persona == Persona::Enlist { args } else { compat::two_dashes(args, &command) };
@@ -94,12 +96,16 @@ fn misused(error: &clap::Error, persona: Persona) -> Fault {
     let paragraph = paragraph.join(" ");
     let message = paragraph.strip_prefix("error: ").unwrap_or(&paragraph);
     let hint = format!("see `{0} --help` or `{0} COMMAND --help`", persona.name());
+    // Of its tips only the similar words: the others are about values that begin with a dash.
+    let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    let tips = tips.filter(|tip| tip.contains("similar")).map(str::to_owned);
+    let hint = tips.chain([hint]).collect::<Vec<_>>().join("; ");
     Fault::new(fault::Exit::Usage, "usage", message, hint)
 }
 
 fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
-    let usual = if matches!(cli.command, Command::Run(_)) { "info" } else { "warn" };
-    logging::start(environment, cli.json, usual);
+    logging::start(environment, cli.json, matches!(cli.command, Command::Run(_)));
+    warn_of_visible_token(&cli.command, environment);
     match &cli.command {
         Command::Enroll(args) => match on_runtime(enroll::run(args, environment, io::stdin())) {
             Ok(report) => done(&report.called(environment.persona(), environment.program()), cli.json),
@@ -140,10 +146,28 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             output::raw(&script);
             ExitCode::SUCCESS
         }
-        Command::Man => {
-            output::raw(&manual());
+        Command::Man { out: None } => {
+            output::raw(&manual::whole());
             ExitCode::SUCCESS
         }
+        Command::Man { out: Some(dir) } => match manual::write(dir) {
+            Ok(written) => done(&written, cli.json),
+            Err(fault) => failed(&fault, cli.json),
+        },
+    }
+}
+
+/// Every user of the host can read the arguments of a process.
+fn warn_of_visible_token(command: &Command, environment: &Environment) {
+    let contact = match command {
+        Command::Enroll(args) => &args.contact,
+        Command::Run(args) => &args.contact,
+        _ => return,
+    };
+    if environment.is_at_terminal() && contact.token.as_deref().is_some_and(|token| token != "-") {
+        output::notice(
+            "warning: the token is visible in the process list; use `--token -` or `--token-file FILE` instead",
+        );
     }
 }
 
@@ -168,19 +192,6 @@ fn on_runtime<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Faul
     // A name that is still being looked up must not hold up the end.
     runtime.shutdown_background();
     ended
-}
-
-/// One page per command, one after the other.
-fn manual() -> Vec<u8> {
-    let mut whole = command();
-    whole.build();
-    let mut pages = Vec::new();
-    let commands = std::iter::once(&whole).chain(whole.get_subcommands());
-    for command in commands.filter(|command| command.get_name() != "help") {
-        // Writing to memory does not fail.
-        _ = clap_mangen::Man::new(command.clone()).render(&mut pages);
-    }
-    pages
 }
 
 fn done(report: &(impl Serialize + Shown), json: bool) -> ExitCode {

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 
 use crate::fault::Fault;
-use crate::screen::{Screen, Shown};
+use crate::screen::{Screen, Shown, harmless};
 
 /// One document on standard output, with colours where there is a terminal and NO_COLOR does not forbid them. A reader
 /// that has gone away is no fault of ours.
@@ -21,6 +21,12 @@ pub fn error(fault: &Fault, json: bool) {
         error: &'a Fault,
     }
     let text = if json { encoded(&Body { error: fault }) } else { fault.text(Screen::stderr()) };
+    _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// One line for a person at a terminal, while a command goes on.
+pub fn notice(text: &str) {
+    let text = Screen::stderr().hang("", 2, &harmless(text));
     _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 

@@ -8,6 +8,7 @@ use lifecycle::names::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::code::REVOKED;
 use crate::fault::Fault;
 use crate::reconcile::profile;
 use crate::screen::{ATTENTION, BAD, GOOD, Screen, Shown, harmless};
@@ -219,7 +220,12 @@ impl Shown for Status {
             Channel::Switching => "switching",
             Channel::Down => "down",
         };
-        let recovery = if self.recovery_ready { "ready" } else { "not ready" };
+        let revoked = self.state == State::Revoked;
+        let recovery = match self.recovery_ready {
+            _ if revoked => "not possible: a revoked identity cannot be recovered",
+            true => "ready",
+            false => "not ready",
+        };
         let recovery = match &self.last_recovery {
             Some(last) => format!("{recovery}; last recovery {last}"),
             None => recovery.to_owned(),
@@ -227,7 +233,7 @@ impl Shown for Status {
         let fields = [
             ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
             ("node", self.node_id.as_deref().map(harmless)),
-            ("SPIFFE id", self.spiffe_id.as_deref().map(harmless)),
+            ("SPIFFE ID", self.spiffe_id.as_deref().map(harmless)),
             ("serial", self.cert_serial.as_deref().map(harmless)),
             ("valid until", self.cert_not_after.clone()),
             ("renew at", self.renew_at.as_deref().map(harmless)),
@@ -236,6 +242,7 @@ impl Shown for Status {
             ("recovery", Some(recovery)),
             ("directory", Some(harmless(&self.disk.path))),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
+            ("remedy", revoked.then(|| REVOKED.to_owned())),
         ];
         let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
@@ -285,5 +292,18 @@ mod tests {
             text.contains("\nrecovery     not ready; last recovery ok at 2030-01-01T00:00:00Z\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_revoked_host_is_told_what_to_do_and_promised_no_recovery() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut status = Status::without(dir.path(), State::Revoked, "revoked");
+        status.recovery_ready = true;
+        let text = status.text(Screen::PIPE);
+        assert!(text.contains(&format!("\nremedy       {REVOKED}")), "{text}");
+        assert!(text.contains("\nrecovery     not possible") && !text.contains("     ready"), "{text}");
+        status.state = State::Active;
+        let text = status.text(Screen::PIPE);
+        assert!(text.contains("\nrecovery     ready") && !text.contains("remedy"), "{text}");
     }
 }

@@ -76,6 +76,8 @@ Example:
       Complete commands and flags in bash";
 
 pub const MAN: &str = "\
-Example:
-  enlist-agent man > /usr/local/share/man/man1/enlist-agent.1
-      Install the manual pages, one after the other in one file";
+Examples:
+  enlist-agent man --out /usr/local/share/man/man1
+      Install one manual page per command
+  enlist-agent man > enlist-agent.1
+      Write all pages, one after the other, to one file";

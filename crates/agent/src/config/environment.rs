@@ -18,6 +18,8 @@ pub struct Environment {
     persona: Persona,
     /// By which path, if it was called by one.
     path: Option<String>,
+    /// Whether a person reads standard error.
+    terminal: bool,
 }
 
 impl Environment {
@@ -38,6 +40,15 @@ impl Environment {
     pub fn by(self, program: Option<&OsString>) -> Self {
         let path = program.and_then(|program| program.to_str()).filter(|text| text.contains('/'));
         Self { path: path.map(str::to_owned), ..self }
+    }
+
+    /// Whether a person reads standard error, who may be told things.
+    pub fn at_terminal(self, terminal: bool) -> Self {
+        Self { terminal, ..self }
+    }
+
+    pub fn is_at_terminal(&self) -> bool {
+        self.terminal
     }
 
     /// How the same shell calls the program again.

@@ -21,6 +21,9 @@ pub struct Check {
     /// The check at fault because of which this one was not made. It is then `ok`: one cause is one fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<&'static str>,
+    /// There is nothing that could be checked. It is then `ok`.
+    #[serde(skip)]
+    pub moot: bool,
     /// Checks of whose fault this one is only a consequence, if they are at fault, and how that is said.
     #[serde(skip)]
     pub follows: Vec<(&'static str, &'static str)>,
@@ -36,6 +39,7 @@ impl Check {
             remedy: String::new(),
             warning: None,
             skipped: None,
+            moot: false,
             follows: Vec::new(),
         }
     }
@@ -54,6 +58,11 @@ impl Check {
     /// Not made, because of the fault of another check.
     pub fn skipped(name: &'static str, by: &'static str, why: &str) -> Self {
         Self { skipped: Some(by), ..Self::good(name, format!("not checked: {why}")) }
+    }
+
+    /// There is nothing to check, and that is no fault.
+    pub fn moot(name: &'static str, evidence: impl Into<String>) -> Self {
+        Self { moot: true, ..Self::good(name, evidence) }
     }
 
     pub fn with(self, remedy: impl Into<String>) -> Self {

@@ -52,7 +52,7 @@ impl Shown for Diagnosis {
         let mut lines = Vec::new();
         for check in &self.checks {
             let sign = match check {
-                Check { skipped: Some(_), .. } => "-".to_owned(),
+                Check { skipped: Some(_), .. } | Check { moot: true, .. } => "-".to_owned(),
                 Check { warning: Some(_), .. } => format!("{ATTENTION}!{ATTENTION:#}"),
                 Check { ok: true, .. } => format!("{GOOD}✓{GOOD:#}"),
                 Check { .. } => format!("{BAD}✗{BAD:#}"),
@@ -98,6 +98,18 @@ mod tests {
         assert_eq!(summary(checks), "1 fault: endpoint_unreachable; 2 checks not made");
         let full = Check::bad("disk", Class::DiskFull, "x");
         assert_eq!(summary(vec![gone("tls"), full]), "2 faults: endpoint_unreachable, disk_full");
+    }
+
+    #[test]
+    fn a_tick_stands_only_before_what_was_checked() {
+        let checks = vec![Check::good("tls", "x"), Check::moot("resolution", "there is no name to resolve")];
+        let shown = Diagnosis::of(checks).text(Screen::PIPE);
+        let signs: Vec<char> = anstream::adapter::strip_str(&shown)
+            .to_string()
+            .lines()
+            .filter_map(|line| line.chars().next())
+            .collect();
+        assert_eq!(signs, ['✓', '-', 'n'], "{shown}");
     }
 
     #[test]

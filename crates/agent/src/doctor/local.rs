@@ -77,7 +77,7 @@ pub fn permissions(subject: &Subject) -> Check {
     let found = match fs::metadata(dir) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Check::good(NAME, format!("{} is not there yet", dir.display()));
+            return Check::moot(NAME, format!("{} is not there yet", dir.display()));
         }
         Err(error) => return Check::wrong(NAME, "dir_unusable", format!("{}: {error}", dir.display())),
     };

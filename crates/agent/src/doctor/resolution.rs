@@ -56,8 +56,10 @@ pub async fn examine(subject: &Subject, servers: &[ServerUrl]) -> Names {
         let check = Check::bad(NAME, Class::EndpointUnreachable, listed(&not_found)).with(remedy);
         return Names { check, lost };
     }
-    let evidence = if found.is_empty() { "there is no name to resolve".to_owned() } else { found.join("; ") };
-    let check = Check::good(NAME, evidence);
+    let check = match found.as_slice() {
+        [] => Check::moot(NAME, "there is no name to resolve"),
+        found => Check::good(NAME, found.join("; ")),
+    };
     let check = if not_found.is_empty() { check } else { check.warn(listed(&not_found)) };
     Names { check, lost }
 }

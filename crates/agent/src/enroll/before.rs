@@ -12,6 +12,20 @@ use crate::store::revoked;
 
 /// An identity that is whole, in date, and not known to be revoked. One that others may have read is not silently replaced.
 pub fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
+    Ok(found(dir)?.ok())
+}
+
+/// The same, and warns if there is an identity that cannot be used.
+pub fn usable_or_warned(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
+    let found = found(dir)?;
+    if let Err(Some(why)) = &found {
+        tracing::warn!("the identity in this directory {why}; this host will be enrolled again");
+    }
+    Ok(found.ok())
+}
+
+/// The identity, or why the one that is there cannot be used.
+fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
     let standing = identity::load(dir).map_err(|error| {
         Fault::host(
             "dir_unusable",
@@ -21,18 +35,11 @@ pub fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
     })?;
     match standing {
         Standing::Present(found) if revoked::is_set(dir, &found.facts.serial) => {
-            tracing::warn!(
-                node_id = found.node_id(),
-                "the identity in this directory is revoked; enroll again with a new token"
-            );
-            Ok(None)
+            Ok(Err(Some("is revoked".to_owned())))
         }
-        Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Some(found)),
-        Standing::Present(_) | Standing::Absent => Ok(None),
-        Standing::Damaged(reason) => {
-            tracing::warn!(%reason, "the identity in this directory cannot be used");
-            Ok(None)
-        }
+        Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Ok(found)),
+        Standing::Present(_) | Standing::Absent => Ok(Err(None)),
+        Standing::Damaged(reason) => Ok(Err(Some(format!("cannot be used: {reason}")))),
         Standing::Exposed(key) => Err(Fault::host(
             "key_exposed",
             format!("other users may read {}", key.display()),

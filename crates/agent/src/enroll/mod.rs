@@ -28,8 +28,8 @@ use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::{self, Pending};
 use crate::store::{recovery, unconfirmed, wireguard};
 use crate::token_source::{self, Asker, Sources};
-use crate::{chance, clock, host};
-use before::{refuse_what_cannot_be_kept, settled, usable};
+use crate::{chance, clock, host, logging};
+use before::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
 use plan::Plan;
 pub use report::Report;
 use talk::Caller;
@@ -43,16 +43,17 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     let config = config::load(&path, contact.values(), environment)?;
     let servers = plan::servers(&config)?;
     let caller = caller(contact, Some(Duration::from_millis(args.timeout.millis())))?;
+    let caller = Caller { plain: logging::is_plain(environment), ..caller };
     // Looked at before the directory is touched, so that a wrong command leaves no trace.
     if !args.replace
-        && let Some(found) = usable(&path)?
+        && let Some(found) = usable_or_warned(&path)?
     {
         let dir = match Dir::hold(&path) {
             // A running daemon sees to the rest itself.
             Err(fault) if fault.code == "dir_in_use" => {
-                return Ok(Report::new(&path, &found, "enrolled".to_owned(), true).beside_daemon());
+                return Ok(Report::new(&path, &found, None, true).beside_daemon());
             }
-            held => held?,
+            held => held.map_err(in_use)?,
         };
         return match usable(&path)? {
             Some(found) => already(&dir, &found, &servers, &config.files, &caller).await,
@@ -67,12 +68,21 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     config.files.check(&path)?;
     let token = || token_source::find(sources(contact, environment, &config), stdin);
     let plan = Plan::check(&config, servers, token)?;
-    let dir = Dir::hold(&path)?;
+    let dir = Dir::hold(&path).map_err(in_use)?;
     // Looked at again, now that nobody else can change it.
     match settled(&path, args.replace, &plan)? {
         Some(found) => already(&dir, &found, &plan.servers, &plan.files, &caller).await,
         None => anew(&dir, &plan, &caller).await,
     }
+}
+
+/// A running daemon can enroll by itself.
+fn in_use(fault: Fault) -> Fault {
+    if fault.code != "dir_in_use" {
+        return fault;
+    }
+    let hint = "stop the daemon first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it, which enrolls; if another command uses the directory, wait until it has ended";
+    Fault { hint: hint.into(), ..fault }
 }
 
 /// Spends the token, and says so.
@@ -82,7 +92,7 @@ async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> 
     let fits = plan.files.fit(dir.path(), &identity, None);
     let state = confirm(dir, &identity, &servers, caller).await?;
     fits?;
-    Ok(Report::new(dir.path(), &identity, state, false))
+    Ok(Report::new(dir.path(), &identity, Some(state), false))
 }
 
 /// Spends the token and keeps what it gave. That it is kept has yet to be said.
@@ -144,9 +154,9 @@ async fn already(
         tidied(pending::remove(dir.path()));
     }
     let state = if unconfirmed::is_set(dir.path(), &identity.facts.serial) {
-        confirm(dir, identity, servers, caller).await?
+        Some(confirm(dir, identity, servers, caller).await?)
     } else {
-        "enrolled".to_owned()
+        None
     };
     fits?;
     Ok(Report::new(dir.path(), identity, state, true))
@@ -230,6 +240,7 @@ pub(crate) fn caller(contact: &Contact, patience: Option<Duration>) -> Result<Ca
         hostname: contact.hostname.clone().unwrap_or_else(host::name),
         correlation_id: chance::hex_128().map_err(|error| not_begun(&error))?,
         patience,
+        plain: false,
     })
 }
 

@@ -22,6 +22,9 @@ pub struct Report {
     pub domain: String,
     pub dir: String,
     pub already_enrolled: bool,
+    /// Whether the control plane was asked for the state. A state that was not asked for is not shown to people.
+    #[serde(skip)]
+    pub asked: bool,
     /// What comes after it.
     #[serde(skip)]
     pub next: Next,
@@ -36,11 +39,12 @@ pub enum Next {
 }
 
 impl Report {
-    pub fn new(dir: &Path, identity: &Identity, state: String, already_enrolled: bool) -> Self {
+    pub fn new(dir: &Path, identity: &Identity, state: Option<String>, already_enrolled: bool) -> Self {
         Self {
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             spiffe_id: identity.spiffe.to_string(),
-            state,
+            asked: state.is_some(),
+            state: state.unwrap_or_else(|| "enrolled".to_owned()),
             cert_serial: identity.facts.serial.to_string(),
             cert_not_after: identity.facts.not_after.to_string(),
             renew_at: identity.renew_at().map(str::to_owned),
@@ -87,9 +91,10 @@ impl Shown for Report {
     fn text(&self, screen: Screen) -> String {
         let done = if self.already_enrolled { "already enrolled" } else { "enrolled" };
         let place = Generations::under(Path::new(&self.dir)).current_path();
-        let mut lines = vec![screen.hang("", 2, &format!("{done} as {} ({})", self.node_id, self.state))];
+        let state = if self.asked { format!(" ({})", self.state) } else { String::new() };
+        let mut lines = vec![screen.hang("", 2, &format!("{done} as {}{state}", self.node_id))];
         let fields = [
-            ("SPIFFE id", self.spiffe_id.as_str()),
+            ("SPIFFE ID", self.spiffe_id.as_str()),
             ("identity", &place.display().to_string()),
             ("valid until", &self.cert_not_after),
             ("renew at", self.renew_at.as_deref().unwrap_or("unknown")),
@@ -124,6 +129,7 @@ mod tests {
             domain: text("test.example"),
             dir: text(dir),
             already_enrolled: false,
+            asked: true,
             next: Next::Run(Persona::Enlist, text("enlist-agent")),
         }
     }
@@ -138,6 +144,14 @@ mod tests {
         assert!(!other.contains("systemctl"), "the unit has another directory: {other}");
         let plfm = report("/etc/plfm-agent").called(Persona::Plfm, "plfm-agent").text(Screen::PIPE);
         assert!(plfm.contains("\n  plfm-agent run\n") && !plfm.contains("systemctl"), "{plfm}");
+    }
+
+    #[test]
+    fn only_a_state_that_was_asked_for_is_shown() {
+        let first = |report: Report| report.text(Screen::PIPE).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first(report("/srv/a")), "enrolled as n-1 (active)");
+        let again = Report { already_enrolled: true, asked: false, ..report("/srv/a") };
+        assert_eq!(first(again), "already enrolled as n-1");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The two calls of an enrollment: Enroll as a stranger, Confirm as the node.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
+use client::unreachable::Unreachable;
 use client::{Agent, Error, ServerUrl};
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
@@ -12,6 +15,7 @@ use super::reached;
 use crate::config::Underlay;
 use crate::fault::{Exit, Fault};
 use crate::host;
+use crate::output;
 use crate::store::identity::Identity;
 use crate::store::pending::Pending;
 
@@ -23,11 +27,28 @@ pub struct Caller {
     pub correlation_id: String,
     /// For all tries of one call together; without it every server is asked once.
     pub patience: Option<Duration>,
+    /// Whether a person at a terminal waits, who wants a sentence instead of the log.
+    pub plain: bool,
 }
 
 impl Caller {
     fn deadline(&self) -> Option<Instant> {
         self.patience.and_then(|patience| Instant::now().checked_add(patience))
+    }
+
+    /// Whoever waits should see what for: a person each reason once, the log every round.
+    fn on_retry(&self) -> impl Fn(&Error, Duration) + Send + Sync + 'static {
+        let (plain, most) = (self.plain, self.patience.unwrap_or_default().as_secs());
+        let said = Mutex::new(BTreeSet::new());
+        move |error, pause| {
+            if !plain {
+                return log(error, pause);
+            }
+            let what = waiting(error, most);
+            if said.lock().is_ok_and(|mut said| said.insert(what.clone())) {
+                output::notice(&what);
+            }
+        }
     }
 }
 
@@ -57,7 +78,8 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
         underlay: underlay(plan, pending).await.map(Underlay::message),
         hardware: Some(host::hardware()),
     };
-    let agent = Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(tell);
+    let agent =
+        Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(caller.on_retry());
     let key = &pending.idempotency_key;
     let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)
@@ -93,13 +115,23 @@ pub async fn confirm(
         recovery_wanted: failure.is_none(),
     };
     let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
-    let agent = agent.map_err(fault)?.on_retry(tell);
+    let agent = agent.map_err(fault)?.on_retry(caller.on_retry());
     let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)
 }
 
-/// Whoever waits should see what for.
-fn tell(error: &Error, pause: Duration) {
+fn waiting(error: &Error, most: u64) -> String {
+    let what = match error {
+        Error::Unreachable { cause: Unreachable::Untrusted(_) | Unreachable::Garbage(_), .. } => {
+            error.to_string()
+        }
+        Error::Unreachable { server, cause } => format!("cannot reach {server}: {cause}"),
+        _ => error.to_string(),
+    };
+    format!("{what}; trying again for up to {most} s, Ctrl-C stops")
+}
+
+fn log(error: &Error, pause: Duration) {
     tracing::warn!(
         code = error.code(),
         "attempt failed: {error}; trying again in {:.1} s",

@@ -58,7 +58,7 @@ struct Written {
 
 pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
     let wrong = |what: String| invalid(&format!("{}: {what}", path.display()));
-    let file = disk::open(path).map_err(|error| wrong(error.to_string()))?;
+    let file = disk::open(path).map_err(|error| not_read(path, &error))?;
     let found = file.metadata().map_err(|error| wrong(error.to_string()))?;
     if !found.is_file() {
         return Err(wrong("is no file".to_owned()));
@@ -138,6 +138,12 @@ impl Bundle {
     }
 }
 
+fn not_read(path: &Path, error: &std::io::Error) -> Fault {
+    let message = format!("{} cannot be read: {error}", path.display());
+    let hint = "check the path given to --bundle, and that this user may read the file; nothing was sent";
+    Fault::usage("bundle_invalid", message, hint)
+}
+
 fn invalid(what: &str) -> Fault {
     let hint = "ask an operator for another: `enlist node repair-bundle ID --out FILE`; nothing was sent";
     Fault::usage("bundle_invalid", what.to_owned(), hint)
@@ -171,6 +177,15 @@ mod tests {
         let bundle = check(|_| ()).unwrap();
         assert_eq!((bundle.node_id.as_str(), bundle.evidence().audit_seq), ("n-1", 7));
         assert!(!format!("{bundle:?}").contains("hush"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_a_matter_of_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let fault = read(&dir.path().join("repair.json"), AT).unwrap_err();
+        assert_eq!((fault.exit as u8, fault.code.as_ref()), (2, "bundle_invalid"));
+        assert!(fault.message.contains("repair.json cannot be read"), "{fault:?}");
+        assert!(fault.hint.contains("check the path") && !fault.hint.contains("operator"), "{fault:?}");
     }
 
     #[test]

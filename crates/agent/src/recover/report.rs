@@ -40,7 +40,7 @@ impl Shown for Report {
     fn text(&self, screen: Screen) -> String {
         let mut lines = vec![format!("recovered as {}", self.node_id)];
         let fields = [
-            ("SPIFFE id", &self.spiffe_id),
+            ("SPIFFE ID", &self.spiffe_id),
             ("serial", &self.cert_serial),
             ("valid until", &self.cert_not_after),
         ];

@@ -60,7 +60,7 @@ impl Care {
             drift: None,
             drifted: false,
         };
-        care.drifted = care.put_back();
+        care.drifted = care.put_back(true);
         care
     }
 
@@ -84,7 +84,7 @@ impl Care {
             return Vec::new();
         }
         self.look_at = now + Duration::from_millis(self.upkeep.check_interval.millis());
-        if self.put_back() || std::mem::take(&mut self.drifted) {
+        if self.put_back(false) || std::mem::take(&mut self.drifted) {
             figures.drifted();
         }
         self.free = space::free(&self.dir, &self.upkeep);
@@ -115,11 +115,20 @@ impl Care {
         seen
     }
 
-    /// Whether something was not as it should be.
-    fn put_back(&mut self) -> bool {
+    /// Whether something was not as it should be. A directory that is made at the start is nothing to tell people.
+    fn put_back(&mut self, starting: bool) -> bool {
         let report = reconcile::run(&self.dir, &self.upkeep, self.profile.as_ref(), Scope::BY_ITSELF);
         for finding in &report.changed {
-            tracing::info!("restored: {} was {}, is {}", finding.what, finding.found, finding.expected);
+            match finding.kind {
+                "directory" if starting => tracing::debug!("created directory {}", finding.what),
+                "directory" => tracing::info!("created directory {}", finding.what),
+                _ => tracing::info!(
+                    "restored {}: it was {}, and is now {}",
+                    finding.what,
+                    finding.found,
+                    finding.expected
+                ),
+            }
         }
         let before = self.drift.take();
         self.drift = report.trouble();
@@ -145,7 +154,7 @@ impl Care {
             );
         }
         self.profile = profile;
-        self.put_back();
+        self.put_back(false);
         kept.map_err(|error| error.to_string()).map(|()| true)
     }
 

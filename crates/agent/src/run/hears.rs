@@ -13,6 +13,7 @@ use super::channel::Channel;
 use super::daemon::{Daemon, Opening};
 use super::{notify, start};
 use crate::clock;
+use crate::code::REVOKED;
 use crate::failed::{Failed, ahead_of};
 use crate::fault::{Exit, Fault};
 use crate::issued;
@@ -22,7 +23,6 @@ use crate::store::{revoked, tolerance, unconfirmed};
 
 /// Addresses beyond these are not worth a try.
 const SERVERS: usize = 16;
-const REVOKED: &str = "ask an operator why";
 
 impl Daemon {
     pub(super) fn opened(&mut self, opened: Result<Box<Opened>, Failed>) -> Result<(), Fault> {
@@ -127,15 +127,13 @@ impl Daemon {
             self.not_written("the marker `revoked` could not be written", &error);
         }
         if !known || self.detail.is_empty() {
-            let remedy = if error.hint().is_empty() { REVOKED } else { error.hint() };
             let (class, code) = (Class::IdentityRevokedOrFenced, error.code());
             let what = format!("this host's identity is revoked: {error}");
-            tracing::error!(class = class.as_str(), code, "{what}; remedy: {remedy}");
-            self.write_down(class, &what, error.hint());
+            tracing::error!(class = class.as_str(), code, "{what}; remedy: {REVOKED}");
+            self.write_down(class, &what, REVOKED);
         }
         if self.config.daemon.exit_on_revoked {
-            let (code, hint) = (error.code().to_owned(), error.hint().to_owned());
-            return Err(Fault::new(Exit::Refused, code, error.to_string(), hint));
+            return Err(Fault::new(Exit::Refused, error.code().to_owned(), error.to_string(), REVOKED));
         }
         Ok(())
     }

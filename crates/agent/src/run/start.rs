@@ -13,6 +13,7 @@ use pki::agent_key::HostKey;
 use super::adopts;
 use super::daemon::Candidate;
 use crate::cli::Contact;
+use crate::code::REVOKED;
 use crate::config::{Config, Environment};
 use crate::enroll::plan::Plan;
 use crate::enroll::{caller, obtain, sources};
@@ -26,8 +27,6 @@ use crate::{chance, clock, recover, token_source};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
-const REMEDY: &str =
-    "ask an operator why, and for a token: `enlist-agent enroll` with it gives this host another identity";
 
 /// What ends by itself, although it is no fault of the network.
 const SKEWED: &str = "clock_skew";
@@ -129,7 +128,7 @@ async fn anew(
     token: impl FnOnce() -> Result<Token, Fault>,
 ) -> Option<Identity> {
     let class = Class::IdentityRevokedOrFenced.as_str();
-    tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REMEDY}");
+    tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REVOKED}");
     let obtained = match Plan::check(config, servers.to_vec(), token) {
         Ok(plan) => enroll(dir, &plan, contact).await,
         Err(fault) if fault.code == "token_missing" => return None,
@@ -258,7 +257,7 @@ fn unusable(path: &Path, error: &std::io::Error) -> Fault {
 
 fn is_revoked(identity: &Identity) -> Fault {
     let node = identity.node_id().unwrap_or_default();
-    Fault::new(Exit::Refused, "node_revoked", format!("the identity of {node} is revoked"), REMEDY)
+    Fault::new(Exit::Refused, "node_revoked", format!("the identity of {node} is revoked"), REVOKED)
 }
 
 fn exposed(place: &Path) -> Fault {

@@ -33,7 +33,7 @@ impl Dir {
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
                 "dir_in_use",
                 format!("another enlist-agent process uses {}", path.display()),
-                "stop the daemon first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it, which enrolls; if another command uses the directory, wait until it has ended",
+                "stop that process (`systemctl stop enlist-agent` if it is the service), or use another directory: --dir DIR",
             )),
             Err(error) => Err(unusable(path, &error.into())),
         }

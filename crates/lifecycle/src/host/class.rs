@@ -22,7 +22,7 @@ macro_rules! classes {
             }
 
             /// What to do about it.
-            pub fn remedy(self) -> &'static str {
+            pub const fn remedy(self) -> &'static str {
                 match self {
                     $(Class::$name => $remedy),*
                 }
@@ -43,7 +43,7 @@ classes! {
         "nothing if recovery is ready; otherwise give it a repair bundle: `enlist node repair-bundle ID --out FILE`";
     /// The control plane, having proven who it is, has said that this identity is no more.
     IdentityRevokedOrFenced "identity_revoked_or_fenced"
-        "ask an operator why; `enlist-agent enroll` with a new token gives another identity";
+        "ask an operator for `enlist node reinstate ID` and a token from `enlist token create --node ID`, then run `enlist-agent enroll --replace` with it; with any other token this host becomes a new node";
     /// What answers is not the control plane by the name that was asked for, or a managed mapping is gone.
     EndpointProfileDrift "endpoint_profile_drift"
         "run `enlist-agent reconcile`, and check that the address is the control plane's own";

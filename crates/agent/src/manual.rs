@@ -1,0 +1,107 @@
+//! `man`: manual pages from the same definition as the parser.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Command;
+use clap::builder::Resettable;
+use clap_mangen::Man;
+use serde::Serialize;
+
+use crate::command;
+use crate::fault::{Exit, Fault};
+use crate::screen::{Screen, Shown, harmless};
+
+#[derive(Debug, Serialize)]
+pub struct Written {
+    dir: String,
+}
+
+impl Shown for Written {
+    fn text(&self, screen: Screen) -> String {
+        screen.hang("", 2, &format!("the manual pages are in {}", harmless(&self.dir)))
+    }
+}
+
+/// One page per command, one after the other.
+pub fn whole() -> Vec<u8> {
+    let mut pages = Vec::new();
+    for command in commands() {
+        // Writing to memory does not fail.
+        _ = page(&command, &mut pages);
+    }
+    pages
+}
+
+/// One file per command.
+pub fn write(dir: &Path) -> Result<Written, Fault> {
+    let written = fs::create_dir_all(dir).and_then(|()| {
+        commands().iter().try_for_each(|command| {
+            let mut text = Vec::new();
+            page(command, &mut text)?;
+            fs::write(dir.join(Man::new(command.clone()).get_filename()), text)
+        })
+    });
+    let hint = "name a directory that this user may create or write to";
+    written.map_err(|error| Fault::new(Exit::Fault, "fault", format!("{}: {error}", dir.display()), hint))?;
+    Ok(Written { dir: dir.display().to_string() })
+}
+
+/// The program, then every command of it.
+fn commands() -> Vec<Command> {
+    let mut program = command().disable_help_subcommand(true);
+    program.build();
+    let commands: Vec<Command> = program.get_subcommands().cloned().collect();
+    std::iter::once(program).chain(commands).collect()
+}
+
+/// The usual sections, but examples line by line: clap_mangen would fill them into a paragraph named EXTRA.
+fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let man = Man::new(command.clone().after_help(Resettable::Reset));
+    man.render_title(to)?;
+    man.render_name_section(to)?;
+    man.render_synopsis_section(to)?;
+    man.render_description_section(to)?;
+    man.render_options_section(to)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(to)?;
+    }
+    let parts = after.split_once("Examples:\n").or_else(|| after.split_once("Example:\n"));
+    let (notes, examples) = parts.unwrap_or((&after, ""));
+    for (title, text) in [("NOTES", notes.trim_end()), ("EXAMPLES", examples)] {
+        if !text.is_empty() {
+            writeln!(to, ".SH {title}\n.nf\n{}\n.fi", literal(text))?;
+        }
+    }
+    if command.get_version().is_some() {
+        man.render_version_section(to)?;
+    }
+    Ok(())
+}
+
+/// Text in which roff sees no escapes, and no hyphens where dashes are meant.
+fn literal(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_its_examples() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("man1")).unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join("man1").join(name)).unwrap();
+        assert!(read("enlist-agent.1").contains(".SH SUBCOMMANDS"));
+        let page = read("enlist-agent-enroll.1");
+        let example = "\n  enlist\\-agent enroll \\-\\-replace \\-\\-token\\-file token\n";
+        assert!(page.contains(".SH EXAMPLES") && page.contains(example), "{page}");
+        assert!(page.contains("Redeem this token") && !page.contains(".SH EXTRA"), "{page}");
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(write(&file.join("man1")).unwrap_err().exit, Exit::Fault);
+    }
+}
