@@ -140,7 +140,21 @@ fn the_reference_pages_are_made_from_the_definition() {
     assert!(script.exit == 0 && script.stdout.contains("--ca-pin"));
     let page = host.run(&["man"]);
     assert!(page.exit == 0 && page.stdout.contains("token\\-file"), "{}", page.stdout);
+    let pages = host.path("man1");
+    let pages = pages.to_str().unwrap();
+    let told = host.run(&["man", "--out", pages, "--json"]);
+    assert_eq!((told.exit, &told.document()["dir"]), (0, &pages.into()), "{told:?}");
+    assert!(fs::exists(format!("{pages}/enlist-agent-doctor.1")).unwrap());
     assert_eq!(host.run(&["--version"]).exit, 0);
     assert_eq!(host.run(&["enroll", "--colour", "red"]).exit, 2);
     agent::command().debug_assert();
+}
+
+#[test]
+fn a_mistyped_word_is_answered_with_the_similar_one() {
+    let run = Host::new().run(&["enrol"]);
+    assert!(run.exit == 2 && run.stderr.contains("unrecognized subcommand 'enrol'"), "{run:?}");
+    assert!(run.stderr.contains("remedy: a similar subcommand exists: 'enroll'; see `"), "{run:?}");
+    let run = Host::new().run(&["status", "--dri", "x"]);
+    assert!(run.exit == 2 && run.stderr.contains("remedy: a similar argument exists: '--dir'"), "{run:?}");
 }

@@ -357,7 +357,8 @@ fn a_revoked_host_says_so_once_and_stays_or_ends() {
         (1, &serde_json::json!(["revoked", "identity_revoked_or_fenced"]))
     );
     assert_eq!(run.log().matches("revoked: ").count(), 1, "{}", run.log());
-    assert!(run.log().contains("remedy: "), "{}", run.log());
+    let remedy = format!("remedy: {}", agent::code::REVOKED);
+    assert!(run.log().contains(&remedy), "{}", run.log());
     assert_eq!(run.stop(), 0);
     let alone = host.status();
     assert_eq!((alone.exit, &alone.document()["state"]), (1, &"revoked".into()), "the daemon is gone");

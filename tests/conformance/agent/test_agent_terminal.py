@@ -132,3 +132,59 @@ def test_help_fits_the_screen(command):
     terminal = shown(AGENT, command, "--help")
     lines = fits(terminal)
     assert any(line.startswith("Example") for line in lines), lines
+
+
+def test_waiting_for_a_control_plane_is_one_sentence(plane, place):
+    """Not a log, unless one is asked for; the remedy comes with the error at the end."""
+    token = place / "token"
+    secret(token, plane.token())
+    given = ("--server", "https://127.0.0.1:1", "--ca-pin", plane.pin, "--token-file", token, "--timeout", "3s")
+    terminal = shown(AGENT, "enroll", "--dir", place / "a", *given, columns=140, code=4)
+    first, second, *rest = fits(terminal)
+    assert first.startswith("cannot reach https://127.0.0.1:1: ") and first.endswith("3 s, Ctrl-C stops"), first
+    assert second.startswith("error: endpoint_unreachable: ") and rest[0].startswith("  remedy: "), terminal.lines()
+    for log in (
+        plain(shown(AGENT, "enroll", "--dir", place / "a", *given, env={"ENLIST_LOG": "warn"}, code=4).written),
+        run(AGENT, "enroll", "--dir", place / "a", *given).err,
+    ):
+        assert "WARN" in log and "attempt failed: " in log and "Ctrl-C" not in log, log
+
+
+def test_enrolling_a_revoked_host_says_so_once(host, plane, place):
+    """A sentence at a terminal, a line in a log."""
+    serial = run(AGENT, "status", "--dir", host, "--json").json()["cert_serial"]
+    (host / "revoked").write_text(serial + "\n")
+    secret(place / "token", "spent-or-never-made")
+    told = "the identity in this directory is revoked"
+    terminal = shown(AGENT, "enroll", "--dir", host, "--token-file", place / "token", columns=140, code=3)
+    lines = fits(terminal)
+    assert lines[0].startswith(f"warning: {told}") and sum(told in line for line in lines) == 1, lines
+    piped = run(AGENT, "enroll", "--dir", host, "--token-file", place / "token")
+    assert piped.err.count(told) == 1 and "WARN" in piped.err, piped
+
+
+def test_a_token_in_the_arguments_is_warned_of(plane, place):
+    given = ("--server", plane.url, "--ca-pin", plane.pin)
+    warning = "warning: the token is visible in the process list"
+    terminal = shown(AGENT, "enroll", "--dir", place / "a", *given, "--token", "never-made", columns=140, code=3)
+    assert fits(terminal)[0].startswith(warning), terminal.lines()
+    secret(place / "token", "never-made")
+    terminal = shown(AGENT, "enroll", "--dir", place / "a", *given, "--token-file", place / "token", code=3)
+    assert warning not in plain(terminal.written), terminal.lines()
+    assert warning not in run(AGENT, "enroll", "--dir", place / "a", *given, "--token", "never-made").err
+
+
+def test_a_revoked_host_hears_one_remedy_everywhere(host):
+    """`status` and `doctor` say the same, and promise no recovery."""
+    serial = run(AGENT, "status", "--dir", host, "--json").json()["cert_serial"]
+    (host / "revoked").write_text(serial + "\n")
+    told, examined = (run(AGENT, command, "--dir", host).out for command in ("status", "doctor"))
+    (remedy,) = (line.removeprefix("remedy").strip() for line in told.splitlines() if line.startswith("remedy"))
+    steps = ("enlist node reinstate ID", "enlist token create --node ID", "enlist-agent enroll --replace")
+    assert all(step in remedy for step in steps) and f"remedy: {remedy}" in examined, (told, examined)
+    assert "recovery     not possible" in told and "ready\n" not in told.replace("not ready", ""), told
+
+
+def test_a_check_that_was_not_made_has_no_tick(place):
+    out = run(AGENT, "doctor", "--dir", place / "nothing").out
+    assert "- resolution   there is no name to resolve" in out and "- permissions  " in out, out
