@@ -22,7 +22,7 @@ pub enum Command {
     },
     /// Verify that no line of the audit trail was changed, added or removed
     Verify {
-        /// Verify this exported file instead, without a control plane; needs --ca-file or --ca-pin
+        /// Verify this exported file instead, without a control plane; needs --ca-file (or --ca) or --ca-pin
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
         /// CA certificate that the signature of the file must chain to, PEM; or use --ca-pin

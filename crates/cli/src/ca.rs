@@ -109,7 +109,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::SignIntermediate(arguments) => {
             reach.only_dir()?;
-            sign_intermediate::run(&arguments, output)
+            sign_intermediate::run(&arguments, reach, output)
         }
     }
 }
@@ -123,7 +123,7 @@ pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, Fail
 fn text(ca: &Ca, screen: Screen) -> String {
     let adoption = format!("{} of {} nodes have it", ca.adoption.current, ca.adoption.total);
     let fields = Fields::new()
-        .with("root", &ca.root.fingerprint)
+        .with("CA pin", &ca.root.fingerprint)
         .with("root valid until", &screen.full(&ca.root.not_after))
         .with("trust bundle", &format!("version {}, {adoption}", ca.bundle_version));
     let mut table = Table::new(["ISSUER", "KIND", "STATE", "VALID UNTIL", "LEAVES", "SUBJECT"], "no issuers")

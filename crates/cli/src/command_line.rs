@@ -74,6 +74,14 @@ pub fn definition() -> clap::Command {
     examples::added_to(CommandLine::command())
 }
 
+/// The command that was called, with its flags.
+pub fn called(definition: &clap::Command, found: &clap::ArgMatches) -> clap::Command {
+    match found.subcommand().and_then(|(name, found)| Some((definition.find_subcommand(name)?, found))) {
+        Some((below, found)) => called(below, found),
+        None => definition.clone(),
+    }
+}
+
 /// A duration as it is written, known to be one: the flag is named where it was typed.
 pub fn duration(text: &str) -> Result<String, lifecycle::names::Malformed> {
     lifecycle::names::Span::parse(text).map(|_| text.to_owned())

@@ -1,12 +1,18 @@
 //! What went wrong, as people and scripts read it: a stable code, what happened, one line of remedy, and the
 //! exit code.
 
+use crate::screen::Screen;
+use crate::table::{harmless, harmless_lines};
 use api::error::ErrorDetail;
 use serde::Serialize;
 use server::config::Mistake;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+
+/// Before the code, and before what can be done.
+const ERROR: &str = "error: ";
+const REMEDY: &str = "  remedy: ";
 
 /// Why the program ends, as scripts see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,12 +134,29 @@ impl Failure {
         self
     }
 
+    /// Names the flag of the command whose value the control plane did not accept.
+    pub fn naming_flags(mut self, command: &clap::Command) -> Self {
+        if let Failure::Failed(failed) = &mut self
+            && failed.code == "bad_request"
+            && let Some(word) = failed.message.split([' ', ':']).next()
+        {
+            // A global flag is no part of the request.
+            let named = |argument: &&clap::Arg| {
+                !argument.is_global_set() && argument.get_long() == Some(word.replace('_', "-").as_str())
+            };
+            if let Some(flag) = command.get_arguments().find(named).and_then(clap::Arg::get_long) {
+                failed.hint = format!("correct the value of --{flag}: the message says what was expected");
+            }
+        }
+        self
+    }
+
     /// Tells standard error, and gives the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let Failure::Failed(failed) = self else { return ExitCode::SUCCESS };
         let mut stderr = anstream::stderr().lock();
         // Where standard error is closed as well, the exit code still speaks.
-        let _ = if json { failed.json(&mut stderr) } else { failed.human(&mut stderr) };
+        let _ = if json { failed.json(&mut stderr) } else { failed.human(&mut stderr, Screen::of_stderr()) };
         ExitCode::from(failed.exit)
     }
 }
@@ -148,26 +171,24 @@ impl Failed {
         writeln!(to, "{}", serde_json::to_string(&Body { error: self })?)
     }
 
-    fn human(&self, to: &mut impl Write) -> std::io::Result<()> {
+    fn human(&self, to: &mut impl Write, screen: Screen) -> std::io::Result<()> {
         let red = anstyle::AnsiColor::Red.on_default().bold();
-        writeln!(
-            to,
-            "{red}error{red:#}: {}: {}",
-            crate::table::harmless(&self.code),
-            crate::table::harmless_lines(&self.message)
-        )?;
+        let (code, message) = (harmless(&self.code), harmless_lines(&self.message));
+        let message = screen.hang(ERROR.len(), ERROR.len(), &format!("{code}: {message}"));
+        writeln!(to, "{red}error{red:#}: {message}")?;
         if self.mistakes.len() > 1 {
             for mistake in &self.mistakes {
-                writeln!(to, "  {}", crate::table::harmless_lines(&mistake.to_string()))?;
+                writeln!(to, "  {}", screen.hang(2, 4, &harmless_lines(&mistake.to_string())))?;
             }
         }
         if let Some(request_id) = &self.request_id {
-            writeln!(to, "  request: {}", crate::table::harmless(request_id))?;
+            writeln!(to, "  request: {}", harmless(request_id))?;
         }
         if self.hint.is_empty() {
             Ok(())
         } else {
-            writeln!(to, "  remedy: {}", crate::table::harmless_lines(&self.hint))
+            let hint = harmless_lines(&self.hint);
+            writeln!(to, "{REMEDY}{}", screen.hang(REMEDY.len(), REMEDY.len(), &hint))
         }
     }
 }
@@ -224,7 +245,7 @@ mod tests {
     fn an_error_is_a_code_what_happened_and_a_remedy() {
         let failed = failed(Failure::new(Exit::Refused, "token_used", "it was used", "make another"));
         let mut text = Vec::new();
-        failed.human(&mut anstream::StripStream::new(&mut text)).unwrap();
+        failed.human(&mut anstream::StripStream::new(&mut text), Screen::none()).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text, "error: token_used: it was used\n  remedy: make another\n");
         let mut json = Vec::new();
@@ -238,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_shows_an_error_within_its_width() {
+        let failed = failed(Failure::new(
+            Exit::Refused,
+            "node_not_found",
+            "there is no node web1",
+            "check the id with `enlist node list`; nodes of other tenants are not visible",
+        ));
+        let mut text = Vec::new();
+        let screen = Screen::terminal(40, lifecycle::names::Timestamp::from_secs(1));
+        failed.human(&mut anstream::StripStream::new(&mut text), screen).unwrap();
+        let expected = "error: node_not_found: there is no node\n       web1\n  remedy: check the id with\n          `enlist node list`; nodes of\n          other tenants are not visible\n";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
     fn a_wrong_command_line_has_the_shape_of_every_error() {
         let error = crate::command_line::definition().try_get_matches_from(["enlist", "token", "make"]);
         let failed = failed(Failure::command_line(&error.unwrap_err()));
@@ -247,10 +283,23 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_is_a_flag_is_named_as_the_flag() {
+        let hint = |message: &str| {
+            let command = clap::Command::new("create").arg(clap::Arg::new("id").long("node-id"));
+            failed(Failure::new(Exit::Refused, "bad_request", message, "generic").naming_flags(&command)).hint
+        };
+        assert_eq!(
+            hint("node_id: 1 to 63 characters"),
+            "correct the value of --node-id: the message says what was expected"
+        );
+        assert_eq!(hint("body: no JSON"), "generic");
+    }
+
+    #[test]
     fn what_the_other_side_says_cannot_move_the_cursor() {
         let failed = failed(Failure::new(Exit::Refused, "x", "a\u{1b}[2Jb\nc", ""));
         let mut text = Vec::new();
-        failed.human(&mut anstream::StripStream::new(&mut text)).unwrap();
+        failed.human(&mut anstream::StripStream::new(&mut text), Screen::none()).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "error: x: a\u{fffd}[2Jb\nc\n");
     }
 }

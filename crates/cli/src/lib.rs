@@ -70,11 +70,15 @@ fn serve<L: Parser>(
 ) -> ExitCode {
     let mut definition = examples::added_to(L::command());
     let parsed = definition.try_get_matches_from_mut(arguments);
-    match parsed.and_then(|found| L::from_arg_matches(&found).map_err(|error| error.format(&mut definition)))
-    {
-        Ok(line) => {
+    let read = parsed.and_then(|found| {
+        let line = L::from_arg_matches(&found).map_err(|error| error.format(&mut definition))?;
+        Ok((line, command_line::called(&definition, &found)))
+    });
+    match read {
+        Ok((line, called)) => {
             let json = json(&line);
-            perform(dispatch(line)).map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
+            perform(dispatch(line))
+                .map_or_else(|failure| failure.naming_flags(&called).report(json), |()| ExitCode::SUCCESS)
         }
         Err(error) if !error.use_stderr() => {
             // Help or version was asked for; nobody to read it is nobody's fault.

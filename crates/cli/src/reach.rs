@@ -166,7 +166,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, Failure> {
     pki::pin::Pin::parse(text)
-        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints the pin of the root"))
+        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints the CA pin"))
 }
 
 /// The most common mistake deserves its own words.

@@ -4,6 +4,8 @@
 use crate::clock;
 use lifecycle::names::Timestamp;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use unicode_width::UnicodeWidthStr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
@@ -15,11 +17,18 @@ pub struct Screen {
 
 impl Screen {
     pub fn of_stdout() -> Self {
-        let stdout = std::io::stdout();
-        if !stdout.is_terminal() {
+        Self::of(&std::io::stdout())
+    }
+
+    pub fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
+        if !stream.is_terminal() {
             return Self::none();
         }
-        let size = rustix::termios::tcgetwinsize(&stdout).ok();
+        let size = rustix::termios::tcgetwinsize(stream).ok();
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
         Self { now: Some(clock::now()), columns }
     }
@@ -36,6 +45,39 @@ impl Screen {
 
     pub fn columns(self) -> Option<usize> {
         self.columns
+    }
+
+    /// Sentences behind a lead of so many columns: at a terminal, what does not fit goes on below, indented. No word is
+    /// broken, nor is a command in backticks, so that it can be copied.
+    pub fn hang(self, lead: usize, indent: usize, text: &str) -> String {
+        let Some(columns) = self.columns else { return text.to_owned() };
+        let mut shown = String::new();
+        for (number, line) in text.split('\n').enumerate() {
+            if number > 0 {
+                shown.push('\n');
+            }
+            let mut used = if number > 0 { 0 } else { lead };
+            if used + line.width() <= columns {
+                shown.push_str(line);
+                continue;
+            }
+            let mut fresh = true;
+            for piece in pieces(line) {
+                let wide = piece.width();
+                if !fresh && used + 1 + wide > columns {
+                    shown.push('\n');
+                    shown.extend(std::iter::repeat_n(' ', indent));
+                    used = indent;
+                } else if !fresh {
+                    shown.push(' ');
+                    used += 1;
+                }
+                shown.push_str(&piece);
+                used += wide;
+                fresh = false;
+            }
+        }
+        shown
     }
 
     /// A value of a list: a time is relative at a terminal, everything else stays as it is.
@@ -61,6 +103,23 @@ impl Screen {
             _ => value.to_owned(),
         }
     }
+}
+
+/// The words of a line, a command in backticks as one of them.
+fn pieces(line: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut quoted = false;
+    for word in line.split(' ') {
+        match pieces.last_mut() {
+            Some(command) if quoted => {
+                command.push(' ');
+                command.push_str(word);
+            }
+            _ => pieces.push(word.to_owned()),
+        }
+        quoted ^= word.matches('`').count() % 2 == 1;
+    }
+    pieces
 }
 
 /// One number and one unit, rounded down: `5s ago`, `in 23h`.
@@ -89,6 +148,19 @@ mod tests {
 
     fn terminal() -> Screen {
         Screen::terminal(80, NOW)
+    }
+
+    #[test]
+    fn a_sentence_is_wrapped_and_a_command_in_it_is_not() {
+        let text = "one two `enlist ca show` three four";
+        assert_eq!(Screen::none().hang(8, 4, text), text);
+        let narrow = Screen::terminal(22, NOW);
+        assert_eq!(narrow.hang(8, 4, text), "one two\n    `enlist ca show`\n    three four");
+        assert_eq!(narrow.hang(0, 2, "short\nand a line that is long"), "short\nand a line that is\n  long");
+        assert_eq!(
+            narrow.hang(2, 2, "an unbreakable-word-wider-than-this"),
+            "an\n  unbreakable-word-wider-than-this"
+        );
     }
 
     #[test]

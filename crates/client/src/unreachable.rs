@@ -12,6 +12,8 @@ pub enum Unreachable {
     ConnectionRefused,
     #[error("no answer in time: {0}")]
     TimedOut(&'static str),
+    #[error("the current user may not use this operator socket")]
+    SocketForbidden,
     #[error("the network failed: {0}")]
     Network(String),
     #[error("the connection ended before the answer")]
@@ -68,6 +70,7 @@ impl Unreachable {
             Unreachable::NoSuchName { .. }
             | Unreachable::ConnectionRefused
             | Unreachable::TimedOut(_)
+            | Unreachable::SocketForbidden
             | Unreachable::Network(_)
             | Unreachable::Closed
             | Unreachable::BrokenOff(_)
@@ -93,6 +96,9 @@ impl Unreachable {
             Unreachable::NoSuchName { .. } => "check the server's name and this host's DNS",
             Unreachable::ConnectionRefused => {
                 "check address and port, and that `enlist server run` is running"
+            }
+            Unreachable::SocketForbidden => {
+                "run as root, the service's user or a member of its group, or use --server with a certificate or an API key"
             }
             Unreachable::TimedOut(_)
             | Unreachable::Network(_)

@@ -10,6 +10,14 @@ use lifecycle::registry::{
     Tenants, would_apply,
 };
 
+/// The words of a refusal.
+fn why_not(domain: &Domain, (actor, command): (Actor, Command)) -> String {
+    let id = lifecycle::names::RequestId(lifecycle::names::Ulid::new(domain.now, [7; 10]));
+    let source = lifecycle::names::Source::Internal;
+    let envelope = Envelope { id, actor, source, request_id: None, correlation_id: None, command };
+    would_apply(&domain.state, &envelope, domain.now).0.unwrap_err().to_string()
+}
+
 fn state_of(domain: &Domain, name: &str) -> IssuerState {
     domain.state.issuers[&issuer(name)].state
 }
@@ -159,13 +167,10 @@ fn a_retiring_issuer_is_trusted_and_retires_when_nothing_hangs_on_it() {
     domain.roll("i2");
     check(&mut domain, contact(&node), granted(&[]));
     check(&mut domain, retire("i1"), refused("issuer_in_use"));
-    let (actor, command) = retire("i1");
-    let id = lifecycle::names::RequestId(lifecycle::names::Ulid::new(domain.now, [7; 10]));
-    let source = lifecycle::names::Source::Internal;
-    let envelope = Envelope { id, actor, source, request_id: None, correlation_id: None, command };
-    let said = would_apply(&domain.state, &envelope, domain.now).0.unwrap_err().to_string();
-    let named = format!("2 of its certificates are valid, held by {}, the control plane itself", node.node);
-    assert!(said.ends_with(&named), "{said}");
+    let said = why_not(&domain, retire("i1"));
+    let named =
+        format!("2 of its certificates are valid; these have not renewed yet: {}, the control", node.node);
+    assert!(said.contains(&named), "{said}");
     domain.pass(span("1d"));
     // The node's certificate has ended, the control plane's own has not.
     check(&mut domain, retire("i1"), refused("issuer_in_use"));
@@ -325,7 +330,14 @@ fn a_node_that_renews_after_a_roll_hangs_on_the_new_issuer() {
     domain.roll("i2");
     let new: Enrolled = domain.renew(&old);
     assert_eq!(domain.state.certificates[&new.serial].issuer, issuer("i2"));
+    let said = why_not(&domain, retire("i1"));
+    assert!(said.ends_with(&format!("; these have not renewed yet: {}", old.node)), "{said}");
     check(&mut domain, contact(&new), granted(&["certificate.seen", "certificate.superseded"]));
+    let said = why_not(&domain, retire("i1"));
+    let end = domain.now.plus(span("10m"));
+    let all = format!("; all their holders have renewed, and the last superseded certificate ends at {end}");
+    assert!(said.ends_with(&all), "{said}");
+    assert!(why_not(&domain, retire("i2")).ends_with("is active, not retiring"));
     domain.pass(span("10m"));
     check(&mut domain, retire("i1"), granted(&["ca.retired"]));
 }

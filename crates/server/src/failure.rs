@@ -11,13 +11,20 @@ use lifecycle::registry::Rejection;
 pub struct Failure {
     pub code: &'static Code,
     pub message: String,
+    /// What to do in this very case, if the code's own remedy is not enough.
+    pub hint: Option<&'static str>,
     /// Seconds after which trying again makes sense.
     pub retry_after: Option<u32>,
 }
 
 impl Failure {
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after: None }
+        Self { code, message: message.into(), hint: None, retry_after: None }
+    }
+
+    pub fn remedy(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
     }
 
     pub fn retry_after(mut self, seconds: u32) -> Self {
@@ -26,7 +33,15 @@ impl Failure {
     }
 
     pub fn detail(&self, request_id: &str) -> ErrorDetail {
-        ErrorDetail::new(self.code, &*self.message, request_id)
+        self.detail_as(self.code, request_id)
+    }
+
+    fn detail_as(&self, code: &'static Code, request_id: &str) -> ErrorDetail {
+        let detail = ErrorDetail::new(code, &*self.message, request_id);
+        match self.hint {
+            Some(hint) => ErrorDetail { hint: hint.to_owned(), ..detail },
+            None => detail,
+        }
     }
 
     /// Something that should not happen did: the cause goes to the log, not to the caller.
@@ -39,6 +54,15 @@ impl Failure {
 impl From<Rejection> for Failure {
     fn from(rejection: Rejection) -> Self {
         let failure = Self::new(Code::of_rejection(&rejection), rejection.to_string());
+        let failure = match rejection {
+            Rejection::IssuerInUse { state: Some(_), .. } => failure.remedy(
+                "an issuer retires after another one was activated in its place; `enlist ca show` lists the issuers",
+            ),
+            Rejection::IssuerInUse { holders, drained_at: Some(_), .. } if holders.is_empty() => {
+                failure.remedy("nothing is left to do but wait: run `enlist ca roll retire` after that time")
+            }
+            _ => failure,
+        };
         // What the registry limits, it limits by the minute.
         if failure.code.status == 429 { failure.retry_after(60) } else { failure }
     }
@@ -85,7 +109,7 @@ impl Failure {
     /// The whole answer, as callers of this path expect it.
     pub fn worded(&self, wording: Wording, request_id: &str) -> Response {
         let code = wording.code(self.code);
-        let body = wording.body(ErrorDetail::new(code, &*self.message, request_id));
+        let body = wording.body(self.detail_as(code, request_id));
         let mut response = (status(wording.status(code)), axum::Json(body)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -12,6 +12,10 @@ use lifecycle::registry::{
 use pki::issuer::issuer_id;
 use pki::{csr, hierarchy, pem, roll};
 
+/// What comes after the request.
+const UNSIGNED: &str = "sign the CSR with the root key (`enlist ca sign-intermediate`), then submit the certificate: \
+    `enlist ca roll prepare --cert FILE`";
+
 /// Who asks, and how it is recorded.
 pub struct By<'a> {
     pub actor: &'a Actor,
@@ -112,9 +116,7 @@ pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<(
     let view = app.view();
     let issuer = match named {
         Some(id) => id,
-        None => in_state(&view.state, IssuerState::Retiring).ok_or_else(|| {
-            Failure::new(code::NO_ROLL, "no issuer is retiring: that comes after `enlist ca roll activate`")
-        })?,
+        None => in_state(&view.state, IssuerState::Retiring).ok_or_else(|| none_retiring(&view.state))?,
     };
     by.commit(app, Command::RetireIssuer { issuer }).await
 }
@@ -122,11 +124,21 @@ pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<(
 /// Why there is nothing to activate.
 fn not_ready(state: &State) -> Failure {
     match &state.roll {
-        Some(_) => Failure::new(
-            code::NO_ROLL,
-            "the issuer's certificate is missing: sign the request, then `enlist ca roll prepare --cert FILE`",
-        ),
+        Some(_) => Failure::new(code::NO_ROLL, "the next issuer has no certificate yet").remedy(UNSIGNED),
         None => Rejection::NoRoll.into(),
+    }
+}
+
+/// Why there is nothing to retire.
+fn none_retiring(state: &State) -> Failure {
+    let failure = |why: &str| Failure::new(code::NO_ROLL, format!("no issuer is retiring{why}"));
+    if in_state(state, IssuerState::Prepared).is_some() {
+        let hint = "activate the prepared issuer first: `enlist ca roll activate`";
+        return failure(": the prepared issuer is not active yet").remedy(hint);
+    }
+    match &state.roll {
+        Some(_) => failure(": the next issuer has no certificate yet").remedy(UNSIGNED),
+        None => failure(""),
     }
 }
 

@@ -130,7 +130,7 @@ codes! {
     NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
         "wait until every node has the new trust bundle (`enlist ca roll status`), or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
-        "wait until the issuer's certificates are renewed or expired; `enlist node rotate ID` makes a node renew now";
+        "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again";
     RECOVERY_NOT_NEEDED "recovery_not_needed" 409 FailedPrecondition final
         "if the node itself did not try to recover, its recovery token was stolen: see `enlist node show ID --timeline`, then `enlist node rotate ID`";
     TOKEN_SUPERSEDED "token_superseded" 409 FailedPrecondition final

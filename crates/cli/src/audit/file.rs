@@ -18,8 +18,14 @@ use walk::Walk;
 /// An audit line is about a kilobyte, a footer some.
 const LINE_BYTES: u64 = 256 * 1024;
 
+pub struct Verdict {
+    pub report: AuditVerify,
+    /// What to do, where the lines are not the matter.
+    pub remedy: Option<&'static str>,
+}
+
 /// The file's verdict. An error is only that the file cannot be read.
-pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Result<AuditVerify> {
+pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Result<Verdict> {
     let mut file = File::open(path)?;
     let footer = footer::Checked::of(&last_line(&mut file)?, anchor);
     file.seek(SeekFrom::Start(0))?;
@@ -28,6 +34,12 @@ pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Resul
     let mut fault = None;
     while fault.is_none() {
         match next_line(&mut reader)? {
+            Some((line, _)) if walk.last == 0 && footer.is_err() && !walk::is_numbered(&line) => {
+                let fault =
+                    AuditFault { seq: None, what: "the file is not an export of an audit trail".to_owned() };
+                let remedy = Some("give a file that `enlist audit export` wrote");
+                return Ok(Verdict { report: walk.verdict(Some(fault)), remedy });
+            }
             Some((line, _)) if Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => break,
             Some((line, whole)) => {
                 let seq = walk.last + 1;
@@ -37,11 +49,12 @@ pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Resul
             None => break,
         }
     }
-    let fault = fault.or_else(|| match &footer {
-        Ok(footer) => footer.end(walk.last, &walk.hash).err(),
-        Err(what) => Some(AuditFault { seq: None, what: what.clone() }),
-    });
-    Ok(walk.verdict(fault))
+    let (fault, remedy) = match (fault, &footer) {
+        (Some(fault), _) => (Some(fault), None),
+        (None, Ok(footer)) => (footer.end(walk.last, &walk.hash).err(), None),
+        (None, Err(flaw)) => (Some(AuditFault { seq: None, what: flaw.what.clone() }), flaw.remedy),
+    };
+    Ok(Verdict { report: walk.verdict(fault), remedy })
 }
 
 /// A file that ends in the middle of a line was not changed but cut.

@@ -14,10 +14,16 @@ use std::path::Path as FilePath;
 pub async fn online(operator: &Operator, output: Output) -> Result<(), Failure> {
     let path = Path::new("/v1/audit/verify");
     let result: AuditVerify = Progress::new("verifying", output).during(operator.get(&path)).await?;
-    told(&result, output)
+    told(&result, COMPARE, output)
 }
 
 pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Output) -> Result<(), Failure> {
+    let ca = match (ca, flags.ca.as_deref()) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage("--ca-file and --ca are both given", "give one of them"));
+        }
+        (ca, global) => ca.or(global),
+    };
     let anchor = match (ca, &flags.ca_pin) {
         (Some(ca), None) => {
             let roots = pki::pem::certificates(&reach::read(ca)?);
@@ -34,23 +40,26 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
             return Err(Failure::usage(message, "give --ca-file FILE or --ca-pin PIN"));
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::usage("--ca-file and --ca-pin are both given", "give one of them"));
+            return Err(Failure::usage("a CA file and --ca-pin are both given", "give one of them"));
         }
     };
-    let result = file::verify(path, &anchor, Progress::new("verifying", output))
+    let verdict = file::verify(path, &anchor, Progress::new("verifying", output))
         .map_err(|error| Failure::file(path, &error))?;
-    told(&result, output)
+    told(&verdict.report, verdict.remedy.unwrap_or(COMPARE), output)
 }
 
+/// What to do about a trail that was changed.
+const COMPARE: &str =
+    "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
+
 /// The report to standard output whatever it says; a fault is an error as well.
-fn told(result: &AuditVerify, output: Output) -> Result<(), Failure> {
+fn told(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), Failure> {
     output.document(result, text)?;
     if result.ok {
         return Ok(());
     }
     let what = result.fault.as_ref().map_or("the audit trail is not intact", |fault| fault.what.as_str());
-    let hint = "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
-    Err(Failure::new(Exit::Refused, "audit_fault", what, hint))
+    Err(Failure::new(Exit::Refused, "audit_fault", what, remedy))
 }
 
 fn text(result: &AuditVerify) -> String {

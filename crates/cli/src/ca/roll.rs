@@ -4,7 +4,9 @@ use super::text;
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::pasted;
 use crate::reach::{self, Reach};
+use crate::screen::Screen;
 use crate::table::harmless;
 use api::rest::ca::{ActivateIssuer, Ca, PrepareRoll, RetireIssuer, Roll};
 use client::rest;
@@ -52,6 +54,7 @@ pub struct Way {
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
     let operator = reach.operator()?;
+    let next = Next { reach, screen: output.screen() };
     match command {
         Command::Prepare { way: Way { csr_out, cert }, client_cert: _, force } => {
             let certificate = cert.as_deref().map(reach::read).transpose()?;
@@ -62,28 +65,74 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 write_request(out, request, force)?;
             }
             output.document(&roll, |roll| match &csr_out {
-                Some(out) => format!(
-                    "the CSR is in {}\nsign it where the root key is: enlist ca sign-intermediate \
-                     --root-key FILE --root-cert FILE --csr FILE --out FILE\n",
-                    out.display()
-                ),
-                None => status(roll),
+                Some(out) => next.sign(out),
+                None => status(roll, &next),
             })
         }
         Command::Status => {
             let roll: Roll = operator.get(&rest::Path::new("/v1/ca/roll")).await?;
-            output.document(&roll, status)
+            output.document(&roll, |roll| status(roll, &next))
         }
         Command::Activate { force } => {
             let body = ActivateIssuer { issuer: None, force };
             let ca: Ca = operator.post(&rest::Path::new("/v1/ca/roll/activate"), &body).await?;
-            output.document(&ca, |ca| text(ca, output.screen()))
+            output.document(&ca, |ca| {
+                let retires = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
+                let after = if retires { next.retire() } else { DONE.to_owned() };
+                format!("{}\n{after}", text(ca, output.screen()))
+            })
         }
         Command::Retire { issuer } => {
             let path = rest::Path::new("/v1/ca/roll/retire");
             let ca: Ca = operator.post(&path, &RetireIssuer { issuer }).await?;
-            output.document(&ca, |ca| text(ca, output.screen()))
+            output.document(&ca, |ca| {
+                let more = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
+                let after = if more { next.retire() } else { DONE.to_owned() };
+                format!("{}\n{after}", text(ca, output.screen()))
+            })
         }
+    }
+}
+
+const DONE: &str = "the roll is complete: nothing is left to do\n";
+
+/// The next step of a roll, with the command to paste.
+struct Next<'a> {
+    reach: &'a Reach,
+    screen: Screen,
+}
+
+impl Next<'_> {
+    fn sign(&self, csr: &Path) -> String {
+        let certificate =
+            csr.with_extension(if csr.extension() == Some("pem".as_ref()) { "crt" } else { "pem" });
+        let (csr, certificate) = (pasted::quoted(csr), pasted::quoted(&certificate));
+        let sign = format!(
+            "enlist ca sign-intermediate --root-key FILE --root-cert FILE --csr {csr} --out {certificate}"
+        );
+        let sign = self.step(
+            "sign it where the root key is; FILE stands for the root key and the root certificate:",
+            &sign,
+        );
+        format!("the CSR is in {csr}\n{sign}{}", self.submit(&certificate))
+    }
+
+    fn submit(&self, certificate: &str) -> String {
+        self.again("then submit the certificate:", &format!("ca roll prepare --cert {certificate}"))
+    }
+
+    fn retire(&self) -> String {
+        let words = "next: every node gets a certificate of the new issuer when it renews; `enlist node rotate ID` makes a \
+            node renew now; once no certificate of the previous issuer is valid, retire that issuer:";
+        self.again(words, "ca roll retire")
+    }
+
+    fn again(&self, words: &str, command: &str) -> String {
+        self.step(words, &pasted::again(self.reach, command))
+    }
+
+    fn step(&self, words: &str, command: &str) -> String {
+        format!("{}\n{}", self.screen.hang(0, 0, words), pasted::shown(command, self.screen))
     }
 }
 
@@ -104,20 +153,24 @@ fn write_request(out: &Path, request: &str, force: bool) -> Result<(), Failure> 
     std::fs::write(out, request).map_err(|error| Failure::file(out, &error))
 }
 
-fn status(roll: &Roll) -> String {
+fn status(roll: &Roll, next: &Next<'_>) -> String {
     let adoption = format!(
         "version {}, {} of {} nodes have it",
         roll.bundle_version, roll.adoption.current, roll.adoption.total
     );
     let lacking = roll.adoption.total.saturating_sub(roll.adoption.current);
-    let next = match roll.stage.as_str() {
-        "prepared" if lacking > 0 => {
-            "wait until all nodes have the trust bundle, then: enlist ca roll activate; --force does not wait for them"
+    let step = match roll.stage.as_str() {
+        "prepared" if lacking > 0 => next.again(
+            "next: wait until all nodes have the trust bundle, then activate the issuer (--force does not wait for them):",
+            "ca roll activate",
+        ),
+        "requested" => {
+            let sign = "next: sign the CSR with the root key (`enlist ca sign-intermediate`)";
+            format!("{}\n{}", next.screen.hang(0, 0, sign), next.submit("FILE"))
         }
-        "requested" => "sign the CSR, then: enlist ca roll prepare --cert FILE",
-        "prepared" => "enlist ca roll activate",
-        "retiring" => "enlist ca roll retire, once `enlist ca show` counts no leaves of the previous issuer",
-        _ => "no roll is in progress",
+        "prepared" => next.again("next: activate the issuer:", "ca roll activate"),
+        "retiring" => next.retire(),
+        _ => "no roll is in progress\n".to_owned(),
     };
     let mut fields = Fields::new()
         .with("stage", &roll.stage)
@@ -126,5 +179,5 @@ fn status(roll: &Roll) -> String {
     if !roll.missing.is_empty() {
         fields = fields.with("missing on", &harmless(&roll.missing.join(" ")));
     }
-    fields.with("next", next).text()
+    format!("{}\n{step}", fields.text_on(next.screen))
 }

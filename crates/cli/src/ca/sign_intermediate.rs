@@ -3,8 +3,9 @@
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::pasted;
 use crate::private_file;
-use crate::reach;
+use crate::reach::{self, Reach};
 use ::server::{chance, clock};
 use lifecycle::names::Span;
 use pki::hierarchy::{self, HierarchyError};
@@ -16,6 +17,10 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// What is left to do when somebody else may have the root key.
+const EXPOSED: &str = "the root key is exposed, and whoever has it can impersonate the control plane to every host: \
+    initialize a new domain and enroll the hosts there (docs/ca.md, \"An exposed root key\")";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -45,7 +50,7 @@ struct Report {
     out: String,
 }
 
-pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
     let root = root(&arguments.root_cert, &arguments.root_key)?;
     let request =
         csr::read(&reach::read(&arguments.csr)?).map_err(|error| bad_csr(&arguments.csr, &error))?;
@@ -56,12 +61,16 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
     let signed = signed.map_err(|error| refused(arguments, &error))?;
     let report = report(&signed, &arguments.out)?;
     write(&arguments.out, &pem::certificate_pem(&signed.der))?;
-    output.document(&report, text)
+    output.document(&report, |report| {
+        let submit = format!("ca roll prepare --cert {}", pasted::quoted(&arguments.out));
+        let submit = pasted::shown(&pasted::again(reach, &submit), output.screen());
+        format!("{}next, with the certificate on the control plane's machine:\n{submit}", text(report))
+    })
 }
 
 /// The certificate in the file that belongs to the key.
 fn root(certificates: &Path, key: &Path) -> Result<Issuer, Failure> {
-    let key_pem = private_file::read(key, "roll to a new root: what it signs is trusted by every host")?;
+    let key_pem = private_file::read(key, EXPOSED)?;
     let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
     let found = pem::certificates(&reach::read(certificates)?);
     let mut mismatch = IssuerError::KeyMismatch;

@@ -107,6 +107,7 @@ pub(super) async fn exchange(
 fn socket_error(server: &str, error: &std::io::Error) -> Error {
     let cause = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => Unreachable::ConnectionRefused,
+        std::io::ErrorKind::PermissionDenied => Unreachable::SocketForbidden,
         _ => Unreachable::Network(error.to_string()),
     };
     Error::unreachable(server, cause)

@@ -1,8 +1,9 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
 use crate::names::{
-    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Span, TenantId, TokenId,
+    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Span, TenantId, Timestamp, TokenId,
 };
+use crate::registry::IssuerState;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -95,13 +96,19 @@ pub enum Rejection {
     IssuerNotPrepared { issuer: IssuerId },
     #[error("{current} of {total} nodes have the new trust bundle")]
     NotAdopted { current: u64, total: u64 },
-    #[error("issuer {issuer} is in use: {leaves} of its certificates are valid{}", named(.holders))]
+    #[error("issuer {issuer} is {}", in_use(*.leaves, .holders, *.drained_at, *.state))]
     IssuerInUse {
         issuer: IssuerId,
         leaves: u64,
-        /// Some of those that they speak for.
+        /// Some of those that have not renewed yet.
         #[serde(default)]
         holders: Vec<String>,
+        /// When the last superseded certificate ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drained_at: Option<Timestamp>,
+        /// What it is, unless it is retiring.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<IssuerState>,
     },
     #[error("the certificate was not issued by a CA that this domain imported")]
     CertificateNotOurs,
@@ -127,8 +134,28 @@ fn needed(needs: Option<&str>) -> String {
     needs.map(|needs| format!(": this requires {needs}")).unwrap_or_default()
 }
 
-fn named(holders: &[String]) -> String {
-    if holders.is_empty() { String::new() } else { format!(", held by {}", holders.join(", ")) }
+/// Who has to renew, and what only takes time.
+fn in_use(
+    leaves: u64,
+    holders: &[String],
+    drained_at: Option<Timestamp>,
+    state: Option<IssuerState>,
+) -> String {
+    if let Some(state) = state {
+        return format!("{}, not retiring", state.as_str());
+    }
+    let waiting = match (holders, drained_at) {
+        ([], None) => String::new(),
+        ([], Some(at)) => {
+            format!("; all their holders have renewed, and the last superseded certificate ends at {at}")
+        }
+        (holders, None) => format!("; these have not renewed yet: {}", holders.join(", ")),
+        (holders, Some(at)) => format!(
+            "; these have not renewed yet: {}; the last superseded certificate ends at {at}",
+            holders.join(", ")
+        ),
+    };
+    format!("in use: {leaves} of its certificates are valid{waiting}")
 }
 
 impl Rejection {

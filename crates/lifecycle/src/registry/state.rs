@@ -257,12 +257,20 @@ impl State {
         self.certificates.values().any(|held| held.issuer == *issuer && held.not_after > self.at)
     }
 
-    /// Whom the good certificates under an issuer speak for, the control plane's own not counted.
-    pub fn good_leaves<'a>(&'a self, issuer: &'a IssuerId) -> impl Iterator<Item = &'a Owner> + 'a {
+    /// The good certificates under an issuer, the control plane's own not counted.
+    pub(super) fn good_certificates<'a>(
+        &'a self,
+        issuer: &'a IssuerId,
+    ) -> impl Iterator<Item = &'a Certificate> + 'a {
         let good = move |(serial, held): &(&Serial, &Arc<Certificate>)| {
             held.issuer == *issuer && self.is_good(serial)
         };
-        self.certificates.iter().filter(good).map(|(_, held)| &held.owner)
+        self.certificates.iter().filter(good).map(|(_, held)| held.as_ref())
+    }
+
+    /// Whom they speak for.
+    pub fn good_leaves<'a>(&'a self, issuer: &'a IssuerId) -> impl Iterator<Item = &'a Owner> + 'a {
+        self.good_certificates(issuer).map(|held| &held.owner)
     }
 
     /// Whether the control plane itself presents a certificate of this issuer.

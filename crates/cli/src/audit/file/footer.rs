@@ -4,6 +4,7 @@ use api::rest::audit::AuditFault;
 use journal::audit::{Footer, footer_message};
 use lifecycle::names::{ClusterId, Fingerprint, Timestamp};
 use pki::pin::Pin;
+use pki::sign::AuditError;
 use pki::{pem, sign};
 
 /// Certificates as they come out of a PEM file.
@@ -26,9 +27,31 @@ pub struct Checked {
     head: Fingerprint,
 }
 
+/// What is wrong with a footer, for the report.
+#[derive(Debug)]
+pub struct Flaw {
+    pub what: String,
+    /// What to do, where the lines are not the matter.
+    pub remedy: Option<&'static str>,
+}
+
+impl<T: Into<String>> From<T> for Flaw {
+    fn from(what: T) -> Self {
+        Self { what: what.into(), remedy: None }
+    }
+}
+
+impl Flaw {
+    fn other_ca() -> Self {
+        Self {
+            what: "the file was signed under another CA than the given one".to_owned(),
+            remedy: Some("give the CA certificate or the CA pin of the control plane that wrote the export"),
+        }
+    }
+}
+
 impl Checked {
-    /// The error says what is wrong, for the report.
-    pub fn of(line: &str, anchor: &Anchor) -> Result<Self, String> {
+    pub fn of(line: &str, anchor: &Anchor) -> Result<Self, Flaw> {
         let footer = Footer::read(line).ok_or("truncated: the signed footer is missing")?;
         let unreadable = |what: &str| format!("the footer's {what} cannot be read");
         let head = fingerprint(&footer.head).ok_or_else(|| unreadable("head"))?;
@@ -44,12 +67,16 @@ impl Checked {
             }
         };
         if roots.is_empty() {
-            return Err("no certificate in the footer's chain matches the pin".to_owned());
+            return Err(Flaw::other_ca());
         }
-        sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| format!("the footer: {error}"))?;
+        sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| match error {
+            // The chain ends with the root, so a given CA that is not in it is another one.
+            AuditError::Chain(_) if !roots.iter().any(|root| chain.contains(root)) => Flaw::other_ca(),
+            error => Flaw::from(format!("the footer: {error}")),
+        })?;
         let message = footer_message(&footer.cluster_id, &footer.domain, footer.last_seq, &head, at);
         if !sign::verify_audit(own, &message, &signature) {
-            return Err("the signature of the footer is not valid".to_owned());
+            return Err("the signature of the footer is not valid".into());
         }
         Ok(Self { cluster: footer.cluster_id, certificate: own.to_vec(), last_seq: footer.last_seq, head })
     }

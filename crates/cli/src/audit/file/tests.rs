@@ -89,7 +89,7 @@ fn check(lines: &[String], anchor: &Anchor) -> Option<(Option<u64>, String)> {
     let path = dir.path().join("export.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     let quiet = Progress::new("verifying", Output::new(true));
-    let verdict = verify(&path, anchor, quiet).unwrap();
+    let verdict = verify(&path, anchor, quiet).unwrap().report;
     assert_eq!(verdict.ok, verdict.fault.is_none());
     verdict.fault.map(|fault| (fault.seq, fault.what))
 }
@@ -111,9 +111,16 @@ fn an_export_of_another_domain_is_refused() {
     let (mut lines, head) = domain.lines(3);
     lines.push(domain.footer(3, &head));
     let (seq, what) = check(&lines, &other.pin()).unwrap();
-    assert_eq!((seq, what.contains("pin")), (None, true), "{what}");
+    assert_eq!((seq, what.contains("another CA")), (None, true), "{what}");
     let roots = pem::certificates(pem::certificate_pem(&other.root).as_bytes()).unwrap();
-    assert!(check(&lines, &Anchor::Roots(roots)).is_some());
+    let (seq, what) = check(&lines, &Anchor::Roots(roots)).unwrap();
+    assert_eq!((seq, what.contains("another CA")), (None, true), "{what}");
+}
+
+#[test]
+fn a_file_that_is_no_export_is_called_so() {
+    let (_, what) = check(&["# notes".to_owned(), "more".to_owned()], &Domain::new().pin()).unwrap();
+    assert!(what.contains("not an export"), "{what}");
 }
 
 #[test]

@@ -97,6 +97,11 @@ fn missing(from: u64, to: u64) -> String {
     if from == to { format!("line {from} is missing") } else { format!("lines {from} to {to} are missing") }
 }
 
+/// Whether it looks like a line of a trail at all.
+pub fn is_numbered(line: &str) -> bool {
+    number(line).is_some()
+}
+
 /// The number a line claims; whether it is whole is checked elsewhere.
 fn number(line: &str) -> Option<u64> {
     line.strip_prefix(r#"{"seq":"#)?.split(',').next()?.parse().ok()

@@ -46,5 +46,7 @@ fn detail(line: &AuditLine) -> String {
         };
         Some(format!("{name}={value}"))
     };
-    TELLING.iter().filter_map(told).collect::<Vec<_>>().join("  ")
+    // Everywhere else it would say the same on almost every line.
+    let issuer = line.event_type.starts_with("ca.").then_some(&"issuer");
+    issuer.into_iter().chain(&TELLING).filter_map(told).collect::<Vec<_>>().join("  ")
 }

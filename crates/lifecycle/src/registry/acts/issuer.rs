@@ -3,7 +3,8 @@
 use crate::names::IssuerId;
 use crate::registry::apply::Decision;
 use crate::registry::{
-    ActivateIssuer, Event, FoundIssuer, Issuer, IssuerState, Owner, PrepareRoll, Rejection, Rewrap, State,
+    ActivateIssuer, CertificateStatus, Event, FoundIssuer, Issuer, IssuerState, Owner, PrepareRoll,
+    Rejection, Rewrap, State,
 };
 use std::collections::BTreeSet;
 
@@ -61,11 +62,11 @@ pub(in crate::registry) fn retire(state: &State, id: &IssuerId) -> Decision {
     match state.issuers.get(id) {
         None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
         Some(issuer) if issuer.state == IssuerState::Retired => Decision::granted(Vec::new()),
-        Some(issuer) if issuer.state != IssuerState::Retiring => in_use(state, id).into(),
-        Some(_) if state.good_leaves(id).next().is_none() && !state.presents_leaf_of(id) => {
+        Some(issuer) if issuer.state != IssuerState::Retiring => in_use(state, issuer).into(),
+        Some(_) if state.good_certificates(id).next().is_none() && !state.presents_leaf_of(id) => {
             Decision::granted(vec![Event::IssuerRetired { issuer: id.clone() }])
         }
-        Some(_) => in_use(state, id).into(),
+        Some(issuer) => in_use(state, issuer).into(),
     }
 }
 
@@ -98,19 +99,37 @@ pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
 /// Certificates under an issuer that are good, the control plane's own included.
 fn leaves(state: &State, id: &IssuerId) -> u64 {
     let own = u64::from(state.presents_leaf_of(id));
-    u64::try_from(state.good_leaves(id).count()).unwrap_or(u64::MAX).saturating_add(own)
+    u64::try_from(state.good_certificates(id).count()).unwrap_or(u64::MAX).saturating_add(own)
 }
 
-/// Names some of those that hold on to the issuer: whoever wants it gone must renew or revoke them.
-fn in_use(state: &State, id: &IssuerId) -> Rejection {
+/// Names some of those that have to renew before the issuer can be retired, and until when the certificates are valid
+/// whose holders have renewed.
+fn in_use(state: &State, issuer: &Issuer) -> Rejection {
+    let id = &issuer.id;
     let name = |owner: &Owner| match owner {
         Owner::Node(id) => id.to_string(),
         Owner::Operator(name) => format!("operator {name}"),
     };
     let own = state.presents_leaf_of(id).then(|| "the control plane itself".to_owned());
-    let holders: BTreeSet<String> = state.good_leaves(id).map(name).collect();
+    let mut holders = BTreeSet::new();
+    let mut drained_at = None;
+    for held in state.good_certificates(id) {
+        match held.status {
+            CertificateStatus::Superseded { until } => {
+                drained_at = drained_at.max(Some(until.min(held.not_after)))
+            }
+            CertificateStatus::Live | CertificateStatus::Denied => drop(holders.insert(name(&held.owner))),
+        }
+    }
+    let issuer_state = (issuer.state != IssuerState::Retiring).then_some(issuer.state);
     let holders = holders.into_iter().chain(own).take(HOLDERS).collect();
-    Rejection::IssuerInUse { issuer: id.clone(), leaves: leaves(state, id), holders }
+    Rejection::IssuerInUse {
+        issuer: id.clone(),
+        leaves: leaves(state, id),
+        holders,
+        drained_at,
+        state: issuer_state,
+    }
 }
 
 fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {
