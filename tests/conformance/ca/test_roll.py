@@ -67,10 +67,19 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
     assert f"{hanging} of its certificates" in refused.error()["message"]
     back = away.renewed()
     back.confirm()
+
+    # Everybody has renewed: what is left is a matter of minutes, and the refusal says how many.
+    def only_time_is_left():
+        said = plane.cli("ca", "roll", "retire", ok=False).error()
+        return "all their holders have renewed" in said["message"] and "after that time" in said["hint"]
+
+    until(only_time_is_left, "the refusal names the time")
     for one in (node, away):
         plane.api("POST", f"/v1/nodes/{one.id}/revoke")
     until(lambda: plane.cli("ca", "roll", "retire", ok=False).code == 0, "nothing hangs on it any more")
     assert states(plane) == ["active", "retired"]
+    listed = run(ENLIST, "audit", "list", "--event", "ca.retired", "--dir", plane.dir).out
+    assert f"issuer={old['id']}" in listed, listed
     assert native.alert(plane, fresh.files) is None
     plane.stop()
     plane.start()
@@ -87,6 +96,9 @@ def test_what_comes_back_is_checked(plane_of_its_own):
     assert refused.code == 3 and refused.error()["code"] in ("bad_request", "no_roll")
     assert plane.cli("ca", "roll", "activate", ok=False).error()["code"] == "no_roll"
     plane.cli("ca", "roll", "prepare", "--csr-out", csr)
+    for step in ("activate", "retire"):
+        early = plane.cli("ca", "roll", step, ok=False).error()
+        assert early["code"] == "no_roll" and "prepare --cert FILE" in early["hint"], early
     root = place / "root.pem"
     root.write_bytes(plane.bundle)
     assert plane.cli("ca", "roll", "prepare", "--cert", root, ok=False).error()["code"] == "bad_request"

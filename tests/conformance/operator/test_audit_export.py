@@ -25,11 +25,11 @@ def check(export, lines: list[str], by: str = "--ca-file"):
     base, _, bundle, pin = export
     file = base / "export.jsonl"
     file.write_text("".join(lines))
-    trust = bundle if by == "--ca-file" else pin
+    trust = pin if by == "--ca-pin" else bundle
     return run(ENLIST, "audit", "verify", "--file", file, by, trust, "--json")
 
 
-@pytest.mark.parametrize("by", ["--ca-file", "--ca-pin"])
+@pytest.mark.parametrize("by", ["--ca-file", "--ca", "--ca-pin"])
 def test_an_export_verifies_with_the_ca_or_its_pin_alone(export, by):
     """No control plane is needed; the footer is last."""
     done = check(export, export[1], by)
@@ -42,6 +42,12 @@ def faults(done) -> str:
     report = done.json()
     assert report["ok"] is False
     return report["fault"]["what"]
+
+
+def test_a_file_that_is_no_export_is_called_so(export):
+    """With a remedy of its own: comparing exports would not help."""
+    done = check(export, ["# notes\n"])
+    assert "not an export" in faults(done) and "enlist audit export" in done.error()["hint"], done
 
 
 def test_an_export_cut_short_is_truncated(export):
