@@ -327,3 +327,11 @@ def test_server_run_logs_in_colour_and_says_when_it_is_ready():
             assert [line.startswith("ready https://") for line in server.lines()].count(True) == 1
             assert bool(COLOUR.search(server.written)) is colourful
     plane.close()
+
+
+def test_an_error_fits_the_terminal_and_leaves_commands_whole(plane):
+    """The remedy goes on below itself; a command in it can be copied."""
+    terminal = shown(ENLIST, "node", "show", "nobody", "--dir", plane.dir, columns=60, code=3)
+    assert not terminal.too_wide(), terminal.lines()
+    assert any("`enlist node list`" in line for line in terminal.lines()), terminal.lines()
+    assert any(line.startswith(" " * 10) for line in terminal.lines()), terminal.lines()

@@ -146,3 +146,15 @@ where
         Ok(Ok(response)) => Ok(Answer { response, origin, deadline, driver }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_not_for_this_user_is_no_matter_of_the_network() {
+        let error = socket_error("/d/operator.sock", &std::io::ErrorKind::PermissionDenied.into());
+        assert!(error.to_string().contains("may not use this operator socket"), "{error}");
+        assert!(error.hint().contains("run as root") && error.exit_code() == 4);
+    }
+}
