@@ -165,7 +165,9 @@ mod tests {
     fn two_commands_do_not_work_in_one_directory() {
         let top = tempfile::tempdir().unwrap();
         let first = Dir::hold(top.path()).unwrap();
-        assert_eq!(Dir::hold(top.path()).unwrap_err().code, "dir_in_use");
+        let fault = Dir::hold(top.path()).unwrap_err();
+        assert_eq!(fault.code, "dir_in_use");
+        assert!(fault.hint.contains("--dir") && !fault.hint.contains("token"), "{fault:?}");
         drop(first);
         Dir::hold(top.path()).unwrap();
     }
