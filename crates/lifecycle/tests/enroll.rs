@@ -31,7 +31,7 @@ fn a_token_becomes_an_enrolled_node_with_its_certificate_on_record() {
     assert_eq!((certificate.fingerprint, certificate.key), (issued.fingerprint, request.key));
     assert_eq!(certificate.not_after, issued.not_after);
     assert_eq!(certificate.der.as_deref(), Some(&issued.der));
-    assert!(certificate.is_live(domain.now) && !domain.state.is_denied(&serial));
+    assert!(domain.state.verdict(&serial, domain.now) == lifecycle::registry::Verdict::Good);
     let spent = TokenState::Used { at: domain.now, node: Some(node) };
     assert_eq!(domain.state.tokens[&token.id].state, spent);
 }

@@ -1,11 +1,10 @@
 //! Events change the state. Nothing else does.
 
-mod recovery;
-
 use super::{
     Account, Addresses, Alert, Certificate, CertificateStatus, Domain, Envelope, Event, Found, FoundIssuer,
-    INSTANCES, Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeImported, NodeRegistered, NodeState,
-    Owner, Recovery, Refused, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState, overlay,
+    Issued, Issuer, IssuerState, Node, NodeEnrolled, NodeImported, NodeRegistered, NodeState, Owner,
+    Recovery, Refused, Rewrap, Root, Rotation, Sighting, State, Tenant, Token, TokenState, overlay,
+    recovery::fold as recovery, remember_start,
 };
 use crate::names::{IssuerId, Label, NodeId, OperatorName, Serial, Span, TenantId, TokenId};
 use std::sync::Arc;
@@ -405,7 +404,7 @@ fn node_registered(state: &mut State, registered: &NodeRegistered) {
     }
 }
 
-fn record(state: &mut State, node: &NodeId, issued: &Issued) {
+pub(super) fn record(state: &mut State, node: &NodeId, issued: &Issued) {
     let certificate = Certificate::of(Owner::Node(node.clone()), issued, state.at);
     state.certificates.insert(issued.serial.clone(), Arc::new(certificate));
     state.certified_keys.insert(issued.key, issued.serial.clone());
@@ -418,7 +417,7 @@ fn record_operator(state: &mut State, name: &OperatorName, issued: &Issued) {
     state.certificates.insert(issued.serial.clone(), Arc::new(record));
 }
 
-fn change(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Node)) {
+pub(super) fn change(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Node)) {
     if let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) {
         how(node);
     }
@@ -454,11 +453,7 @@ fn node_seen(state: &mut State, sighting: &Sighting) {
         }
         if let Some(instance) = &sighting.instance {
             node.streamed = true;
-            node.instances.retain(|known| known != instance);
-            node.instances.push(instance.clone());
-            if node.instances.len() > INSTANCES {
-                node.instances.remove(0);
-            }
+            remember_start(&mut node.instances, instance);
         }
     });
 }
@@ -538,7 +533,7 @@ fn alert_raised(state: &mut State, raised: Alert) {
     }
 }
 
-fn deny(state: &mut State, serial: &Serial) {
+pub(super) fn deny(state: &mut State, serial: &Serial) {
     let at = state.at;
     if let Some(certificate) = state.certificates.get_mut(serial).map(Arc::make_mut) {
         certificate.status = CertificateStatus::Denied;

@@ -4,17 +4,18 @@
 //! `decide` (does the state allow it? which events follow?), `fold` (the events change the state). Only `fold`
 //! changes state, so there is no change without an event, and every event is a line of the audit trail.
 
-mod acts;
-mod address;
 mod alert;
 mod apply;
+mod audit;
 mod authorize;
 mod certificate;
 mod command;
+mod domain;
 mod event;
 mod event_names;
 mod fold;
 mod invariant;
+mod issuer;
 mod node;
 mod operator;
 pub mod overlay;
@@ -22,21 +23,18 @@ mod policy;
 mod profile;
 mod recovery;
 mod rejection;
-mod report;
-mod scheduling;
 mod state;
+mod tenant;
+mod tidy;
 mod token;
 
 pub use crate::names::KeyKind;
-pub use acts::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
-pub use acts::recover::{Recoverable, check_recovery_token, recoverable};
-pub use acts::recovery_token::is_due as recovery_is_due;
-pub use acts::renew::{Renewal, renewable};
-pub use acts::renew_operator::operator_renewable;
-pub use address::Addresses;
 pub use alert::{Alert, AlertKind, REPORTED};
 pub use apply::{Applied, apply, would_apply};
 pub use authorize::{Act, Role, Standing, TABLE, Tenants, Who, authorize, may_read, standing};
+pub use certificate::renew::{Renewal, renewable};
+pub use certificate::revocation_list::{Revocation, RevocationReason};
+pub use certificate::verdict::{Denial, Verdict};
 pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
 pub use command::{
     ActivateIssuer, Actor, AddOperator, Answer, AuditGap, Change, Checkpoint, Claim, Command, Confirm,
@@ -48,16 +46,24 @@ pub use command::{
 pub use event::{Event, Field, NodeEnrolled, NodeImported, NodeRegistered, RecoveryIssued};
 pub use event_names::AUDIT_EVENTS;
 pub use invariant::{Violation, check as check_invariants};
-pub use node::{Account, INSTANCES, Node, NodeState, Rotation};
+pub use node::copied::STARTS as INSTANCES;
+pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
+pub use node::enroll::{Admission, NodeChoice, Refusal, admit, check_token};
+pub use node::report::{Attempt, FreeSpace, Place, Report};
+pub use node::scheduling::PRESSURE;
+pub use node::{Account, Node, NodeState, Rotation};
+pub use operator::renew::operator_renewable;
 pub use operator::{Operator, OperatorKey};
+pub use overlay::address::Addresses;
 pub use overlay::{Overlay, Peer, Peers};
 pub use policy::{CloneRule, Policy, PolicyError, Probe};
 pub use profile::{Fraction, Profile};
+pub use recovery::mint::is_due as recovery_is_due;
+pub use recovery::recover::{Recoverable, check_recovery_token, recoverable};
+pub use recovery::repair::{BundleRecord, check_bundle};
 pub use recovery::{
     IssueRepairBundle, Keeping, Mint, Recover, Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused,
 };
 pub use rejection::Rejection;
-pub use report::{Attempt, FreeSpace, Place, Report};
-pub use scheduling::PRESSURE;
 pub use state::{AuditSigner, Domain, Issuer, IssuerKind, IssuerState, Recorded, Root, State, Tenant};
 pub use token::{Token, TokenState};

@@ -1,5 +1,7 @@
 //! Policy: values that can change an outcome, so they are replicated and changed by command.
 
+pub(super) mod set;
+
 use super::profile::{self, Profile};
 use crate::names::{Label, ProfileName, Span};
 use imbl::OrdMap;

@@ -128,6 +128,8 @@ pub enum Rejection {
     RecoveryNotNeeded { node: NodeId },
     #[error("operator {name} has more certificates on record than an operator has reason to ask for")]
     TooManyOperatorCertificates { name: OperatorName },
+    #[error("within must be {min} to {max}")]
+    DrainSpan { min: Span, max: Span },
 }
 
 fn needed(needs: Option<&str>) -> String {
@@ -195,6 +197,7 @@ impl Rejection {
             Rejection::RequestTooOld => "request_too_old",
             Rejection::CertificateSuperseded => "certificate_superseded",
             Rejection::KeyInUse => "key_in_use",
+            Rejection::DrainSpan { .. } => "bad_request",
             Rejection::TooManyCertificates { .. } | Rejection::TooManyOperatorCertificates { .. } => {
                 "too_many_certificates"
             }

@@ -5,8 +5,8 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, CertificateStatus, Node, Operator, OperatorKey, Overlay, Owner, Policy,
-    PrepareRoll, ServerCertificate, Token,
+    Addresses, Alert, Certificate, Node, Operator, OperatorKey, Overlay, Owner, Policy, PrepareRoll,
+    ServerCertificate, Token,
 };
 use crate::names::{
     AlertId, ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
@@ -226,27 +226,6 @@ impl State {
         own || self.certificates.contains_key(serial)
     }
 
-    /// Whether a serial must be refused at the handshake. One that is unknown is no matter for a handshake.
-    pub fn is_denied(&self, serial: &Serial) -> bool {
-        self.certificates.get(serial).is_some_and(|certificate| {
-            certificate.status == CertificateStatus::Denied
-                || self.owner_is_gone(&certificate.owner)
-                || self.issuer_is_revoked(&certificate.issuer)
-        })
-    }
-
-    /// Whether a serial is on record, within its time and not denied, by whatever it may be denied.
-    pub fn is_good(&self, serial: &Serial) -> bool {
-        self.certificates.get(serial).is_some_and(|certificate| certificate.is_live(self.at))
-            && !self.is_denied(serial)
-    }
-
-    /// Whether a newer certificate of its holder has taken this one's place.
-    pub fn is_superseded(&self, serial: &Serial) -> bool {
-        let status = self.certificates.get(serial).map(|certificate| certificate.status);
-        matches!(status, Some(CertificateStatus::Superseded { .. }))
-    }
-
     /// Whether a node could authenticate now.
     pub fn holds_good_certificate(&self, node: &Node) -> bool {
         node.serials.iter().any(|serial| self.is_good(serial))
@@ -296,12 +275,5 @@ impl State {
 
     fn holders(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().map(Arc::as_ref).filter(|node| self.holds_good_certificate(node))
-    }
-
-    fn owner_is_gone(&self, owner: &Owner) -> bool {
-        match owner {
-            Owner::Node(id) => self.nodes.get(id).is_none_or(|node| node.state.is_gone()),
-            Owner::Operator(name) => !self.operators.contains_key(name),
-        }
     }
 }

@@ -4,6 +4,8 @@
 //! to look at nodes of other tenants. Whoever knows an older overlay finds what has changed with
 //! [`OrdMap::diff`], for the price of the change.
 
+pub(super) mod address;
+
 use super::{Node, NodeState, State, Underlay};
 use crate::names::{NodeId, TenantId, WireguardKey};
 use imbl::OrdMap;

@@ -3,11 +3,11 @@
 //! [`recoverable`] is asked by the replica that received the request, before it signs, and again when the command
 //! is applied. A refusal uses nothing up.
 
-use super::renew;
+use super::{Recover, RecoveryKind, RecoveryState, RecoveryToken};
 use crate::names::{AlertId, NodeId, ProfileName, SecretHash, Serial, Span, TenantId};
 use crate::registry::apply::Decision;
+use crate::registry::certificate::renew;
 use crate::registry::event::RecoveryIssued;
-use crate::registry::recovery::{Recover, RecoveryKind, RecoveryState, RecoveryToken};
 use crate::registry::{
     AlertKind, CertificateStatus, Envelope, Event, Node, NodeState, Outcome, Owner, Rejection, State,
 };

@@ -1,5 +1,10 @@
 //! Certificates on record.
 
+pub(super) mod renew;
+pub(super) mod revocation_list;
+pub(super) mod server;
+pub(super) mod verdict;
+
 use super::State;
 use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -97,18 +102,17 @@ impl Certificate {
         }
     }
 
-    pub fn is_live(&self, at: Timestamp) -> bool {
-        let until = match self.status {
-            CertificateStatus::Live => self.not_after,
-            CertificateStatus::Superseded { until } => until.min(self.not_after),
-            CertificateStatus::Denied => return false,
-        };
-        at < until
+    /// When it may no longer be used beside its successor, if it has one.
+    pub(super) fn grace_end(&self) -> Option<Timestamp> {
+        match self.status {
+            CertificateStatus::Superseded { until } => Some(until),
+            CertificateStatus::Live | CertificateStatus::Denied => None,
+        }
     }
 
     /// Whether its successor has taken over for good.
     pub fn is_superseded(&self, at: Timestamp) -> bool {
-        matches!(self.status, CertificateStatus::Superseded { until } if until <= at)
+        self.grace_end().is_some_and(|until| until <= at)
     }
 
     /// Whether its holder has never shown it.

@@ -1,5 +1,7 @@
 //! Enrollment tokens: what is remembered of a secret that was shown once.
 
+pub(super) mod create;
+
 use crate::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, Title, TokenId};
 use serde::{Deserialize, Serialize};
 

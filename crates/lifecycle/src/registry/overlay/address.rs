@@ -34,7 +34,7 @@ impl Addresses {
         (self.next < u64::MAX).then(|| Ipv6Addr::from(u128::from(self.prefix) | u128::from(self.next)))
     }
 
-    pub(super) fn hold(&mut self, address: Ipv6Addr, node: NodeId) {
+    pub(in crate::registry) fn hold(&mut self, address: Ipv6Addr, node: NodeId) {
         if let Some(key) = self.resting.keys().find(|(_, rested)| *rested == address).copied() {
             self.resting.remove(&key);
         } else {

@@ -1,9 +1,9 @@
 //! Confirming: a node's first word with its new identity, or its word that it could not keep it.
 
 use super::contact;
-use super::recovery_token::{self, Rotate};
 use crate::names::AlertId;
 use crate::registry::apply::Decision;
+use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{
     Actor, AlertKind, Confirm, ConfirmStatus, Envelope, Event, NodeState, Rejection, State,
 };
@@ -15,7 +15,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
     match (&confirm.status, node.state) {
         (ConfirmStatus::Ok, _) => {
             let mut events = contact::events(state, node, serial);
-            events.extend(recovery_token::events(state, node, serial, &confirm.keeping, Rotate::WhenDue));
+            events.extend(mint::events(state, node, serial, &confirm.keeping, Rotate::WhenDue));
             Decision::granted(events)
         }
         (ConfirmStatus::Failed { reason }, NodeState::Enrolled) => {

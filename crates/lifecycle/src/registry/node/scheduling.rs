@@ -1,7 +1,7 @@
 //! Whether work may be given to a node.
 
-use super::{Certificate, Node, NodeState, Report, State};
 use crate::names::Serial;
+use crate::registry::{Certificate, Node, NodeState, Report, State};
 
 /// What a node says whose logs, or what it tells, had to make room for what it needs.
 pub const PRESSURE: &str = "node_observability_disk_pressure";

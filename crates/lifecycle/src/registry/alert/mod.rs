@@ -1,5 +1,7 @@
 //! What wants an operator's attention.
 
+pub(super) mod raise;
+
 use super::State;
 use super::{Event, Node};
 use crate::names::{AlertId, NodeId, Span, Timestamp};

@@ -1,8 +1,8 @@
 //! Alerts: raised and cleared by the control plane, acknowledged by operators.
 
-use super::contact;
 use crate::names::{AlertId, Span};
 use crate::registry::apply::Decision;
+use crate::registry::node::contact;
 use crate::registry::policy::CloneRule;
 use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, RaiseAlert, Rejection, State};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
 
 /// A suspicion that somebody has looked at, and that nothing has nourished for a day. If it was right, it comes
 /// again. A node that is held because of it keeps it until it is released.
-pub(super) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
+pub(in crate::registry) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
     let held = |alert: &Alert| {
         let node = alert.node.as_ref().and_then(|id| state.nodes.get(id));
         node.is_some_and(|node| node.quarantined && !node.state.is_gone())

@@ -1,8 +1,8 @@
 //! Liveness: who was heard of, and who has been silent for too long.
 
-use super::recovery_token;
 use crate::names::{NodeId, Timestamp};
 use crate::registry::apply::Decision;
+use crate::registry::recovery::mint;
 use crate::registry::{Event, Node, NodeState, Report, Sighting, Silence, State};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
         if node.state == NodeState::Inactive && !is_silent(state, sighting.seen) && woken.insert(&node.id) {
             events.push(Event::NodeActive { node: node.id.clone() });
         }
-        let kept = recovery_token::keep(node, sighting.recovery_kept);
+        let kept = mint::keep(node, sighting.recovery_kept);
         events.extend(kept.filter(|_| keeping.insert(&node.id)));
     }
     Decision::granted(events)

@@ -1,16 +1,40 @@
 //! Repairing: an operator's recovery token for a node that has nothing left to recover with. The node is held
 //! until it has come back with it and stayed.
 
-use super::living;
+use super::{IssueRepairBundle, RecoveryKind, RecoveryToken};
 use crate::names::{NodeId, Span};
 use crate::registry::apply::Decision;
+use crate::registry::node::living;
 use crate::registry::policy::TOKEN_TTL_MIN;
-use crate::registry::recovery::{IssueRepairBundle, RecoveryKind, RecoveryToken};
 use crate::registry::{AlertKind, Event, Mint, Node, NodeState, Rejection, State};
 
 /// How long a repair bundle is good when nothing is said.
 const DEFAULT_TTL: Span = Span::from_hours(24);
 const REASON: &str = "repair bundle issued";
+
+/// What identifies a repair bundle: the line of the audit trail that says that it was issued, and where the node was
+/// to turn to. A bundle carries what it says; the trail holds what is true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleRecord {
+    pub seq: u64,
+    pub hash: String,
+    pub profile: String,
+}
+
+/// Whether a token may be redeemed with what came beside it: one from a repair bundle only with the bundle as it was
+/// issued.
+pub fn check_bundle(
+    token: &RecoveryToken,
+    claimed: Option<&BundleRecord>,
+    recorded: Option<&BundleRecord>,
+) -> Result<(), Rejection> {
+    let unchanged = claimed.is_some() && claimed == recorded;
+    match token.kind {
+        RecoveryKind::Rotated => Ok(()),
+        RecoveryKind::Repair if unchanged => Ok(()),
+        RecoveryKind::Repair => Err(Rejection::RepairBundleMismatch),
+    }
+}
 
 pub(in crate::registry) fn issue(state: &State, issue: &IssueRepairBundle) -> Decision {
     match repairable(state, issue) {

@@ -3,10 +3,10 @@
 //! What the node says it has kept is heard first, and only then is the next one minted: an answer that is lost
 //! never leaves a host with nothing but a token that has ended.
 
-use super::living;
+use super::{Keeping, RecoveryKind, RecoveryToken};
 use crate::names::{NodeId, Serial, Span, Timestamp, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::recovery::{Keeping, RecoveryKind, RecoveryToken};
+use crate::registry::node::living;
 use crate::registry::{Actor, Envelope, Event, Mint, Node, NodeState, Rejection, State};
 
 /// A host that asks in a loop gets one in this time, and the trail one line.
@@ -14,7 +14,7 @@ const BETWEEN: Span = Span::from_secs(10);
 
 /// When a node is given a new token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rotate {
+pub(in crate::registry) enum Rotate {
     /// With every new certificate.
     Always,
     /// When the one that it has is half over, or it has none.
@@ -41,14 +41,14 @@ pub(in crate::registry) fn decide(
 /// What follows from what a node says of its recovery token. The node is in contact, so it is confirmed. By a
 /// certificate that another has superseded nothing is said: whoever holds that key only would be given more than it
 /// ever was good for.
-pub(super) fn events(
+pub(in crate::registry) fn events(
     state: &State,
     node: &Node,
     serial: &Serial,
     keeping: &Keeping,
     rotate: Rotate,
 ) -> Vec<Event> {
-    if state.is_superseded(serial) {
+    if state.verdict(serial, state.at).has_successor() {
         return Vec::new();
     }
     let mint = keeping.mint.filter(|mint| may_mint(state, node, mint));
@@ -61,7 +61,7 @@ pub(super) fn events(
 }
 
 /// The node has its current token on disk, and has not said so before.
-pub(super) fn keep(node: &Node, kept: Option<TokenId>) -> Option<Event> {
+pub(in crate::registry) fn keep(node: &Node, kept: Option<TokenId>) -> Option<Event> {
     let current = node.recovery.current().filter(|current| Some(current.id) == kept && !current.is_kept())?;
     Some(Event::RecoveryTokenKept { node: node.id.clone(), token: current.id })
 }

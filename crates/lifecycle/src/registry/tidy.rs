@@ -1,6 +1,6 @@
 //! Tidying: tokens expire, and what can no longer matter is forgotten. Bounded, so that no entry grows large.
 
-use super::alert;
+use super::alert::raise as alert;
 use crate::names::{IssuerId, KeyId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::{Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};

@@ -4,17 +4,17 @@
 //! the same certificate, another key replaces what was never seen. [`renewable`] is asked by the replica that
 //! received the request, before it signs, and again when the command is applied.
 
-use super::contact;
-use super::recovery_token::{self, Rotate};
 use crate::names::{KeyHash, ProfileName, Serial, SpiffeId, TenantId};
 use crate::registry::apply::Decision;
+use crate::registry::node::contact;
+use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{
     Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome,
-    Owner, Rejection, Renew, State,
+    Owner, Rejection, Renew, State, Verdict,
 };
 
 /// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
-pub(super) const ON_RECORD: usize = 256;
+pub(in crate::registry) const ON_RECORD: usize = 256;
 /// What a newer certificate is the answer to.
 const OVER: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
 
@@ -39,10 +39,12 @@ pub fn renewable(state: &State, with: &Serial, renew: &Renew) -> Result<Renewal,
         return Err(Rejection::NodeRevoked { node: node.id.clone() });
     }
     let held = state.certificates.get(with).filter(|held| held.owner == Owner::Node(node.id.clone()));
-    match held.map(|held| held.status) {
-        Some(CertificateStatus::Live) if node.state != NodeState::Registered => {}
-        Some(CertificateStatus::Superseded { .. }) => return Err(Rejection::CertificateSuperseded),
-        _ => return Err(Rejection::Unauthenticated),
+    match held.map_or(Verdict::Unknown, |held| state.verdict_on(held, state.at)) {
+        Verdict::Good if node.state != NodeState::Registered => {}
+        Verdict::Grace { .. } | Verdict::Superseded { .. } => return Err(Rejection::CertificateSuperseded),
+        Verdict::Good | Verdict::Denied(_) | Verdict::Expired | Verdict::Unknown => {
+            return Err(Rejection::Unauthenticated);
+        }
     }
     if let Some((serial, known)) = holder(state, node, renew) {
         let same = known.owner == Owner::Node(node.id.clone())
@@ -85,7 +87,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
     let mut events = contact::events(state, node, with);
     match (renewal, &renew.prepared) {
         (Renewal::Again { serial }, _) => {
-            events.extend(recovery_token::events(state, node, with, &renew.keeping, Rotate::WhenDue));
+            events.extend(mint::events(state, node, with, &renew.keeping, Rotate::WhenDue));
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: true }) }
         }
         (Renewal::Fresh { .. }, Some(certificate)) if fits(state, renew.key, node, certificate) => {
@@ -97,7 +99,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
                 denied: unseen(state, node, with),
             });
             events.extend(state.clearing(&OVER, &node.id));
-            events.extend(recovery_token::events(state, node, with, &renew.keeping, Rotate::Always));
+            events.extend(mint::events(state, node, with, &renew.keeping, Rotate::Always));
             let serial = certificate.serial.clone();
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
         }
@@ -106,7 +108,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
 }
 
 /// Does what was prepared still match what may be granted to the node for this key?
-pub(super) fn fits(state: &State, key: KeyHash, node: &Node, certificate: &Issued) -> bool {
+pub(in crate::registry) fn fits(state: &State, key: KeyHash, node: &Node, certificate: &Issued) -> bool {
     let subject = state.domain.as_ref().map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id));
     let rules = state.policy.profiles.get(&node.profile);
     certificate.key == key

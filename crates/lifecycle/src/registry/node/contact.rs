@@ -8,7 +8,8 @@ use crate::registry::{
 };
 
 /// What the enrollment's alerts are about is over with the first contact.
-pub(super) const ENROLLMENT: [AlertKind; 2] = [AlertKind::EnrollmentStuck, AlertKind::EnrollmentNotPersisted];
+pub(in crate::registry) const ENROLLMENT: [AlertKind; 2] =
+    [AlertKind::EnrollmentStuck, AlertKind::EnrollmentNotPersisted];
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
     let (Some(node), Actor::Node { serial, .. }) = (state.nodes.get(id), &envelope.actor) else {

@@ -1,6 +1,21 @@
 //! Nodes.
 
-use super::{Envelope, Hardware, Recovery, Report, Underlay, Wireguard};
+pub(super) mod confirm;
+pub(super) mod contact;
+pub(super) mod copied;
+pub(super) mod describe;
+pub(super) mod drain;
+pub(super) mod enroll;
+pub(super) mod import;
+pub(super) mod liveness;
+pub(super) mod quarantine;
+pub(super) mod register;
+pub(super) mod report;
+pub(super) mod revoke;
+pub(super) mod rotate;
+pub(super) mod scheduling;
+
+use super::{Envelope, Hardware, Recovery, Rejection, Report, State, Underlay, Wireguard};
 use crate::names::{
     IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, Title,
     TokenId, VclusterId,
@@ -162,9 +177,6 @@ pub struct Rotation {
     pub at: Timestamp,
 }
 
-/// How many starts of an agent are remembered, to notice one that comes back.
-pub const INSTANCES: usize = 4;
-
 impl Rotation {
     /// An order that nobody has come to fetch.
     pub fn is_over(&self, at: Timestamp) -> bool {
@@ -216,5 +228,14 @@ impl Node {
 
     pub fn current_serial(&self) -> Option<&Serial> {
         self.serials.last()
+    }
+}
+
+/// A node that is not a tombstone.
+pub(super) fn living<'a>(state: &'a State, id: &NodeId) -> Result<&'a Node, Rejection> {
+    match state.nodes.get(id) {
+        None => Err(Rejection::NodeNotFound { node: id.clone() }),
+        Some(node) if node.state.is_gone() => Err(Rejection::NodeRevoked { node: id.clone() }),
+        Some(node) => Ok(node),
     }
 }

@@ -1,5 +1,8 @@
 //! Those who run the fleet, and their automation.
 
+pub(super) mod add;
+pub(super) mod renew;
+
 use super::{Role, Tenants};
 use crate::names::{KeyId, OperatorName, SecretHash, Serial, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,11 @@
 //! and the one before it until the node has said that the current one is kept. An operator's repair token
 //! replaces both. The last few that have ended are remembered, so that whoever brings one hears why.
 
+pub(super) mod fold;
+pub(super) mod mint;
+pub(super) mod recover;
+pub(super) mod repair;
+
 use super::{KeyKind, Prepared, State};
 use crate::host::Class;
 use crate::names::{KeyHash, Label, NodeId, SecretHash, Serial, Span, Timestamp, TokenId};

@@ -1,9 +1,9 @@
 //! What a host last said of itself. Kept, so that it can still be read when the host no longer speaks and the
 //! control plane has been started again.
 
-use super::{AlertKind, Node, State};
 use crate::host::Class;
 use crate::names::{Label, Serial, Span, Timestamp};
+use crate::registry::{AlertKind, Certificate, Node, State};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ impl State {
         if let Some(attempt) = report.last_renewal.as_ref().filter(failed) {
             // It may have succeeded since, and not have said so yet.
             let tried = attempt.at.unwrap_or(report.at).min(report.at);
-            let over = |(_, held): (_, &super::Certificate)| tried < held.issued_at;
+            let over = |(_, held): (_, &Certificate)| tried < held.issued_at;
             if !self.current_certificate(node).is_some_and(over) {
                 let class = attempt.code.as_ref().and_then(|code| Class::parse(code.as_str()));
                 let why = class.map_or("see its evidence", Class::as_str);

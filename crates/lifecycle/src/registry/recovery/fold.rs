@@ -1,13 +1,13 @@
 //! What becomes of a node's recovery tokens. The index knows exactly those that are on record.
 
-use super::{change, deny, record};
+use super::{Recovery, RecoveryState, RecoveryToken};
 use crate::names::NodeId;
-use crate::registry::recovery::{Recovery, RecoveryState, RecoveryToken};
+use crate::registry::fold::{change, deny, record};
 use crate::registry::{NodeState, RecoveryIssued, State};
 use std::sync::Arc;
 
 /// A new one, put among the others in its own way.
-pub(super) fn minted(
+pub(in crate::registry) fn minted(
     state: &mut State,
     id: &NodeId,
     token: &RecoveryToken,
@@ -23,7 +23,7 @@ pub(super) fn minted(
 }
 
 /// A change in which none is new.
-pub(super) fn changed(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Recovery)) {
+pub(in crate::registry) fn changed(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Recovery)) {
     let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) else { return };
     how(&mut node.recovery);
     for hash in node.recovery.forget() {
@@ -32,7 +32,7 @@ pub(super) fn changed(state: &mut State, id: &NodeId, how: impl FnOnce(&mut Reco
 }
 
 /// All that the node had before is denied; it begins again as after an enrollment, and stays who it is.
-pub(super) fn issued(state: &mut State, recovered: &RecoveryIssued) {
+pub(in crate::registry) fn issued(state: &mut State, recovered: &RecoveryIssued) {
     let (at, bundle) = (state.at, state.bundle_version);
     let issued = &recovered.certificate;
     for serial in &recovered.denied {

@@ -1,0 +1,3 @@
+//! Issuers: what signs certificates.
+
+pub(super) mod roll;
