@@ -99,7 +99,7 @@ fn found() -> Found {
 
 fn enroll() -> Enroll {
     Enroll {
-        token: SecretHash::new([10; 32]),
+        credential: Credential::Token(SecretHash::new([10; 32])),
         key: KeyHash::new([22; 32]),
         key_kind: KeyKind::P256,
         idempotency: Some(IdempotencyHash::new([11; 32])),
@@ -377,7 +377,13 @@ fn grown() -> Vec<(&'static str, Command)> {
         ..Report::blank(AT)
     };
     let reporting = Sighting { report: Some(Arc::new(said)), ..sighting() };
-    vec![("observe_report", Command::Observe(vec![reporting]))]
+    let by = |credential| Command::Enroll(Box::new(Enroll { credential, ..enroll() }));
+    let hardware = Credential::Hardware(vec![Label::parse("mac:02:00:00:00:00:01").expect("a label")]);
+    vec![
+        ("observe_report", Command::Observe(vec![reporting])),
+        ("enroll_hardware", by(hardware)),
+        ("enroll_recovery", by(Credential::Recovery(SecretHash::new([10; 32])))),
+    ]
 }
 
 fn envelope(command: Command) -> Envelope {

@@ -8,6 +8,11 @@
 //! - [`names`]: the vocabulary, each word a type with one way in.
 //! - [`registry`]: state, commands, events, rejections, policy, `authorize → decide → fold`, invariants.
 
+#![deny(
+    clippy::wildcard_enum_match_arm,
+    reason = "a forgotten command, event, actor or verdict must not compile"
+)]
+
 pub mod host;
 pub mod names;
 pub mod registry;

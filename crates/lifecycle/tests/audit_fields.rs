@@ -6,6 +6,7 @@ use crate::support::{
     enroll, granted, issuer, local, only, operator, refused_with, revoke, set_policy, span,
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
+use lifecycle::registry::event;
 use lifecycle::registry::{
     Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
     IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, Register, Rewrap, Role,
@@ -315,7 +316,10 @@ fn what_is_done_to_a_host_names_it_and_says_why() {
     domain.silence(&host.node);
     let line = |events: &[Event]| line(&events[0]);
     let last_seen = with("last_seen", json!("2027-01-15T08:00:00Z"));
-    assert_eq!(line(&[Event::NodeInactive { node: node(), last_seen: Some(START) }]), last_seen);
+    assert_eq!(
+        line(&[Event::NodeInactive(event::NodeInactive { node: node(), last_seen: Some(START) })]),
+        last_seen
+    );
     let rotate = domain.give(local(), Command::Rotate { node: node() }).events;
     let order = domain.state.nodes[&host.node].rotation.as_ref().unwrap().order;
     assert_eq!(line(&rotate), json!({ "node_id": id, "order_id": order.to_string() }));

@@ -80,3 +80,15 @@ fn another_tenants_node_does_not_exist() {
     let (_, command) = drain(&mine, None);
     check(&mut domain, (bob, command), granted(DRAINING));
 }
+
+#[test]
+fn a_drain_takes_a_second_at_least_and_thirty_days_at_most() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    for within in [Span::from_millis(999), span("31d")] {
+        check(&mut domain, drain(&node, Some(within)), refused("bad_request"));
+    }
+    for within in [span("1s"), span("30d")] {
+        check(&mut domain, drain(&node, Some(within)), granted(DRAINING));
+    }
+}

@@ -6,8 +6,8 @@ use crate::support::{
 };
 use lifecycle::names::{IdempotencyHash, KeyHash, KeyKind, Label, ProfileName, Span, TenantId};
 use lifecycle::registry::{
-    Actor, Admission, CertificateStatus, Command, Door, Enroll, Hardware, NodeChoice, NodeState, Outcome,
-    Owner, Rejection, TokenState, Underlay, admit, check_token,
+    Actor, Admission, CertificateStatus, Command, Credential, Door, Enroll, Hardware, NodeChoice, NodeState,
+    Outcome, Owner, Rejection, TokenState, Underlay, admit, check_token,
 };
 use std::sync::Arc;
 
@@ -588,4 +588,19 @@ fn the_limit_a_minute_does_not_stop_the_repeat_of_a_lost_reply() {
     domain.policy("enroll.max_per_minute", "1");
     domain.enroll();
     check(&mut domain, ask_again(&enrolled, |_| ()), granted(&[]));
+}
+
+/// Only tokens are redeemed by this command; the other kinds of credential have no rule that accepts them.
+#[test]
+fn a_credential_that_is_no_token_is_refused_before_anything_else() {
+    let mut domain = Domain::founded();
+    let token = domain.mint();
+    for credential in [
+        Credential::Hardware(vec![Label::parse("mac:02:00:00:00:00:01").unwrap()]),
+        Credential::Recovery(token.hash),
+    ] {
+        let request = Enroll { credential, ..domain.request(token) };
+        let command = Command::Enroll(Box::new(request));
+        check(&mut domain, (Actor::Stranger, command), refused("attestor_not_allowed"));
+    }
 }

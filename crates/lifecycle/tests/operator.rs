@@ -3,7 +3,8 @@
 use crate::support::{Domain, check, create_tenant, granted, issuer, local, only, operator, refused, span};
 use lifecycle::names::{Serial, Span, Timestamp};
 use lifecycle::registry::{
-    Actor, AddOperator, CertificateStatus, Command, CreateOperatorKey, Issued, Owner, Role, Tenants, standing,
+    Actor, AddOperator, CertificateStatus, Command, CreateOperatorKey, Issued, Owner, Role, Tenants,
+    permissions,
 };
 
 fn admin(domain: &mut Domain) -> Actor {
@@ -40,7 +41,7 @@ fn an_operator_without_a_certificate_is_nobody_on_the_wire() {
     let add = Command::AddOperator(AddOperator { name: name.clone(), role, tenants, certificate: None });
     check(&mut domain, (local(), add), granted(&["operator.added"]));
     let serial = domain.serial();
-    assert_eq!(standing(&domain.state, &Actor::Operator { name, serial }), None);
+    assert_eq!(permissions(&domain.state, &Actor::Operator { name, serial }), None);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn until_a_renewed_certificate_is_used_both_are_good_and_then_only_the_new_one()
     let renew = domain.renew_operator("alice");
     let new = renewed(&renew);
     check(&mut domain, (old.clone(), renew), granted(&["operator.renewed"]));
-    assert_eq!(standing(&domain.state, &old), standing(&domain.state, &new));
+    assert_eq!(permissions(&domain.state, &old), permissions(&domain.state, &new));
     check(&mut domain, (old.clone(), create_tenant("acme")), granted(&["tenant.created"]));
     check(&mut domain, (old.clone(), first_use("alice")), granted(&[]));
     check(&mut domain, (new.clone(), first_use("alice")), granted(&["operator.certificate_replaced"]));

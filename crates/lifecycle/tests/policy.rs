@@ -2,17 +2,18 @@
 
 use crate::support::{Domain, check, enroll, granted, local, profile, refused, set_policy, span};
 use lifecycle::registry::Event;
+use lifecycle::registry::event;
 
 #[test]
 fn a_change_of_policy_tells_the_old_and_the_new() {
     let mut domain = Domain::founded();
     let when = (local(), set_policy("profile.default.lifetime", "2h"));
     let events = check(&mut domain, when, granted(&["policy.changed"]));
-    let change = Event::PolicyChanged {
+    let change = Event::PolicyChanged(event::PolicyChanged {
         key: "profile.default.lifetime".to_owned(),
         old: Some("1d".to_owned()),
         new: "2h".to_owned(),
-    };
+    });
     assert_eq!(events, [change]);
     assert_eq!(domain.state.policy.profiles[&profile("default")].lifetime, span("2h"));
 }

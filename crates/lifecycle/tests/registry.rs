@@ -39,6 +39,7 @@ mod support;
 mod tenant;
 mod tidy;
 mod token;
+mod verdict;
 
 #[test]
 fn every_file_of_this_folder_is_part_of_the_suite() {

@@ -1,9 +1,10 @@
 //! A node that has nothing left to recover with: an operator's bundle, and the quarantine until it has proven itself.
 
-use crate::support::{Domain, Enrolled, check, contact, granted, local, node, recover, refused, span};
+use crate::support::{Domain, Enrolled, START, check, contact, granted, local, node, recover, refused, span};
 use lifecycle::names::{Label, NodeId, Span, Timestamp};
 use lifecycle::registry::{
-    Actor, AlertKind, Command, IssueRepairBundle, Mint, NodeState, RaiseAlert, Recover, Role, Tenants,
+    Actor, AlertKind, BundleRecord, Command, IssueRepairBundle, Mint, NodeState, RaiseAlert, Recover,
+    RecoveryKind, Rejection, Role, Tenants, check_bundle,
 };
 
 const ISSUED: &[&str] = &["host.quarantined", "repair_bundle.issued"];
@@ -170,4 +171,31 @@ fn only_a_platform_admin_of_its_tenant_has_one() {
     let (_, (_, issue)) = bundle(&mut domain, &node.node, None);
     check(&mut domain, (operator, issue.clone()), refused("forbidden"));
     check(&mut domain, (node.actor(), issue), refused("forbidden"));
+}
+
+#[test]
+fn a_repair_token_is_redeemed_only_with_its_bundle_as_it_was_issued() {
+    let mut domain = Domain::founded();
+    let token = |kind| lifecycle::registry::RecoveryToken {
+        id: lifecycle::names::TokenId(lifecycle::names::Ulid::new(START, [1; 10])),
+        hash: lifecycle::names::SecretHash::new([1; 32]),
+        kind,
+        minted_at: START,
+        expires_at: START,
+        state: lifecycle::registry::RecoveryState::Valid { kept: false },
+    };
+    let (repair, rotated) = (token(RecoveryKind::Repair), token(RecoveryKind::Rotated));
+    let issued = BundleRecord { seq: domain.draw(), hash: "ab".to_owned(), profile: "default".to_owned() };
+    let changed = [
+        BundleRecord { seq: issued.seq + 1, ..issued.clone() },
+        BundleRecord { hash: "cd".to_owned(), ..issued.clone() },
+        BundleRecord { profile: "other".to_owned(), ..issued.clone() },
+    ];
+    assert_eq!(check_bundle(&repair, Some(&issued), Some(&issued)), Ok(()));
+    assert_eq!(check_bundle(&rotated, None, None), Ok(()), "a token of the node's own comes with no bundle");
+    for claimed in changed.iter().map(Some).chain([None]) {
+        let found = check_bundle(&repair, claimed, Some(&issued));
+        assert_eq!(found, Err(Rejection::RepairBundleMismatch), "{claimed:?}");
+    }
+    assert_eq!(check_bundle(&repair, None, None), Err(Rejection::RepairBundleMismatch));
 }

@@ -1,6 +1,7 @@
 //! Forgetting what can no longer matter.
 
 use crate::support::{Domain, check, enroll, granted, local, refused, span};
+use lifecycle::registry::event;
 use lifecycle::registry::{Actor, Command, Event, Role, Tenants, TokenState};
 
 fn tidy() -> (Actor, Command) {
@@ -106,7 +107,7 @@ fn one_entry_tidies_at_most_256_of_a_kind() {
     domain.pass(span("7d"));
     for expected in [256, 44] {
         match count(&mut domain).as_slice() {
-            [Event::Tidied { tokens, .. }] => assert_eq!(tokens.len(), expected),
+            [Event::Tidied(event::Tidied { tokens, .. })] => assert_eq!(tokens.len(), expected),
             other => panic!("{other:?}"),
         }
     }

@@ -15,8 +15,8 @@ use base64::engine::general_purpose::STANDARD;
 use journal::View;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, SpiffeId, WireguardKey};
 use lifecycle::registry::{
-    Actor, Admission, Certificate, Command, Door, Enroll, Hardware, Node, NodeChoice, Outcome, Prepared,
-    Refusal, Rejection, State, Underlay, Wireguard, admit, check_token,
+    Actor, Admission, Certificate, Command, Credential, Door, Enroll, Hardware, Node, NodeChoice, Outcome,
+    Prepared, Refusal, Rejection, State, Underlay, Wireguard, admit, check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ fn command(
     requested_node: Option<NodeId>,
 ) -> Enroll {
     Enroll {
-        token,
+        credential: Credential::Token(token),
         key: csr.key,
         key_kind: csr.kind,
         idempotency: request.idempotency,

@@ -66,7 +66,7 @@ impl Source {
                 Some(v4) => Source::Address(IpAddr::V4(v4)).prefix(),
                 None => Source::Address(IpAddr::from((u128::from(*v6) >> 72 << 72).to_be_bytes())),
             },
-            other => *other,
+            Source::Socket | Source::Internal => *self,
         }
     }
 }

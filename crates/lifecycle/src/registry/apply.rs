@@ -3,7 +3,7 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    fold::fold, issuer, node, operator, policy, recovery, tenant, tidy, token,
+    issuer, node, operator, overlay, policy, recovery, tenant, tidy, token,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;
@@ -47,7 +47,10 @@ pub fn apply(state: &mut State, envelope: &Envelope, at: Timestamp) -> Applied {
     }
     let Decision { events, answer } = decide(state, envelope);
     for event in &events {
-        fold(state, event, envelope);
+        event.fold(state, envelope);
+        if let Some(node) = event.peer() {
+            overlay::settle(state, node);
+        }
     }
     if events.iter().any(Event::is_audited) {
         state.revision += 1;
@@ -84,45 +87,45 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         return rejection.into();
     }
     match &envelope.command {
-        Command::Found(found) => domain::decide(state, found),
+        Command::Found(found) => domain::initialize::decide(state, found),
         Command::CreateToken(create) => token::create::create(state, &envelope.actor, create),
-        Command::RevokeToken { token } => token::create::revoke(state, *token),
+        Command::RevokeToken { token } => token::revoke::revoke(state, *token),
         Command::Enroll(enroll) => node::enroll::decide(state, enroll),
         Command::Confirm(confirm) => node::confirm::decide(state, envelope, confirm),
-        Command::CreateTenant(create) => tenant::create(state, &envelope.actor, create),
+        Command::CreateTenant(create) => tenant::create::create(state, &envelope.actor, create),
         Command::AddOperator(add) => operator::add::add(state, &envelope.actor, add),
         Command::RenewOperator(renew) => operator::renew::decide(state, envelope, renew),
         Command::UseRenewedCertificate { name } => operator::renew::first_use(state, envelope, name),
-        Command::RemoveOperator { name } => operator::add::remove(state, name),
-        Command::CreateOperatorKey(create) => operator::add::create_key(state, &envelope.actor, create),
-        Command::RevokeOperatorKey { key } => operator::add::revoke_key(state, *key),
+        Command::RemoveOperator { name } => operator::remove::remove(state, name),
+        Command::CreateOperatorKey(create) => operator::key::create_key(state, &envelope.actor, create),
+        Command::RevokeOperatorKey { key } => operator::key::revoke_key(state, *key),
         Command::SetPolicy(set) => policy::set::set(state, set),
         Command::RecordServerCertificate(certificate) => certificate::server::decide(state, certificate),
-        Command::RecordRefusals(refusals) => audit::refusals(refusals),
-        Command::RecordCheckpoint(checkpoint) => audit::checkpoint(checkpoint),
-        Command::RecordAuditGap(gap) => audit::gap(gap),
+        Command::RecordRefusals(refusals) => audit::refusals::record(refusals),
+        Command::RecordCheckpoint(checkpoint) => audit::checkpoint::record(checkpoint),
+        Command::RecordAuditGap(gap) => audit::gap::record(gap),
         Command::Tidy => tidy::decide(state),
         Command::Renew(renew) => certificate::renew::decide(state, envelope, renew),
         Command::Contact { node } => node::contact::decide(state, envelope, node),
-        Command::Observe(sightings) => node::liveness::observe(state, sightings),
-        Command::MarkInactive(silence) => node::liveness::mark_inactive(state, silence),
+        Command::Observe(sightings) => node::observe::observe(state, sightings),
+        Command::MarkInactive(silence) => node::mark_inactive::mark_inactive(state, silence),
         Command::Drain { node, within } => node::drain::drain(state, node, *within),
         Command::Undrain { node } => node::drain::undrain(state, node),
         Command::Quarantine { node, reason } => node::quarantine::quarantine(state, node, reason),
         Command::Release { node } => node::quarantine::release(state, node),
-        Command::Decommission { node } => node::revoke::decommission(state, node),
+        Command::Decommission { node } => node::decommission::decommission(state, node),
         Command::Revoke { node, reason } => node::revoke::revoke(state, &envelope.actor, node, reason),
-        Command::Reinstate { node } => node::revoke::reinstate(state, node),
+        Command::Reinstate { node } => node::reinstate::reinstate(state, node),
         Command::Rotate { node } => node::rotate::decide(state, envelope, node),
         Command::RaiseAlert(raise) => alert::raise::raise(state, envelope, raise),
-        Command::ClearAlert { alert } => alert::raise::clear(state, *alert),
-        Command::AcknowledgeAlert { alert } => alert::raise::acknowledge(state, *alert),
-        Command::PrepareRoll(prepare) => issuer::roll::prepare(state, prepare),
-        Command::CertifyRoll(issuer) => issuer::roll::certify(state, issuer),
-        Command::ActivateIssuer(activate) => issuer::roll::activate(state, activate),
-        Command::RetireIssuer { issuer } => issuer::roll::retire(state, issuer),
-        Command::RevokeIssuer { issuer, reason } => issuer::roll::revoke(state, issuer, reason),
-        Command::Rewrap(rewrap) => issuer::roll::rewrap(state, rewrap),
+        Command::ClearAlert { alert } => alert::clear::clear(state, *alert),
+        Command::AcknowledgeAlert { alert } => alert::acknowledge::acknowledge(state, *alert),
+        Command::PrepareRoll(prepare) => issuer::prepare::prepare(state, prepare),
+        Command::CertifyRoll(issuer) => issuer::certify::certify(state, issuer),
+        Command::ActivateIssuer(activate) => issuer::activate::activate(state, activate),
+        Command::RetireIssuer { issuer } => issuer::retire::retire(state, issuer),
+        Command::RevokeIssuer { issuer, reason } => issuer::revoke::revoke(state, issuer, reason),
+        Command::Rewrap(rewrap) => issuer::rewrap::rewrap(state, rewrap),
         Command::Register(register) => node::register::decide(state, &envelope.actor, register),
         Command::Describe(describe) => node::describe::decide(state, describe),
         Command::Import(import) => node::import::decide(state, import),

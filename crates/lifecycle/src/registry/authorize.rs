@@ -1,7 +1,8 @@
 //! Who may do what: one table.
 
-use super::{Actor, Claim, Command, Register, Rejection, State};
-use crate::names::{NodeId, TenantId};
+use super::subject::{Scope, Subject};
+use super::{Actor, Command, Owner, Rejection, State};
+use crate::names::TenantId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -165,122 +166,26 @@ impl Act {
     }
 }
 
-impl Command {
-    pub fn act(&self) -> Act {
-        match self {
-            Command::Found(_) => Act::Found,
-            Command::CreateToken(_) => Act::CreateToken,
-            Command::RevokeToken { .. } => Act::RevokeToken,
-            Command::Enroll(_) => Act::Enroll,
-            Command::Confirm(_) => Act::Confirm,
-            Command::CreateTenant(_) => Act::CreateTenant,
-            Command::AddOperator(_) => Act::AddOperator,
-            Command::RenewOperator(_) | Command::UseRenewedCertificate { .. } => Act::RenewOperator,
-            Command::RemoveOperator { .. } => Act::RemoveOperator,
-            Command::CreateOperatorKey(_) => Act::CreateOperatorKey,
-            Command::RevokeOperatorKey { .. } => Act::RevokeOperatorKey,
-            Command::SetPolicy(_) => Act::SetPolicy,
-            Command::RecordServerCertificate(_)
-            | Command::RecordRefusals(_)
-            | Command::RecordCheckpoint(_)
-            | Command::RecordAuditGap(_)
-            | Command::Observe(_)
-            | Command::MarkInactive(_)
-            | Command::RaiseAlert(_)
-            | Command::ClearAlert { .. }
-            | Command::EndRepair { .. }
-            | Command::Tidy => Act::KeepHouse,
-            Command::Contact { .. } | Command::MintRecovery { .. } => Act::Confirm,
-            Command::Renew(_) => Act::Renew,
-            Command::Drain { .. } | Command::Undrain { .. } => Act::DrainNode,
-            Command::Quarantine { .. } | Command::Release { .. } => Act::QuarantineNode,
-            Command::Rotate { .. } => Act::RotateNode,
-            Command::Revoke { .. } => Act::RevokeNode,
-            Command::Decommission { .. } => Act::DecommissionNode,
-            Command::Reinstate { .. } => Act::ReinstateNode,
-            Command::Import(_) => Act::ImportNode,
-            Command::AcknowledgeAlert { .. } => Act::AcknowledgeAlert,
-            Command::PrepareRoll(_)
-            | Command::CertifyRoll(_)
-            | Command::ActivateIssuer(_)
-            | Command::RetireIssuer { .. }
-            | Command::RevokeIssuer { .. }
-            | Command::Rewrap(_) => Act::ManageCa,
-            Command::Register(register) => match register.claim {
-                Claim::Tenant(_) => Act::RegisterNode,
-                Claim::Token(_) => Act::Enroll,
-            },
-            Command::Describe(_) => Act::DescribeNode,
-            Command::Recover(_) => Act::Recover,
-            Command::IssueRepairBundle(_) => Act::RepairNode,
-        }
-    }
-
-    /// The node that an operator's command is about, where it is about one.
-    fn node(&self) -> Option<&NodeId> {
-        match self {
-            Command::Drain { node, .. }
-            | Command::Undrain { node }
-            | Command::Quarantine { node, .. }
-            | Command::Release { node }
-            | Command::Decommission { node }
-            | Command::Revoke { node, .. }
-            | Command::Reinstate { node }
-            | Command::Rotate { node } => Some(node),
-            Command::Describe(describe) => Some(&describe.node),
-            Command::IssueRepairBundle(issue) => Some(&issue.node),
-            _ => None,
-        }
-    }
-
-    /// Whether it is about something that belongs to no tenant.
-    fn is_domain_wide(&self, state: &State) -> bool {
-        match self {
-            Command::AcknowledgeAlert { alert } => {
-                state.alerts.get(alert).is_some_and(|alert| alert.node.is_none())
-            }
-            _ => false,
-        }
-    }
-
-    /// The tenant a command is about, where it is about one.
-    fn tenant<'a>(&'a self, state: &'a State) -> Option<&'a TenantId> {
-        match self {
-            Command::CreateToken(create) => Some(&create.tenant),
-            Command::Register(register) => match &register.claim {
-                Claim::Tenant(tenant) => Some(tenant),
-                Claim::Token(_) => None,
-            },
-            Command::RevokeToken { token } => state.tokens.get(token).map(|token| &token.tenant),
-            Command::AcknowledgeAlert { alert } => {
-                let node = state.alerts.get(alert)?.node.as_ref()?;
-                state.nodes.get(node).map(|node| &node.tenant)
-            }
-            _ => state.nodes.get(self.node()?).map(|node| &node.tenant),
-        }
-    }
-}
-
 /// What an operator is allowed, as the registry knows it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct Permissions {
     pub role: Role,
     pub tenants: Tenants,
 }
 
-/// The standing of an actor that is an operator; none for those that are not, or no longer.
-pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
+/// What an actor that is an operator may do; none for those that are not, or no longer.
+pub fn permissions(state: &State, actor: &Actor) -> Option<Permissions> {
     match actor {
-        Actor::Local { .. } => Some(Standing { role: Role::PlatformAdmin, tenants: Tenants::All }),
+        Actor::Local { .. } => Some(Permissions { role: Role::PlatformAdmin, tenants: Tenants::All }),
         Actor::Operator { name, serial } => {
             let operator = state.operators.get(name)?;
             let live = state.is_good(serial);
             (live && operator.holds(serial))
-                .then(|| Standing { role: operator.role, tenants: operator.tenants.clone() })
+                .then(|| Permissions { role: operator.role, tenants: operator.tenants.clone() })
         }
         Actor::Key { id } => {
             let key = state.operator_keys.get(id).filter(|key| key.is_good(state.at))?;
-            Some(Standing { role: key.role, tenants: key.tenants.clone() })
+            Some(Permissions { role: key.role, tenants: key.tenants.clone() })
         }
         Actor::Node { .. } | Actor::Stranger | Actor::Reconciler => None,
     }
@@ -288,35 +193,34 @@ pub fn standing(state: &State, actor: &Actor) -> Option<Standing> {
 
 /// May this actor give this command?
 pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejection> {
-    let who = command.act().who();
+    let (who, subject) = (command.act().who(), command.subject());
     let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: who.needs() };
     match who {
         Who::Anyone => Ok(()),
         Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
         Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
-        Who::TheNode => the_node(state, actor, command),
+        Who::TheNode => the_node(state, actor, subject),
         Who::TheOperator => {
             operator(state, actor)?;
-            the_operator(actor, command).then_some(()).ok_or_else(refused)
+            is_the_operator(actor, subject).then_some(()).ok_or_else(refused)
         }
         Who::Within(role) => {
-            let standing = operator(state, actor)?;
+            let granted = operator(state, actor)?;
             // The role comes first: who may not do the act at all learns nothing of what exists.
-            if standing.role < role {
+            if granted.role < role {
                 return Err(refused());
             }
-            match command.tenant(state) {
-                // What lies in another tenant does not exist for this operator: the act itself says so.
-                Some(tenant) if !standing.tenants.include(tenant) => Err(outside(command)),
-                None if standing.tenants != Tenants::All && command.is_domain_wide(state) => {
-                    Err(outside(command))
-                }
-                _ => Ok(()),
-            }
+            let within = match subject.scope(state) {
+                Scope::Tenant(tenant) => granted.tenants.include(tenant),
+                Scope::Domain => granted.tenants == Tenants::All,
+                Scope::Nowhere => true,
+                Scope::Own => false,
+            };
+            if within { Ok(()) } else { Err(subject.not_found().unwrap_or_else(refused)) }
         }
         Who::Everywhere(role) => {
-            let standing = operator(state, actor)?;
-            (standing.role >= role && standing.tenants == Tenants::All).then_some(()).ok_or_else(refused)
+            let granted = operator(state, actor)?;
+            (granted.role >= role && granted.tenants == Tenants::All).then_some(()).ok_or_else(refused)
         }
     }
 }
@@ -324,67 +228,48 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
 /// May this actor read this? Answers with the tenants it may see.
 pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejection> {
     let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: act.who().needs() };
-    let standing = operator(state, actor)?;
+    let permissions = operator(state, actor)?;
     match act.who() {
-        Who::Within(role) if standing.role >= role => Ok(standing.tenants),
-        Who::Everywhere(role) if standing.role >= role && standing.tenants == Tenants::All => {
+        Who::Within(role) if permissions.role >= role => Ok(permissions.tenants),
+        Who::Everywhere(role) if permissions.role >= role && permissions.tenants == Tenants::All => {
             Ok(Tenants::All)
         }
-        _ => Err(refused()),
+        Who::Within(_)
+        | Who::Everywhere(_)
+        | Who::Anyone
+        | Who::TheNode
+        | Who::TheOperator
+        | Who::System
+        | Who::Local => Err(refused()),
     }
 }
 
-fn operator(state: &State, actor: &Actor) -> Result<Standing, Rejection> {
+fn operator(state: &State, actor: &Actor) -> Result<Permissions, Rejection> {
     match actor {
         Actor::Node { .. } | Actor::Reconciler => {
             Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None })
         }
-        _ => standing(state, actor).ok_or(Rejection::Unauthenticated),
-    }
-}
-
-fn outside(command: &Command) -> Rejection {
-    match command {
-        Command::RevokeToken { token } => Rejection::TokenNotFound { token: *token },
-        Command::CreateToken(create) => Rejection::TenantNotFound { tenant: create.tenant.clone() },
-        Command::AcknowledgeAlert { alert } => Rejection::AlertNotFound { alert: *alert },
-        Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => {
-            Rejection::TenantNotFound { tenant: tenant.clone() }
+        Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } | Actor::Stranger => {
+            permissions(state, actor).ok_or(Rejection::Unauthenticated)
         }
-        _ => command
-            .node()
-            .map_or(Rejection::Unauthenticated, |node| Rejection::NodeNotFound { node: node.clone() }),
     }
 }
 
-/// A node speaks for itself only, and only with a live certificate of its own.
-fn the_node(state: &State, actor: &Actor, command: &Command) -> Result<(), Rejection> {
+/// A node speaks for itself only, and only with an accepted certificate of its own.
+fn the_node(state: &State, actor: &Actor, subject: Subject<'_>) -> Result<(), Rejection> {
     let Actor::Node { id, serial } = actor else {
         return Err(Rejection::Unauthenticated);
     };
-    let about = match command {
-        Command::Confirm(confirm) => &confirm.node,
-        Command::Renew(renew) => &renew.node,
-        Command::Contact { node } | Command::MintRecovery { node, .. } => node,
-        _ => return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None }),
-    };
-    if about != id {
+    if subject != Subject::OwnNode(id) {
         return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None });
     }
-    let live = state.certificates.get(serial).is_some_and(|certificate| {
-        state.is_good(serial) && certificate.owner == super::Owner::Node(id.clone())
-    });
-    if live { Ok(()) } else { Err(Rejection::Unauthenticated) }
+    let own = state.certificates.get(serial).is_some_and(|held| held.owner == Owner::Node(id.clone()));
+    if own && state.is_good(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
 }
 
 /// An operator renews its own certificate only; an API key and the operator socket have none.
-fn the_operator(actor: &Actor, command: &Command) -> bool {
-    let Actor::Operator { name, .. } = actor else { return false };
-    match command {
-        Command::RenewOperator(renew) => renew.name == *name,
-        Command::UseRenewedCertificate { name: about } => about == name,
-        _ => false,
-    }
+fn is_the_operator(actor: &Actor, subject: Subject<'_>) -> bool {
+    matches!(actor, Actor::Operator { name, .. } if subject == Subject::OwnOperator(name))
 }
 
 #[cfg(test)]

@@ -5,102 +5,17 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Node, Operator, OperatorKey, Overlay, Owner, Policy, PrepareRoll,
+    Addresses, Alert, Certificate, Node, Operator, OperatorKey, Overlay, Policy, PrepareRoll,
     ServerCertificate, Token,
 };
 use crate::names::{
-    AlertId, ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
-    Serial, TenantId, Timestamp, TokenId, TrustDomain, WireguardKey,
+    AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
+    Timestamp, TokenId, WireguardKey,
 };
+use crate::registry::{AuditSigner, Domain, Issuer, Root, Tenant};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Domain {
-    pub name: TrustDomain,
-    pub cluster: ClusterId,
-    pub founded_at: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tenant {
-    pub name: TenantId,
-    pub created_by: String,
-    pub created_at: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Root {
-    #[serde(with = "serde_bytes")]
-    pub certificate: Vec<u8>,
-    pub fingerprint: Fingerprint,
-    pub not_after: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IssuerKind {
-    Sealed,
-    Imported,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IssuerState {
-    /// Trusted, does not sign yet.
-    Prepared,
-    /// Signs.
-    Active,
-    /// Trusted for what it signed, signs no more.
-    Retiring,
-    /// Nothing good hangs on it any more.
-    Retired,
-    /// Nothing that it signed is good.
-    Revoked,
-}
-
-impl IssuerState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            IssuerState::Prepared => "prepared",
-            IssuerState::Active => "active",
-            IssuerState::Retiring => "retiring",
-            IssuerState::Retired => "retired",
-            IssuerState::Revoked => "revoked",
-        }
-    }
-
-    /// Whether what it signed may be good.
-    pub fn is_trusted(self) -> bool {
-        matches!(self, IssuerState::Prepared | IssuerState::Active | IssuerState::Retiring)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Issuer {
-    pub id: IssuerId,
-    pub kind: IssuerKind,
-    pub state: IssuerState,
-    pub subject: String,
-    #[serde(with = "serde_bytes")]
-    pub certificate: Vec<u8>,
-    pub fingerprint: Fingerprint,
-    pub not_after: Timestamp,
-    /// Ciphertext under the key-encryption key, which is never here.
-    #[serde(with = "serde_bytes")]
-    pub sealed_key: Vec<u8>,
-    #[serde(default)]
-    pub revoked_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditSigner {
-    #[serde(with = "serde_bytes")]
-    pub certificate: Vec<u8>,
-    #[serde(with = "serde_bytes")]
-    pub sealed_key: Vec<u8>,
-}
 
 /// The answer to a command applied a short while ago.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,11 +114,6 @@ impl Default for State {
 }
 
 impl State {
-    /// A token by the hash of the presented string.
-    pub fn token_with_hash(&self, hash: &SecretHash) -> Option<&Token> {
-        self.tokens.get(self.token_by_hash.get(hash)?).map(Arc::as_ref)
-    }
-
     /// An API key by the hash of the presented string.
     pub fn operator_key_with_hash(&self, hash: &SecretHash) -> Option<&OperatorKey> {
         self.operator_keys.get(self.operator_key_by_hash.get(hash)?)
@@ -215,11 +125,6 @@ impl State {
         self.certificates.get(serial).map(|certificate| (serial, certificate.as_ref()))
     }
 
-    /// The issuer that signs now.
-    pub fn active_issuer(&self) -> Option<&Issuer> {
-        self.issuers.values().find(|issuer| issuer.state == IssuerState::Active)
-    }
-
     /// Whether a serial is on record, the control plane's own included.
     pub(super) fn serial_is_taken(&self, serial: &Serial) -> bool {
         let own = self.server_certificate.as_ref().is_some_and(|certificate| certificate.serial == *serial);
@@ -229,36 +134,6 @@ impl State {
     /// Whether a node could authenticate now.
     pub fn holds_good_certificate(&self, node: &Node) -> bool {
         node.serials.iter().any(|serial| self.is_good(serial))
-    }
-
-    /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
-    pub(super) fn issuer_is_named(&self, issuer: &IssuerId) -> bool {
-        self.certificates.values().any(|held| held.issuer == *issuer && held.not_after > self.at)
-    }
-
-    /// The good certificates under an issuer, the control plane's own not counted.
-    pub(super) fn good_certificates<'a>(
-        &'a self,
-        issuer: &'a IssuerId,
-    ) -> impl Iterator<Item = &'a Certificate> + 'a {
-        let good = move |(serial, held): &(&Serial, &Arc<Certificate>)| {
-            held.issuer == *issuer && self.is_good(serial)
-        };
-        self.certificates.iter().filter(good).map(|(_, held)| held.as_ref())
-    }
-
-    /// Whom they speak for.
-    pub fn good_leaves<'a>(&'a self, issuer: &'a IssuerId) -> impl Iterator<Item = &'a Owner> + 'a {
-        self.good_certificates(issuer).map(|held| &held.owner)
-    }
-
-    /// Whether the control plane itself presents a certificate of this issuer.
-    pub fn presents_leaf_of(&self, issuer: &IssuerId) -> bool {
-        self.server_certificate.as_ref().is_some_and(|own| own.issuer == *issuer && own.not_after > self.at)
-    }
-
-    pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {
-        self.issuers.get(issuer).is_some_and(|issuer| issuer.state == IssuerState::Revoked)
     }
 
     /// How many nodes have the newest trust bundle, of those that hold a certificate that is good.

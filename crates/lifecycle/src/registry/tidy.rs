@@ -1,9 +1,12 @@
 //! Tidying: tokens expire, and what can no longer matter is forgotten. Bounded, so that no entry grows large.
 
-use super::alert::raise as alert;
-use crate::names::{IssuerId, KeyId, Serial, Span, TokenId};
+use super::alert::clear;
+use super::event::{Field, Fields, Happened};
+use super::node::rotate::RotationExpired;
+use super::token::expire;
+use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};
+use crate::registry::{Envelope, Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,19 +16,13 @@ const KEY_MEMORY: Span = Span::from_days(30);
 const AT_ONCE: usize = 256;
 
 pub(in crate::registry) fn decide(state: &State) -> Decision {
-    let expired = state
-        .tokens
-        .values()
-        .filter(|token| token.state == TokenState::Unused && token.is_expired(state.at))
-        .take(AT_ONCE)
-        .map(|token| Event::TokenExpired { token: token.id });
-    let mut events: Vec<Event> = expired.collect();
+    let mut events: Vec<Event> = expire::expired(state).take(AT_ONCE).collect();
     events.extend(unfetched_orders(state));
-    events.extend(alert::laid_to_rest(state).take(AT_ONCE));
+    events.extend(clear::laid_to_rest(state).take(AT_ONCE));
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let issuers = old_issuers(state);
     if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {
-        events.push(Event::Tidied { tokens, certificates, keys, issuers });
+        events.push(Event::Tidied(Tidied { tokens, certificates, keys, issuers }));
     }
     Decision::granted(events)
 }
@@ -33,7 +30,7 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
 fn unfetched_orders(state: &State) -> impl Iterator<Item = Event> + '_ {
     let over = |node: &Arc<Node>| {
         let rotation = node.rotation.as_ref().filter(|rotation| rotation.is_over(state.at))?;
-        Some(Event::RotationExpired { node: node.id.clone(), order: rotation.order })
+        Some(Event::RotationExpired(RotationExpired { node: node.id.clone(), order: rotation.order }))
     };
     state.nodes.values().filter_map(over).take(AT_ONCE)
 }
@@ -76,4 +73,45 @@ fn old_keys(state: &State) -> Vec<KeyId> {
         key.revoked_at.unwrap_or(key.expires_at).plus(KEY_MEMORY) <= state.at
     };
     state.operator_keys.values().filter(over).take(AT_ONCE).map(|key| key.id).collect()
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tidied {
+    pub tokens: Vec<TokenId>,
+    pub certificates: Vec<Serial>,
+    pub keys: Vec<KeyId>,
+    pub issuers: Vec<IssuerId>,
+}
+
+impl Happened for Tidied {
+    const NAME: &'static str = "registry.tidied";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("tokens", Field::Number(self.tokens.len() as u64)),
+            ("certificates", Field::Number(self.certificates.len() as u64)),
+            ("keys", Field::Number(self.keys.len() as u64)),
+            ("issuers", Field::texts(&self.issuers)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        for issuer in &self.issuers {
+            state.issuers.remove(issuer);
+        }
+        for token in self.tokens.iter().filter_map(|id| state.tokens.remove(id)) {
+            state.token_by_hash.remove(&token.hash);
+        }
+        for serial in &self.certificates {
+            state.forget_certificate(serial);
+        }
+        for key in self.keys.iter().filter_map(|id| state.operator_keys.remove(id)) {
+            state.operator_key_by_hash.remove(&key.hash);
+        }
+        state.forget_idle_keys();
+    }
 }

@@ -4,9 +4,10 @@ use lifecycle::names::{
     IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
     Timestamp, TokenId, WireguardKey,
 };
+use lifecycle::registry::event::{self, NodeEnrolled, NodeRegistered, RecoveryIssued};
 use lifecycle::registry::{
-    Actor, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, NodeEnrolled,
-    NodeRegistered, Outcome, Recover, RecoveryIssued, RecoveryToken, Register, Role, State, Tenants,
+    Actor, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, Outcome, Recover,
+    RecoveryToken, Register, Role, State, Tenants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -326,7 +327,7 @@ impl Model {
     ) -> Option<&'static str> {
         match (&applied.answer, applied.events.as_slice()) {
             (Ok(Outcome::Enrolled { node, serial, replayed: true }), []) => {
-                let token = &self.tokens[&enroll.token];
+                let token = &self.tokens[enroll.credential.token().unwrap()];
                 let grant = token.grant.as_ref().expect("a repeat of what was granted");
                 assert_eq!((node, serial, enroll.key), (&grant.node, &grant.serial, grant.key));
                 assert!(enroll.idempotency.is_some() && enroll.idempotency == grant.idempotency);
@@ -338,14 +339,14 @@ impl Model {
                 Some("the same certificate after a lost reply")
             }
             (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled), rest @ ..]) => {
-                let about = |event: &Event| matches!(event, Event::AlertCleared { node, .. } if node.as_ref() == Some(&enrolled.node));
+                let about = |event: &Event| matches!(event, Event::AlertCleared(event::AlertCleared { node, .. }) if node.as_ref() == Some(&enrolled.node));
                 assert!(rest.iter().all(about), "an enrollment came to {rest:?}");
                 self.check_address(before, after.at, enroll, enrolled);
                 self.check_grant(after, enroll, enrolled)
             }
-            (Err(rejection), [Event::TokenBurned { token, reason }]) => {
+            (Err(rejection), [Event::TokenBurned(event::TokenBurned { token, reason })]) => {
                 assert_eq!(rejection.code(), *reason);
-                let known = &self.tokens[&enroll.token];
+                let known = &self.tokens[enroll.credential.token().unwrap()];
                 assert!(known.id == *token && !known.ended && after.at < known.expires_at, "not live");
                 None
             }
@@ -362,7 +363,7 @@ impl Model {
     /// or it is the same again.
     fn check_recovery(&self, after: &State, recover: &Recover, applied: &Applied) -> Option<&'static str> {
         let Ok(Outcome::Recovered { node, serial, replayed }) = &applied.answer else {
-            let alert = |event: &Event| matches!(event, Event::AlertRaised { .. });
+            let alert = |event: &Event| matches!(event, Event::AlertRaised(_));
             assert!(applied.events.iter().all(alert), "a refused recovery came to {:?}", applied.events);
             return None;
         };
@@ -399,7 +400,7 @@ impl Model {
     }
 
     fn check_grant(&self, after: &State, enroll: &Enroll, enrolled: &NodeEnrolled) -> Option<&'static str> {
-        let token = &self.tokens[&enroll.token];
+        let token = &self.tokens[enroll.credential.token().unwrap()];
         assert!(!token.ended, "a token that had ended");
         assert!(after.at < token.expires_at, "a token that had expired");
         assert_eq!((token.id, &token.tenant), (enrolled.token, &enrolled.tenant));
@@ -450,18 +451,22 @@ impl Model {
                 // A value is forgotten a week after its end; until then it cannot be minted again.
                 assert!(twice.is_none_or(|old| old.ended), "a value minted twice");
             }
-            Event::TokenRevoked { token }
-            | Event::TokenExpired { token }
-            | Event::TokenBurned { token, .. } => {
+            Event::TokenRevoked(event::TokenRevoked { token })
+            | Event::TokenExpired(event::TokenExpired { token })
+            | Event::TokenBurned(event::TokenBurned { token, .. }) => {
                 self.end_token(*token, None);
             }
             Event::NodeEnrolled(enrolled) => {
                 self.end_spares(&enrolled.node);
                 self.learn_enrolled(enrolled);
             }
-            Event::RecoveryTokenRotated { node, token } => self.learn_recovery_token(node, token, false),
-            Event::RepairBundleIssued { node, token, .. } => self.learn_recovery_token(node, token, true),
-            Event::RecoveryTokenKept { node, token } => {
+            Event::RecoveryTokenRotated(event::RecoveryTokenRotated { node, token }) => {
+                self.learn_recovery_token(node, token, false)
+            }
+            Event::RepairBundleIssued(event::RepairBundleIssued { node, token, .. }) => {
+                self.learn_recovery_token(node, token, true)
+            }
+            Event::RecoveryTokenKept(event::RecoveryTokenKept { node, token }) => {
                 let hash = after.nodes[node].recovery.token(*token).expect("on record").hash;
                 let own = self.spares.iter_mut().filter(|(_, spare)| spare.node == *node && !spare.ended);
                 for (other, spare) in own {
@@ -473,40 +478,43 @@ impl Model {
                 }
             }
             Event::RecoveryIssued(issued) => self.learn_recovered(issued),
-            Event::NodeReleased { node } => {
+            Event::NodeReleased(event::NodeReleased { node }) => {
                 let repair = |spare: &&mut Spare| spare.node == *node && spare.repair;
                 self.spares.values_mut().filter(repair).for_each(|spare| spare.ended = true);
             }
             Event::NodeRegistered(registered) => self.learn_registered(registered),
-            Event::NodeConfirmed { serial, .. } => {
+            Event::NodeConfirmed(event::NodeConfirmed { serial, .. }) => {
                 assert_eq!(after.certificates[serial].der, None, "kept whole after its holder has it");
             }
-            Event::CertificateRenewed { node, certificate, .. } => {
+            Event::CertificateRenewed(event::CertificateRenewed { node, certificate, .. }) => {
                 let node = self.nodes.get_mut(node).expect("a known node");
                 // What was issued before and never shown is lost.
                 node.papers.iter_mut().filter(|paper| !paper.shown).for_each(|paper| paper.denied = true);
                 node.papers.push(Paper::of(certificate));
                 self.serials.insert(certificate.serial.clone());
             }
-            Event::CertificateSuperseded { node, serial, by, until } => {
+            Event::CertificateSuperseded(event::CertificateSuperseded { node, serial, by, until }) => {
                 let node = self.nodes.get_mut(node).expect("a known node");
                 assert!(node.papers.iter().any(|paper| paper.serial == *by && paper.shown), "by what?");
                 assert_eq!(*until, after.at.plus(after.policy.renew_drain));
                 let old = node.papers.iter_mut().find(|paper| paper.serial == *serial).expect("its own");
                 assert_eq!(old.yields.replace(*until), None, "superseded twice");
             }
-            Event::NodeRevoked { node, .. } | Event::NodeDecommissioned { node, .. } => {
+            Event::NodeRevoked(event::NodeRevoked { node, .. })
+            | Event::NodeDecommissioned(event::NodeDecommissioned { node, .. }) => {
                 self.end_spares(node);
                 let node = self.nodes.get_mut(node).expect("a known node");
                 node.gone = true;
                 node.papers.iter_mut().for_each(|paper| paper.denied = true);
                 node.wireguard = node.wireguard.filter(|_| node.ever_confirmed);
             }
-            Event::NodeReinstated { node, .. } => {
+            Event::NodeReinstated(event::NodeReinstated { node, .. }) => {
                 self.nodes.get_mut(node).expect("a known node").gone = false;
             }
-            Event::IssuerRevoked { issuer, .. } => drop(self.revoked_issuers.insert(issuer.clone())),
-            Event::OperatorAdded { operator, certificate } => {
+            Event::IssuerRevoked(event::IssuerRevoked { issuer, .. }) => {
+                self.revoked_issuers.insert(issuer.clone());
+            }
+            Event::OperatorAdded(event::OperatorAdded { operator, certificate }) => {
                 let serial = certificate.as_ref().map(|certificate| certificate.serial.clone());
                 assert!(serial.iter().all(|serial| self.serials.insert(serial.clone())), "a serial twice");
                 let ends = certificate.as_ref().map_or(after.at, |certificate| certificate.not_after);
@@ -515,11 +523,11 @@ impl Model {
                 let powers = Powers { role, tenants, serial, ends, issuer };
                 self.operators.insert(operator.name.clone(), powers);
             }
-            Event::OperatorRemoved { name } => {
+            Event::OperatorRemoved(event::OperatorRemoved { name }) => {
                 self.operators.remove(name);
                 self.unused.remove(name);
             }
-            Event::OperatorRenewed { name, certificate, denied, .. } => {
+            Event::OperatorRenewed(event::OperatorRenewed { name, certificate, denied, .. }) => {
                 assert!(self.serials.insert(certificate.serial.clone()), "a serial twice");
                 let Powers { role, tenants, .. } = &self.operators[name];
                 let powers = Powers {
@@ -534,7 +542,7 @@ impl Model {
                 let forgotten = lost.as_ref().is_some_and(|lost| !after.certificates.contains_key(lost));
                 assert!(lost == *denied || forgotten, "what was never used is denied");
             }
-            Event::OperatorCertificateReplaced { name, serial, by } => {
+            Event::OperatorCertificateReplaced(event::OperatorCertificateReplaced { name, serial, by }) => {
                 let new = self.unused.remove(name).expect("issued by a renewal");
                 assert_eq!(new.serial.as_ref(), Some(by));
                 let old = self.operators.insert(name.clone(), new).and_then(|powers| powers.serial);
@@ -545,7 +553,7 @@ impl Model {
                 let (role, tenants, ends) = (key.role, key.tenants.clone(), key.expires_at);
                 self.keys.insert(key.id, Powers { role, tenants, serial: None, ends, issuer: None });
             }
-            Event::OperatorKeyRevoked { key, .. } => drop(self.keys.remove(key)),
+            Event::OperatorKeyRevoked(event::OperatorKeyRevoked { key, .. }) => drop(self.keys.remove(key)),
             Event::ServerCertificateIssued(certificate) => {
                 assert!(self.serials.insert(certificate.serial.clone()), "a serial twice");
             }

@@ -10,6 +10,7 @@ use lifecycle::names::{
     AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName, Serial,
     Span, Timestamp, Title, WireguardKey,
 };
+use lifecycle::registry::event;
 use lifecycle::registry::{
     Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
     Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, RaiseAlert, Recover,
@@ -132,7 +133,8 @@ impl World {
             match event {
                 Event::TokenCreated(token) => self.tokens.push(Minted { id: token.id, hash: token.hash }),
                 Event::OperatorKeyCreated(key) => self.keys.push(key.id),
-                Event::RecoveryTokenRotated { token, .. } | Event::RepairBundleIssued { token, .. } => {
+                Event::RecoveryTokenRotated(event::RecoveryTokenRotated { token, .. })
+                | Event::RepairBundleIssued(event::RepairBundleIssued { token, .. }) => {
                     self.recovery_tokens.push(Mint { token: token.id, hash: token.hash });
                 }
                 _ => {}

@@ -10,10 +10,10 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    CreateOperatorKey, CreateTenant, CreateToken, Door, Enroll, Envelope, Event, Found, FoundIssuer, Issued,
-    IssuerKind, Keeping, Mint, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Recover, RecoveryKind,
-    Register, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State, Tenants, Wireguard, admit,
-    apply, would_apply,
+    CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event, Found,
+    FoundIssuer, Issued, IssuerKind, Keeping, Mint, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared,
+    Recover, RecoveryKind, Register, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State,
+    Tenants, Wireguard, admit, apply, would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -230,7 +230,7 @@ impl Domain {
     /// What a host sends: a new key, nothing else said, nothing prepared yet.
     pub fn request(&mut self, token: Minted) -> Enroll {
         Enroll {
-            token: token.hash,
+            credential: Credential::Token(token.hash),
             key: KeyHash::new(self.digest()),
             key_kind: KeyKind::P256,
             idempotency: None,
@@ -597,7 +597,10 @@ impl Flaw {
                 let name = certificate.subject.domain.clone();
                 certificate.subject = SpiffeId::agent(&name, &prepared.tenant, &other);
                 // Only a name that was not left to the replica can be wrong.
-                let pinned = domain.state.token_with_hash(&request.token).is_some_and(|t| t.node.is_some());
+                let pinned = domain
+                    .state
+                    .token_with_hash(request.credential.token().unwrap())
+                    .is_some_and(|t| t.node.is_some());
                 if !pinned && request.requested_node.is_none() {
                     return false;
                 }

@@ -66,7 +66,7 @@ fn no_event_tells_a_secret(state: &State, envelope: &Envelope, applied: &Applied
     let lines = serde_json::to_string(&applied.events.iter().map(|event| event.fields()).collect::<Vec<_>>());
     let lines = lines.expect("an audit line is JSON");
     let brought = match &envelope.command {
-        Command::Enroll(enroll) => Some(enroll.token),
+        Command::Enroll(enroll) => enroll.credential.token().copied(),
         Command::Recover(recover) => Some(recover.token),
         Command::Register(Register { claim: Claim::Token(token), .. }) => Some(*token),
         _ => None,

@@ -1,18 +1,18 @@
 //! A name that no event has, and what may have been meant.
 
 use crate::failure::Failure;
-use lifecycle::registry::AUDIT_EVENTS;
+use lifecycle::registry::audit_event_names;
 
 /// Names that are offered instead.
 const OFFERED: usize = 5;
 
 pub fn check(event: &str) -> Result<(), Failure> {
-    if AUDIT_EVENTS.contains(&event) {
+    if audit_event_names().contains(&event) {
         return Ok(());
     }
     let near = near(event);
     let hint = match near.as_slice() {
-        [] => format!("use one of {}", AUDIT_EVENTS.join(", ")),
+        [] => format!("use one of {}", audit_event_names().join(", ")),
         near => format!("did you mean {}?", near.join(", ")),
     };
     Err(Failure::usage(format!("there is no audit event {event:?}"), hint))
@@ -27,8 +27,11 @@ fn near(event: &str) -> Vec<&'static str> {
         let is_near = |word: &str| words.iter().filter(|asked| alike(asked, word)).count();
         name.split(split).map(is_near).sum::<usize>()
     };
-    let mut found: Vec<(usize, &'static str)> =
-        AUDIT_EVENTS.iter().map(|name| (shared(name), *name)).filter(|(count, _)| *count > 0).collect();
+    let mut found: Vec<(usize, &'static str)> = audit_event_names()
+        .iter()
+        .map(|name| (shared(name), *name))
+        .filter(|(count, _)| *count > 0)
+        .collect();
     found.sort_by_key(|(count, name)| (std::cmp::Reverse(*count), *name));
     found.into_iter().take(OFFERED).map(|(_, name)| name).collect()
 }

@@ -1,10 +1,12 @@
 //! What wants an operator's attention.
 
+pub(super) mod acknowledge;
+pub(super) mod clear;
 pub(super) mod raise;
 
-use super::State;
-use super::{Event, Node};
+use super::{Event, Node, State};
 use crate::names::{AlertId, NodeId, Span, Timestamp};
+use crate::registry::event::AlertCleared;
 use serde::{Deserialize, Serialize};
 
 /// `KIND "word"` makes a variant and its stable word.
@@ -69,7 +71,7 @@ pub struct Alert {
 
 impl Alert {
     pub(super) fn cleared(&self) -> Event {
-        Event::AlertCleared { alert: self.id, kind: self.kind, node: self.node.clone() }
+        Event::AlertCleared(AlertCleared { alert: self.id, kind: self.kind, node: self.node.clone() })
     }
 
     /// Since when nothing new was said.

@@ -1,15 +1,20 @@
 //! Alerts: raised and cleared by the control plane, acknowledged by operators.
 
-use crate::names::{AlertId, Span};
+use crate::names::{AlertId, NodeId};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened, NodeQuarantined};
 use crate::registry::node::contact;
 use crate::registry::policy::CloneRule;
-use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, RaiseAlert, Rejection, State};
+use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, State};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-const QUIET: Span = Span::from_days(1);
-/// Nothing but quiet says that they were wrong.
-const SUSPICIONS: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::RecoveryNotNeeded];
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaiseAlert {
+    pub kind: AlertKind,
+    pub node: Option<NodeId>,
+    pub detail: String,
+}
 
 /// Raised again with other words, an open alert counts up. A copied identity may cost the node its freedom.
 pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &RaiseAlert) -> Decision {
@@ -31,50 +36,68 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
     if open.is_some_and(|open| open.detail == raise.detail) {
         return Decision::granted(Vec::new());
     }
-    let mut events = vec![Event::AlertRaised {
+    let mut events = vec![Event::AlertRaised(AlertRaised {
         alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
         kind: raise.kind,
         node: raise.node.clone(),
         detail: raise.detail.clone(),
-    }];
+    })];
     if raise.kind == AlertKind::CloneSuspected
         && state.policy.clone_rule == CloneRule::Quarantine
         && let Some(node) = node.flatten().filter(|node| !node.quarantined)
     {
         let reason = format!("{}: {}", raise.kind, raise.detail);
-        events.push(Event::NodeQuarantined { node: node.id.clone(), reason });
+        events.push(Event::NodeQuarantined(NodeQuarantined { node: node.id.clone(), reason }));
     }
     Decision::granted(events)
 }
 
-pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
-    Decision::granted(state.alerts.get(&id).map(Alert::cleared).into_iter().collect())
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertRaised {
+    pub alert: AlertId,
+    pub kind: AlertKind,
+    pub node: Option<NodeId>,
+    pub detail: String,
 }
 
-/// A suspicion that somebody has looked at, and that nothing has nourished for a day. If it was right, it comes
-/// again. A node that is held because of it keeps it until it is released.
-pub(in crate::registry) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
-    let held = |alert: &Alert| {
-        let node = alert.node.as_ref().and_then(|id| state.nodes.get(id));
-        node.is_some_and(|node| node.quarantined && !node.state.is_gone())
-    };
-    let over = move |alert: &&Alert| {
-        SUSPICIONS.contains(&alert.kind)
-            && alert.acknowledged
-            && alert.quiet_since().plus(QUIET) <= state.at
-            && !held(alert)
-    };
-    state.alerts.values().filter(over).map(Alert::cleared)
-}
+impl Happened for AlertRaised {
+    const NAME: &'static str = "alert.raised";
 
-pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
-    match state.alerts.get(&id) {
-        None => Rejection::AlertNotFound { alert: id }.into(),
-        Some(alert) if alert.acknowledged => Decision::granted(Vec::new()),
-        Some(alert) => Decision::granted(vec![Event::AlertAcknowledged {
-            alert: id,
-            kind: alert.kind,
-            node: alert.node.clone(),
-        }]),
+    fn fields(&self) -> Fields {
+        vec![
+            ("alert_id", Field::text(self.alert)),
+            ("kind", Field::text(self.kind)),
+            ("node_id", Field::maybe(self.node.as_ref())),
+            ("detail", Field::text(&self.detail)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        let open = state.open_alert(self.kind, self.node.as_ref()).map(|open| open.id);
+        match open.and_then(|id| state.alerts.get_mut(&id)) {
+            Some(alert) => {
+                alert.count = alert.count.saturating_add(1);
+                alert.detail = self.detail.clone();
+                alert.again = Some(at);
+            }
+            None => {
+                let raised = Alert {
+                    id: self.alert,
+                    kind: self.kind,
+                    node: self.node.clone(),
+                    since: at,
+                    count: 1,
+                    detail: self.detail.clone(),
+                    acknowledged: false,
+                    again: None,
+                };
+                state.alerts.insert(self.alert, raised);
+            }
+        }
     }
 }

@@ -1,16 +1,15 @@
-//! What the control plane writes into its own trail: refused attempts, checkpoints, gaps.
+//! What the control plane writes into its own trail, and the key that signs its checkpoints.
 
-use crate::registry::apply::Decision;
-use crate::registry::{AuditGap, Checkpoint, Event, Refusals};
+pub(super) mod checkpoint;
+pub(super) mod gap;
+pub(super) mod refusals;
 
-pub(in crate::registry) fn refusals(refusals: &Refusals) -> Decision {
-    Decision::granted(vec![Event::EnrollmentRefused(refusals.clone())])
-}
+use serde::{Deserialize, Serialize};
 
-pub(in crate::registry) fn checkpoint(checkpoint: &Checkpoint) -> Decision {
-    Decision::granted(vec![Event::CheckpointRecorded(checkpoint.clone())])
-}
-
-pub(in crate::registry) fn gap(gap: &AuditGap) -> Decision {
-    Decision::granted(vec![Event::AuditGapFound(gap.clone())])
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditSigner {
+    #[serde(with = "serde_bytes")]
+    pub certificate: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
 }

@@ -1,8 +1,10 @@
 //! Certificates on record.
 
+pub(super) mod record;
 pub(super) mod renew;
 pub(super) mod revocation_list;
 pub(super) mod server;
+pub(super) mod supersede;
 pub(super) mod verdict;
 
 use super::State;

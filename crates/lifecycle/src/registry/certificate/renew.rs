@@ -4,19 +4,34 @@
 //! the same certificate, another key replaces what was never seen. [`renewable`] is asked by the replica that
 //! received the request, before it signs, and again when the command is applied.
 
-use crate::names::{KeyHash, ProfileName, Serial, SpiffeId, TenantId};
+use crate::names::{KeyHash, Label, NodeId, ProfileName, Serial, SpiffeId, TenantId};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
 use crate::registry::node::contact;
 use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{
-    Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Node, NodeState, Outcome,
-    Owner, Rejection, Renew, State, Verdict,
+    Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Keeping, KeyKind, Node,
+    NodeState, Outcome, Owner, Rejection, State, Verdict,
 };
+use serde::{Deserialize, Serialize};
+
+/// Asks for a certificate for a new key, with the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renew {
+    pub node: NodeId,
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Issued>,
+    #[serde(default, skip_serializing_if = "Keeping::is_nothing")]
+    pub keeping: Keeping,
+}
 
 /// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
 pub(in crate::registry) const ON_RECORD: usize = 256;
-/// What a newer certificate is the answer to.
-const OVER: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
+/// Alerts that a newer certificate is the answer to.
+const ENDED_ALERTS: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
 
 /// What a renewal may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,14 +106,14 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: true }) }
         }
         (Renewal::Fresh { .. }, Some(certificate)) if fits(state, renew.key, node, certificate) => {
-            events.push(Event::CertificateRenewed {
+            events.push(Event::CertificateRenewed(CertificateRenewed {
                 node: node.id.clone(),
                 with: with.clone(),
                 certificate: Box::new(certificate.clone()),
                 agent_version: renew.agent_version.clone(),
                 denied: unseen(state, node, with),
-            });
-            events.extend(state.clearing(&OVER, &node.id));
+            }));
+            events.extend(state.clearing(&ENDED_ALERTS, &node.id));
             events.extend(mint::events(state, node, with, &renew.keeping, Rotate::Always));
             let serial = certificate.serial.clone();
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
@@ -126,4 +141,50 @@ fn unseen(state: &State, node: &Node, with: &Serial) -> Vec<Serial> {
             })
     };
     node.serials.iter().filter(lost).cloned().collect()
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateRenewed {
+    pub node: NodeId,
+    /// Asked for with this one.
+    pub with: Serial,
+    pub certificate: Box<Issued>,
+    pub agent_version: Option<Label>,
+    /// Issued before and never seen: its answer was lost.
+    pub denied: Vec<Serial>,
+}
+
+impl Happened for CertificateRenewed {
+    const NAME: &'static str = "certificate.renewed";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("cert_serial", Field::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
+            ("issuer", Field::text(&self.certificate.issuer)),
+            ("not_after", Field::text(self.certificate.not_after)),
+            ("with_serial", Field::text(&self.with)),
+            ("denied_serials", Field::texts(&self.denied)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.deny(&self.denied);
+        state.record_certificate(&self.node, &self.certificate);
+        let bundle = state.bundle_version;
+        state.change_node(&self.node, |node| {
+            node.serials.push(self.certificate.serial.clone());
+            node.rotation = None;
+            // The answer holds it.
+            node.bundle = bundle;
+            if let Some(version) = &self.agent_version {
+                node.agent_version = Some(version.clone());
+            }
+        });
+    }
 }

@@ -1,7 +1,19 @@
 //! The control plane's own certificate goes on record before it is presented.
 
+use crate::names::{Fingerprint, IssuerId, NodeId, Serial, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::{Event, Rejection, ServerCertificate, State};
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// The control plane's own certificate, on record like every other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerCertificate {
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub issuer: IssuerId,
+    pub not_after: Timestamp,
+}
 
 pub(in crate::registry) fn decide(state: &State, certificate: &ServerCertificate) -> Decision {
     if state.server_certificate.as_ref() == Some(certificate) {
@@ -14,4 +26,25 @@ pub(in crate::registry) fn decide(state: &State, certificate: &ServerCertificate
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::ServerCertificateIssued(certificate.clone())])
+}
+
+impl Happened for ServerCertificate {
+    const NAME: &'static str = "server_certificate.issued";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("cert_serial", Field::text(&self.serial)),
+            ("cert_fingerprint", Field::text(self.fingerprint.labelled())),
+            ("issuer", Field::text(&self.issuer)),
+            ("not_after", Field::text(self.not_after)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.server_certificate = Some(self.clone());
+    }
 }

@@ -1,3 +1,174 @@
-//! Issuers: what signs certificates.
+//! Issuers: what signs certificates, and the roots above them.
 
-pub(super) mod roll;
+pub(super) mod activate;
+pub(super) mod certify;
+pub(super) mod prepare;
+pub(super) mod retire;
+pub(super) mod revoke;
+pub(super) mod rewrap;
+
+use super::{Certificate, Owner, State};
+use crate::names::{Fingerprint, IssuerId, Serial, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The first issuer. Its key is here only as ciphertext.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundIssuer {
+    pub id: IssuerId,
+    pub kind: IssuerKind,
+    pub subject: String,
+    #[serde(with = "serde_bytes")]
+    pub certificate: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub not_after: Timestamp,
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    #[serde(with = "serde_bytes")]
+    pub certificate: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub not_after: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssuerKind {
+    Sealed,
+    Imported,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssuerState {
+    /// Trusted, does not sign yet.
+    Prepared,
+    /// Signs.
+    Active,
+    /// Trusted for what it signed, signs no more.
+    Retiring,
+    /// Nothing good hangs on it any more.
+    Retired,
+    /// Nothing that it signed is good.
+    Revoked,
+}
+
+impl IssuerState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IssuerState::Prepared => "prepared",
+            IssuerState::Active => "active",
+            IssuerState::Retiring => "retiring",
+            IssuerState::Retired => "retired",
+            IssuerState::Revoked => "revoked",
+        }
+    }
+
+    /// Whether what it signed may be good.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, IssuerState::Prepared | IssuerState::Active | IssuerState::Retiring)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issuer {
+    pub id: IssuerId,
+    pub kind: IssuerKind,
+    pub state: IssuerState,
+    pub subject: String,
+    #[serde(with = "serde_bytes")]
+    pub certificate: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub not_after: Timestamp,
+    /// Ciphertext under the key-encryption key, which is never here.
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
+    #[serde(default)]
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl Issuer {
+    pub(super) fn of(issuer: &FoundIssuer, state: IssuerState) -> Self {
+        Self {
+            id: issuer.id.clone(),
+            kind: issuer.kind,
+            state,
+            subject: issuer.subject.clone(),
+            certificate: issuer.certificate.clone(),
+            fingerprint: issuer.fingerprint,
+            not_after: issuer.not_after,
+            sealed_key: issuer.sealed_key.clone(),
+            revoked_at: None,
+        }
+    }
+}
+
+impl State {
+    /// The issuer that signs now.
+    pub fn active_issuer(&self) -> Option<&Issuer> {
+        self.issuers.values().find(|issuer| issuer.state == IssuerState::Active)
+    }
+
+    /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
+    pub(super) fn issuer_is_named(&self, issuer: &IssuerId) -> bool {
+        self.certificates.values().any(|held| held.issuer == *issuer && held.not_after > self.at)
+    }
+
+    /// The good certificates under an issuer, the control plane's own not counted.
+    pub(super) fn good_certificates<'a>(
+        &'a self,
+        issuer: &'a IssuerId,
+    ) -> impl Iterator<Item = &'a Certificate> + 'a {
+        let good = move |(serial, held): &(&Serial, &Arc<Certificate>)| {
+            held.issuer == *issuer && self.is_good(serial)
+        };
+        self.certificates.iter().filter(good).map(|(_, held)| held.as_ref())
+    }
+
+    /// Whom they speak for.
+    pub fn good_leaves<'a>(&'a self, issuer: &'a IssuerId) -> impl Iterator<Item = &'a Owner> + 'a {
+        self.good_certificates(issuer).map(|held| &held.owner)
+    }
+
+    /// Whether the control plane itself presents a certificate of this issuer.
+    pub fn presents_leaf_of(&self, issuer: &IssuerId) -> bool {
+        self.server_certificate.as_ref().is_some_and(|own| own.issuer == *issuer && own.not_after > self.at)
+    }
+
+    pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {
+        self.issuers.get(issuer).is_some_and(|issuer| issuer.state == IssuerState::Revoked)
+    }
+
+    /// Certificates under an issuer that are good, the control plane's own included.
+    pub(super) fn leaves(&self, id: &IssuerId) -> u64 {
+        let own = u64::from(self.presents_leaf_of(id));
+        u64::try_from(self.good_certificates(id).count()).unwrap_or(u64::MAX).saturating_add(own)
+    }
+
+    /// An issuer signs no more. Only folds call this.
+    pub(super) fn end_issuer(&mut self, id: &IssuerId, next: IssuerState) {
+        let at = self.at;
+        if let Some(issuer) = self.issuers.get_mut(id) {
+            issuer.state = next;
+            issuer.revoked_at = Some(at).filter(|_| next == IssuerState::Revoked);
+        }
+        self.forget_idle_keys();
+        self.bundle_version += 1;
+    }
+
+    /// A retired or revoked issuer signs one thing still, the list of what was revoked. Once everything on that
+    /// list has expired its key is not kept.
+    pub(super) fn forget_idle_keys(&mut self) {
+        let over = |issuer: &&Issuer| !issuer.state.is_trusted() && !issuer.sealed_key.is_empty();
+        let idle: Vec<IssuerId> =
+            self.issuers.values().filter(over).map(|issuer| issuer.id.clone()).collect();
+        for id in idle.into_iter().filter(|id| !self.issuer_is_named(id)).collect::<Vec<_>>() {
+            if let Some(issuer) = self.issuers.get_mut(&id) {
+                issuer.sealed_key = Vec::new();
+            }
+        }
+    }
+}

@@ -1,12 +1,31 @@
 //! Confirming: a node's first word with its new identity, or its word that it could not keep it.
 
 use super::contact;
-use crate::names::AlertId;
+use crate::names::{AlertId, NodeId, Serial};
 use crate::registry::apply::Decision;
+use crate::registry::event::{AlertRaised, Field, Fields, Happened, host};
 use crate::registry::recovery::mint::{self, Rotate};
-use crate::registry::{
-    Actor, AlertKind, Confirm, ConfirmStatus, Envelope, Event, NodeState, Rejection, State,
-};
+use crate::registry::{Actor, AlertKind, Envelope, Event, Keeping, NodeState, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// A node's first word with its new identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirm {
+    pub node: NodeId,
+    pub status: ConfirmStatus,
+    #[serde(default, skip_serializing_if = "Keeping::is_nothing")]
+    pub keeping: Keeping,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmStatus {
+    Ok,
+    /// The host could not keep what it was given.
+    Failed {
+        reason: String,
+    },
+}
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &Confirm) -> Decision {
     let (Some(node), Actor::Node { serial, .. }) = (state.nodes.get(&confirm.node), &envelope.actor) else {
@@ -24,13 +43,36 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
             if state.open_alert(kind, Some(&node.id)).is_some() {
                 return Decision::granted(Vec::new());
             }
-            Decision::granted(vec![Event::AlertRaised {
+            Decision::granted(vec![Event::AlertRaised(AlertRaised {
                 alert: AlertId(envelope.id.0),
                 kind,
                 node: Some(node.id.clone()),
                 detail: reason.clone(),
-            }])
+            })])
         }
         (ConfirmStatus::Failed { .. }, _) => Rejection::AlreadyConfirmed { node: node.id.clone() }.into(),
     }
+}
+
+/// What it says of the certificate is an event of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfirmed {
+    pub node: NodeId,
+    pub serial: Serial,
+}
+
+impl Happened for NodeConfirmed {
+    const NAME: &'static str = "host.confirmed";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([("cert_serial", Field::text(&self.serial))]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, _state: &mut State, _envelope: &Envelope) {}
 }

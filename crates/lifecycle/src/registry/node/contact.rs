@@ -3,9 +3,9 @@
 
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::{
-    Actor, AlertKind, CertificateStatus, Envelope, Event, Node, NodeState, Rejection, State,
-};
+use crate::registry::certificate::supersede::superseded;
+use crate::registry::event::{CertificateSeen, Fields, Happened, NodeConfirmed, RecoveryResolved, host};
+use crate::registry::{Actor, AlertKind, Envelope, Event, Node, NodeState, Rejection, State};
 
 /// What the enrollment's alerts are about is over with the first contact.
 pub(in crate::registry) const ENROLLMENT: [AlertKind; 2] =
@@ -24,37 +24,49 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
     let mut events = Vec::new();
     match node.state {
         NodeState::Enrolled => {
-            events.push(Event::NodeConfirmed { node: id.clone(), serial: serial.clone() });
-            events.push(Event::NodeActive { node: id.clone() });
+            events.push(Event::NodeConfirmed(NodeConfirmed { node: id.clone(), serial: serial.clone() }));
+            events.push(Event::NodeActive(NodeActive { node: id.clone() }));
             events.extend(state.clearing(&ENROLLMENT, id));
             if node.recovery.underway {
-                events.push(Event::RecoveryResolved { node: id.clone(), serial: serial.clone() });
+                events.push(Event::RecoveryResolved(RecoveryResolved {
+                    node: id.clone(),
+                    serial: serial.clone(),
+                }));
             }
         }
-        NodeState::Inactive => events.push(Event::NodeActive { node: id.clone() }),
-        _ => {}
+        NodeState::Inactive => events.push(Event::NodeActive(NodeActive { node: id.clone() })),
+        NodeState::Registered | NodeState::Active | NodeState::Revoked | NodeState::Decommissioned => {}
     }
     if state.certificates.get(serial).is_some_and(|certificate| certificate.is_unseen()) {
-        events.push(Event::CertificateSeen { serial: serial.clone() });
+        events.push(Event::CertificateSeen(CertificateSeen { serial: serial.clone() }));
         events.extend(superseded(state, node, serial));
     }
     events
 }
 
-/// The serials before this one that are still good: they may finish what they began.
-fn superseded<'a>(state: &'a State, node: &'a Node, by: &'a Serial) -> impl Iterator<Item = Event> + 'a {
-    let until = state.at.plus(state.policy.renew_drain);
-    let older = node.serials.iter().take_while(move |serial| *serial != by);
-    older
-        .filter(|serial| {
-            state.certificates.get(*serial).is_some_and(|certificate| {
-                certificate.status == CertificateStatus::Live && state.at < certificate.not_after
-            })
-        })
-        .map(move |serial| Event::CertificateSuperseded {
-            node: node.id.clone(),
-            serial: serial.clone(),
-            by: by.clone(),
-            until,
-        })
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeActive {
+    pub node: NodeId,
+}
+
+impl Happened for NodeActive {
+    const NAME: &'static str = "host.active";
+
+    fn fields(&self) -> Fields {
+        host(&self.node).to_vec()
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        state.change_node(&self.node, |node| {
+            node.state = NodeState::Active;
+            node.state_since = at;
+            node.last_seen = Some(at);
+            node.ever_active = true;
+        });
+    }
 }

@@ -1,8 +1,38 @@
 //! Describing: what people call a node and what they sort it by. No rule looks at either, so a tombstone may be
 //! described too.
 
+use crate::names::{Labels, NodeId, Title};
 use crate::registry::apply::Decision;
-use crate::registry::{Describe, Event, Rejection, State};
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{Envelope, Event, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// Changes what people call a node and what they sort it by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Describe {
+    pub node: NodeId,
+    pub name: Change<Title>,
+    pub labels: Change<Labels>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change<T> {
+    Keep,
+    Forget,
+    Set(T),
+}
+
+impl<T: Clone> Change<T> {
+    /// What it leaves of what was there.
+    pub fn of(&self, was: Option<T>) -> Option<T> {
+        match self {
+            Change::Keep => was,
+            Change::Forget => None,
+            Change::Set(value) => Some(value.clone()),
+        }
+    }
+}
 
 pub(in crate::registry) fn decide(state: &State, describe: &Describe) -> Decision {
     let Some(node) = state.nodes.get(&describe.node) else {
@@ -13,5 +43,34 @@ pub(in crate::registry) fn decide(state: &State, describe: &Describe) -> Decisio
     if (&name, &labels) == (&node.name, &node.labels) {
         return Decision::granted(Vec::new());
     }
-    Decision::granted(vec![Event::NodeDescribed { node: node.id.clone(), name, labels }])
+    Decision::granted(vec![Event::NodeDescribed(NodeDescribed { node: node.id.clone(), name, labels })])
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeDescribed {
+    pub node: NodeId,
+    pub name: Option<Title>,
+    pub labels: Labels,
+}
+
+impl Happened for NodeDescribed {
+    const NAME: &'static str = "host.described";
+
+    fn fields(&self) -> Fields {
+        let labels = self.labels.pairs().iter().map(|(key, value)| format!("{key}={value}"));
+        let mut fields = host(&self.node).to_vec();
+        fields
+            .extend([("name", Field::maybe(self.name.as_ref())), ("labels", Field::Texts(labels.collect()))]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_node(&self.node, |node| {
+            (node.name, node.labels) = (self.name.clone(), self.labels.clone());
+        });
+    }
 }

@@ -1,9 +1,10 @@
 //! Draining: a node finishes what it does and takes nothing new. Doing it twice is doing it once.
 
 use super::living;
-use crate::names::{NodeId, Span};
+use crate::names::{NodeId, Span, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::{Event, Rejection, State};
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{Envelope, Event, Node, Rejection, State};
 
 /// How long a host may be given to drain.
 const SHORTEST: Span = Span::from_secs(1);
@@ -19,14 +20,65 @@ pub(in crate::registry) fn drain(state: &State, id: &NodeId, within: Option<Span
         Ok(node) if node.draining && (within.is_none() || node.drain_within == within) => {
             Decision::granted(Vec::new())
         }
-        Ok(_) => Decision::granted(vec![Event::NodeDraining { node: id.clone(), by }]),
+        Ok(_) => Decision::granted(vec![Event::NodeDraining(NodeDraining { node: id.clone(), by })]),
     }
 }
 
 pub(in crate::registry) fn undrain(state: &State, id: &NodeId) -> Decision {
     match living(state, id) {
         Err(rejection) => rejection.into(),
-        Ok(node) if node.draining => Decision::granted(vec![Event::NodeUndrained { node: id.clone() }]),
+        Ok(node) if node.draining => {
+            Decision::granted(vec![Event::NodeUndrained(NodeUndrained { node: id.clone() })])
+        }
         Ok(_) => Decision::granted(Vec::new()),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeDraining {
+    pub node: NodeId,
+    pub by: Option<Timestamp>,
+}
+
+impl Happened for NodeDraining {
+    const NAME: &'static str = "host.draining";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([("drain_by", Field::maybe(self.by))]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        state.change_node(&self.node, |node| {
+            (node.draining, node.drain_by) = (true, self.by);
+            node.drain_within = self.by.map(|by| by.since(at));
+        });
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeUndrained {
+    pub node: NodeId,
+}
+
+impl Happened for NodeUndrained {
+    const NAME: &'static str = "host.undrained";
+
+    fn fields(&self) -> Fields {
+        host(&self.node).to_vec()
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_node(&self.node, Node::end_drain);
     }
 }

@@ -4,15 +4,51 @@
 //! request asks it first, draws ids and signs accordingly. [`decide`] asks it again when the command is
 //! applied, and then holds what was prepared against it: the registry has the last word.
 
+use super::credential::{Attestor, Credential};
 use crate::names::{
-    IdempotencyHash, NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId, TokenId,
+    IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId,
+    TokenId,
 };
 use crate::registry::apply::Decision;
+use crate::registry::event::{NodeEnrolled, TokenBurned};
 use crate::registry::{
-    AlertKind, CertificateStatus, Enroll, Event, NodeEnrolled, NodeState, Outcome, Prepared, Rejection,
-    State, Token, TokenState,
+    AlertKind, Door, Event, Hardware, Issued, KeyKind, NodeState, Outcome, Rejection, State, Token,
+    TokenState, Underlay, Wireguard,
 };
+use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
+
+/// Redeems a token for an identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enroll {
+    /// What proves that the caller may enroll. In the stored form it stands under the name that it had when tokens were
+    /// the only kind.
+    #[serde(rename = "token")]
+    pub credential: Credential,
+    /// Which key the request is for.
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    pub idempotency: Option<IdempotencyHash>,
+    pub door: Door,
+    /// A name the caller asks for, where its door allows asking.
+    pub requested_node: Option<NodeId>,
+    pub wireguard: Option<Wireguard>,
+    pub underlay: Option<Underlay>,
+    pub hardware: Option<Hardware>,
+    pub hostname: Option<Label>,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Prepared>,
+}
+
+/// A certificate signed in memory, for the node and under the rules that [`super::admit`] named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    pub node: NodeId,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    pub certificate: Issued,
+}
 
 /// Which node an enrollment is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,11 +117,17 @@ pub fn check_token<'a>(
 
 /// Is the credential good, and for what?
 pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
-    let token = check_token(state, &enroll.token, enroll.idempotency.as_ref())?;
+    let token = match &enroll.credential {
+        Credential::Token(token) => check_token(state, token, enroll.idempotency.as_ref())?,
+        // No node is registered by its hardware, and a recovery token is redeemed by `Recover`.
+        Credential::Hardware(_) | Credential::Recovery(_) => {
+            return Err(Rejection::AttestorNotAllowed.into());
+        }
+    };
     if let TokenState::Used { node, .. } = &token.state {
         return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
     }
-    check_attestor(state)?;
+    state.policy.check_attestor(Attestor::JoinToken)?;
     let profile = token.profile.clone().or_else(|| enroll.door.profile());
     let profile = profile.unwrap_or_else(|| state.policy.default_profile.clone());
     check_key_kind(state, enroll, &profile)?;
@@ -95,12 +137,6 @@ pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
         return Err(Rejection::RateLimited.into());
     }
     Ok(Admission::Fresh { tenant: token.tenant.clone(), profile, node })
-}
-
-/// Does policy take a token for proof enough?
-pub(super) fn check_attestor(state: &State) -> Result<(), Rejection> {
-    let accepted = state.policy.attestors.iter().any(|attestor| attestor == "join-token");
-    accepted.then_some(()).ok_or(Rejection::AttestorNotAllowed)
 }
 
 /// The same token, key and idempotency key, while nobody has used the certificate yet.
@@ -171,7 +207,8 @@ pub(in crate::registry) fn decide(state: &State, enroll: &Enroll) -> Decision {
     match admit(state, enroll) {
         Err(Refusal { rejection, burns }) => {
             let reason = rejection.code();
-            let events = burns.map(|token| Event::TokenBurned { token, reason }).into_iter().collect();
+            let events =
+                burns.map(|token| Event::TokenBurned(TokenBurned { token, reason })).into_iter().collect();
             Decision { events, answer: Err(rejection) }
         }
         Ok(Admission::Again { node, serial }) => {
@@ -182,7 +219,7 @@ pub(in crate::registry) fn decide(state: &State, enroll: &Enroll) -> Decision {
             Some(prepared) if fits(state, enroll, prepared, &tenant, &profile, &node) => {
                 grant(state, enroll, prepared)
             }
-            _ => Rejection::PreparedStale.into(),
+            Some(_) | None => Rejection::PreparedStale.into(),
         },
     }
 }
@@ -213,8 +250,9 @@ fn fits(
         && rules.is_some_and(|rules| certificate.not_after <= certificate.signed_at.plus(rules.lifetime))
 }
 
-/// What a new certificate, with all earlier ones denied, is the answer to; and what the host said before it.
-const OVER: [AlertKind; 6] = [
+/// Alerts that an enrollment ends: a new certificate, with all earlier ones denied, is the answer to them, or they
+/// are about what the host said before it.
+const ENDED_ALERTS: [AlertKind; 6] = [
     AlertKind::CloneSuspected,
     AlertKind::CertExpiring,
     AlertKind::RenewalFailing,
@@ -224,7 +262,7 @@ const OVER: [AlertKind; 6] = [
 ];
 
 fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
-    let Some(token) = state.token_with_hash(&enroll.token) else {
+    let Some(token) = enroll.credential.token().and_then(|token| state.token_with_hash(token)) else {
         return Rejection::TokenInvalid.into();
     };
     let known = state.nodes.get(&prepared.node);
@@ -232,13 +270,7 @@ fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
         Ok(address) => address,
         Err(rejection) => return rejection.into(),
     };
-    let live = |serial: &&Serial| {
-        state
-            .certificates
-            .get(*serial)
-            .is_some_and(|certificate| certificate.status != CertificateStatus::Denied)
-    };
-    let denied = known.map(|node| node.serials.iter().filter(live).cloned().collect()).unwrap_or_default();
+    let denied = known.map(|node| state.undenied(&node.serials)).unwrap_or_default();
     let event = Event::NodeEnrolled(Box::new(NodeEnrolled {
         node: prepared.node.clone(),
         tenant: prepared.tenant.clone(),
@@ -256,7 +288,7 @@ fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    let events = [event].into_iter().chain(state.clearing(&OVER, &prepared.node)).collect();
+    let events = [event].into_iter().chain(state.clearing(&ENDED_ALERTS, &prepared.node)).collect();
     Decision { events, answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
 }
 

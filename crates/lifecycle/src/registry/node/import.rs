@@ -1,9 +1,28 @@
 //! Importing: a certificate made elsewhere, under a CA that was brought along, becomes a node's. It goes on
 //! record as it is, and exactly that certificate is accepted; renewing gives an ordinary one.
 
-use crate::names::{NodeId, ProfileName, TenantId};
+use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, ProfileName, Serial, TenantId, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::{Door, Event, Import, IssuerKind, NodeImported, Owner, Rejection, State};
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{
+    Certificate, CertificateStatus, Door, Envelope, Event, IssuerKind, Node, NodeState, Owner, Rejection,
+    State,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Takes in a certificate that was made elsewhere: what it says of itself, its issuer's signature checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// As its common name says.
+    pub node: NodeId,
+    pub serial: Serial,
+    pub fingerprint: Fingerprint,
+    pub key: KeyHash,
+    pub issuer: IssuerId,
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
 
 pub(in crate::registry) fn decide(state: &State, import: &Import) -> Decision {
     match admit(state, import) {
@@ -66,4 +85,61 @@ fn is_free(state: &State, id: &NodeId) -> Result<(), Rejection> {
 /// Certificates made elsewhere are of the TaskRun document.
 fn profile() -> ProfileName {
     Door::Taskrun.profile().unwrap_or_else(ProfileName::default_profile)
+}
+
+/// A certificate made elsewhere became an identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeImported {
+    pub import: Import,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    /// Until when it is accepted: its own end, or its issuer's if that is earlier.
+    pub not_after: Timestamp,
+    pub renew_at: Timestamp,
+}
+
+impl Happened for NodeImported {
+    const NAME: &'static str = "host.imported";
+
+    fn fields(&self) -> Fields {
+        let import = &self.import;
+        let mut fields = host(&import.node).to_vec();
+        fields.extend([
+            ("tenant", Field::text(&self.tenant)),
+            ("profile", Field::text(&self.profile)),
+            ("mtls_cert_fingerprint", Field::text(import.fingerprint.labelled())),
+            ("cert_serial", Field::text(&import.serial)),
+            ("issuer", Field::text(&import.issuer)),
+            ("not_after", Field::text(self.not_after)),
+        ]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.import.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        // Its holder has it, so there is nothing to send again; whether it has the trust bundle nobody knows.
+        let (at, import) = (state.at, &self.import);
+        let mut node = Node::registered(import.node.clone(), self.tenant.clone(), self.profile.clone(), at);
+        (node.state, node.state_since, node.enrolled_at) = (NodeState::Enrolled, at, Some(at));
+        node.serials.push(import.serial.clone());
+        state.nodes.insert(node.id.clone(), Arc::new(node));
+        let certificate = Certificate {
+            owner: Owner::Node(import.node.clone()),
+            status: CertificateStatus::Live,
+            fingerprint: import.fingerprint,
+            key: import.key,
+            issuer: import.issuer.clone(),
+            issued_at: at,
+            not_after: self.not_after,
+            renew_at: self.renew_at,
+            der: None,
+            denied_at: None,
+            imported: true,
+        };
+        state.certificates.insert(import.serial.clone(), Arc::new(certificate));
+        state.certified_keys.insert(import.key, import.serial.clone());
+    }
 }

@@ -3,19 +3,25 @@
 pub(super) mod confirm;
 pub(super) mod contact;
 pub(super) mod copied;
+pub(super) mod credential;
+pub(super) mod decommission;
 pub(super) mod describe;
 pub(super) mod drain;
 pub(super) mod enroll;
+pub(super) mod enrolled;
 pub(super) mod import;
-pub(super) mod liveness;
+pub(super) mod mark_inactive;
+pub(super) mod observe;
 pub(super) mod quarantine;
 pub(super) mod register;
+pub(super) mod reinstate;
 pub(super) mod report;
 pub(super) mod revoke;
 pub(super) mod rotate;
 pub(super) mod scheduling;
+mod tombstone;
 
-use super::{Envelope, Hardware, Recovery, Rejection, Report, State, Underlay, Wireguard};
+use super::{Envelope, Recovery, Rejection, Report, State, Underlay, Wireguard};
 use crate::names::{
     IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, Title,
     TokenId, VclusterId,
@@ -23,6 +29,14 @@ use crate::names::{
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hardware {
+    pub cpu_cores: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+    pub arch: Option<Label>,
+}
 
 /// Where a node is in its life. `draining` and `quarantined` are independent of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -229,6 +243,22 @@ impl Node {
     pub fn current_serial(&self) -> Option<&Serial> {
         self.serials.last()
     }
+
+    pub(super) fn end_drain(&mut self) {
+        (self.draining, self.drain_by, self.drain_within) = (false, None, None);
+    }
+
+    pub(super) fn end_quarantine(&mut self) {
+        (self.quarantined, self.quarantine) = (false, None);
+    }
+
+    /// A new life has had no live stream yet, so its silence means nothing, no start of its agent is old, and nothing
+    /// was said on it.
+    pub(super) fn forget_streams(&mut self) {
+        self.streamed = false;
+        self.instances.clear();
+        self.report = None;
+    }
 }
 
 /// A node that is not a tombstone.
@@ -237,5 +267,13 @@ pub(super) fn living<'a>(state: &'a State, id: &NodeId) -> Result<&'a Node, Reje
         None => Err(Rejection::NodeNotFound { node: id.clone() }),
         Some(node) if node.state.is_gone() => Err(Rejection::NodeRevoked { node: id.clone() }),
         Some(node) => Ok(node),
+    }
+}
+
+impl State {
+    pub(super) fn change_node(&mut self, id: &NodeId, how: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.nodes.get_mut(id).map(Arc::make_mut) {
+            how(node);
+        }
     }
 }

@@ -2,12 +2,37 @@
 //! token registers the node that it will enroll, and from then on is for that node alone: asked again, it names
 //! the same one.
 
-use super::enroll::{check_attestor, check_token};
-use crate::names::{NodeId, SecretHash, TenantId};
+use super::credential::Attestor;
+use super::enroll::check_token;
+use crate::names::{Label, NodeId, ProfileName, SecretHash, TenantId, Title, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{
-    Actor, Claim, Event, NodeRegistered, Outcome, Register, Rejection, State, Token, standing,
-};
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{Actor, Envelope, Event, Node, Outcome, Rejection, State, Token, permissions};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Makes a node known before it has a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// Drawn by the replica. A token's pin has the last word.
+    pub node: NodeId,
+    pub claim: Claim,
+    /// The domain's default when neither this nor the token names one.
+    pub profile: Option<ProfileName>,
+    /// What kind of collector it is.
+    pub plane: Option<Label>,
+    pub hostname: Option<Label>,
+}
+
+/// By what right a node is registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// The actor's own, in this tenant.
+    Tenant(TenantId),
+    /// That of whoever minted the token, which from then on is for this node alone.
+    Token(SecretHash),
+}
 
 pub(in crate::registry) fn decide(state: &State, actor: &Actor, register: &Register) -> Decision {
     let decided = match &register.claim {
@@ -35,10 +60,10 @@ fn by_token(
 ) -> Result<Decision, Rejection> {
     let token = check_token(state, token, None)?;
     // An operator who found a token of another tenant is no better off for being an operator.
-    if standing(state, actor).is_some_and(|standing| !standing.tenants.include(&token.tenant)) {
+    if permissions(state, actor).is_some_and(|granted| !granted.tenants.include(&token.tenant)) {
         return Err(Rejection::TokenInvalid);
     }
-    check_attestor(state)?;
+    state.policy.check_attestor(Attestor::JoinToken)?;
     let Some(pinned) = &token.node else {
         if state.nodes.contains_key(&register.node) {
             return Err(Rejection::PreparedStale);
@@ -78,4 +103,51 @@ fn registered(
         plane: register.plane.clone(),
     }));
     Ok(Decision { events: vec![event], answer: Ok(Outcome::Registered { node }) })
+}
+
+/// A node is known, and has no certificate yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRegistered {
+    pub node: NodeId,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    /// From now on for this node alone.
+    pub token: Option<TokenId>,
+    pub name: Option<Title>,
+    pub hostname: Option<Label>,
+    pub plane: Option<Label>,
+}
+
+impl Happened for NodeRegistered {
+    const NAME: &'static str = "host.registered";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([
+            ("tenant", Field::text(&self.tenant)),
+            ("profile", Field::text(&self.profile)),
+            ("token_id", Field::maybe(self.token)),
+            ("name", Field::maybe(self.name.as_ref())),
+            ("hostname", Field::maybe(self.hostname.as_ref())),
+            ("plane", Field::maybe(self.plane.as_ref())),
+        ]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let (id, tenant) = (self.node.clone(), self.tenant.clone());
+        let mut node = Node::registered(id.clone(), tenant, self.profile.clone(), state.at);
+        node.name = self.name.clone();
+        node.hostname = self.hostname.clone();
+        node.plane = self.plane.clone();
+        state.nodes.insert(id.clone(), Arc::new(node));
+        let token = self.token.and_then(|token| state.tokens.get_mut(&token));
+        if let Some(token) = token.map(Arc::make_mut) {
+            token.node = Some(id);
+        }
+    }
 }

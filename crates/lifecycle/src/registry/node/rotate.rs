@@ -2,9 +2,10 @@
 //! never fetched ends with a note.
 
 use super::living;
-use crate::names::NodeId;
+use crate::names::{NodeId, RequestId};
 use crate::registry::apply::Decision;
-use crate::registry::{Envelope, Event, Rejection, State};
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, Rejection, Rotation, State};
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
     match living(state, id) {
@@ -13,6 +14,54 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeI
             Rejection::NoCertificate { node: id.clone() }.into()
         }
         Ok(node) if node.rotation.is_some() => Decision::granted(Vec::new()),
-        Ok(_) => Decision::granted(vec![Event::RotationOrdered { node: id.clone(), order: envelope.id }]),
+        Ok(_) => Decision::granted(vec![Event::RotationOrdered(RotationOrdered {
+            node: id.clone(),
+            order: envelope.id,
+        })]),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RotationOrdered {
+    pub node: NodeId,
+    pub order: RequestId,
+}
+
+impl Happened for RotationOrdered {
+    const NAME: &'static str = "certificate.rotation_ordered";
+
+    fn fields(&self) -> Fields {
+        vec![("node_id", Field::text(&self.node)), ("order_id", Field::text(self.order))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let rotation = Rotation { order: self.order, at: state.at };
+        state.change_node(&self.node, |node| node.rotation = Some(rotation));
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RotationExpired {
+    pub node: NodeId,
+    pub order: RequestId,
+}
+
+impl Happened for RotationExpired {
+    const NAME: &'static str = "certificate.rotation_expired";
+
+    fn fields(&self) -> Fields {
+        vec![("node_id", Field::text(&self.node)), ("order_id", Field::text(self.order))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_node(&self.node, |node| node.rotation = None);
     }
 }

@@ -1,6 +1,8 @@
 //! Those who run the fleet, and their automation.
 
 pub(super) mod add;
+pub(super) mod key;
+pub(super) mod remove;
 pub(super) mod renew;
 
 use super::{Role, Tenants};

@@ -3,9 +3,20 @@
 //! A lost answer must not lock the operator out: the certificate in use stays good until the new one is first
 //! used, and is denied then. Asked again, what was issued before and never used is denied and replaced.
 
-use crate::names::{KeyHash, OperatorName, Serial, SpiffeId};
+use crate::names::{KeyHash, NodeId, OperatorName, Serial, SpiffeId};
 use crate::registry::apply::Decision;
-use crate::registry::{Actor, Envelope, Event, Operator, Outcome, Rejection, RenewOperator, State};
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Actor, Envelope, Event, Issued, Operator, Outcome, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// Asks for a certificate for a new key, with the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenewOperator {
+    /// As the certificate in use says, never as the request does.
+    pub name: OperatorName,
+    /// What the replica made ready.
+    pub certificate: Issued,
+}
 
 /// Certificates of one operator on record; what has expired is tidied away. Renewing in a loop does not grow the
 /// registry.
@@ -47,12 +58,12 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
         return Rejection::PreparedStale.into();
     }
     let mut events: Vec<Event> = replacement(operator, with).into_iter().collect();
-    events.push(Event::OperatorRenewed {
+    events.push(Event::OperatorRenewed(OperatorRenewed {
         name: renew.name.clone(),
         with: with.clone(),
         certificate: Box::new(certificate.clone()),
         denied: operator.renewed.clone().filter(|unused| unused != with),
-    });
+    }));
     let serial = certificate.serial.clone();
     Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
 }
@@ -69,9 +80,83 @@ pub(in crate::registry) fn first_use(state: &State, envelope: &Envelope, name: &
 /// What follows from an operator using this certificate.
 fn replacement(operator: &Operator, used: &Serial) -> Option<Event> {
     let old = operator.serial.clone()?;
-    (operator.renewed.as_ref() == Some(used)).then(|| Event::OperatorCertificateReplaced {
-        name: operator.name.clone(),
-        serial: old,
-        by: used.clone(),
+    (operator.renewed.as_ref() == Some(used)).then(|| {
+        Event::OperatorCertificateReplaced(OperatorCertificateReplaced {
+            name: operator.name.clone(),
+            serial: old,
+            by: used.clone(),
+        })
     })
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorRenewed {
+    pub name: OperatorName,
+    /// Asked for with this one.
+    pub with: Serial,
+    pub certificate: Box<Issued>,
+    /// Issued before and never used: its answer was lost.
+    pub denied: Option<Serial>,
+}
+
+impl Happened for OperatorRenewed {
+    const NAME: &'static str = "operator.renewed";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("operator", Field::text(&self.name)),
+            ("cert_serial", Field::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
+            ("issuer", Field::text(&self.certificate.issuer)),
+            ("not_after", Field::text(self.certificate.not_after)),
+            ("with_serial", Field::text(&self.with)),
+            ("denied_serials", Field::texts(self.denied.as_slice())),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.record_operator_certificate(&self.name, &self.certificate);
+        state.deny(&self.denied);
+        if let Some(operator) = state.operators.get_mut(&self.name) {
+            operator.replaced.extend(self.denied.clone());
+            operator.renewed = Some(self.certificate.serial.clone());
+        }
+    }
+}
+
+/// A renewed certificate was used for the first time: the one before is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorCertificateReplaced {
+    pub name: OperatorName,
+    pub serial: Serial,
+    pub by: Serial,
+}
+
+impl Happened for OperatorCertificateReplaced {
+    const NAME: &'static str = "operator.certificate_replaced";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("operator", Field::text(&self.name)),
+            ("cert_serial", Field::text(&self.serial)),
+            ("replaced_by", Field::text(&self.by)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.deny([&self.serial]);
+        if let Some(operator) = state.operators.get_mut(&self.name) {
+            operator.replaced.push(self.serial.clone());
+            operator.serial = Some(self.by.clone());
+            operator.renewed = None;
+        }
+    }
 }

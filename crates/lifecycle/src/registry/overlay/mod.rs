@@ -6,13 +6,37 @@
 
 pub(super) mod address;
 
-use super::{Node, NodeState, State, Underlay};
-use crate::names::{NodeId, TenantId, WireguardKey};
+use super::{Node, NodeState, State};
+use crate::names::{Fingerprint, NodeId, TenantId, WireguardKey};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
 use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wireguard {
+    pub key: WireguardKey,
+    pub fingerprint: Fingerprint,
+}
+
+/// Where a host's WireGuard can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Underlay {
+    pub ipv6: Option<Ipv6Addr>,
+    pub ipv4: Option<Ipv4Addr>,
+    pub port: u16,
+}
+
+impl std::fmt::Display for Underlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.ipv6, self.ipv4) {
+            (Some(v6), _) => write!(f, "[{v6}]:{}", self.port),
+            (None, Some(v4)) => write!(f, "{v4}:{}", self.port),
+            (None, None) => write!(f, ":{}", self.port),
+        }
+    }
+}
 
 /// Where WireGuard listens when nobody says otherwise, and how large its packets are.
 pub const PORT: u16 = 51820;

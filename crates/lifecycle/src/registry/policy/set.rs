@@ -1,7 +1,16 @@
 //! Changing policy.
 
+use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::{Event, PolicyError, Rejection, SetPolicy, State};
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, PolicyError, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetPolicy {
+    pub key: String,
+    pub value: String,
+}
 
 pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     let mut changed = state.policy.clone();
@@ -23,5 +32,38 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
         return Decision::granted(Vec::new());
     }
     let old = state.policy.get(&set.key);
-    Decision::granted(vec![Event::PolicyChanged { key: set.key.clone(), old, new: set.value.clone() }])
+    Decision::granted(vec![Event::PolicyChanged(PolicyChanged {
+        key: set.key.clone(),
+        old,
+        new: set.value.clone(),
+    })])
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyChanged {
+    pub key: String,
+    pub old: Option<String>,
+    pub new: String,
+}
+
+impl Happened for PolicyChanged {
+    const NAME: &'static str = "policy.changed";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("key", Field::text(&self.key)),
+            ("old", Field::maybe(self.old.as_ref())),
+            ("new", Field::text(&self.new)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        // Decided on a copy before: setting it here cannot fail.
+        let set = state.policy.set(&self.key, &self.new);
+        debug_assert!(set.is_ok(), "{} was decided to be {}", self.key, self.new);
+    }
 }

@@ -3,11 +3,38 @@
 //! What the node says it has kept is heard first, and only then is the next one minted: an answer that is lost
 //! never leaves a host with nothing but a token that has ended.
 
-use super::{Keeping, RecoveryKind, RecoveryToken};
-use crate::names::{NodeId, Serial, Span, Timestamp, TokenId};
+use super::{RecoveryKind, RecoveryToken};
+use crate::names::{NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
 use crate::registry::node::living;
-use crate::registry::{Actor, Envelope, Event, Mint, Node, NodeState, Rejection, State};
+use crate::registry::{Actor, Envelope, Event, Node, NodeState, Recovery, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// A token that the replica has drawn: its value leaves the process only if this is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mint {
+    pub token: TokenId,
+    pub hash: SecretHash,
+}
+
+/// What a node says of recovery with a request of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeping {
+    /// The token that is on its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<TokenId>,
+    /// The next one, if it wants one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mint: Option<Mint>,
+}
+
+impl Keeping {
+    /// Whether it says nothing, as every request did before there were recovery tokens.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// A host that asks in a loop gets one in this time, and the trail one line.
 const BETWEEN: Span = Span::from_secs(10);
@@ -55,7 +82,7 @@ pub(in crate::registry) fn events(
     let mint = mint.filter(|_| rotate == Rotate::Always || is_due(node, keeping.kept, state.at));
     let minted = mint.map(|mint| {
         let token = RecoveryToken::of(mint, RecoveryKind::Rotated, state.at, state.policy.recovery_ttl);
-        Event::RecoveryTokenRotated { node: node.id.clone(), token }
+        Event::RecoveryTokenRotated(RecoveryTokenRotated { node: node.id.clone(), token })
     });
     keep(node, keeping.kept).into_iter().chain(minted).collect()
 }
@@ -63,7 +90,7 @@ pub(in crate::registry) fn events(
 /// The node has its current token on disk, and has not said so before.
 pub(in crate::registry) fn keep(node: &Node, kept: Option<TokenId>) -> Option<Event> {
     let current = node.recovery.current().filter(|current| Some(current.id) == kept && !current.is_kept())?;
-    Some(Event::RecoveryTokenKept { node: node.id.clone(), token: current.id })
+    Some(Event::RecoveryTokenKept(RecoveryTokenKept { node: node.id.clone(), token: current.id }))
 }
 
 /// A node in quarantine is given none.
@@ -80,4 +107,52 @@ pub fn is_due(node: &Node, kept: Option<TokenId>, at: Timestamp) -> bool {
         let has = Some(current.id) == kept;
         current.is_half_over(at) || (!has && current.minted_at.plus(BETWEEN) <= at)
     })
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryTokenRotated {
+    pub node: NodeId,
+    pub token: RecoveryToken,
+}
+
+impl Happened for RecoveryTokenRotated {
+    const NAME: &'static str = "recovery_token.rotated";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("recovery_token_id", Field::text(self.token.id)),
+            ("expires_at", Field::text(self.token.expires_at)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.mint_recovery(&self.node, &self.token, Recovery::rotate);
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryTokenKept {
+    pub node: NodeId,
+    pub token: TokenId,
+}
+
+impl Happened for RecoveryTokenKept {
+    const NAME: &'static str = "recovery_token.kept";
+
+    fn fields(&self) -> Fields {
+        vec![("node_id", Field::text(&self.node)), ("recovery_token_id", Field::text(self.token))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_recovery(&self.node, |recovery| recovery.keep(self.token));
+    }
 }

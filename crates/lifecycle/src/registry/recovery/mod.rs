@@ -9,9 +9,9 @@ pub(super) mod mint;
 pub(super) mod recover;
 pub(super) mod repair;
 
-use super::{KeyKind, Prepared, State};
-use crate::host::Class;
-use crate::names::{KeyHash, Label, NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
+use super::State;
+use crate::names::{KeyHash, SecretHash, Serial, Span, Timestamp, TokenId};
+use crate::registry::Mint;
 use serde::{Deserialize, Serialize};
 
 /// How many that have ended are remembered.
@@ -71,61 +71,6 @@ pub enum RecoveryState {
     Used { at: Timestamp, serial: Serial, key: KeyHash },
     /// The node's life that it was for has ended, or an operator let the node go.
     Revoked,
-}
-
-/// A token that the replica has drawn: its value leaves the process only if this is granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mint {
-    pub token: TokenId,
-    pub hash: SecretHash,
-}
-
-/// What a node says of recovery with a request of its own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keeping {
-    /// The token that is on its disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<TokenId>,
-    /// The next one, if it wants one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mint: Option<Mint>,
-}
-
-impl Keeping {
-    /// Whether it says nothing, as every request did before there were recovery tokens.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Asks for a certificate with a recovery token, without any other credential.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recover {
-    pub token: SecretHash,
-    pub key: KeyHash,
-    pub key_kind: KeyKind,
-    /// Whom the host believes itself to be.
-    pub node: Option<NodeId>,
-    /// Why it asks.
-    pub class: Option<Class>,
-    /// When the repair bundle that the token comes from says that it ends.
-    pub bundle_ends: Option<Timestamp>,
-    /// When this replica heard of the node last.
-    pub heard: Option<Timestamp>,
-    pub agent_version: Option<Label>,
-    /// What the replica made ready. Without it nothing can be granted.
-    pub prepared: Option<Prepared>,
-}
-
-/// Gives an operator a recovery token for a node, and holds the node until it has proven itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IssueRepairBundle {
-    pub node: NodeId,
-    pub mint: Mint,
-    /// A day when none is named.
-    pub ttl: Option<Span>,
-    /// Where the node will turn to: recorded only.
-    pub profile: Label,
 }
 
 impl RecoveryToken {

@@ -3,21 +3,45 @@
 //! [`recoverable`] is asked by the replica that received the request, before it signs, and again when the command
 //! is applied. A refusal uses nothing up.
 
-use super::{Recover, RecoveryKind, RecoveryState, RecoveryToken};
-use crate::names::{AlertId, NodeId, ProfileName, SecretHash, Serial, Span, TenantId};
+use super::{RecoveryKind, RecoveryState, RecoveryToken};
+use crate::host::Class;
+use crate::names::{
+    AlertId, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Span, TenantId, Timestamp, TokenId,
+};
 use crate::registry::apply::Decision;
 use crate::registry::certificate::renew;
-use crate::registry::event::RecoveryIssued;
+use crate::registry::event::{AlertRaised, Field, Fields, Happened};
+use crate::registry::node::credential::Attestor;
 use crate::registry::{
-    AlertKind, CertificateStatus, Envelope, Event, Node, NodeState, Outcome, Owner, Rejection, State,
+    AlertKind, Envelope, Event, Issued, KeyKind, Node, NodeState, Outcome, Owner, Prepared, Rejection, State,
 };
+use serde::{Deserialize, Serialize};
+
+/// Asks for a certificate with a recovery token, without any other credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recover {
+    pub token: SecretHash,
+    pub key: KeyHash,
+    pub key_kind: KeyKind,
+    /// Whom the host believes itself to be.
+    pub node: Option<NodeId>,
+    /// Why it asks.
+    pub class: Option<Class>,
+    /// When the repair bundle that the token comes from says that it ends.
+    pub bundle_ends: Option<Timestamp>,
+    /// When this replica heard of the node last.
+    pub heard: Option<Timestamp>,
+    pub agent_version: Option<Label>,
+    /// What the replica made ready. Without it nothing can be granted.
+    pub prepared: Option<Prepared>,
+}
 
 /// Twice what a host can fill by renewing, so that one that renewed in a loop still comes back.
 const ON_RECORD: usize = 2 * renew::ON_RECORD;
 /// An alert is raised again at most this often: whoever has a stolen token and time cannot grow the trail.
 const AGAIN: Span = Span::from_minutes(1);
 /// What a new certificate, with all earlier ones denied, is the answer to.
-const OVER: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
+const ENDED_ALERTS: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
 
 /// What a recovery may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +90,10 @@ pub fn recoverable(state: &State, recover: &Recover) -> Result<Recoverable, Reje
             return Ok(Recoverable::Again { node: node.id.clone(), serial: serial.clone() });
         }
         // What it was used for ended before anybody showed it: whoever has that key is not stranded for it.
-        _ => {}
+        RecoveryState::Used { .. }
+        | RecoveryState::Valid { .. }
+        | RecoveryState::Superseded
+        | RecoveryState::Revoked => {}
     }
     if node.serials.len() >= ON_RECORD {
         return Err(Rejection::TooManyCertificates { node: node.id.clone() });
@@ -92,9 +119,7 @@ fn check_circumstances(
     node: &Node,
     token: &RecoveryToken,
 ) -> Result<(), Rejection> {
-    if !state.policy.attestors.iter().any(|attestor| attestor == "recovery-token") {
-        return Err(Rejection::AttestorNotAllowed);
-    }
+    state.policy.check_attestor(Attestor::RecoveryToken)?;
     match token.kind {
         RecoveryKind::Rotated if node.quarantined => {
             Err(Rejection::NodeQuarantined { node: node.id.clone() })
@@ -150,11 +175,13 @@ fn not_needed(state: &State, envelope: &Envelope, node: NodeId) -> Decision {
     let kind = AlertKind::RecoveryNotNeeded;
     let open = state.open_alert(kind, Some(&node));
     let due = open.is_none_or(|open| open.quiet_since().plus(AGAIN) <= state.at);
-    let alert = due.then(|| Event::AlertRaised {
-        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
-        kind,
-        node: Some(node.clone()),
-        detail: format!("its recovery token came from {} while the node was well", envelope.source),
+    let alert = due.then(|| {
+        Event::AlertRaised(AlertRaised {
+            alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
+            kind,
+            node: Some(node.clone()),
+            detail: format!("its recovery token came from {} while the node was well", envelope.source),
+        })
     });
     Decision { events: alert.into_iter().collect(), answer: Err(Rejection::RecoveryNotNeeded { node }) }
 }
@@ -168,24 +195,128 @@ fn grant(state: &State, recover: &Recover) -> Decision {
     if !ours || !renew::fits(state, recover.key, node, &prepared.certificate) {
         return Rejection::PreparedStale.into();
     }
-    let undenied = |serial: &&Serial| {
-        state.certificates.get(*serial).is_some_and(|held| held.status != CertificateStatus::Denied)
-    };
-    let requested = Event::RecoveryRequested {
+    let requested = Event::RecoveryRequested(RecoveryRequested {
         node: node.id.clone(),
         token: token.id,
         class: recover.class,
         repair: token.kind == RecoveryKind::Repair,
-    };
+    });
     let issued = Event::RecoveryIssued(Box::new(RecoveryIssued {
         node: node.id.clone(),
         token: token.id,
         certificate: prepared.certificate.clone(),
         agent_version: recover.agent_version.clone(),
-        denied: node.serials.iter().filter(undenied).cloned().collect(),
+        denied: state.undenied(&node.serials),
     }));
     let serial = prepared.certificate.serial.clone();
     let answer = Ok(Outcome::Recovered { node: node.id.clone(), serial, replayed: false });
-    let events = [requested, issued].into_iter().chain(state.clearing(&OVER, &node.id)).collect();
+    let events = [requested, issued].into_iter().chain(state.clearing(&ENDED_ALERTS, &node.id)).collect();
     Decision { events, answer }
+}
+
+/// What it leads to is an event of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryRequested {
+    pub node: NodeId,
+    pub token: TokenId,
+    pub class: Option<Class>,
+    pub repair: bool,
+}
+
+impl Happened for RecoveryRequested {
+    const NAME: &'static str = "recovery.requested";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("recovery_token_id", Field::text(self.token)),
+            ("class", Field::maybe(self.class)),
+            ("repair", Field::Flag(self.repair)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, _state: &mut State, _envelope: &Envelope) {}
+}
+
+/// A recovery token became a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryIssued {
+    pub node: NodeId,
+    pub token: TokenId,
+    pub certificate: Issued,
+    pub agent_version: Option<Label>,
+    /// Everything that the node had before.
+    pub denied: Vec<Serial>,
+}
+
+impl Happened for RecoveryIssued {
+    const NAME: &'static str = "recovery.issued";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("recovery_token_id", Field::text(self.token)),
+            ("cert_serial", Field::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
+            ("issuer", Field::text(&self.certificate.issuer)),
+            ("not_after", Field::text(self.certificate.not_after)),
+            ("denied_serials", Field::texts(&self.denied)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        // All that the node had before is denied; it begins again as after an enrollment, and stays who it is.
+        let (at, bundle) = (state.at, state.bundle_version);
+        let issued = &self.certificate;
+        state.deny(&self.denied);
+        state.record_certificate(&self.node, issued);
+        state.change_node(&self.node, |node| {
+            (node.state, node.state_since) = (NodeState::Enrolled, at);
+            node.serials.push(issued.serial.clone());
+            // The answer holds it.
+            node.bundle = bundle;
+            node.rotation = None;
+            // The answer to its enrollment cannot be asked for again.
+            node.idempotency = None;
+            if let Some(version) = &self.agent_version {
+                node.agent_version = Some(version.clone());
+            }
+        });
+        state.change_recovery(&self.node, |recovery| {
+            let used = RecoveryState::Used { at, serial: issued.serial.clone(), key: issued.key };
+            recovery.spend(self.token, used);
+            recovery.underway = true;
+        });
+    }
+}
+
+/// The node was seen with the certificate that it recovered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryResolved {
+    pub node: NodeId,
+    pub serial: Serial,
+}
+
+impl Happened for RecoveryResolved {
+    const NAME: &'static str = "recovery.resolved";
+
+    fn fields(&self) -> Fields {
+        vec![("node_id", Field::text(&self.node)), ("cert_serial", Field::text(&self.serial))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_recovery(&self.node, |recovery| recovery.underway = false);
+    }
 }

@@ -1,12 +1,25 @@
 //! Repairing: an operator's recovery token for a node that has nothing left to recover with. The node is held
 //! until it has come back with it and stayed.
 
-use super::{IssueRepairBundle, RecoveryKind, RecoveryToken};
-use crate::names::{NodeId, Span};
+use super::{RecoveryKind, RecoveryToken};
+use crate::names::{Label, NodeId, Span};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened, NodeQuarantined, NodeReleased};
 use crate::registry::node::living;
 use crate::registry::policy::TOKEN_TTL_MIN;
-use crate::registry::{AlertKind, Event, Mint, Node, NodeState, Rejection, State};
+use crate::registry::{AlertKind, Envelope, Event, Mint, Node, NodeState, Recovery, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// Gives an operator a recovery token for a node, and holds the node until it has proven itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssueRepairBundle {
+    pub node: NodeId,
+    pub mint: Mint,
+    /// A day when none is named.
+    pub ttl: Option<Span>,
+    /// Where the node will turn to: recorded only.
+    pub profile: Label,
+}
 
 /// How long a repair bundle is good when nothing is said.
 const DEFAULT_TTL: Span = Span::from_hours(24);
@@ -40,15 +53,16 @@ pub(in crate::registry) fn issue(state: &State, issue: &IssueRepairBundle) -> De
     match repairable(state, issue) {
         Err(rejection) => rejection.into(),
         Ok((node, life)) => {
-            let held = (!node.quarantined)
-                .then(|| Event::NodeQuarantined { node: node.id.clone(), reason: REASON.to_owned() });
-            let issued = Event::RepairBundleIssued {
+            let held = (!node.quarantined).then(|| {
+                Event::NodeQuarantined(NodeQuarantined { node: node.id.clone(), reason: REASON.to_owned() })
+            });
+            let issued = Event::RepairBundleIssued(RepairBundleIssued {
                 node: node.id.clone(),
                 token: RecoveryToken::of(issue.mint, RecoveryKind::Repair, state.at, life),
                 profile: issue.profile.clone(),
                 // What else a node is in quarantine for, a repair does not end.
                 ends_quarantine: !node.quarantined || node.recovery.repairing,
-            };
+            });
             Decision::granted(held.into_iter().chain([issued]).collect())
         }
     }
@@ -84,8 +98,39 @@ pub(in crate::registry) fn end(state: &State, id: &NodeId) -> Decision {
                 && node.state == NodeState::Active
                 && node.recovery.is_repaired()
                 && state.open_alert(AlertKind::CloneSuspected, Some(id)).is_none();
-            let released = proven.then(|| Event::NodeReleased { node: id.clone() });
+            let released = proven.then(|| Event::NodeReleased(NodeReleased { node: id.clone() }));
             Decision::granted(released.into_iter().collect())
         }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairBundleIssued {
+    pub node: NodeId,
+    pub token: RecoveryToken,
+    pub profile: Label,
+    /// Whether the node's quarantine is over when it has come back with it.
+    pub ends_quarantine: bool,
+}
+
+impl Happened for RepairBundleIssued {
+    const NAME: &'static str = "repair_bundle.issued";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("node_id", Field::text(&self.node)),
+            ("recovery_token_id", Field::text(self.token.id)),
+            ("expires_at", Field::text(self.token.expires_at)),
+            ("recovery_profile_id", Field::text(&self.profile)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.mint_recovery(&self.node, &self.token, Recovery::repair);
+        state.change_recovery(&self.node, |recovery| recovery.repairing = self.ends_quarantine);
     }
 }

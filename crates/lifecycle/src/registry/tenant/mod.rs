@@ -1,12 +1,13 @@
-//! Tenants: sub-scopes of the domain.
+//! Tenants: sub-scopes of the domain. Every node belongs to one.
 
-use crate::registry::apply::Decision;
-use crate::registry::{Actor, CreateTenant, Event, Rejection, State, Tenant};
+pub(super) mod create;
 
-pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateTenant) -> Decision {
-    if state.tenants.contains_key(&create.tenant) {
-        return Rejection::TenantExists { tenant: create.tenant.clone() }.into();
-    }
-    let tenant = Tenant { name: create.tenant.clone(), created_by: actor.to_string(), created_at: state.at };
-    Decision::granted(vec![Event::TenantCreated(tenant)])
+use crate::names::{TenantId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    pub name: TenantId,
+    pub created_by: String,
+    pub created_at: Timestamp,
 }

@@ -1,9 +1,29 @@
 //! Tokens: created by operators, revoked before use, expired by time.
 
-use crate::names::TokenId;
+use crate::names::{NodeId, ProfileName, SecretHash, Span, TenantId, Title, TokenId};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
 use crate::registry::policy::TOKEN_TTL_MIN;
-use crate::registry::{Actor, CreateToken, Event, Rejection, State, Token, TokenState};
+use crate::registry::{Actor, Envelope, Event, Rejection, State, Token, TokenState};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Mints a token. The value is drawn at the edge and shown once; only its hash comes here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateToken {
+    pub token: TokenId,
+    pub hash: SecretHash,
+    pub tenant: TenantId,
+    /// Only this node may be made or re-made with it.
+    pub node: Option<NodeId>,
+    /// The profile of the door that redeems it, when none is named.
+    pub profile: Option<ProfileName>,
+    /// The policy's default when none is named.
+    pub ttl: Option<Span>,
+    /// What the node that it makes shall be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Title>,
+}
 
 pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateToken) -> Decision {
     match check(state, create) {
@@ -53,12 +73,30 @@ fn check(state: &State, create: &CreateToken) -> Result<(), Rejection> {
     if taken { Err(Rejection::PreparedStale) } else { Ok(()) }
 }
 
-/// Revoking twice is revoking once; a used token is past revoking.
-pub(in crate::registry) fn revoke(state: &State, id: TokenId) -> Decision {
-    match state.tokens.get(&id).map(|token| &token.state) {
-        None => Rejection::TokenNotFound { token: id }.into(),
-        Some(TokenState::Used { .. }) => Rejection::TokenUsed.into(),
-        Some(TokenState::Revoked { .. } | TokenState::Expired) => Decision::granted(Vec::new()),
-        Some(TokenState::Unused) => Decision::granted(vec![Event::TokenRevoked { token: id }]),
+impl Happened for Token {
+    const NAME: &'static str = "enrollment_token.created";
+
+    fn fields(&self) -> Fields {
+        [
+            ("token_id", Field::text(self.id)),
+            ("created_by", Field::text(&self.created_by)),
+            ("expires_at", Field::text(self.expires_at)),
+            ("tenant", Field::text(&self.tenant)),
+            ("pinned_node", Field::maybe(self.node.as_ref())),
+            ("profile", Field::maybe(self.profile.as_ref())),
+        ]
+        .into_iter()
+        // Lines of old logs are made again from their commands: what came later is there only if it is said.
+        .chain(self.name.as_ref().map(|name| ("name", Field::text(name))))
+        .collect()
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.token_by_hash.insert(self.hash, self.id);
+        state.tokens.insert(self.id, Arc::new(self.clone()));
     }
 }

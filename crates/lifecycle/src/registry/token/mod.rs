@@ -1,9 +1,14 @@
 //! Enrollment tokens: what is remembered of a secret that was shown once.
 
+pub(super) mod burn;
 pub(super) mod create;
+pub(super) mod expire;
+pub(super) mod revoke;
 
+use super::State;
 use crate::names::{NodeId, ProfileName, SecretHash, TenantId, Timestamp, Title, TokenId};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
@@ -50,6 +55,19 @@ impl Token {
             TokenState::Expired => "expired",
             TokenState::Unused if self.is_expired(at) => "expired",
             TokenState::Unused => "unused",
+        }
+    }
+}
+
+impl State {
+    /// A token by the hash of the presented string.
+    pub fn token_with_hash(&self, hash: &SecretHash) -> Option<&Token> {
+        self.tokens.get(self.token_by_hash.get(hash)?).map(Arc::as_ref)
+    }
+
+    pub(super) fn set_token(&mut self, id: TokenId, next: TokenState) {
+        if let Some(token) = self.tokens.get_mut(&id).map(Arc::make_mut) {
+            token.state = next;
         }
     }
 }

@@ -1,11 +1,31 @@
-//! Liveness: who was heard of, and who has been silent for too long.
+//! Observing: nodes that were heard of, in bulk.
 
-use crate::names::{NodeId, Timestamp};
+use crate::names::{Label, NodeId, Timestamp, TokenId};
 use crate::registry::apply::Decision;
+use crate::registry::event::{Fields, Happened, NodeActive};
 use crate::registry::recovery::mint;
-use crate::registry::{Event, Node, NodeState, Report, Sighting, Silence, State};
+use crate::registry::{Envelope, Event, Node, NodeState, Report, State, remember_start};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// A node was heard of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    pub node: NodeId,
+    pub seen: Timestamp,
+    /// Which start of the agent spoke, on its live stream; none for other requests.
+    pub instance: Option<Label>,
+    /// The trust bundle that the host says it has on disk.
+    pub bundle: Option<u64>,
+    pub agent_version: Option<Label>,
+    /// The recovery token that the host says it has on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_kept: Option<TokenId>,
+    /// What the host said of itself, when that is news.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Arc<Report>>,
+}
 
 /// Observations come in bulk. Those that tell nothing new are left out.
 pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Decision {
@@ -22,7 +42,7 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
             events.push(Event::NodeSeen(sighting.clone()));
         }
         if node.state == NodeState::Inactive && !is_silent(state, sighting.seen) && woken.insert(&node.id) {
-            events.push(Event::NodeActive { node: node.id.clone() });
+            events.push(Event::NodeActive(NodeActive { node: node.id.clone() }));
         }
         let kept = mint::keep(node, sighting.recovery_kept);
         events.extend(kept.filter(|_| keeping.insert(&node.id)));
@@ -81,22 +101,38 @@ fn is_news(state: &State, node: &Node, report: &Report) -> bool {
     known.is_none_or(|known| known.at <= report.at && report.is_news(known, state.policy.clock_tolerance))
 }
 
-fn is_silent(state: &State, since: Timestamp) -> bool {
+pub(super) fn is_silent(state: &State, since: Timestamp) -> bool {
     since.plus(state.policy.liveness_grace) <= state.at
 }
 
-/// Silence counts from the later of the last sign of life and the moment since which anybody could be heard.
-pub(in crate::registry) fn mark_inactive(state: &State, silence: &Silence) -> Decision {
-    let silent = |id: &&NodeId| state.nodes.get(*id).is_some_and(|node| is_overdue(state, node, silence));
-    let named: BTreeSet<&NodeId> = silence.nodes.iter().collect();
-    let inactive = named.into_iter().filter(silent).map(|id| Event::NodeInactive {
-        node: id.clone(),
-        last_seen: state.nodes.get(id).and_then(|node| node.last_seen),
-    });
-    Decision::granted(inactive.collect())
-}
+impl Happened for Sighting {
+    const NAME: &'static str = "host.seen";
+    const AUDITED: bool = false;
 
-fn is_overdue(state: &State, node: &Arc<Node>, silence: &Silence) -> bool {
-    let heard = node.last_seen.map_or(silence.listening_since, |seen| seen.max(silence.listening_since));
-    node.state == NodeState::Active && node.streamed && is_silent(state, heard)
+    fn fields(&self) -> Fields {
+        Vec::new()
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_node(&self.node, |node| {
+            node.last_seen = node.last_seen.max(Some(self.seen));
+            node.bundle = node.bundle.max(self.bundle.unwrap_or(0));
+            if let Some(version) = &self.agent_version {
+                node.agent_version = Some(version.clone());
+            }
+            if let Some(report) = &self.report
+                && node.report.as_ref().is_none_or(|known| known.at <= report.at)
+            {
+                node.report = Some(report.clone());
+            }
+            if let Some(instance) = &self.instance {
+                node.streamed = true;
+                remember_start(&mut node.instances, instance);
+            }
+        });
+    }
 }

@@ -1,0 +1,47 @@
+//! Acknowledging an alert.
+
+use crate::names::{AlertId, NodeId};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{AlertKind, Envelope, Event, Rejection, State};
+
+pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
+    match state.alerts.get(&id) {
+        None => Rejection::AlertNotFound { alert: id }.into(),
+        Some(alert) if alert.acknowledged => Decision::granted(Vec::new()),
+        Some(alert) => Decision::granted(vec![Event::AlertAcknowledged(AlertAcknowledged {
+            alert: id,
+            kind: alert.kind,
+            node: alert.node.clone(),
+        })]),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertAcknowledged {
+    pub alert: AlertId,
+    pub kind: AlertKind,
+    pub node: Option<NodeId>,
+}
+
+impl Happened for AlertAcknowledged {
+    const NAME: &'static str = "alert.acknowledged";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("alert_id", Field::text(self.alert)),
+            ("kind", Field::text(self.kind)),
+            ("node_id", Field::maybe(self.node.as_ref())),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        if let Some(alert) = state.alerts.get_mut(&self.alert) {
+            alert.acknowledged = true;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Refused attempts of unauthenticated callers, counted at the edge.
+
+use crate::names::{NodeId, Source};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::recovery::Refused;
+use crate::registry::{Envelope, Event, State};
+use serde::{Deserialize, Serialize};
+
+/// Refused attempts of strangers, counted at the edge so that a flood cannot grow the trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    pub reason: String,
+    /// The network they came from; none in the line that says `overflow`.
+    pub network: Option<Source>,
+    pub count: u64,
+    pub samples: Vec<String>,
+    /// Where they were attempts to recover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RefusedRecovery>,
+}
+
+/// Which node's tokens were brought; none if they were nobody's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RefusedRecovery {
+    pub node: Option<NodeId>,
+}
+
+pub(in crate::registry) fn record(refusals: &Refusals) -> Decision {
+    let event = match &refusals.recovery {
+        None => Event::EnrollmentRefused(refusals.clone()),
+        Some(about) => {
+            let (node, refusals) = (about.node.clone(), refusals.clone());
+            Event::RecoveryRefused(RecoveryRefused { node, refusals })
+        }
+    };
+    Decision::granted(vec![event])
+}
+
+impl Happened for Refusals {
+    const NAME: &'static str = "enrollment.refused";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("reason", Field::text(&self.reason)),
+            ("network", Field::maybe(self.network)),
+            ("count", Field::Number(self.count)),
+            ("samples", Field::texts(&self.samples)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, _state: &mut State, _envelope: &Envelope) {}
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryRefused {
+    /// Whose tokens were brought; none if they were nobody's.
+    pub node: Option<NodeId>,
+    pub refusals: Refusals,
+}
+
+impl Happened for RecoveryRefused {
+    const NAME: &'static str = "recovery.refused";
+
+    fn fields(&self) -> Fields {
+        let mut fields = vec![("node_id", Field::maybe(self.node.as_ref()))];
+        fields.extend(self.refusals.fields());
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let refused = Refused { at: state.at, reason: self.refusals.reason.clone() };
+        if let Some(node) = &self.node {
+            state.change_node(node, |node| node.recovery.refused = Some(refused));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Certificates go on record, are denied and are forgotten. Only folds call this.
+
+use crate::names::{NodeId, OperatorName, Serial};
+use crate::registry::{Certificate, CertificateStatus, Issued, Owner, State};
+use std::sync::Arc;
+
+impl State {
+    pub(in crate::registry) fn record_certificate(&mut self, node: &NodeId, issued: &Issued) {
+        let certificate = Certificate::of(Owner::Node(node.clone()), issued, self.at);
+        self.certificates.insert(issued.serial.clone(), Arc::new(certificate));
+        self.certified_keys.insert(issued.key, issued.serial.clone());
+    }
+
+    /// Its bytes are not kept: a lost answer is followed by another renewal.
+    pub(in crate::registry) fn record_operator_certificate(&mut self, name: &OperatorName, issued: &Issued) {
+        let mut record = Certificate::of(Owner::Operator(name.clone()), issued, self.at);
+        record.der = None;
+        self.certificates.insert(issued.serial.clone(), Arc::new(record));
+    }
+
+    pub(in crate::registry) fn deny<'a>(&mut self, serials: impl IntoIterator<Item = &'a Serial>) {
+        let at = self.at;
+        for serial in serials {
+            if let Some(certificate) = self.certificates.get_mut(serial).map(Arc::make_mut) {
+                certificate.status = CertificateStatus::Denied;
+                certificate.der = None;
+                certificate.denied_at.get_or_insert(at);
+                self.denials += 1;
+            }
+        }
+    }
+
+    pub(in crate::registry) fn forget_certificate(&mut self, serial: &Serial) {
+        let Some(gone) = self.certificates.remove(serial) else { return };
+        if self.certified_keys.get(&gone.key) == Some(serial) {
+            self.certified_keys.remove(&gone.key);
+        }
+        match &gone.owner {
+            Owner::Node(id) => self.change_node(id, |node| node.serials.retain(|known| known != serial)),
+            Owner::Operator(name) => {
+                if let Some(operator) = self.operators.get_mut(name) {
+                    operator.replaced.retain(|known| known != serial);
+                    operator.renewed.take_if(|known| known == serial);
+                }
+            }
+        }
+    }
+
+    /// Serials of a node that are not denied yet.
+    pub(in crate::registry) fn undenied(&self, serials: &[Serial]) -> Vec<Serial> {
+        let denied = |serial: &Serial| {
+            let held = self.certificates.get(serial);
+            held.is_none_or(|held| held.status == CertificateStatus::Denied)
+        };
+        serials.iter().filter(|serial| !denied(serial)).cloned().collect()
+    }
+}

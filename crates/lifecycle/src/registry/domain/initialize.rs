@@ -1,0 +1,85 @@
+//! Initializing the domain: the first command of every log.
+
+use crate::names::{ClusterId, Fingerprint, NodeId, ProfileName, TenantId, Timestamp, TrustDomain};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{
+    Addresses, AuditSigner, Domain, Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, Root,
+    State, Tenant,
+};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv6Addr;
+
+/// Founds the domain: the first command of every log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    pub domain: TrustDomain,
+    pub cluster: ClusterId,
+    /// The ULA /48 from which overlay addresses come, its lower 80 bits zero.
+    pub overlay_prefix: Ipv6Addr,
+    pub default_profile: ProfileName,
+    #[serde(with = "serde_bytes")]
+    pub root: Vec<u8>,
+    pub root_fingerprint: Fingerprint,
+    pub root_not_after: Timestamp,
+    pub issuer: FoundIssuer,
+    /// Signs audit checkpoints; its certificate comes from the issuer.
+    #[serde(with = "serde_bytes")]
+    pub audit_certificate: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    pub audit_sealed_key: Vec<u8>,
+}
+
+pub(in crate::registry) fn decide(state: &State, found: &Found) -> Decision {
+    if state.domain.is_some() {
+        return Rejection::AlreadyFounded.into();
+    }
+    if !state.policy.profiles.contains_key(&found.default_profile) {
+        return Rejection::ProfileNotFound { profile: found.default_profile.clone() }.into();
+    }
+    // Bits below the /48 would give two nodes one address, and no issuer outlives its root.
+    let below_prefix = u128::from(found.overlay_prefix) << 48 != 0;
+    if below_prefix || found.issuer.not_after > found.root_not_after {
+        return Rejection::PreparedStale.into();
+    }
+    Decision::granted(vec![Event::DomainFounded(Box::new(found.clone()))])
+}
+
+impl Happened for Found {
+    const NAME: &'static str = "domain.founded";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("domain", Field::text(&self.domain)),
+            ("cluster_id", Field::text(self.cluster)),
+            ("root_fingerprint", Field::text(self.root_fingerprint.labelled())),
+            ("issuer", Field::text(&self.issuer.id)),
+            ("issuer_fingerprint", Field::text(self.issuer.fingerprint.labelled())),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, envelope: &Envelope) {
+        let at = state.at;
+        state.domain = Some(Domain { name: self.domain.clone(), cluster: self.cluster, founded_at: at });
+        state.policy.default_profile = self.default_profile.clone();
+        state.addresses = Addresses { prefix: self.overlay_prefix, ..Addresses::default() };
+        state.roots = vec![Root {
+            certificate: self.root.clone(),
+            fingerprint: self.root_fingerprint,
+            not_after: self.root_not_after,
+        }];
+        let issuer = &self.issuer;
+        state.issuers.insert(issuer.id.clone(), Issuer::of(issuer, IssuerState::Active));
+        state.audit_signer = Some(AuditSigner {
+            certificate: self.audit_certificate.clone(),
+            sealed_key: self.audit_sealed_key.clone(),
+        });
+        let name = TenantId::default_tenant();
+        let tenant = Tenant { name: name.clone(), created_by: envelope.actor.to_string(), created_at: at };
+        state.tenants.insert(name, tenant);
+    }
+}

@@ -1,0 +1,73 @@
+//! Activating an issuer: it signs from now on, and the one before retires.
+
+use crate::names::{IssuerId, NodeId};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivateIssuer {
+    pub issuer: IssuerId,
+    /// Even if nodes have not got the bundle yet.
+    pub force: bool,
+    /// The audit key, certified by the new issuer.
+    #[serde(with = "serde_bytes")]
+    pub audit_certificate: Vec<u8>,
+}
+
+pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) -> Decision {
+    match state.issuers.get(&activate.issuer) {
+        None => Rejection::IssuerNotFound { issuer: activate.issuer.clone() }.into(),
+        Some(issuer) if issuer.state == IssuerState::Active => Decision::granted(Vec::new()),
+        Some(issuer) if issuer.state != IssuerState::Prepared || issuer.not_after <= state.at => {
+            Rejection::IssuerNotPrepared { issuer: issuer.id.clone() }.into()
+        }
+        Some(_) => {
+            let (current, total) = state.adoption();
+            if current < total && !activate.force {
+                return Rejection::NotAdopted { current, total }.into();
+            }
+            let before = state.active_issuer().map(|issuer| issuer.id.clone());
+            Decision::granted(vec![Event::IssuerActivated(IssuerActivated {
+                activate: activate.clone(),
+                before,
+            })])
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerActivated {
+    pub activate: ActivateIssuer,
+    /// What signed until now.
+    pub before: Option<IssuerId>,
+}
+
+impl Happened for IssuerActivated {
+    const NAME: &'static str = "ca.activated";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("issuer", Field::text(&self.activate.issuer)),
+            ("before", Field::maybe(self.before.as_ref())),
+            ("forced", Field::Flag(self.activate.force)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        if let Some(old) = self.before.as_ref().and_then(|id| state.issuers.get_mut(id)) {
+            old.state = IssuerState::Retiring;
+        }
+        if let Some(new) = state.issuers.get_mut(&self.activate.issuer) {
+            new.state = IssuerState::Active;
+        }
+        if let Some(signer) = &mut state.audit_signer {
+            signer.certificate = self.activate.audit_certificate.clone();
+        }
+    }
+}

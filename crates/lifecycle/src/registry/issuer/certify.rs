@@ -1,0 +1,47 @@
+//! Certifying a roll: the next issuer's certificate has come back.
+
+use crate::names::NodeId;
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, State};
+
+/// The certificate has come back: the issuer is trusted from now on, and signs once it is activated.
+pub(in crate::registry) fn certify(state: &State, issuer: &FoundIssuer) -> Decision {
+    let known = state.issuers.get(&issuer.id);
+    if known.is_some_and(|known| known.fingerprint == issuer.fingerprint) {
+        return Decision::granted(Vec::new());
+    }
+    let Some(roll) = &state.roll else {
+        return Rejection::NoRoll.into();
+    };
+    // Rewrapped meanwhile, the key would stay behind under the old key-encryption key.
+    let same_key = roll.sealed_key == issuer.sealed_key;
+    let within_root = state.roots.iter().any(|root| issuer.not_after <= root.not_after);
+    if known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
+        return Rejection::PreparedStale.into();
+    }
+    Decision::granted(vec![Event::RollCertified(Box::new(issuer.clone()))])
+}
+
+impl Happened for FoundIssuer {
+    const NAME: &'static str = "ca.prepared";
+
+    fn fields(&self) -> Fields {
+        vec![
+            ("issuer", Field::text(&self.id)),
+            ("issuer_fingerprint", Field::text(self.fingerprint.labelled())),
+            ("subject", Field::text(&self.subject)),
+            ("not_after", Field::text(self.not_after)),
+        ]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.roll = None;
+        state.issuers.insert(self.id.clone(), Issuer::of(self, IssuerState::Prepared));
+        state.bundle_version += 1;
+    }
+}

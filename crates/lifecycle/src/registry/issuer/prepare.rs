@@ -1,0 +1,47 @@
+//! Preparing a roll: the request for the next issuer's certificate goes out.
+
+use crate::names::{KeyHash, NodeId};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, Issuer, IssuerState, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// The key of the next issuer, and the request for its certificate that goes to wherever the root key is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrepareRoll {
+    pub key: KeyHash,
+    pub request: String,
+    #[serde(with = "serde_bytes")]
+    pub sealed_key: Vec<u8>,
+}
+
+/// One roll at a time. Asked again, the request that is out stays the one.
+pub(in crate::registry) fn prepare(state: &State, prepare: &PrepareRoll) -> Decision {
+    if let Some(issuer) = in_state(state, IssuerState::Prepared) {
+        return Rejection::RollUnderway { issuer: issuer.id.clone() }.into();
+    }
+    match &state.roll {
+        Some(_) => Decision::granted(Vec::new()),
+        None => Decision::granted(vec![Event::RollPrepared(prepare.clone())]),
+    }
+}
+
+fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {
+    state.issuers.values().find(|issuer| issuer.state == wanted)
+}
+
+impl Happened for PrepareRoll {
+    const NAME: &'static str = "ca.requested";
+
+    fn fields(&self) -> Fields {
+        vec![("key_hash", Field::text(self.key.hex()))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.roll = Some(self.clone());
+    }
+}

@@ -1,0 +1,56 @@
+//! Rewrapping: every sealed key under another key-encryption key.
+
+use crate::names::{IssuerId, NodeId};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::{Envelope, Event, Rejection, State};
+use serde::{Deserialize, Serialize};
+
+/// Every sealed key under another key-encryption key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewrap {
+    pub issuers: Vec<(IssuerId, serde_bytes::ByteBuf)>,
+    #[serde(with = "serde_bytes")]
+    pub audit: Vec<u8>,
+    pub roll: Option<serde_bytes::ByteBuf>,
+}
+
+/// Every key that is held, and no other: nothing may stay behind under the old key.
+pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
+    let held = state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty()).map(|issuer| &issuer.id);
+    let same =
+        held.eq(rewrap.issuers.iter().map(|(id, _)| id)) && state.roll.is_some() == rewrap.roll.is_some();
+    let sealed = rewrap.issuers.iter().map(|(_, sealed)| sealed).chain(&rewrap.roll);
+    let whole = !rewrap.audit.is_empty() && sealed.into_iter().all(|sealed| !sealed.is_empty());
+    if same && whole {
+        Decision::granted(vec![Event::Rewrapped(rewrap.clone())])
+    } else {
+        Rejection::PreparedStale.into()
+    }
+}
+
+impl Happened for Rewrap {
+    const NAME: &'static str = "ca.rewrapped";
+
+    fn fields(&self) -> Fields {
+        vec![("issuers", Field::texts(&self.issuers.iter().map(|(id, _)| id).collect::<Vec<_>>()))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        for (id, sealed) in &self.issuers {
+            if let Some(issuer) = state.issuers.get_mut(id) {
+                issuer.sealed_key = sealed.to_vec();
+            }
+        }
+        if let Some(signer) = &mut state.audit_signer {
+            signer.sealed_key = self.audit.clone();
+        }
+        if let (Some(roll), Some(sealed)) = (&mut state.roll, &self.roll) {
+            roll.sealed_key = sealed.to_vec();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What an enrollment leaves on record.
+
+use crate::names::{IdempotencyHash, Label, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId};
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{
+    Envelope, Hardware, Issued, Node, NodeState, Recovery, State, TokenState, Underlay, Wireguard,
+};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+/// A token became an identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEnrolled {
+    pub node: NodeId,
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    pub token: TokenId,
+    pub idempotency: Option<IdempotencyHash>,
+    pub certificate: Issued,
+    pub wireguard: Option<Wireguard>,
+    pub address: Option<Ipv6Addr>,
+    pub underlay: Option<Underlay>,
+    pub hardware: Option<Hardware>,
+    pub hostname: Option<Label>,
+    pub agent_version: Option<Label>,
+    pub name: Option<Title>,
+    /// Older serials of the node, denied by this enrollment.
+    pub denied: Vec<Serial>,
+}
+
+impl Happened for NodeEnrolled {
+    const NAME: &'static str = "host.enrolled";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([
+            ("token_id", Field::text(self.token)),
+            ("enrolled_by", Field::text("system:enrollment-service")),
+            ("tenant", Field::text(&self.tenant)),
+            ("profile", Field::text(&self.profile)),
+            ("underlay_endpoint", Field::maybe(self.underlay)),
+            (
+                "wireguard_pubkey_fingerprint",
+                Field::maybe(self.wireguard.map(|wg| wg.fingerprint.labelled())),
+            ),
+            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
+            ("cert_serial", Field::text(&self.certificate.serial)),
+            ("spiffe_id", Field::text(&self.certificate.subject)),
+            ("not_after", Field::text(self.certificate.not_after)),
+            ("denied_serials", Field::texts(&self.denied)),
+        ]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        state.set_token(self.token, TokenState::Used { at, node: Some(self.node.clone()) });
+        state.deny(&self.denied);
+        let issued = &self.certificate;
+        state.record_certificate(&self.node, issued);
+
+        let known = state.nodes.get(&self.node);
+        let blank = || Node::registered(self.node.clone(), self.tenant.clone(), self.profile.clone(), at);
+        let mut node = known.map_or_else(blank, |node| node.as_ref().clone());
+        node.state = NodeState::Enrolled;
+        node.state_since = at;
+        node.profile = self.profile.clone();
+        node.enrolled_at = Some(at);
+        node.token = Some(self.token);
+        node.idempotency = self.idempotency;
+        node.underlay = self.underlay;
+        node.hardware = self.hardware.clone().or(node.hardware);
+        node.hostname = self.hostname.clone().or(node.hostname);
+        node.agent_version = self.agent_version.clone().or(node.agent_version);
+        node.name = self.name.clone().or(node.name);
+        node.serials.push(issued.serial.clone());
+        node.bundle = state.bundle_version;
+        node.overlay_seen = state.overlay_revision(&self.tenant);
+        node.rotation = None;
+        node.forget_streams();
+        // What the machine before it had is not this one's: with its key it would be a peer again. A key that was in
+        // use stays taken, so that nobody else comes with it.
+        if let Some(old) = std::mem::replace(&mut node.wireguard, self.wireguard)
+            && !node.ever_active
+        {
+            state.wireguard_keys.remove(&old.key);
+        }
+        if let Some(wireguard) = self.wireguard {
+            state.wireguard_keys.insert(wireguard.key, node.id.clone());
+        }
+        if node.address != self.address {
+            if let Some(old) = node.address {
+                state.addresses.release(old, at);
+            }
+            if let Some(address) = self.address {
+                state.addresses.hold(address, node.id.clone());
+            }
+            node.address = self.address;
+        }
+        state.nodes.insert(node.id.clone(), Arc::new(node));
+        // A new life has its own.
+        state.change_recovery(&self.node, Recovery::revoke);
+
+        let (began, count) = state.minute;
+        let same_minute = at.since(began) < Span::from_minutes(1);
+        state.minute = if same_minute { (began, count.saturating_add(1)) } else { (at, 1) };
+    }
+}

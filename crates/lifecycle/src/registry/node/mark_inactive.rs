@@ -1,0 +1,64 @@
+//! Marking nodes inactive that have been silent for too long.
+
+use super::observe::is_silent;
+use crate::names::{NodeId, Timestamp};
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{Envelope, Event, Node, NodeState, State};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Nodes that have said nothing for the grace period.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    pub nodes: Vec<NodeId>,
+    /// Nobody could be heard before this moment.
+    pub listening_since: Timestamp,
+}
+
+/// Silence counts from the later of the last sign of life and the moment since which anybody could be heard.
+pub(in crate::registry) fn mark_inactive(state: &State, silence: &Silence) -> Decision {
+    let silent = |id: &&NodeId| state.nodes.get(*id).is_some_and(|node| is_overdue(state, node, silence));
+    let named: BTreeSet<&NodeId> = silence.nodes.iter().collect();
+    let inactive = named.into_iter().filter(silent).map(|id| {
+        Event::NodeInactive(NodeInactive {
+            node: id.clone(),
+            last_seen: state.nodes.get(id).and_then(|node| node.last_seen),
+        })
+    });
+    Decision::granted(inactive.collect())
+}
+
+fn is_overdue(state: &State, node: &Arc<Node>, silence: &Silence) -> bool {
+    let heard = node.last_seen.map_or(silence.listening_since, |seen| seen.max(silence.listening_since));
+    node.state == NodeState::Active && node.streamed && is_silent(state, heard)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeInactive {
+    pub node: NodeId,
+    pub last_seen: Option<Timestamp>,
+}
+
+impl Happened for NodeInactive {
+    const NAME: &'static str = "host.inactive";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([("last_seen", Field::maybe(self.last_seen))]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        state.change_node(&self.node, |node| {
+            node.state = NodeState::Inactive;
+            node.state_since = at;
+        });
+    }
+}

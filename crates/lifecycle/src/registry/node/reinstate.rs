@@ -1,0 +1,55 @@
+//! Reinstating: the name of a node that is gone begins a new life. What was denied stays denied.
+
+use crate::names::NodeId;
+use crate::registry::apply::Decision;
+use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::{AlertKind, Envelope, Event, NodeState, Rejection, State};
+
+/// A node that is not gone is left as it is.
+pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
+    match state.nodes.get(id) {
+        None => Rejection::NodeNotFound { node: id.clone() }.into(),
+        Some(node) if node.state.is_gone() => {
+            let generation = node.generation.saturating_add(1);
+            let reinstated = Event::NodeReinstated(NodeReinstated { node: id.clone(), generation });
+            // What was copied is denied; the new life begins without suspicion.
+            let unsuspected = state.clearing(&[AlertKind::CloneSuspected], id);
+            Decision::granted([reinstated].into_iter().chain(unsuspected).collect())
+        }
+        Some(_) => Decision::granted(Vec::new()),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReinstated {
+    pub node: NodeId,
+    pub generation: u32,
+}
+
+impl Happened for NodeReinstated {
+    const NAME: &'static str = "host.reinstated";
+
+    fn fields(&self) -> Fields {
+        let mut fields = host(&self.node).to_vec();
+        fields.extend([("generation", Field::Number(u64::from(self.generation)))]);
+        fields
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
+        state.change_node(&self.node, |node| {
+            node.state = NodeState::Registered;
+            node.state_since = at;
+            node.generation = self.generation;
+            node.ended = None;
+            node.end_drain();
+            node.end_quarantine();
+            node.forget_streams();
+            node.recovery.repairing = false;
+        });
+    }
+}

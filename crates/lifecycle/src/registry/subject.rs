@@ -1,0 +1,133 @@
+//! What each command is about: one row per command, and no wildcard, so that a new command does not compile before
+//! somebody has said whom it concerns. Its act, the tenant it touches and the words of a refusal follow from the row.
+
+use super::{Act, Claim, Command, Rejection, State};
+use crate::names::{AlertId, NodeId, OperatorName, TenantId, TokenId};
+
+/// What a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// Something of the whole domain, which no tenant owns.
+    Domain,
+    /// Something that is to be made in a tenant.
+    Tenant(&'a TenantId),
+    Token(TokenId),
+    Node(&'a NodeId),
+    Alert(AlertId),
+    /// The node that gives the command itself.
+    OwnNode(&'a NodeId),
+    /// The operator that gives the command itself.
+    OwnOperator(&'a OperatorName),
+    /// Whatever the credential in the command is for.
+    Credential,
+}
+
+/// Where the subject of a command lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope<'a> {
+    Tenant(&'a TenantId),
+    /// In no tenant: for those of all tenants.
+    Domain,
+    /// It does not exist: the act says so, to everybody in the same words.
+    Nowhere,
+    /// Not a matter of tenants: no operator's role gives a right to it.
+    Own,
+}
+
+impl Command {
+    pub fn act(&self) -> Act {
+        self.row().0
+    }
+
+    pub fn subject(&self) -> Subject<'_> {
+        self.row().1
+    }
+
+    /// The table.
+    fn row(&self) -> (Act, Subject<'_>) {
+        match self {
+            Command::Found(_) => (Act::Found, Subject::Domain),
+            Command::CreateToken(create) => (Act::CreateToken, Subject::Tenant(&create.tenant)),
+            Command::RevokeToken { token } => (Act::RevokeToken, Subject::Token(*token)),
+            Command::Enroll(_) => (Act::Enroll, Subject::Credential),
+            Command::Recover(_) => (Act::Recover, Subject::Credential),
+            Command::Register(register) => match &register.claim {
+                Claim::Tenant(tenant) => (Act::RegisterNode, Subject::Tenant(tenant)),
+                Claim::Token(_) => (Act::Enroll, Subject::Credential),
+            },
+            Command::Confirm(confirm) => (Act::Confirm, Subject::OwnNode(&confirm.node)),
+            Command::Contact { node } => (Act::Confirm, Subject::OwnNode(node)),
+            Command::MintRecovery { node, .. } => (Act::Confirm, Subject::OwnNode(node)),
+            Command::Renew(renew) => (Act::Renew, Subject::OwnNode(&renew.node)),
+            Command::Describe(describe) => (Act::DescribeNode, Subject::Node(&describe.node)),
+            Command::Drain { node, .. } => (Act::DrainNode, Subject::Node(node)),
+            Command::Undrain { node } => (Act::DrainNode, Subject::Node(node)),
+            Command::Quarantine { node, .. } => (Act::QuarantineNode, Subject::Node(node)),
+            Command::Release { node } => (Act::QuarantineNode, Subject::Node(node)),
+            Command::Rotate { node } => (Act::RotateNode, Subject::Node(node)),
+            Command::Revoke { node, .. } => (Act::RevokeNode, Subject::Node(node)),
+            Command::Decommission { node } => (Act::DecommissionNode, Subject::Node(node)),
+            Command::Reinstate { node } => (Act::ReinstateNode, Subject::Node(node)),
+            Command::IssueRepairBundle(issue) => (Act::RepairNode, Subject::Node(&issue.node)),
+            Command::AcknowledgeAlert { alert } => (Act::AcknowledgeAlert, Subject::Alert(*alert)),
+            Command::Import(_) => (Act::ImportNode, Subject::Domain),
+            Command::CreateTenant(_) => (Act::CreateTenant, Subject::Domain),
+            Command::AddOperator(_) => (Act::AddOperator, Subject::Domain),
+            Command::RemoveOperator { .. } => (Act::RemoveOperator, Subject::Domain),
+            Command::RenewOperator(renew) => (Act::RenewOperator, Subject::OwnOperator(&renew.name)),
+            Command::UseRenewedCertificate { name } => (Act::RenewOperator, Subject::OwnOperator(name)),
+            Command::CreateOperatorKey(_) => (Act::CreateOperatorKey, Subject::Domain),
+            Command::RevokeOperatorKey { .. } => (Act::RevokeOperatorKey, Subject::Domain),
+            Command::SetPolicy(_) => (Act::SetPolicy, Subject::Domain),
+            Command::PrepareRoll(_) => (Act::ManageCa, Subject::Domain),
+            Command::CertifyRoll(_) => (Act::ManageCa, Subject::Domain),
+            Command::ActivateIssuer(_) => (Act::ManageCa, Subject::Domain),
+            Command::RetireIssuer { .. } => (Act::ManageCa, Subject::Domain),
+            Command::RevokeIssuer { .. } => (Act::ManageCa, Subject::Domain),
+            Command::Rewrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::RecordServerCertificate(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RecordRefusals(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RecordCheckpoint(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RecordAuditGap(_) => (Act::KeepHouse, Subject::Domain),
+            Command::Observe(_) => (Act::KeepHouse, Subject::Domain),
+            Command::MarkInactive(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RaiseAlert(_) => (Act::KeepHouse, Subject::Domain),
+            Command::ClearAlert { alert } => (Act::KeepHouse, Subject::Alert(*alert)),
+            Command::EndRepair { node } => (Act::KeepHouse, Subject::Node(node)),
+            Command::Tidy => (Act::KeepHouse, Subject::Domain),
+        }
+    }
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn scope(self, state: &'a State) -> Scope<'a> {
+        let of_node =
+            |id: &NodeId| state.nodes.get(id).map_or(Scope::Nowhere, |node| Scope::Tenant(&node.tenant));
+        match self {
+            Subject::Domain => Scope::Domain,
+            Subject::Tenant(tenant) => Scope::Tenant(tenant),
+            Subject::Token(id) => {
+                state.tokens.get(&id).map_or(Scope::Nowhere, |token| Scope::Tenant(&token.tenant))
+            }
+            Subject::Node(id) => of_node(id),
+            Subject::Alert(id) => match state.alerts.get(&id).map(|alert| &alert.node) {
+                None => Scope::Nowhere,
+                Some(None) => Scope::Domain,
+                Some(Some(node)) => of_node(node),
+            },
+            Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => Scope::Own,
+        }
+    }
+
+    /// What lies in another tenant does not exist for an operator: refused in the words of the act itself. None where
+    /// nobody is told that something does not exist.
+    pub(super) fn not_found(self) -> Option<Rejection> {
+        match self {
+            Subject::Tenant(tenant) => Some(Rejection::TenantNotFound { tenant: tenant.clone() }),
+            Subject::Token(token) => Some(Rejection::TokenNotFound { token }),
+            Subject::Node(node) => Some(Rejection::NodeNotFound { node: node.clone() }),
+            Subject::Alert(alert) => Some(Rejection::AlertNotFound { alert }),
+            Subject::Domain | Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => None,
+        }
+    }
+}
