@@ -1,8 +1,10 @@
 //! Policy: values that can change an outcome, so they are replicated and changed by command.
 
+mod profile;
 pub(super) mod set;
 
-use super::profile::{self, Profile};
+pub use profile::{Fraction, Profile};
+
 use crate::names::{Label, ProfileName, Span};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
