@@ -6,24 +6,60 @@ use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless};
 use api::code;
 use api::rest::policy::{PolicyItem, PolicyList};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use client::rest::Path;
+use lifecycle::registry::{Policy, PolicyKeyReference};
+use std::ffi::OsStr;
+use std::sync::LazyLock;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show every policy value, or one
     Show {
         /// Policy key, such as token.max_ttl [default: all keys]
-        #[arg(id = "policy_key", value_name = "KEY")]
+        #[arg(id = "policy_key", value_name = "KEY", value_parser = KnownKeys, hide_possible_values = true)]
         key: Option<String>,
     },
     /// Change a policy value; it takes effect at once, everywhere
     Set {
         /// Policy key, such as token.max_ttl (KEY in `enlist policy show`)
-        #[arg(id = "policy_key", value_name = "KEY")]
+        #[arg(id = "policy_key", value_name = "KEY", value_parser = KnownKeys, hide_possible_values = true)]
+        #[arg(long_help = explained())]
         key: String,
         /// New value, such as 12h
         value: String,
     },
+}
+
+/// Any text is a key, since the control plane may know other keys than this program; shells complete the known ones.
+#[derive(Clone)]
+struct KnownKeys;
+
+impl TypedValueParser for KnownKeys {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        static KEYS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| Policy::default().list());
+        Some(Box::new(KEYS.iter().map(|(key, _)| PossibleValue::new(key.as_str()))))
+    }
+}
+
+/// Every key with its meaning, for the long help.
+fn explained() -> String {
+    let key = |key: PolicyKeyReference| {
+        format!("{}: {}. Value: {}. Default: {}", key.key, key.help, key.accepts, key.default)
+    };
+    let keys: Vec<String> = Policy::reference().into_iter().map(key).collect();
+    format!("Policy key, one of the following; NAME is that of a profile\n\n{}", keys.join("\n"))
 }
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {

@@ -90,7 +90,7 @@ fn meaning(argument: &Arg) -> String {
     let mut meaning = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let takes_value = argument.get_action().takes_values();
     let values = argument.get_possible_values();
-    if takes_value && !values.is_empty() {
+    if takes_value && !values.is_empty() && !argument.is_hide_possible_values_set() {
         let words: Vec<String> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
         let _ = write!(meaning, "; one of {}", words.join(", "));
     }

@@ -135,7 +135,7 @@ impl Reader<'_> {
         let text = format!("{number}{unit}");
         match Policy::default().set(key, &text) {
             Ok(()) => self.given.policy.push((key.to_owned(), text)),
-            Err(PolicyError::Key | PolicyError::Value(_) | PolicyError::Raised(_)) => return Err(expected),
+            Err(PolicyError::Key | PolicyError::Value(_)) => return Err(expected),
         }
         Ok(())
     }

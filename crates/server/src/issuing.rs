@@ -1,7 +1,7 @@
 //! What can sign: the unsealed keys of the domain, held in memory only.
 
 use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{self, Issued, Profile, State};
+use lifecycle::registry::{self, CertificateProfile, Issued, State};
 use pki::csr;
 use pki::issuer::Issuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
@@ -106,7 +106,7 @@ pub struct Terms<'a> {
     pub common_name: Option<String>,
     pub lifetime: Span,
     /// Says when to renew; without one, never.
-    pub profile: Option<&'a Profile>,
+    pub profile: Option<&'a CertificateProfile>,
 }
 
 /// Signs a leaf for a request. Nothing leaves the process with it before it is on record.

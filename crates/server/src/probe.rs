@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use futures::stream::FuturesUnordered;
 use lifecycle::names::{NodeId, Source};
-use lifecycle::registry::{Actor, AlertKind, Command, Policy, Probe, RaiseAlert, Underlay};
+use lifecycle::registry::{Actor, AlertKind, Command, Policy, RaiseAlert, Underlay, UnderlayProbe};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -56,7 +56,7 @@ pub async fn demand(
     policy: &Policy,
     underlay: Option<&Underlay>,
 ) -> Result<(), Failure> {
-    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == Probe::Require) else {
+    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == UnderlayProbe::Require) else {
         return Ok(());
     };
     let refused = |message: String| Err(Failure::new(code::UNDERLAY_UNREACHABLE, message));
@@ -83,7 +83,7 @@ pub async fn demand(
 
 /// Where policy only warns: the enrollment does not wait, and operators are told.
 pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, underlay: Option<Underlay>) {
-    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == Probe::Warn) else { return };
+    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == UnderlayProbe::Warn) else { return };
     let any = policy.underlay_probe_any;
     let addresses: Vec<SocketAddr> =
         addresses(&underlay).filter(|address| any || is_callers(origin, address.ip())).collect();

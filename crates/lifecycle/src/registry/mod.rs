@@ -70,8 +70,9 @@ pub use operator::{Operator, OperatorKey};
 pub use overlay::address::Addresses;
 pub use overlay::{Overlay, Peer, Peers, Underlay, Wireguard};
 pub use policy::set::SetPolicy;
-pub use policy::{CloneRule, Policy, PolicyError, Probe};
-pub use policy::{Fraction, Profile};
+pub use policy::{
+    CertificateProfile, CloneRule, Fraction, Policy, PolicyError, PolicyKeyReference, UnderlayProbe,
+};
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};
 pub use recovery::recover::{Recover, Recoverable, check_recovery_token, recoverable};
 pub use recovery::repair::{BundleRecord, IssueRepairBundle, check_bundle};

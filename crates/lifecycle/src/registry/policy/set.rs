@@ -18,13 +18,7 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
         let key = set.key.clone();
         return match error {
             PolicyError::Key => Rejection::PolicyKeyUnknown { key },
-            PolicyError::Value(expected) => {
-                Rejection::PolicyValueInvalid { key, expected: expected.to_owned() }
-            }
-            PolicyError::Raised(now) => {
-                let expected = format!("at most {now}, as it is now: it can only be lowered");
-                Rejection::PolicyValueInvalid { key, expected }
-            }
+            PolicyError::Value(expected) => Rejection::PolicyValueInvalid { key, expected },
         }
         .into();
     }

@@ -1,0 +1,44 @@
+//! The tables of keys in docs/ are made from the declarations of the keys. `UPDATE_GOLDEN=1` rewrites them.
+
+use lifecycle::registry::Policy;
+use std::path::Path;
+
+/// Holds a table of a page, between its two marks, against what the declarations say.
+fn check(page: &str, mark: &str, header: &[&str], rows: &[Vec<String>]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let there = std::fs::read_to_string(&path).expect("the page can be read");
+    let (first, last) = (format!("<!-- {mark} -->\n"), format!("<!-- end of {mark} -->\n"));
+    let (before, rest) = there.split_once(&first).expect("the table's first mark");
+    let (_, after) = rest.split_once(&last).expect("the table's last mark");
+    let page = format!("{before}{first}{}{last}{after}", table(header, rows));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &page).expect("the page can be written");
+    }
+    let there = std::fs::read_to_string(&path).expect("the page can be read");
+    let command = "UPDATE_GOLDEN=1 cargo test -p enlist --test configuration";
+    assert!(there == page, "{} is out of date: {command}", path.display());
+}
+
+fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    // A bar would end the cell.
+    let row = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let header: Vec<String> = header.iter().map(|word| (*word).to_owned()).collect();
+    let rule = format!("|{}\n", "---|".repeat(header.len()));
+    row(&header) + &rule + &rows.iter().map(|cells| row(cells)).collect::<String>()
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+#[test]
+fn the_page_has_every_policy_key() {
+    let row = |key: lifecycle::registry::PolicyKeyReference| {
+        vec![code(&key.key), key.help.to_owned(), key.accepts, code(&key.default)]
+    };
+    let rows: Vec<_> = Policy::reference().into_iter().map(row).collect();
+    check("configuration.md", "policy keys", &["key", "meaning", "value", "default"], &rows);
+}

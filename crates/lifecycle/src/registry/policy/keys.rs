@@ -1,0 +1,66 @@
+//! Every key of policy but those of profiles. To add one, add its line here and use its field.
+
+use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, TrueOrFalse, Within, Words};
+use super::key::policy_keys;
+use super::profile::{self, CertificateProfile};
+use super::{CloneRule, UnderlayProbe};
+use crate::names::{Label, ProfileName, Span};
+use imbl::OrdMap;
+
+/// Tokens shorter than this would expire on the way.
+pub const TOKEN_TTL_MIN: Span = Span::from_secs(10);
+/// No policy can raise the maximum above this.
+const TOKEN_TTL_CEILING: Span = Span::from_hours(24);
+/// What hosts are told about updating their agents when nothing is set.
+pub(super) const AUTO: &str = "auto";
+
+/// The bounds where no decision sets others.
+const SECOND: Span = Span::from_secs(1);
+const TEN_YEARS: Span = Span::from_days(3650);
+
+policy_keys! {
+    /// Values that can change an outcome.
+    pub struct Policy {
+        /// Kinds of credential that allow a host to enroll or recover
+        "attestors" attestors: Vec<String> = vec!["join-token".to_owned(), "recovery-token".to_owned()],
+            Words(&["join-token", "hardware", "recovery-token"]);
+        /// Enrollments granted per minute; 0 is no limit
+        "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, PerMinute;
+        /// Failures per source network (/24, /56) and replica before answers become 429; 0 is no limit
+        "failures.per_minute" failures_per_minute: u32 = 100, PerMinute;
+        /// Lifetime of a token created without `--expires`; at most `token.max_ttl`
+        "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), Within(TOKEN_TTL_MIN, TOKEN_TTL_CEILING);
+        /// Longest lifetime of a token; can only be lowered
+        "token.max_ttl" token_max_ttl: Span = TOKEN_TTL_CEILING, Within(TOKEN_TTL_MIN, TOKEN_TTL_CEILING);
+        /// How long a released overlay address is not used again
+        "overlay.cooldown" overlay_cooldown: Span = Span::from_days(30), Within(SECOND, TEN_YEARS);
+        /// How often an agent sends a heartbeat when it sends nothing else
+        "liveness.interval" liveness_interval: Span = Span::from_secs(30), Within(SECOND, Span::from_days(1));
+        /// A node that had a live stream and was silent for this long is `inactive`
+        "liveness.grace" liveness_grace: Span = Span::from_minutes(5), Within(SECOND, TEN_YEARS);
+        /// An enrollment that is unconfirmed for this long raises `enrollment_stuck`
+        "enrolled.stuck_after" stuck_after: Span = Span::from_minutes(10), Within(SECOND, TEN_YEARS);
+        /// How long a certificate stays valid after its successor was first used
+        "renew.drain" renew_drain: Span = Span::from_minutes(10), Within(SECOND, Span::from_days(90));
+        /// What a suspected copy of an identity leads to: an alert, or quarantine of the node as well
+        "clone" clone_rule: CloneRule = CloneRule::Alert, OneOf(&CloneRule::ALL, CloneRule::as_str);
+        /// How far a host's clock may be from the control plane's; beyond it `clock_skew`
+        "clock.tolerance" clock_tolerance: Span = Span::from_minutes(5), Within(SECOND, Span::from_days(1));
+        /// Whether the control plane probes the underlay endpoint that a host names, see below
+        "underlay.probe" underlay_probe: UnderlayProbe = UnderlayProbe::Warn,
+            OneOf(&UnderlayProbe::ALL, UnderlayProbe::as_str);
+        /// Whether addresses other than the one that the request came from may be probed
+        "underlay.probe_any" underlay_probe_any: bool = false, TrueOrFalse;
+        /// Value of `agent_version_policy` in the plfm API
+        "agent.version_policy" agent_version: Option<Label> = None, LabelOr(AUTO);
+        /// Lifetime of a recovery token
+        "recovery.ttl" recovery_ttl: Span = Span::from_days(90), Within(SECOND, TEN_YEARS);
+        /// How long a repaired node must be healthy before its quarantine ends by itself
+        "quarantine.observe" quarantine_observe: Span = Span::from_minutes(10), Within(SECOND, Span::from_days(90));
+    }
+    and {
+        /// The profile of enrollments whose token and door name none.
+        default_profile: ProfileName = ProfileName::default_profile();
+        profiles: OrdMap<ProfileName, CertificateProfile> = profile::presets();
+    }
+}
