@@ -3,11 +3,11 @@
 //! here but in the replicated policy.
 
 mod endpoint_profile;
-mod own;
+mod own_certificate;
 mod recovery;
 
 pub use endpoint_profile::RawEndpointProfile;
-pub use own::{OwnCertificate, RawTls};
+pub use own_certificate::{OwnCertificate, RawTls};
 pub use recovery::{RawRecovery, Recovery};
 
 use crate::datadir::{DirError, replace};
@@ -180,7 +180,7 @@ fn parse(text: &str) -> Result<(Raw, Vec<Mistake>), Mistakes> {
             },
             "tls" => match value {
                 toml::Value::Table(table) => {
-                    own::parse(table, &mut raw.tls, &mut mistakes);
+                    own_certificate::parse(table, &mut raw.tls, &mut mistakes);
                     Ok(())
                 }
                 _ => Err("a table with server_cert and server_key"),
@@ -306,7 +306,7 @@ pub fn check(raw: &Raw, mistakes: &mut Vec<Mistake>) -> Option<Config> {
         webhook
     });
     let doors = doors(raw.doors.serve.as_deref(), mistakes);
-    let own_certificate = own::check(&raw.tls, mistakes);
+    let own_certificate = own_certificate::check(&raw.tls, mistakes);
     let endpoint_profile = raw.endpoint_profile.as_ref().map(|raw| endpoint_profile::check(raw, mistakes));
     let recovery = recovery::check(&raw.recovery, mistakes);
     let server_cn = raw.server_cn.clone().unwrap_or_else(|| DEFAULT_SERVER_CN.to_owned());
