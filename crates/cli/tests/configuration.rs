@@ -1,5 +1,7 @@
 //! The tables of keys in docs/ are made from the declarations of the keys. `UPDATE_GOLDEN=1` rewrites them.
 
+#![expect(clippy::expect_used, reason = "a page that cannot be read fails the test")]
+
 use lifecycle::registry::Policy;
 use std::path::Path;
 
@@ -41,4 +43,13 @@ fn the_page_has_every_policy_key() {
     };
     let rows: Vec<_> = Policy::reference().into_iter().map(row).collect();
     check("configuration.md", "policy keys", &["key", "meaning", "value", "default"], &rows);
+}
+
+#[test]
+fn the_page_has_every_key_of_the_control_planes_configuration() {
+    let row = |key: server::config::ConfigKeyReference| {
+        vec![code(&key.key), key.help.to_owned(), key.accepts, key.default]
+    };
+    let rows: Vec<_> = server::config::reference().into_iter().map(row).collect();
+    check("configuration.md", "keys of enlist.toml", &["key", "meaning", "value", "default"], &rows);
 }

@@ -1,6 +1,6 @@
 //! What every request can reach: the journal, the keys, the limits, the counters.
 
-use crate::config::Config;
+use crate::config::ControlPlaneConfig;
 use crate::crl::Lists;
 use crate::datadir::DataDir;
 use crate::edge::connections::Connections;
@@ -31,7 +31,7 @@ const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct App {
     pub dir: DataDir,
-    pub config: Config,
+    pub config: ControlPlaneConfig,
     pub journal: Journal,
     pub keys: Keys,
     pub failures: FailureLimits,
@@ -78,7 +78,7 @@ impl Origin {
 impl App {
     pub fn new(
         dir: DataDir,
-        config: Config,
+        config: ControlPlaneConfig,
         journal: Journal,
         keys: Keys,
         stopping: watch::Receiver<bool>,

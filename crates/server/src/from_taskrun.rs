@@ -1,6 +1,6 @@
 //! The control plane's TOML of the TaskRun document, as it stands there: what `server init` takes from it.
 
-use crate::config::{Mistake, Mistakes, OwnCertificate};
+use crate::config::{ConfigMistake, ConfigMistakes, OwnCertificate};
 use lifecycle::registry::{Policy, PolicyError};
 use std::path::{Path, PathBuf};
 
@@ -18,15 +18,15 @@ pub struct Document {
 }
 
 /// Reads and checks the file; every mistake at once.
-pub fn load(path: &Path) -> Result<Document, Mistakes> {
+pub fn load(path: &Path) -> Result<Document, ConfigMistakes> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Mistakes(vec![mistake(&path.display().to_string(), "", &format!("a readable file ({error})"))])
+        ConfigMistakes(vec![mistake(&path.display().to_string(), "", &format!("a readable file ({error})"))])
     })?;
     let table: toml::Table = toml::from_str(&text).map_err(|error| {
         let line =
             error.span().map_or(1, |span| text.bytes().take(span.start).filter(|b| *b == b'\n').count() + 1);
         let place = format!("{} line {line}", path.display());
-        Mistakes(vec![mistake(&place, "", &format!("valid TOML ({})", error.message()))])
+        ConfigMistakes(vec![mistake(&place, "", &format!("valid TOML ({})", error.message()))])
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut reader = Reader { folder, mistakes: Vec::new(), given: Given::default() };
@@ -37,12 +37,12 @@ pub fn load(path: &Path) -> Result<Document, Mistakes> {
     let document = given.checked(&mut mistakes);
     match document {
         Some(document) if mistakes.is_empty() => Ok(document),
-        _ => Err(Mistakes(mistakes)),
+        _ => Err(ConfigMistakes(mistakes)),
     }
 }
 
-fn mistake(key: &str, value: &str, expected: &str) -> Mistake {
-    Mistake { key: key.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+fn mistake(key: &str, value: &str, expected: &str) -> ConfigMistake {
+    ConfigMistake { key: key.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
 }
 
 /// Whether the document has this key.
@@ -73,7 +73,7 @@ struct Given {
 
 struct Reader<'a> {
     folder: &'a Path,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<ConfigMistake>,
     given: Given,
 }
 
@@ -142,7 +142,7 @@ impl Reader<'_> {
 }
 
 impl Given {
-    fn checked(self, mistakes: &mut Vec<Mistake>) -> Option<Document> {
+    fn checked(self, mistakes: &mut Vec<ConfigMistake>) -> Option<Document> {
         for (key, path) in [("tls.ca_cert", &self.ca_cert), ("tls.ca_key", &self.ca_key)] {
             if path.is_none() {
                 mistakes.push(mistake(key, "", "the path of the CA's file, which is made if it is missing"));
@@ -166,7 +166,7 @@ impl Given {
 }
 
 /// Whether both files are there. One without the other is a mistake: it is not known which of them is wrong.
-fn pair(first: &str, one: &Path, second: &str, other: &Path, mistakes: &mut Vec<Mistake>) -> bool {
+fn pair(first: &str, one: &Path, second: &str, other: &Path, mistakes: &mut Vec<ConfigMistake>) -> bool {
     let (has_one, has_other) = (one.exists(), other.exists());
     if has_one != has_other {
         let (key, path) = if has_one { (second, other) } else { (first, one) };
@@ -187,7 +187,7 @@ mod tests {
         }
         let path = dir.path().join("cp.toml");
         std::fs::write(&path, text).expect("writes");
-        load(&path).map_err(|Mistakes(found)| found.into_iter().map(|mistake| mistake.key).collect())
+        load(&path).map_err(|ConfigMistakes(found)| found.into_iter().map(|mistake| mistake.key).collect())
     }
 
     const TLS: &str = "[tls]\nca_cert = \"ca.crt\"\nca_key = \"ca.key\"\n";

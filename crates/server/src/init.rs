@@ -1,7 +1,7 @@
 //! Founding a domain: hierarchy, sealed keys, first log entry, configuration.
 
 use crate::chance::{self, NoChance};
-use crate::config::{self, Config, Mistakes, Raw};
+use crate::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::datadir::{DataDir, DirError, replace};
 use crate::server_cert::{Given, read_given};
 use crate::{clock, issuing};
@@ -22,7 +22,7 @@ pub struct Request {
     pub dir: DataDir,
     pub domain: TrustDomain,
     pub profile: ProfileName,
-    pub config: Raw,
+    pub config: RawConfig,
     pub issuer: IssuerChoice,
     /// Keys and values of policy to begin with.
     pub policy: Vec<(String, String)>,
@@ -60,7 +60,7 @@ impl Founded {
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
     #[error(transparent)]
-    Config(#[from] Mistakes),
+    Config(#[from] ConfigMistakes),
     #[error(transparent)]
     Dir(#[from] DirError),
     #[error("key-encryption key: {0}")]
@@ -100,7 +100,7 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
     let mut mistakes = Vec::new();
     if !Policy::default().profiles.contains_key(&request.profile) {
         let names: Vec<String> = Policy::default().profiles.keys().map(ToString::to_string).collect();
-        mistakes.push(config::Mistake {
+        mistakes.push(ConfigMistake {
             key: "profile".to_owned(),
             value: request.profile.to_string(),
             expected: format!("one of {}", names.join(", ")),
@@ -108,7 +108,7 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
     }
     let config = match config::check(&request.config, &mut mistakes) {
         Some(config) if mistakes.is_empty() => config,
-        _ => return Err(Mistakes(mistakes).into()),
+        _ => return Err(ConfigMistakes(mistakes).into()),
     };
     let at = clock::now();
     let authority = authority(&request, at)?;
@@ -143,7 +143,7 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
 /// Everything that is written, but for the version file.
 async fn make(
     request: &Request,
-    config: &Config,
+    config: &ControlPlaneConfig,
     authority: &Authority,
     existing: Option<Kek>,
     at: Timestamp,
@@ -261,7 +261,12 @@ async fn write_first_entries(request: &Request, found: Found, at: Timestamp) -> 
     Ok(())
 }
 
-fn warnings(request: &Request, config: &Config, own: Option<&Given>, authority: &Authority) -> Vec<String> {
+fn warnings(
+    request: &Request,
+    config: &ControlPlaneConfig,
+    own: Option<&Given>,
+    authority: &Authority,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     let (root, issuer) = (authority.root.as_slice(), authority.issuer.certificate());
     if own.is_some_and(|own| !own.leads_to(&[issuer, root], &[root])) {

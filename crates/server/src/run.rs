@@ -3,7 +3,7 @@
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
 use crate::app::{App, Origin};
-use crate::config::{self, Config, Mistakes};
+use crate::config::{self, ConfigMistakes, ControlPlaneConfig};
 use crate::datadir::{DataDir, DirError};
 use crate::edge::{connections, listener, socket, tls};
 use crate::issuing::{Keys, UnsealError};
@@ -30,7 +30,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(9);
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    Config(#[from] Mistakes),
+    Config(#[from] ConfigMistakes),
     #[error(transparent)]
     Dir(#[from] DirError),
     #[error("key-encryption key: {0}")]
@@ -110,7 +110,7 @@ pub struct Server {
 }
 
 /// Checks a directory and its configuration without starting anything.
-pub fn check(dir: &DataDir) -> Result<Config, RunError> {
+pub fn check(dir: &DataDir) -> Result<ControlPlaneConfig, RunError> {
     dir.check_version()?;
     let config = config::load(&dir.config())?;
     if rewrap::begun(dir).is_none() {
@@ -119,7 +119,7 @@ pub fn check(dir: &DataDir) -> Result<Config, RunError> {
     Ok(config)
 }
 
-fn load_kek(dir: &DataDir, config: &Config) -> Result<Kek, RunError> {
+fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError> {
     let kek = config.kek.load()?;
     // Known by its id, so that a wrong key is recognised before the store is touched.
     let path = dir.keys(rewrap::ID);
@@ -193,7 +193,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(live::follow(app.clone()));
     tasks.spawn(overlays::follow(app.clone()));
-    if let Some(webhook) = app.config.webhook.clone() {
+    if let Some(webhook) = app.config.alerts.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }
     tasks.spawn(reconcile::run(app.clone(), dir.clone(), presented));

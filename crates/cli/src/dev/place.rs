@@ -4,7 +4,7 @@ use crate::failure::{Exit, Failure};
 use crate::private_file::own_directory;
 use crate::reach;
 use crate::server::trouble;
-use ::server::config::Raw;
+use ::server::config::RawConfig;
 use ::server::datadir::DataDir;
 use ::server::init::{IssuerChoice, Request, init};
 use lifecycle::names::{ProfileName, TrustDomain};
@@ -64,7 +64,11 @@ impl Place {
             domain: TrustDomain::parse(DOMAIN)
                 .map_err(|error| Failure::fault("domain", error.to_string()))?,
             profile: ProfileName::default_profile(),
-            config: Raw { listen: vec![listen.to_string()], kek: Some(kek.to_string()), ..Raw::default() },
+            config: RawConfig {
+                listen: vec![listen.to_string()],
+                kek: Some(kek.to_string()),
+                ..RawConfig::default()
+            },
             issuer: IssuerChoice::Sealed,
             policy: Vec::new(),
             user: crate::server::user(),

@@ -4,7 +4,7 @@ use super::trouble;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
-use ::server::config::{Config, Mistake};
+use ::server::config::{ConfigMistake, ControlPlaneConfig};
 use ::server::datadir::DataDir;
 use ::server::run::{RunError, check};
 use serde::Serialize;
@@ -17,7 +17,7 @@ struct Report {
     listen: Vec<String>,
     server_url: Option<String>,
     kek: Option<String>,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<ConfigMistake>,
 }
 
 pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
     checked.map(drop).map_err(trouble::starting)
 }
 
-fn report(dir: &DataDir, checked: Result<&Config, &RunError>) -> Report {
+fn report(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Report {
     let config = checked.ok();
     let mistakes = match checked {
         Err(RunError::Config(mistakes)) => mistakes.0.clone(),
@@ -40,7 +40,7 @@ fn report(dir: &DataDir, checked: Result<&Config, &RunError>) -> Report {
         listen: config
             .map(|config| config.listen.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
-        server_url: config.and_then(Config::server_url),
+        server_url: config.and_then(ControlPlaneConfig::server_url),
         kek: config.map(|config| config.kek.to_string()),
         mistakes,
     }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::private_file::{self, PrivateFile};
 use crate::reach;
-use ::server::config::{Raw, RawDoors};
+use ::server::config::{RawConfig, RawDoors};
 use ::server::datadir::DataDir;
 use ::server::from_taskrun::Document;
 use ::server::init::{Founded, IssuerChoice, Request, init};
@@ -158,17 +158,17 @@ fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
     }
 }
 
-fn config(arguments: &Arguments, document: Option<&Document>) -> Result<Raw, Failure> {
+fn config(arguments: &Arguments, document: Option<&Document>) -> Result<RawConfig, Failure> {
     let profile = profile(arguments)?;
-    Ok(Raw {
+    Ok(RawConfig {
         listen: arguments.listen.clone(),
         names: arguments.name.clone(),
         advertise: arguments.advertise.clone(),
         kek: Some(kek(&arguments.kek)?),
         server_cn: arguments.server_cn.clone().or_else(|| default_cn(profile.as_ref()?)),
-        tls: document.map(from_taskrun::server_certificate).transpose()?.unwrap_or_default(),
+        own_certificate: document.map(from_taskrun::server_certificate).transpose()?.unwrap_or_default(),
         doors: RawDoors { serve: Some(arguments.door.clone()).filter(|doors| !doors.is_empty()) },
-        ..Raw::default()
+        ..RawConfig::default()
     })
 }
 

@@ -1,88 +1,110 @@
 //! `[endpoint_profile]`: where hosts find their control plane and its terminal, as their operator names it, and which
 //! names they must be able to resolve by themselves. Sent down to hosts as it is; without it nothing is sent.
 
-use super::{Mistake, is_host_name, mistake, take};
+use super::form::{Form, LABEL, is_host_name};
+use super::key::{ConfigKeyReference, config_keys};
+use super::mistake::ConfigMistake;
+use super::shape::{List, Optional, Required, Shape, typed};
 use api::agent::EndpointProfile;
 use client::url::ServerUrl;
 use lifecycle::names::Label;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// URLs, and names with an address, that a profile may hold.
 const ENTRIES: usize = 32;
-/// Characters of an URL.
-const URL: usize = 512;
 
-/// As written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawEndpointProfile {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub api_urls: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terminal_url: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub hosts: BTreeMap<String, String>,
+static SHORT_URL: Form<String> = Form {
+    parse: |text| {
+        let fits = text.len() <= 512 && ServerUrl::parse(text).is_ok();
+        fits.then(|| text.trim_end_matches('/').to_owned())
+    },
+    expected: || "an https:// URL with host and optional port".to_owned(),
+    is_secret: false,
+};
+
+config_keys! {
+    /// `[endpoint_profile]` as written.
+    pub struct RawEndpointProfile as written;
+    /// `[endpoint_profile]` key by key. A host has to live by it, so that it is whole or there is none.
+    pub struct EndpointProfileConfig {
+        /// Name of the profile; change it when you change the profile
+        "id" id: Required<Label> = Required(&LABEL, "");
+        /// URLs of the control plane, 1 to 32
+        "api_urls" api_urls: Urls = Urls(List(&SHORT_URL, "required"));
+        /// URL of the terminal
+        "terminal_url" terminal_url: Optional<String> = Optional(&SHORT_URL, "none");
+        /// Names that a host must be able to resolve without DNS, at most 32
+        "hosts" hosts: HostAddresses = HostAddresses;
+    }
 }
 
-pub(super) fn parse(table: toml::Table, mistakes: &mut Vec<Mistake>) -> RawEndpointProfile {
-    let mut raw = RawEndpointProfile::default();
-    for (key, value) in table {
-        let shown = value.to_string();
-        let taken = match key.as_str() {
-            "id" => take(value, &mut raw.id),
-            "api_urls" => take(value, &mut raw.api_urls),
-            "terminal_url" => take(value, &mut raw.terminal_url),
-            "hosts" => take(value, &mut raw.hosts),
-            _ => Err("id, api_urls, terminal_url and hosts"),
-        };
-        if let Err(expected) = taken {
-            mistakes.push(mistake(&format!("endpoint_profile.{key}"), &shown, expected));
-        }
-    }
-    raw
+pub(super) fn sent(profile: EndpointProfileConfig, _: &mut Vec<ConfigMistake>) -> Option<EndpointProfile> {
+    Some(EndpointProfile {
+        id: profile.id.to_string(),
+        api_urls: profile.api_urls,
+        terminal_url: profile.terminal_url.unwrap_or_default(),
+        hosts: profile.hosts.into_iter().collect(),
+    })
 }
 
-/// A host has to live by this, so that a profile is whole or there is none.
-pub(super) fn check(raw: &RawEndpointProfile, mistakes: &mut Vec<Mistake>) -> EndpointProfile {
-    let mut wrong = |key: &str, shown: &str, expected: &str| {
-        mistakes.push(mistake(&format!("endpoint_profile.{key}"), shown, expected));
-    };
-    let id = raw.id.as_deref().unwrap_or_default();
-    if Label::parse(id).is_err() {
-        wrong("id", id, "1 to 128 visible ASCII characters");
+/// A list of at least one, and of no more than a host is sent.
+pub struct Urls(List<String>);
+
+impl Shape for Urls {
+    type Raw = Vec<String>;
+    type Checked = Vec<String>;
+
+    fn read(&self, key: &str, value: toml::Value, mistakes: &mut Vec<ConfigMistake>) -> Vec<String> {
+        self.0.read(key, value, mistakes)
     }
-    if !(1..=ENTRIES).contains(&raw.api_urls.len()) {
-        wrong("api_urls", &format!("{} URLs", raw.api_urls.len()), "1 to 32 https:// URLs");
-    }
-    let is_url = |url: &str| url.len() <= URL && ServerUrl::parse(url).is_ok();
-    for url in raw.api_urls.iter().filter(|url| !is_url(url)) {
-        wrong("api_urls", url, "an https:// URL with host and optional port");
-    }
-    let terminal = raw.terminal_url.as_deref().unwrap_or_default();
-    if raw.terminal_url.is_some() && !is_url(terminal) {
-        wrong("terminal_url", terminal, "an https:// URL with host and optional port");
-    }
-    if raw.hosts.len() > ENTRIES {
-        wrong("hosts", &format!("{} names", raw.hosts.len()), "at most 32 names");
-    }
-    for (name, address) in &raw.hosts {
-        if !is_host_name(name) || name.parse::<IpAddr>().is_ok() || is_every_hosts_own(name) {
-            wrong("hosts", name, "a host name, other than every host's own");
+
+    fn check(&self, key: &str, raw: &Vec<String>, mistakes: &mut Vec<ConfigMistake>) -> Option<Vec<String>> {
+        let fits = (1..=ENTRIES).contains(&raw.len());
+        if !fits {
+            let expected = format!("1 to {ENTRIES} https:// URLs");
+            mistakes.push(ConfigMistake::new(key, &format!("{} URLs", raw.len()), expected));
         }
-        if !address.parse::<IpAddr>().is_ok_and(is_one_host) {
-            wrong(&format!("hosts.{name}"), address, "the IP address of one host");
-        }
+        self.0.check(key, raw, mistakes).filter(|_| fits)
     }
-    let bare = |url: &str| url.trim_end_matches('/').to_owned();
-    EndpointProfile {
-        id: id.to_owned(),
-        api_urls: raw.api_urls.iter().map(|url| bare(url)).collect(),
-        terminal_url: bare(terminal),
-        hosts: raw.hosts.iter().map(|(name, address)| (name.clone(), address.clone())).collect(),
+
+    fn reference(&self, key: &str, help: &'static str) -> Vec<ConfigKeyReference> {
+        self.0.reference(key, help)
+    }
+}
+
+/// Names with the address of each.
+pub struct HostAddresses;
+
+impl Shape for HostAddresses {
+    type Raw = BTreeMap<String, String>;
+    type Checked = BTreeMap<String, String>;
+
+    fn read(&self, key: &str, value: toml::Value, mistakes: &mut Vec<ConfigMistake>) -> Self::Raw {
+        typed(key, value, "a table of names and their addresses", mistakes)
+    }
+
+    fn check(&self, key: &str, raw: &Self::Raw, mistakes: &mut Vec<ConfigMistake>) -> Option<Self::Checked> {
+        let before = mistakes.len();
+        if raw.len() > ENTRIES {
+            let expected = format!("at most {ENTRIES} names");
+            mistakes.push(ConfigMistake::new(key, &format!("{} names", raw.len()), expected));
+        }
+        for (name, address) in raw {
+            if !is_host_name(name) || name.parse::<IpAddr>().is_ok() || is_every_hosts_own(name) {
+                mistakes.push(ConfigMistake::new(key, name, "a host name, other than every host's own"));
+            }
+            if !address.parse::<IpAddr>().is_ok_and(is_one_host) {
+                let key = format!("{key}.{name}");
+                mistakes.push(ConfigMistake::new(&key, address, "the IP address of one host"));
+            }
+        }
+        (mistakes.len() == before).then(|| raw.clone())
+    }
+
+    fn reference(&self, key: &str, help: &'static str) -> Vec<ConfigKeyReference> {
+        let accepts = "table of host names with the IP address of each".to_owned();
+        vec![ConfigKeyReference::new(key, help, accepts, "none")]
     }
 }
 

@@ -23,7 +23,7 @@ const REASON_LENGTH: usize = 200;
 /// The paths of every open door.
 pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
     let native = Router::new().route_service("/enlist.agent.v1.Agent/{method}", native::service(app));
-    app.config.doors.iter().fold(native, |router, door| match door {
+    app.config.doors.serve.iter().fold(native, |router, door| match door {
         Door::Plfm => router.merge(plfm::router()),
         Door::Probectl => router.merge(probectl::router()),
         Door::Taskrun => router.merge(taskrun::router(app)),

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::{private_file, reach};
-use ::server::config::{Mistakes, RawTls};
+use ::server::config::{ConfigMistakes, RawTls};
 use ::server::datadir::replace;
 use ::server::from_taskrun::{self, Document};
 use ::server::init::{Founded, IssuerChoice};
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub fn load(path: &Path) -> Result<Document, Failure> {
-    from_taskrun::load(path).map_err(|Mistakes(mistakes)| Failure::config(mistakes))
+    from_taskrun::load(path).map_err(|ConfigMistakes(mistakes)| Failure::config(mistakes))
 }
 
 /// The CA in the files, or a new one if there are none.

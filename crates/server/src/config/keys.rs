@@ -1,0 +1,60 @@
+//! Every key of enlist.toml but those of tables that have a file of their own. To add one, add its line and use its field.
+
+use super::endpoint_profile::{self, RawEndpointProfile};
+use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
+use super::key::config_keys;
+use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
+use super::recovery::{RawRecovery, RecoveryEndpoint};
+use super::shape::{List, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr, Table};
+use api::agent::EndpointProfile;
+use client::webhook::Webhook;
+use lifecycle::registry::Door;
+use pki::seal::KekSource;
+use std::net::SocketAddr;
+
+config_keys! {
+    /// `enlist.toml` as written.
+    pub struct RawConfig as written;
+    /// Checked configuration: everything here can be used as it is.
+    pub struct ControlPlaneConfig {
+        /// Addresses to listen on; port 0 lets the system choose
+        "listen" listen: ListOr<SocketAddr> = ListOr(&ADDRESS, &["[::]:8443"]);
+        /// Names and addresses in the server certificate, beside `localhost`, `127.0.0.1`, `::1` and the listen addresses
+        "names" names: List<String> = List(&HOST_NAME, "none");
+        /// URLs that hosts are directed to
+        "advertise" advertise: List<String> = List(&SERVER_URL, "the first name, else the listen address");
+        /// Where the key-encryption key is: 64 hex digits, or base64 of 32 bytes
+        "kek" kek: Required<KekSource> = Required(&KEK, ": the CA key is never stored unsealed");
+        /// Common name of the server certificate
+        "server_cn" server_cn: StringOr<String> = StringOr(&COMMON_NAME, "enlist-control-plane");
+        /// Address of a plain listener for scrapers
+        "metrics" metrics: Optional<SocketAddr> = Optional(&ADDRESS, "off");
+        "alerts" alerts: Table<RawAlerts, AlertsConfig> = Table(|alerts, _| Some(alerts));
+        "doors" doors: Table<RawDoors, DoorsConfig> = Table(|doors, _| Some(doors));
+        "tls" own_certificate: Table<RawTls, Option<OwnCertificate>> = Table(both_or_neither);
+        "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =
+            OptionalTable(endpoint_profile::sent);
+        "recovery" recovery: Table<RawRecovery, RecoveryEndpoint> = Table(|recovery, _| Some(recovery));
+    }
+}
+
+config_keys! {
+    /// `[alerts]` as written.
+    pub struct RawAlerts as written;
+    /// Who is told of alerts.
+    pub struct AlertsConfig {
+        /// URL that alerts are sent to; see below
+        "webhook" webhook: Optional<Webhook> = Optional(&WEBHOOK, "off");
+    }
+}
+
+config_keys! {
+    /// `[doors]` as written.
+    pub struct RawDoors as written;
+    /// The compatibility APIs.
+    pub struct DoorsConfig {
+        /// Compatibility APIs to serve; the paths of the others are 404, though `/openapi.json` describes them all. `native`
+        /// may be listed; it is always served
+        "serve" serve: SetOrAll<Door> = SetOrAll(&DOOR, &Door::ALL);
+    }
+}
