@@ -6,10 +6,10 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 /// One top-level key's new value, or none to take the key out.
-pub type Change = (&'static str, Option<Value>);
+pub type KeyEdit = (&'static str, Option<Value>);
 
 /// The new text; nothing if it could not be done without touching something else.
-pub fn apply(text: &str, changes: &[Change]) -> Option<String> {
+pub fn apply(text: &str, changes: &[KeyEdit]) -> Option<String> {
     let mut wanted: Table = text.parse().ok()?;
     let mut edited = text.to_owned();
     for (key, value) in changes {

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::keys::{self, KEYS};
-use super::{Values, alias};
+use super::Values;
+use super::keys::{self, KEYS, SettingKey};
 use crate::compat::Persona;
 use crate::fault::Mistake;
 
 pub const DIR: &str = "ENLIST_AGENT_DIR";
+
+/// Where the token may be, strongest first: ours, then those of other systems.
+pub const TOKENS: [&str; 4] =
+    ["ENLIST_AGENT_TOKEN", "PLFM_ENROLLMENT_TOKEN", "TASKRUN_BOOTSTRAP_TOKEN", "GPUAAS_ENROLLMENT_TOKEN"];
 
 /// A copy, so that nothing else reads the process's environment, and tests can bring their own.
 #[derive(Clone, Default)]
@@ -71,7 +75,7 @@ impl Environment {
 
     /// The variable that holds the token, and what it holds.
     pub fn token(&self) -> Option<(&'static str, &OsString)> {
-        alias::TOKENS.iter().find_map(|name| Some((*name, self.get(name)?)))
+        TOKENS.iter().find_map(|name| Some((*name, self.get(name)?)))
     }
 
     /// The variables that stand for keys of agent.toml.
@@ -94,18 +98,18 @@ impl Environment {
 }
 
 impl Environment {
-    /// A key's own variable, else the document's that means the same.
-    fn variable(&self, key: &keys::Key) -> Option<(String, &OsString)> {
+    /// A key's own variable, else that of another system that means the same.
+    fn variable(&self, key: &SettingKey) -> Option<(String, &OsString)> {
         let own = key.variable();
         if let Some(raw) = self.get(&own) {
             return Some((own, raw));
         }
-        // Trust that was named in our own words is not to be mixed with a document's.
+        // Trust that was named in our own words is not to be mixed with that of another system.
         let trust = ["ENLIST_AGENT_CA_PIN", "ENLIST_AGENT_SYSTEM_ROOTS"];
         if key.name == keys::CA_FILE && trust.iter().any(|name| self.get(name).is_some()) {
             return None;
         }
-        let other = alias::of(key.name)?;
+        let other = key.foreign_variable?;
         self.get(other).map(|raw| (other.to_owned(), raw))
     }
 }

@@ -8,8 +8,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::Values;
-use super::keys::{KEYS, Key};
-use super::kind::Kind;
+use super::keys::{KEYS, SettingKey};
+use super::kind::ValueKind;
 use crate::fault::{Fault, Mistake};
 
 pub const NAME: &str = "agent.toml";
@@ -56,7 +56,7 @@ pub fn check(text: &str, mistakes: &mut Vec<Mistake>) -> Values {
 fn collect(table: &Table, prefix: &str, values: &mut Values, mistakes: &mut Vec<Mistake>) {
     for (word, value) in table {
         let name = format!("{prefix}{word}");
-        match (Key::of(&name), value) {
+        match (SettingKey::of(&name), value) {
             (Some(key), value) => match key.kind.complaint(value) {
                 Some(complaint) => mistakes.push(Mistake::new(format!("{NAME} {name}"), complaint)),
                 None => _ = values.insert(key.name, value.clone()),
@@ -71,8 +71,8 @@ fn collect(table: &Table, prefix: &str, values: &mut Values, mistakes: &mut Vec<
 
 /// Whether some key lies below this name.
 fn is_section(name: &str) -> bool {
-    let below = |key: &Key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-    KEYS.iter().any(|key| key.kind != Kind::Hosts && below(key))
+    let below = |key: &SettingKey| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    KEYS.iter().any(|key| key.kind != ValueKind::Hosts && below(key))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

@@ -1,17 +1,44 @@
-//! The table of agent.toml's keys. Each is also the variable `ENLIST_AGENT_<KEY>`.
+//! Every key of agent.toml. To add one, add its line here and use its value. Each is also the variable
+//! `ENLIST_AGENT_<KEY>`.
 
-use super::kind::Kind;
-use super::upkeep::DIAGNOSTICS_LEAST;
+use toml::Value;
+
+use super::Values;
+use super::kind::ValueKind;
 use crate::layout::Layout;
 
-pub struct Key {
+/// A key as declared: all that file, environment, edit and reference page know of it.
+pub struct SettingKey {
     /// As written in agent.toml; a dot is a table.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ValueKind,
+    help: &'static str,
+    /// As it would be written in the variable. A path is relative to the agent's directory.
+    default: Option<&'static str>,
+    /// The variable by which another system means the same. Ours wins.
+    pub foreign_variable: Option<&'static str>,
+    /// The key by which the TaskRun worker's file means the same, in its table `[tls]`.
+    pub worker_key: Option<&'static str>,
 }
 
-impl Key {
-    pub fn of(name: &str) -> Option<&'static Key> {
+impl SettingKey {
+    const fn new(name: &'static str, kind: ValueKind, help: &'static str) -> Self {
+        Self { name, kind, help, default: None, foreign_variable: None, worker_key: None }
+    }
+
+    const fn default(self, text: &'static str) -> Self {
+        Self { default: Some(text), ..self }
+    }
+
+    const fn foreign_variable(self, name: &'static str) -> Self {
+        Self { foreign_variable: Some(name), ..self }
+    }
+
+    const fn worker_key(self, name: &'static str) -> Self {
+        Self { worker_key: Some(name), ..self }
+    }
+
+    pub fn of(name: &str) -> Option<&'static SettingKey> {
         KEYS.iter().find(|key| key.name == name)
     }
 
@@ -19,76 +46,118 @@ impl Key {
     pub fn variable(&self) -> String {
         format!("ENLIST_AGENT_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
+
+    pub fn help(&self) -> &'static str {
+        self.help.trim_start()
+    }
+
+    pub fn default_text(&self) -> Option<&'static str> {
+        self.default
+    }
+
+    fn default_value(&self) -> Option<(&'static str, Value)> {
+        self.default.map(|text| (self.name, self.kind.value_of(text)))
+    }
 }
 
-const fn key(name: &'static str, kind: Kind) -> Key {
-    Key { name, kind }
+/// What holds where nothing else is said.
+pub(super) fn defaults() -> Values {
+    KEYS.iter().filter_map(SettingKey::default_value).collect()
 }
 
-pub const SERVER: &str = "server";
-pub const CA_FILE: &str = "ca_file";
-pub const CA_PIN: &str = "ca_pin";
-pub const SYSTEM_ROOTS: &str = "system_roots";
-pub const TOKEN_FILE: &str = "token_file";
-pub const STORAGE: &str = "storage";
-pub const LAYOUT: &str = "layout";
-pub const FILES_CERT: &str = "files.cert";
-pub const FILES_KEY: &str = "files.key";
-pub const FILES_CA: &str = "files.ca";
-pub const FILES_NODE_CA: &str = "files.node_ca";
-pub const UNDERLAY: &str = "underlay";
-pub const RECOVERY_URL: &str = "recovery_url";
-pub const RECOVERY_CA_FILE: &str = "recovery_ca_file";
-pub const RECOVERY_SAME_AS_RUNTIME: &str = "recovery_same_as_runtime";
-pub const TERMINAL_URL: &str = "terminal_url";
-pub const BALLAST_BYTES: &str = "ballast_bytes";
-pub const DIAGNOSTIC_PATH: &str = "diagnostic_path";
-pub const DIAGNOSTIC_BYTES: &str = "diagnostic_bytes";
-pub const PATHS_TASK_RETRY: &str = "paths.task_retry";
-pub const PATHS_RUNTIME: &str = "paths.runtime";
-pub const CHECK_INTERVAL: &str = "check_interval";
-pub const HOSTS_FILE: &str = "hosts_file";
-pub const HOSTS: &str = "hosts";
-pub const EXIT_ON_REVOKED: &str = "exit_on_revoked";
-pub const METRICS_LISTEN: &str = "metrics_listen";
-pub const METRICS_TEXTFILE: &str = "metrics_textfile";
-pub const METRICS_PREFIX: &str = "metrics_prefix";
-pub const ON_RENEW: &str = "on_renew";
+/// Declares keys. A line is `/// HELP`, then `"KEY" CONSTANT KIND, ATTRIBUTE(VALUE) ...;` and makes the constant by which the
+/// code asks for the value, and the entry in `KEYS`. A key that nothing asks for yet has `_` instead of a constant.
+macro_rules! setting_keys {
+    ($($(#[doc = $help:literal])+ $name:literal $constant:tt $kind:expr $(, $attribute:ident($value:literal))*;)*) => {
+        $(pub const $constant: &str = $name;)*
 
-/// Every key there is, those of the daemon included: one file serves all commands, and a misspelt key must
-/// not wait for the daemon to be noticed.
-pub const KEYS: &[Key] = &[
-    key(SERVER, Kind::List),
-    key(CA_FILE, Kind::Text),
-    key(CA_PIN, Kind::Pin),
-    key(SYSTEM_ROOTS, Kind::Flag),
-    key(TOKEN_FILE, Kind::Text),
-    key(STORAGE, Kind::Choice(&["disk", "memory"])),
-    key(LAYOUT, Kind::Choice(Layout::NAMES)),
-    key(FILES_CERT, Kind::Text),
-    key(FILES_KEY, Kind::Text),
-    key(FILES_CA, Kind::Text),
-    key(FILES_NODE_CA, Kind::Text),
-    key(UNDERLAY, Kind::Underlay),
-    key("sysfs_root", Kind::Text),
-    key(RECOVERY_URL, Kind::Server),
-    key(RECOVERY_CA_FILE, Kind::Text),
-    key(RECOVERY_SAME_AS_RUNTIME, Kind::Flag),
-    key(TERMINAL_URL, Kind::Stream),
-    key(BALLAST_BYTES, Kind::Bytes(0)),
-    key(DIAGNOSTIC_PATH, Kind::Text),
-    key(DIAGNOSTIC_BYTES, Kind::Bytes(DIAGNOSTICS_LEAST)),
-    key(PATHS_TASK_RETRY, Kind::Text),
-    key(PATHS_RUNTIME, Kind::Text),
-    key("overlay.backend", Kind::Choice(&["auto", "userspace", "kernel", "off"])),
-    key("overlay.interface", Kind::Text),
-    key("proxy", Kind::Text),
-    key(CHECK_INTERVAL, Kind::Interval),
-    key(EXIT_ON_REVOKED, Kind::Flag),
-    key(METRICS_LISTEN, Kind::Loopback),
-    key(METRICS_TEXTFILE, Kind::Text),
-    key(METRICS_PREFIX, Kind::Prefix),
-    key(ON_RENEW, Kind::Command),
-    key(HOSTS_FILE, Kind::Text),
-    key(HOSTS, Kind::Hosts),
-];
+        /// Every key there is, those of the daemon included: one file serves all commands, and a misspelt key must
+        /// not wait for the daemon to be noticed.
+        pub const KEYS: &[SettingKey] =
+            &[$(SettingKey::new($name, $kind, concat!($($help),+))$(.$attribute($value))*,)*];
+    };
+}
+
+setting_keys! {
+    /// Addresses of the control plane, tried in order; those that the control plane announces are added
+    "server" SERVER ValueKind::List, foreign_variable("GPUAAS_API_URL");
+    /// CA by which the control plane is verified when enrolling; afterwards `identity/current/bundle.pem` is used
+    "ca_file" CA_FILE ValueKind::Path, foreign_variable("GPUAAS_CA_BUNDLE_PATH"), worker_key("ca_cert");
+    /// Fingerprint of the CA, instead of `ca_file`
+    "ca_pin" CA_PIN ValueKind::Pin;
+    /// Verify by the system's trusted certificates, instead of `ca_file`. `false` overrides a lower source, or the name
+    /// `probectl-agent`, that would allow them
+    "system_roots" SYSTEM_ROOTS ValueKind::Flag;
+    /// A file with the token, for a directory without an identity; refused while others may read it
+    "token_file" TOKEN_FILE ValueKind::Path;
+    /// Where the key is kept; `memory` is refused for now
+    "storage" STORAGE ValueKind::Choice(&["disk", "memory"]), default("disk");
+    /// Preset of the paths where links to the identity are created; see below
+    "layout" LAYOUT ValueKind::Choice(Layout::NAMES);
+    /// Path of a link to the certificate
+    "files.cert" FILES_CERT ValueKind::Path, foreign_variable("GPUAAS_CERT_PATH"), worker_key("worker_cert");
+    /// Path of a link to the key
+    "files.key" FILES_KEY ValueKind::Path, foreign_variable("GPUAAS_KEY_PATH"), worker_key("worker_key");
+    /// Path of a link to the CA
+    "files.ca" FILES_CA ValueKind::Path, worker_key("ca_cert");
+    /// Path of one more link to the CA, for programs that verify this host's own certificate
+    "files.node_ca" FILES_NODE_CA ValueKind::Path, foreign_variable("GPUAAS_NODE_CERT_CA_BUNDLE_PATH");
+    /// Addresses for WireGuard that are advertised when enrolling: IPv4, IPv6 or both, with or without a port (51820).
+    /// Without it, with the layout `plfm`: the address from which this host reaches the control plane
+    "underlay" UNDERLAY ValueKind::Underlay;
+    /// Reserved; without effect
+    "sysfs_root" _ ValueKind::Path;
+    /// Recovery endpoint; overrides what the control plane announced
+    "recovery_url" RECOVERY_URL ValueKind::Server, foreign_variable("GPUAAS_RECOVERY_API_URL");
+    /// CA by which the recovery endpoint is verified
+    "recovery_ca_file" RECOVERY_CA_FILE ValueKind::Path, foreign_variable("GPUAAS_RECOVERY_CA_BUNDLE_PATH");
+    /// Without a recovery endpoint, recover at the addresses in `server`
+    "recovery_same_as_runtime" RECOVERY_SAME_AS_RUNTIME ValueKind::Flag, default("false");
+    /// Address for terminal sessions; overrides the endpoint profile
+    "terminal_url" TERMINAL_URL ValueKind::Stream, foreign_variable("GPUAAS_TERMINAL_API_URL");
+    /// Size of the file that reserves disk space; 0 for none. See "Disk space"
+    "ballast_bytes" BALLAST_BYTES ValueKind::Bytes(0), default("1048576");
+    /// Directory for records of failures; see "Diagnostics"
+    "diagnostic_path" DIAGNOSTIC_PATH ValueKind::Path, default("diagnostics"), foreign_variable("GPUAAS_DIAGNOSTIC_PATH");
+    /// The most that all records of failures may take
+    "diagnostic_bytes" DIAGNOSTIC_BYTES ValueKind::Bytes(4096), default("262144");
+    /// Directory of this host's workload; created if missing, and its free space is watched
+    "paths.task_retry" PATHS_TASK_RETRY ValueKind::Path;
+    /// Directory of this host's workload; created if missing, and its free space is watched
+    "paths.runtime" PATHS_RUNTIME ValueKind::Path;
+    /// Reserved; without effect
+    "overlay.backend" _ ValueKind::Choice(&["auto", "userspace", "kernel", "off"]);
+    /// Reserved; without effect
+    "overlay.interface" _ ValueKind::Text;
+    /// Reserved; without effect
+    "proxy" _ ValueKind::Text;
+    /// How often expiry, disk space and the names in the hosts file are checked
+    "check_interval" CHECK_INTERVAL ValueKind::Interval, default("60s");
+    /// End with exit code 3 when the identity is revoked, instead of trying again every five minutes
+    "exit_on_revoked" EXIT_ON_REVOKED ValueKind::Flag, default("false");
+    /// Serve metrics on this address and port
+    "metrics_listen" METRICS_LISTEN ValueKind::Loopback;
+    /// Write metrics to this file, each time all at once
+    "metrics_textfile" METRICS_TEXTFILE ValueKind::Path;
+    /// What the metrics' names begin with; with the layout `gpuaas` it is `gpuaas_node_agent_` unless set
+    "metrics_prefix" METRICS_PREFIX ValueKind::Prefix, default("enlist_agent_");
+    /// A command with its arguments, run after each renewal; killed after 30 s, and its failure is only logged
+    "on_renew" ON_RENEW ValueKind::Command;
+    /// The hosts file
+    "hosts_file" HOSTS_FILE ValueKind::Path, default("/etc/hosts");
+    /// Names that are kept in the hosts file; see "Host names and directories"
+    "hosts" HOSTS ValueKind::Hosts;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for key in KEYS {
+            let complaint = key.default_value().and_then(|(_, value)| key.kind.complaint(&value));
+            assert_eq!(complaint, None, "{}", key.name);
+        }
+    }
+}

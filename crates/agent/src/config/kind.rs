@@ -7,11 +7,13 @@ use lifecycle::names::Span;
 use toml::Value;
 
 use super::hosts;
-use super::underlay::Underlay;
+use super::underlay::UnderlayAddresses;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     Text,
+    /// Of a file or directory.
+    Path,
     Pin,
     Flag,
     /// At least so many.
@@ -37,31 +39,32 @@ pub enum Kind {
     Hosts,
 }
 
-impl Kind {
+impl ValueKind {
     /// What is wrong with this value, if anything.
     pub fn complaint(self, value: &Value) -> Option<String> {
         let right = match (self, value) {
-            (Kind::Text, Value::String(text)) => !text.is_empty(),
-            (Kind::Pin, Value::String(text)) => pki::pin::Pin::parse(text).is_ok(),
-            (Kind::Flag, Value::Boolean(_)) => true,
-            (Kind::Bytes(least), Value::Integer(bytes)) => {
+            (ValueKind::Text | ValueKind::Path, Value::String(text)) => !text.is_empty(),
+            (ValueKind::Pin, Value::String(text)) => pki::pin::Pin::parse(text).is_ok(),
+            (ValueKind::Flag, Value::Boolean(_)) => true,
+            (ValueKind::Bytes(least), Value::Integer(bytes)) => {
                 u64::try_from(*bytes).is_ok_and(|bytes| bytes >= least)
             }
-            (Kind::Interval, Value::String(text)) => Span::parse(text).is_ok_and(|span| span.secs() > 0),
-            (Kind::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
-            (Kind::Loopback, Value::String(text)) => loopback(text).is_some(),
-            (Kind::Prefix, Value::String(text)) => is_prefix(text),
-            (Kind::List, Value::String(text)) => !text.is_empty(),
-            (Kind::List | Kind::Command, Value::Array(items)) => {
+            (ValueKind::Interval, Value::String(text)) => Span::parse(text).is_ok_and(|span| span.secs() > 0),
+            (ValueKind::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
+            (ValueKind::Loopback, Value::String(text)) => loopback(text).is_some(),
+            (ValueKind::Prefix, Value::String(text)) => is_prefix(text),
+            (ValueKind::List, Value::String(text)) => !text.is_empty(),
+            (ValueKind::List | ValueKind::Command, Value::Array(items)) => {
                 !items.is_empty() && items.iter().all(is_text)
             }
-            (Kind::Underlay, Value::String(text)) => Underlay::parse([text.as_str()]).is_some(),
-            (Kind::Underlay, Value::Array(items)) => {
-                items.iter().all(is_text) && Underlay::parse(items.iter().filter_map(Value::as_str)).is_some()
+            (ValueKind::Underlay, Value::String(text)) => UnderlayAddresses::parse([text.as_str()]).is_some(),
+            (ValueKind::Underlay, Value::Array(items)) => {
+                items.iter().all(is_text)
+                    && UnderlayAddresses::parse(items.iter().filter_map(Value::as_str)).is_some()
             }
-            (Kind::Server, Value::String(text)) => ServerUrl::parse(text).is_ok(),
-            (Kind::Stream, Value::String(text)) => stream_host(text).is_some(),
-            (Kind::Hosts, Value::Table(table)) => return wrong_pair(table),
+            (ValueKind::Server, Value::String(text)) => ServerUrl::parse(text).is_ok(),
+            (ValueKind::Stream, Value::String(text)) => stream_host(text).is_some(),
+            (ValueKind::Hosts, Value::Table(table)) => return wrong_pair(table),
             _ => false,
         };
         (!right).then(|| format!("{}, expected {}", shown(value), self.expected()))
@@ -72,18 +75,22 @@ impl Kind {
         let pieces = || text.split(',').map(str::trim).filter(|piece| !piece.is_empty());
         let plain = || Value::String(text.to_owned());
         match self {
-            Kind::Text | Kind::Pin | Kind::Interval | Kind::Choice(_) => plain(),
-            Kind::Loopback | Kind::Prefix | Kind::Server | Kind::Stream => plain(),
-            Kind::Flag => match text {
+            ValueKind::Text
+            | ValueKind::Path
+            | ValueKind::Pin
+            | ValueKind::Interval
+            | ValueKind::Choice(_) => plain(),
+            ValueKind::Loopback | ValueKind::Prefix | ValueKind::Server | ValueKind::Stream => plain(),
+            ValueKind::Flag => match text {
                 "true" | "1" | "yes" => Value::Boolean(true),
                 "false" | "0" | "no" => Value::Boolean(false),
                 _ => plain(),
             },
-            Kind::Bytes(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
-            Kind::List | Kind::Command | Kind::Underlay => {
+            ValueKind::Bytes(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
+            ValueKind::List | ValueKind::Command | ValueKind::Underlay => {
                 Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect())
             }
-            Kind::Hosts => {
+            ValueKind::Hosts => {
                 let pair = |(name, value): (&str, &str)| (name.to_owned(), Value::String(value.to_owned()));
                 let table: Option<toml::Table> =
                     pieces().map(|piece| piece.split_once('=').map(pair)).collect();
@@ -92,26 +99,30 @@ impl Kind {
         }
     }
 
-    fn expected(self) -> String {
+    /// What a complaint says was expected, and the reference page says may stand there.
+    pub fn expected(self) -> String {
         match self {
-            Kind::Text => "a text that is not empty".to_owned(),
-            Kind::Pin => "64 hex digits after an optional \"sha256:\"".to_owned(),
-            Kind::Flag => "true or false".to_owned(),
-            Kind::Bytes(0) => "a number of bytes".to_owned(),
-            Kind::Bytes(least) => format!("a number of bytes, at least {least}"),
-            Kind::Interval => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
-            Kind::Choice(words) => format!("one of {}", words.join(", ")),
-            Kind::Loopback => "an address of this host alone, such as \"127.0.0.1:9273\"".to_owned(),
-            Kind::Prefix => "letters, digits and underscores, such as \"enlist_agent_\"".to_owned(),
-            Kind::List => "a list of texts, at least one".to_owned(),
-            Kind::Command => {
+            ValueKind::Text => "a text that is not empty".to_owned(),
+            ValueKind::Path => "a path".to_owned(),
+            ValueKind::Pin => "64 hex digits after an optional \"sha256:\"".to_owned(),
+            ValueKind::Flag => "true or false".to_owned(),
+            ValueKind::Bytes(0) => "a number of bytes".to_owned(),
+            ValueKind::Bytes(least) => format!("a number of bytes, at least {least}"),
+            ValueKind::Interval => "a duration such as \"90s\", \"15m\", \"1h\" or \"7d\"".to_owned(),
+            ValueKind::Choice(words) => format!("one of {}", words.join(", ")),
+            ValueKind::Loopback => "an address of this host alone, such as \"127.0.0.1:9273\"".to_owned(),
+            ValueKind::Prefix => "letters, digits and underscores, such as \"enlist_agent_\"".to_owned(),
+            ValueKind::List => "a list of texts, at least one".to_owned(),
+            ValueKind::Command => {
                 "a list, the command and its arguments, such as [\"systemctl\", \"reload\", \"nginx\"]"
                     .to_owned()
             }
-            Kind::Underlay => "one IPv4 and one IPv6 address at most, with the same port".to_owned(),
-            Kind::Server => "https://HOST or https://HOST:PORT".to_owned(),
-            Kind::Stream => "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned(),
-            Kind::Hosts => "a table of host names with one IP address each".to_owned(),
+            ValueKind::Underlay => "one IPv4 and one IPv6 address at most, with the same port".to_owned(),
+            ValueKind::Server => "https://HOST or https://HOST:PORT".to_owned(),
+            ValueKind::Stream => {
+                "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned()
+            }
+            ValueKind::Hosts => "a table of host names with one IP address each".to_owned(),
         }
     }
 }
@@ -144,7 +155,7 @@ fn wrong_pair(table: &toml::Table) -> Option<String> {
     }
     table.iter().find_map(|(name, address)| {
         let checked = address.as_str().map_or(Err("has no IP address"), |address| hosts::pair(name, address));
-        checked.err().map(|what| format!("{name:?} {what}, expected {}", Kind::Hosts.expected()))
+        checked.err().map(|what| format!("{name:?} {what}, expected {}", ValueKind::Hosts.expected()))
     })
 }
 
@@ -173,20 +184,20 @@ mod tests {
     #[test]
     fn a_variable_means_what_the_same_key_means() {
         let text = |text: &str| Value::String(text.to_owned());
-        assert_eq!(Kind::List.value_of("a, b,"), Value::Array(vec![text("a"), text("b")]));
-        assert_eq!(Kind::Flag.value_of("true"), Value::Boolean(true));
-        assert_eq!(Kind::Bytes(0).value_of("12"), Value::Integer(12));
-        assert_eq!(Kind::Hosts.value_of("cp=10.0.0.1").get("cp"), Some(&text("10.0.0.1")));
+        assert_eq!(ValueKind::List.value_of("a, b,"), Value::Array(vec![text("a"), text("b")]));
+        assert_eq!(ValueKind::Flag.value_of("true"), Value::Boolean(true));
+        assert_eq!(ValueKind::Bytes(0).value_of("12"), Value::Integer(12));
+        assert_eq!(ValueKind::Hosts.value_of("cp=10.0.0.1").get("cp"), Some(&text("10.0.0.1")));
         for (kind, bad) in [
-            (Kind::Flag, "maybe"),
-            (Kind::Bytes(0), "-1"),
-            (Kind::Bytes(4096), "4095"),
-            (Kind::Interval, "0s"),
-            (Kind::List, ","),
-            (Kind::Server, "http://cp"),
-            (Kind::Stream, "ws://cp/terminal"),
-            (Kind::Hosts, "x"),
-            (Kind::Hosts, "localhost=10.0.0.1"),
+            (ValueKind::Flag, "maybe"),
+            (ValueKind::Bytes(0), "-1"),
+            (ValueKind::Bytes(4096), "4095"),
+            (ValueKind::Interval, "0s"),
+            (ValueKind::List, ","),
+            (ValueKind::Server, "http://cp"),
+            (ValueKind::Stream, "ws://cp/terminal"),
+            (ValueKind::Hosts, "x"),
+            (ValueKind::Hosts, "localhost=10.0.0.1"),
         ] {
             assert!(kind.complaint(&kind.value_of(bad)).is_some(), "{kind:?} {bad}");
         }
@@ -216,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_complaint_names_the_value_and_what_was_expected() {
-        let complaint = Kind::Choice(&["disk", "memory"]).complaint(&Value::String("tape".to_owned()));
+        let complaint = ValueKind::Choice(&["disk", "memory"]).complaint(&Value::String("tape".to_owned()));
         assert_eq!(complaint.as_deref(), Some("is \"tape\", expected one of disk, memory"));
     }
 }

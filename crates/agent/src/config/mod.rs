@@ -1,12 +1,14 @@
-//! Settings: flags before environment before agent.toml, all read and checked before anything is done.
+//! Settings: flags before environment before agent.toml, all read and checked before anything is done. A key is declared
+//! once, in `keys.rs`; file, environment, defaults and reference page follow from the declaration.
 
-mod alias;
+mod daemon;
 pub mod edit;
 mod environment;
 pub mod file;
 pub mod hosts;
 pub mod keys;
 pub mod kind;
+mod layers;
 mod servers;
 pub mod taskrun;
 mod trust;
@@ -14,21 +16,21 @@ mod underlay;
 mod upkeep;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-pub use alias::TOKENS;
-pub use environment::Environment;
+pub use daemon::DaemonConfig;
+pub use environment::{Environment, TOKENS};
 pub use trust::TrustChoice;
-pub use underlay::Underlay;
+pub use underlay::UnderlayAddresses;
 pub use upkeep::{RecoveryConfig, Upkeep, WorkPaths};
 
 use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
 use crate::layout::{Files, Layout};
 use crate::token::Token;
+use layers::{Layer, Layers};
 
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;
@@ -44,25 +46,14 @@ pub struct Config {
     /// Where the identity is wanted beside its own place.
     pub files: Files,
     /// Where this host's WireGuard can be reached, as far as it is told.
-    pub underlay: Option<Underlay>,
+    pub underlay: Option<UnderlayAddresses>,
     /// That of command line or environment, as it was written: agent.toml will say it too.
     pub underlay_given: Option<Vec<String>>,
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
-    pub daemon: Daemon,
+    pub daemon: DaemonConfig,
     pub recovery: RecoveryConfig,
     pub upkeep: Upkeep,
-}
-
-/// What only `run` asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Daemon {
-    pub exit_on_revoked: bool,
-    /// A command and its arguments.
-    pub on_renew: Option<Vec<String>>,
-    pub metrics_listen: Option<SocketAddr>,
-    pub metrics_textfile: Option<PathBuf>,
-    pub metrics_prefix: String,
 }
 
 /// Reads all three layers; `flags` holds what the command line said, under the names of the keys.
@@ -70,117 +61,67 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Conf
     let mut mistakes = Vec::new();
     let here = std::env::current_dir().unwrap_or_default();
     for (name, value) in &flags {
-        let complaint = keys::Key::of(name).and_then(|key| key.kind.complaint(value));
+        let complaint = keys::SettingKey::of(name).and_then(|key| key.kind.complaint(value));
         mistakes.extend(complaint.map(|complaint| Mistake::new(*name, complaint)));
     }
-    let layers = [
+    let said = [
         Layer { values: flags, base: &here, name: "the command line" },
         Layer { values: environment.values(&mut mistakes), base: &here, name: "the environment" },
         Layer { values: file::read(dir, &mut mistakes)?, base: dir, name: file::NAME },
-        Layer { values: usual(dir, environment.persona()), base: dir, name: "the program's name" },
     ];
+    let underlay_given = said.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY));
+    let layout = said.iter().find_map(|layer| layer.text(keys::LAYOUT)).and_then(Layout::parse);
+    let usual = usual(dir, layout, environment.persona());
+    let usual = Layer { values: usual, base: dir, name: "the program's name" };
+    let layers = Layers::above_defaults(dir, said.into_iter().chain([usual]).collect());
     let trust = trust::choose(&layers, &mut mistakes);
     servers::check(&layers, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(Fault::config(mistakes));
     }
-    let token_file = layers.iter().find_map(|layer| layer.path(keys::TOKEN_FILE));
-    let storage = layers.iter().find_map(|layer| layer.text(keys::STORAGE));
     let given = match &trust {
         Some(TrustChoice::CaFile(path)) => Some(path.clone()),
         _ => None,
     };
     let files = Files { given, ..files(&layers) }.settled(dir);
     Ok(Config {
-        servers: layers.iter().find_map(|layer| layer.list(keys::SERVER)).unwrap_or_default(),
+        servers: layers.list(keys::SERVER).unwrap_or_default(),
         trust,
         token: None,
-        token_file,
+        token_file: layers.path(keys::TOKEN_FILE),
         files,
         underlay: layers
-            .iter()
-            .find_map(|layer| layer.list(keys::UNDERLAY))
-            .and_then(|list| Underlay::parse(list.iter().map(String::as_str))),
-        underlay_given: layers.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY)),
-        memory_only: storage == Some("memory"),
-        daemon: daemon(&layers),
+            .list(keys::UNDERLAY)
+            .and_then(|list| UnderlayAddresses::parse(list.iter().map(String::as_str))),
+        underlay_given,
+        memory_only: layers.text(keys::STORAGE) == Some("memory"),
+        daemon: daemon::daemon(&layers),
         recovery: upkeep::recovery(&layers),
-        upkeep: upkeep::upkeep(dir, &layers),
+        upkeep: upkeep::upkeep(&layers),
     })
 }
 
-/// What follows from the name that the program was called by, where nothing else is said.
-fn usual(dir: &Path, persona: Persona) -> Values {
+/// What follows from the layout, and from the name that the program was called by, where nothing else is said.
+fn usual(dir: &Path, layout: Option<Layout>, persona: Persona) -> Values {
     let text = |text: &str| Value::String(text.to_owned());
     let mut values = Values::new();
     values.extend(persona.layout().map(|layout| (keys::LAYOUT, text(layout.name()))));
+    let prefix = layout.or(persona.layout()).and_then(Layout::metrics_prefix);
+    values.extend(prefix.map(|prefix| (keys::METRICS_PREFIX, text(prefix))));
     let token_file = persona.token_file().filter(|name| dir.join(name).exists());
     values.extend(token_file.map(|name| (keys::TOKEN_FILE, text(name))));
     values.extend(persona.system_roots().then_some((keys::SYSTEM_ROOTS, Value::Boolean(true))));
     values
 }
 
-fn files(layers: &[Layer<'_>]) -> Files {
-    let path = |key: &str| layers.iter().find_map(|layer| layer.path(key));
+fn files(layers: &Layers<'_>) -> Files {
     Files {
-        layout: layers.iter().find_map(|layer| layer.text(keys::LAYOUT)).and_then(Layout::parse),
-        cert: path(keys::FILES_CERT),
-        key: path(keys::FILES_KEY),
-        ca: path(keys::FILES_CA),
-        node_ca: path(keys::FILES_NODE_CA),
+        layout: layers.text(keys::LAYOUT).and_then(Layout::parse),
+        cert: layers.path(keys::FILES_CERT),
+        key: layers.path(keys::FILES_KEY),
+        ca: layers.path(keys::FILES_CA),
+        node_ca: layers.path(keys::FILES_NODE_CA),
         given: None,
-    }
-}
-
-fn daemon(layers: &[Layer<'_>]) -> Daemon {
-    let text = |key: &str| layers.iter().find_map(|layer| layer.text(key));
-    let layout = text(keys::LAYOUT).and_then(Layout::parse);
-    let prefix = layout.and_then(Layout::metrics_prefix).unwrap_or("enlist_agent_");
-    Daemon {
-        exit_on_revoked: layers.iter().find_map(|layer| layer.said(keys::EXIT_ON_REVOKED)).unwrap_or(false),
-        on_renew: layers.iter().find_map(|layer| layer.list(keys::ON_RENEW)),
-        metrics_listen: text(keys::METRICS_LISTEN).and_then(kind::loopback),
-        metrics_textfile: layers.iter().find_map(|layer| layer.path(keys::METRICS_TEXTFILE)),
-        metrics_prefix: text(keys::METRICS_PREFIX).unwrap_or(prefix).to_owned(),
-    }
-}
-
-/// The settings of one origin.
-struct Layer<'a> {
-    values: Values,
-    /// What relative paths in it are relative to.
-    base: &'a Path,
-    name: &'static str,
-}
-
-impl Layer<'_> {
-    fn text(&self, key: &str) -> Option<&str> {
-        self.values.get(key).and_then(Value::as_str)
-    }
-
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        self.text(key).map(|path| self.base.join(path))
-    }
-
-    /// What a flag was set to, if it was.
-    fn said(&self, key: &str) -> Option<bool> {
-        self.values.get(key).and_then(Value::as_bool)
-    }
-
-    fn bytes(&self, key: &str) -> Option<u64> {
-        self.values.get(key).and_then(Value::as_integer).and_then(|bytes| u64::try_from(bytes).ok())
-    }
-
-    fn list(&self, key: &str) -> Option<Vec<String>> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        match self.values.get(key)? {
-            Value::Array(items) => Some(items.iter().filter_map(text).collect()),
-            other => text(other).map(|one| vec![one]),
-        }
-    }
-
-    fn mistake(&self, message: impl Into<String>) -> Mistake {
-        Mistake::new(self.name, message)
     }
 }
 

@@ -3,12 +3,13 @@
 use client::ServerUrl;
 use client::url::UrlError;
 
-use super::{Layer, file, keys};
+use super::layers::{Layer, Layers};
+use super::{file, keys};
 use crate::fault::Mistake;
 
 /// What is wrong with the addresses that count. Plain http has a fault of its own, which says why; here it is only
 /// named beside other mistakes.
-pub(super) fn check(layers: &[Layer<'_>], mistakes: &mut Vec<Mistake>) {
+pub(super) fn check(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) {
     let Some((layer, servers)) = layers.iter().find_map(|layer| Some((layer, layer.list(keys::SERVER)?)))
     else {
         return;

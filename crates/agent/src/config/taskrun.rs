@@ -6,19 +6,13 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 use zeroize::Zeroizing;
 
-use super::{Environment, Values, keys};
+use super::keys::{self, KEYS, SettingKey};
+use super::{Environment, Values};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Layout;
 use crate::token::Token;
 
 const TOKEN: &str = "bootstrap_token";
-/// What a path in it stands for here. The pinned CA is also what is trusted.
-const PATHS: [(&str, &[&str]); 3] = [
-    ("ca_cert", &[keys::CA_FILE, keys::FILES_CA]),
-    ("worker_cert", &[keys::FILES_CERT]),
-    ("worker_key", &[keys::FILES_KEY]),
-];
-
 /// What the file says.
 #[derive(Debug, Default)]
 pub struct Worker {
@@ -68,12 +62,17 @@ impl Reading<'_> {
             }
         }
         let misspelt = !self.mistakes.is_empty();
-        for (word, names) in PATHS {
-            // A misspelt one is told by its wrong name.
-            let there = names.iter().all(|name| self.worker.values.contains_key(name));
-            if !there && !misspelt {
-                self.wrong(&format!("tls.{word}"), "is missing");
-            }
+        // One after another, since the pinned CA is also what is trusted: two keys of ours by one of theirs.
+        let mut missing: Vec<&str> = KEYS
+            .iter()
+            .filter(|key| !self.worker.values.contains_key(key.name))
+            .filter_map(|key| key.worker_key)
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        // A misspelt one is told by its wrong name.
+        for word in missing.into_iter().filter(|_| !misspelt) {
+            self.wrong(&format!("tls.{word}"), "is missing");
         }
         self.worker.values.insert(keys::LAYOUT, Value::String(Layout::Taskrun.name().to_owned()));
     }
@@ -85,17 +84,18 @@ impl Reading<'_> {
                 self.token(&at, value);
                 continue;
             }
-            let Some((_, names)) = PATHS.iter().find(|(name, _)| name == word) else {
+            let meant: Vec<&SettingKey> = KEYS.iter().filter(|key| key.worker_key == Some(word)).collect();
+            if meant.is_empty() {
                 self.wrong(&at, "unknown key");
                 continue;
-            };
+            }
             match value.as_str().map(|text| self.expanded(text)) {
                 Some(Ok(text)) if !text.is_empty() => {
                     let path = self.path.parent().unwrap_or(self.path).join(text.as_str());
                     match path.to_str() {
                         Some(path) => {
                             let value = Value::String(path.to_owned());
-                            let values = names.iter().map(|name| (*name, value.clone()));
+                            let values = meant.iter().map(|key| (key.name, value.clone()));
                             self.worker.values.extend(values);
                         }
                         None => self.wrong(&at, "is not UTF-8"),

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use pki::pin::Pin;
 use toml::Value;
 
-use super::Layer;
-use super::edit::Change;
+use super::edit::KeyEdit;
 use super::keys::{CA_FILE, CA_PIN, SYSTEM_ROOTS};
+use super::layers::Layers;
 use crate::fault::Mistake;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum TrustChoice {
 
 impl TrustChoice {
     /// How agent.toml says it. The other two kinds go, since one trust must not be read as another.
-    pub fn changes(&self) -> [Change; 3] {
+    pub fn changes(&self) -> [KeyEdit; 3] {
         let text = |text: String| Some(Value::String(text));
         let (file, pin, roots) = match self {
             // A path that is not UTF-8 cannot be written in TOML; the daemon does not need it.
@@ -35,9 +35,9 @@ impl TrustChoice {
 
 /// The first layer that says anything about trust decides alone: mixing layers would widen it unseen. One that
 /// says no to the system's roots only says it for the layers below, which may name something else.
-pub(super) fn choose(layers: &[Layer<'_>], mistakes: &mut Vec<Mistake>) -> Option<TrustChoice> {
+pub(super) fn choose(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> Option<TrustChoice> {
     let mut refused = false;
-    for layer in layers {
+    for layer in layers.iter() {
         let roots = layer.said(SYSTEM_ROOTS);
         refused |= roots == Some(false);
         let file = layer.path(CA_FILE).map(TrustChoice::CaFile);

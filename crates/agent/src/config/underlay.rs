@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const PORT: u16 = 51820;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Underlay {
+pub struct UnderlayAddresses {
     ipv6: Option<Ipv6Addr>,
     ipv4: Option<Ipv4Addr>,
     port: u16,
 }
 
-impl Underlay {
+impl UnderlayAddresses {
     /// Each text an address, or an address with a port, which must be the same for both.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let (mut ipv6, mut ipv4, mut port) = (None, None, None);
@@ -57,25 +57,25 @@ mod tests {
 
     #[test]
     fn an_address_that_means_nothing_elsewhere_is_not_told() {
-        let at = |text: &str| Underlay::at(text.parse().unwrap());
-        assert_eq!(at("::ffff:192.0.2.1"), Underlay::parse(["192.0.2.1"]));
-        assert_eq!(at("2001:db8::1"), Underlay::parse(["2001:db8::1"]));
+        let at = |text: &str| UnderlayAddresses::at(text.parse().unwrap());
+        assert_eq!(at("::ffff:192.0.2.1"), UnderlayAddresses::parse(["192.0.2.1"]));
+        assert_eq!(at("2001:db8::1"), UnderlayAddresses::parse(["2001:db8::1"]));
         assert_eq!((at("fe80::1"), at("::"), at("0.0.0.0")), (None, None, None));
     }
 
     #[test]
     fn one_address_of_each_family_and_one_port() {
-        let both = Underlay::parse(["203.0.113.1", "2001:db8::1"]).unwrap().message();
+        let both = UnderlayAddresses::parse(["203.0.113.1", "2001:db8::1"]).unwrap().message();
         assert_eq!(
             (both.ipv4.as_str(), both.ipv6.as_str(), both.port),
             ("203.0.113.1", "2001:db8::1", 51820)
         );
-        let one = Underlay::parse(["[2001:db8::1]:7"]).unwrap().message();
+        let one = UnderlayAddresses::parse(["[2001:db8::1]:7"]).unwrap().message();
         assert_eq!((one.ipv4.as_str(), one.ipv6.as_str(), one.port), ("", "2001:db8::1", 7));
         for bad in
             [&["host"] as &[&str], &["192.0.2.1", "192.0.2.2"], &["192.0.2.1:1", "[::1]:2"], &["::"], &[]]
         {
-            assert_eq!(Underlay::parse(bad.iter().copied()), None, "{bad:?}");
+            assert_eq!(UnderlayAddresses::parse(bad.iter().copied()), None, "{bad:?}");
         }
     }
 }

@@ -7,7 +7,8 @@ use lifecycle::names::Span;
 use toml::Value;
 
 use super::hosts::{self, Hosts};
-use super::{Layer, keys};
+use super::keys;
+use super::layers::Layers;
 
 /// Where recovery goes, as far as the operator says so on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,44 +44,34 @@ pub struct WorkPaths {
     pub runtime: Option<PathBuf>,
 }
 
-const BALLAST: u64 = 1024 * 1024;
-const DIAGNOSTICS: u64 = 256 * 1024;
-/// Less holds hardly a record.
-pub const DIAGNOSTICS_LEAST: u64 = 4 * 1024;
-const CHECK: Span = Span::from_minutes(1);
-const HOSTS_FILE: &str = "/etc/hosts";
-
-pub(super) fn recovery(layers: &[Layer<'_>]) -> RecoveryConfig {
+pub(super) fn recovery(layers: &Layers<'_>) -> RecoveryConfig {
     RecoveryConfig {
-        url: layers.iter().find_map(|layer| layer.text(keys::RECOVERY_URL)).map(str::to_owned),
-        ca_file: layers.iter().find_map(|layer| layer.path(keys::RECOVERY_CA_FILE)),
-        same_as_runtime: layers
-            .iter()
-            .find_map(|layer| layer.said(keys::RECOVERY_SAME_AS_RUNTIME))
-            .unwrap_or(false),
+        url: layers.text(keys::RECOVERY_URL).map(str::to_owned),
+        ca_file: layers.path(keys::RECOVERY_CA_FILE),
+        same_as_runtime: layers.is_set(keys::RECOVERY_SAME_AS_RUNTIME),
     }
 }
 
-pub(super) fn upkeep(dir: &Path, layers: &[Layer<'_>]) -> Upkeep {
-    let path = |key: &str| layers.iter().find_map(|layer| layer.path(key));
-    let bytes = |key: &str| layers.iter().find_map(|layer| layer.bytes(key));
-    let text = |key: &str| layers.iter().find_map(|layer| layer.text(key));
+pub(super) fn upkeep(layers: &Layers<'_>) -> Upkeep {
     Upkeep {
-        ballast_bytes: bytes(keys::BALLAST_BYTES).unwrap_or(BALLAST),
-        diagnostic_path: path(keys::DIAGNOSTIC_PATH).unwrap_or_else(|| dir.join("diagnostics")),
-        diagnostic_bytes: bytes(keys::DIAGNOSTIC_BYTES).unwrap_or(DIAGNOSTICS),
-        paths: WorkPaths { task_retry: path(keys::PATHS_TASK_RETRY), runtime: path(keys::PATHS_RUNTIME) },
-        check_interval: text(keys::CHECK_INTERVAL).and_then(|text| Span::parse(text).ok()).unwrap_or(CHECK),
-        hosts_file: path(keys::HOSTS_FILE).unwrap_or_else(|| PathBuf::from(HOSTS_FILE)),
-        hosts: layers.iter().find_map(|layer| layer.values.get(keys::HOSTS)).map(mapped).unwrap_or_default(),
-        terminal_url: text(keys::TERMINAL_URL).map(str::to_owned),
+        ballast_bytes: layers.bytes(keys::BALLAST_BYTES),
+        diagnostic_path: layers.path(keys::DIAGNOSTIC_PATH).unwrap_or_default(),
+        diagnostic_bytes: layers.bytes(keys::DIAGNOSTIC_BYTES),
+        paths: WorkPaths {
+            task_retry: layers.path(keys::PATHS_TASK_RETRY),
+            runtime: layers.path(keys::PATHS_RUNTIME),
+        },
+        check_interval: layers.span(keys::CHECK_INTERVAL),
+        hosts_file: layers.path(keys::HOSTS_FILE).unwrap_or_default(),
+        hosts: layers.value(keys::HOSTS).map(mapped).unwrap_or_default(),
+        terminal_url: layers.text(keys::TERMINAL_URL).map(str::to_owned),
     }
 }
 
 impl Upkeep {
     /// Where nothing can be read of what is configured.
     pub fn usual(dir: &Path) -> Self {
-        upkeep(dir, &[])
+        upkeep(&Layers::above_defaults(dir, Vec::new()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
-use crate::config::{Config, TrustChoice, Underlay};
+use crate::config::{Config, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 use crate::token::Token;
@@ -19,7 +19,7 @@ pub struct Plan {
     pub token: Token,
     pub files: Files,
     /// Where this host's WireGuard can be reached, if it was said.
-    pub underlay: Option<Underlay>,
+    pub underlay: Option<UnderlayAddresses>,
     /// As agent.toml will say it, if it was not there that it was said.
     pub underlay_given: Option<Vec<String>>,
 }

@@ -8,13 +8,13 @@ use client::ServerUrl;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-use crate::config::Underlay;
+use crate::config::UnderlayAddresses;
 
 /// A name that takes longer to look up will not be waited for a second time.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// By the first of these servers to which there is a way. Nothing is sent to it.
-pub async fn from_here(servers: &[ServerUrl]) -> Option<Underlay> {
+pub async fn from_here(servers: &[ServerUrl]) -> Option<UnderlayAddresses> {
     for server in servers {
         let host = server.host();
         let Ok(Ok(found)) = timeout(LIMIT, lookup_host((host.as_str(), server.port()))).await else {
@@ -30,14 +30,14 @@ pub async fn from_here(servers: &[ServerUrl]) -> Option<Underlay> {
 }
 
 /// A datagram socket that is connected has chosen its address, and has not spoken yet.
-async fn towards(there: SocketAddr) -> Option<Underlay> {
+async fn towards(there: SocketAddr) -> Option<UnderlayAddresses> {
     let any: IpAddr = match there {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).await.ok()?;
     socket.connect(there).await.ok()?;
-    Underlay::at(socket.local_addr().ok()?.ip())
+    UnderlayAddresses::at(socket.local_addr().ok()?.ip())
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
             texts.iter().map(|text| ServerUrl::parse(text).unwrap()).collect()
         };
         let here = from_here(&servers(&["https://127.0.0.1:1"])).await;
-        assert_eq!(here, Underlay::parse(["127.0.0.1"]));
+        assert_eq!(here, UnderlayAddresses::parse(["127.0.0.1"]));
         assert_eq!(from_here(&servers(&["https://[::ffff:127.0.0.1]:1"])).await, here);
         assert_eq!(from_here(&servers(&["https://nowhere.invalid", "https://127.0.0.1:1"])).await, here);
         assert_eq!(from_here(&[]).await, None);

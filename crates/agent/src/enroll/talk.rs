@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::plan::Plan;
 use super::reached;
-use crate::config::Underlay;
+use crate::config::UnderlayAddresses;
 use crate::fault::{Exit, Fault};
 use crate::host;
 use crate::output;
@@ -75,7 +75,7 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
         hostname: caller.hostname.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         wireguard_public_key: wireguard.unwrap_or_default(),
-        underlay: underlay(plan, pending).await.map(Underlay::message),
+        underlay: underlay(plan, pending).await.map(UnderlayAddresses::message),
         hardware: Some(host::hardware()),
     };
     let agent =
@@ -86,12 +86,12 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
 }
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
-async fn underlay(plan: &Plan, pending: &Pending) -> Option<Underlay> {
+async fn underlay(plan: &Plan, pending: &Pending) -> Option<UnderlayAddresses> {
     if plan.underlay.is_some() || pending.wireguard.is_none() {
         return plan.underlay;
     }
     let found = reached::from_here(&plan.servers).await;
-    match found.map(Underlay::message) {
+    match found.map(UnderlayAddresses::message) {
         Some(at) => tracing::info!(ipv4 = at.ipv4, ipv6 = at.ipv6, port = at.port, "underlay found"),
         None => tracing::warn!("no underlay address found; name it with --underlay"),
     }
