@@ -37,7 +37,7 @@ pub type Values = BTreeMap<&'static str, Value>;
 
 /// What the commands need to know, as far as it was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct AgentConfig {
     pub servers: Vec<String>,
     pub trust: Option<TrustChoice>,
     /// One that was written into another program's configuration.
@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 /// Reads all three layers; `flags` holds what the command line said, under the names of the keys.
-pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Config, Fault> {
+pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<AgentConfig, Fault> {
     let mut mistakes = Vec::new();
     let here = std::env::current_dir().unwrap_or_default();
     for (name, value) in &flags {
@@ -84,7 +84,7 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Conf
         _ => None,
     };
     let files = Files { given, ..files(&layers) }.settled(dir);
-    Ok(Config {
+    Ok(AgentConfig {
         servers: layers.list(keys::SERVER).unwrap_or_default(),
         trust,
         token: None,
@@ -134,7 +134,7 @@ mod tests {
         file: &str,
         variables: &[(&str, &str)],
         flags: &[(&'static str, &str)],
-    ) -> Result<Config, Fault> {
+    ) -> Result<AgentConfig, Fault> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(file::NAME), file).unwrap();
         let flags = flags.iter().map(|(key, value)| (*key, Value::String((*value).to_owned()))).collect();

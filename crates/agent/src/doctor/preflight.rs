@@ -9,7 +9,7 @@ use super::local;
 use super::network;
 use super::subject::Subject;
 use crate::cli::DoctorArgs;
-use crate::config::{self, Config, Environment, TrustChoice};
+use crate::config::{self, AgentConfig, Environment, TrustChoice};
 use crate::enroll::plan;
 use crate::fault::Fault;
 
@@ -31,7 +31,7 @@ pub async fn examine(args: &DoctorArgs, dir: &Path, environment: &Environment) -
 /// The enrollment that these settings are for.
 fn command(
     args: &DoctorArgs,
-    config: &Config,
+    config: &AgentConfig,
     choice: &TrustChoice,
     environment: &Environment,
 ) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use client::{ServerUrl, Trust};
 
 use crate::config::hosts::Hosts;
-use crate::config::{self, Config, Environment, Upkeep, Values};
+use crate::config::{self, AgentConfig, Environment, Upkeep, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::reconcile::profile::{self, Profile};
@@ -21,7 +21,7 @@ const SERVERS: usize = 8;
 
 pub struct Subject {
     pub dir: PathBuf,
-    pub config: Result<Config, Fault>,
+    pub config: Result<AgentConfig, Fault>,
     /// As configured, or the usual.
     pub upkeep: Upkeep,
     pub standing: std::io::Result<Standing>,
@@ -43,7 +43,7 @@ impl Subject {
     }
 
     /// Before an enrollment with these settings.
-    pub fn before(dir: &Path, config: Config) -> Self {
+    pub fn before(dir: &Path, config: AgentConfig) -> Self {
         let upkeep = config.upkeep.clone();
         let look = reconcile::run(dir, &upkeep, None, Scope::LOOK);
         let (dir, standing) = (dir.to_owned(), Ok(Standing::Absent));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::plan::Plan;
 use crate::clock;
-use crate::config::{self, Config};
+use crate::config::{self, AgentConfig};
 use crate::fault::Fault;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
@@ -62,7 +62,7 @@ pub fn settled(dir: &Path, replace: bool, plan: &Plan) -> Result<Option<Box<Iden
 }
 
 /// What would only be noticed after the token is spent.
-pub fn refuse_what_cannot_be_kept(dir: &Path, config: &Config) -> Result<(), Fault> {
+pub fn refuse_what_cannot_be_kept(dir: &Path, config: &AgentConfig) -> Result<(), Fault> {
     if config.memory_only {
         return Err(Fault::usage(
             "storage_memory",

@@ -19,7 +19,7 @@ use client::ServerUrl;
 use pki::wireguard::WireguardPrivate;
 
 use crate::cli::{Contact, EnrollArgs};
-use crate::config::{self, Config, Environment};
+use crate::config::{self, AgentConfig, Environment};
 use crate::fault::Fault;
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
@@ -223,7 +223,7 @@ async fn not_persisted(
 pub(crate) fn sources<'a>(
     contact: &'a Contact,
     environment: &'a Environment,
-    config: &'a Config,
+    config: &'a AgentConfig,
 ) -> Sources<'a> {
     Sources {
         flag: contact.token.as_deref(),

@@ -5,7 +5,7 @@ use std::io;
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
-use crate::config::{Config, TrustChoice, UnderlayAddresses};
+use crate::config::{AgentConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 use crate::token::Token;
@@ -40,7 +40,7 @@ impl Plan {
 
     /// `token` is read last: standard input should not be waited for if the rest is wrong.
     pub fn check(
-        config: &Config,
+        config: &AgentConfig,
         servers: Vec<ServerUrl>,
         token: impl FnOnce() -> Result<Token, Fault>,
     ) -> Result<Self, Fault> {
@@ -52,7 +52,7 @@ impl Plan {
 }
 
 /// By what the control plane is recognised. Without that, or without an address, nothing is sent.
-pub fn recognised(config: &Config, servers: &[ServerUrl]) -> Result<(TrustChoice, Trust), Fault> {
+pub fn recognised(config: &AgentConfig, servers: &[ServerUrl]) -> Result<(TrustChoice, Trust), Fault> {
     if servers.is_empty() {
         return Err(Fault::usage(
             "server_missing",
@@ -66,7 +66,7 @@ pub fn recognised(config: &Config, servers: &[ServerUrl]) -> Result<(TrustChoice
 }
 
 /// The servers that were named; plain http is refused even if nothing would be sent there.
-pub fn servers(config: &Config) -> Result<Vec<ServerUrl>, Fault> {
+pub fn servers(config: &AgentConfig) -> Result<Vec<ServerUrl>, Fault> {
     let (mut servers, mut mistakes) = (Vec::new(), Vec::new());
     for text in &config.servers {
         match ServerUrl::parse(text) {

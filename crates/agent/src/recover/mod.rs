@@ -16,7 +16,7 @@ use lifecycle::names::{SpiffeId, SpiffePath};
 
 use crate::cli::RecoverArgs;
 use crate::clock;
-use crate::config::{self, Config, Environment, Values};
+use crate::config::{self, AgentConfig, Environment, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::store::dir::Dir;
@@ -89,7 +89,7 @@ fn who(dir: &Dir, identity: Option<&Identity>) -> Vec<Known> {
 /// With what, and where to. `typed` by somebody who stands by it.
 pub(crate) fn plan(
     dir: &Dir,
-    config: &Config,
+    config: &AgentConfig,
     identity: Option<Identity>,
     bundle: Option<Bundle>,
     typed: bool,
@@ -142,7 +142,7 @@ pub(crate) fn plan(
 }
 
 /// What serves every day.
-fn runtime(config: &Config, identity: Option<&Identity>) -> Result<Runtime, Fault> {
+fn runtime(config: &AgentConfig, identity: Option<&Identity>) -> Result<Runtime, Fault> {
     let mut servers = plan::servers(config)?;
     let told = identity.and_then(|identity| identity.meta.as_ref()).map(|meta| meta.servers.as_slice());
     servers = crate::enroll::keep::merged(&servers, told.unwrap_or_default());

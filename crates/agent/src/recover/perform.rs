@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::report::Report;
 use super::way::Way;
 use super::{ask, since, way};
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::enroll::{keep, talk};
 use crate::failed::Failed;
 use crate::fault::{Exit, Fault};
@@ -48,7 +48,7 @@ pub struct Plan {
     pub made: Option<Timestamp>,
 }
 
-pub async fn perform(dir: &Dir, config: &Config, plan: Plan) -> Result<Report, Fault> {
+pub async fn perform(dir: &Dir, config: &AgentConfig, plan: Plan) -> Result<Report, Fault> {
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
     since::check(plan.made, clock::now(), allowed).map_err(|failed| {
         let hint = "set this host's clock, then run the command again; nothing was sent";
@@ -80,7 +80,7 @@ impl From<Fault> for Unfinished {
 
 async fn carry_out(
     dir: &Dir,
-    config: &Config,
+    config: &AgentConfig,
     plan: Plan,
     ballast: &Ballast,
     begun: Attempt,
@@ -189,7 +189,7 @@ async fn confirm(
 }
 
 /// Why not; and if only the bundle was stale, it is not any more.
-fn refused(dir: &Dir, config: &Config, plan: &Plan, failed: Failed) -> Unfinished {
+fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: Failed) -> Unfinished {
     if let Error::Refused(refusal) = &failed.error
         && let Some(answer) = &refusal.not_needed
     {
@@ -218,7 +218,7 @@ fn refused(dir: &Dir, config: &Config, plan: &Plan, failed: Failed) -> Unfinishe
     fault.into()
 }
 
-fn refresh(dir: &Dir, config: &Config, identity: &Identity, answer: &NotNeeded) -> bool {
+fn refresh(dir: &Dir, config: &AgentConfig, identity: &Identity, answer: &NotNeeded) -> bool {
     let Ok(bundle) = issued::certificates("bundle", &answer.bundle) else { return false };
     if bundle == identity.bundle {
         return false;

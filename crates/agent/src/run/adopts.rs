@@ -14,7 +14,7 @@ use pki::agent_key::HostKey;
 use pki::{describe, pem};
 
 use crate::cli::Contact;
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::enroll::plan::{Kept, recognised};
 use crate::enroll::{caller, keep, talk};
 use crate::failed::trouble;
@@ -62,7 +62,7 @@ pub fn made_elsewhere(files: &Files) -> Option<There<'_>> {
 pub async fn adopt(
     dir: &Dir,
     contact: &Contact,
-    config: &Config,
+    config: &AgentConfig,
     servers: &[ServerUrl],
     there: There<'_>,
 ) -> Result<Identity, Fault> {

@@ -24,7 +24,7 @@ use super::notify::{self, Manager};
 use super::signals::Stop;
 use super::socket;
 use super::start::Found;
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::fault::Fault;
 use crate::status::Status;
 use crate::store::attempts::{self, Attempts};
@@ -51,7 +51,7 @@ pub(super) enum Opening {
 
 pub(super) struct Daemon {
     pub(super) dir: Dir,
-    pub(super) config: Config,
+    pub(super) config: AgentConfig,
     pub(super) named: Vec<ServerUrl>,
     pub(super) told: Vec<String>,
     /// Where the round over the servers begins.
@@ -91,7 +91,7 @@ pub(super) struct Daemon {
 impl Daemon {
     pub async fn new(
         dir: Dir,
-        config: Config,
+        config: AgentConfig,
         found: Found,
         care: Care,
         manager: Manager,

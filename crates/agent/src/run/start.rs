@@ -14,7 +14,7 @@ use super::adopts;
 use super::daemon::Candidate;
 use crate::cli::Contact;
 use crate::code::REVOKED;
-use crate::config::{Config, Environment};
+use crate::config::{AgentConfig, Environment};
 use crate::enroll::plan::Plan;
 use crate::enroll::{caller, obtain, sources};
 use crate::fault::{Exit, Fault};
@@ -46,7 +46,7 @@ pub fn refuse_nothing_to_do(
     path: &Path,
     contact: &Contact,
     environment: &Environment,
-    config: &Config,
+    config: &AgentConfig,
 ) -> Result<(), Fault> {
     let sources = sources(contact, environment, config);
     let there = adopts::made_elsewhere(&config.files).is_some();
@@ -65,7 +65,7 @@ pub async fn find(
     dir: &Dir,
     contact: &Contact,
     environment: &Environment,
-    config: &Config,
+    config: &AgentConfig,
     servers: Vec<ServerUrl>,
     stdin: impl Read,
 ) -> Result<Found, Fault> {
@@ -123,7 +123,7 @@ pub async fn find(
 async fn anew(
     dir: &Dir,
     contact: &Contact,
-    config: &Config,
+    config: &AgentConfig,
     servers: &[ServerUrl],
     token: impl FnOnce() -> Result<Token, Fault>,
 ) -> Option<Identity> {
@@ -142,7 +142,7 @@ async fn anew(
 
 /// The identity that was lost, by the recovery token: until it works, or the control plane refuses. A host that was
 /// lost a moment ago is still taken for well there; once it has been silent for long enough, it no longer is.
-async fn regain(dir: &Dir, config: &Config) -> Result<Identity, Fault> {
+async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
     let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
     loop {
         let plan = recover::plan(dir, config, None, None, false)?;
