@@ -30,6 +30,25 @@ impl Accepts for Within {
     }
 }
 
+/// A duration of at least so much. What bounds it above is a rule between keys, in these words.
+pub(super) struct UpTo(pub Span, pub &'static str);
+
+impl Accepts for UpTo {
+    type Value = Span;
+
+    fn parse(&self, text: &str) -> Option<Span> {
+        Span::parse(text).ok().filter(|span| *span >= self.0)
+    }
+
+    fn write(&self, span: &Span) -> String {
+        span.to_string()
+    }
+
+    fn expected(&self) -> String {
+        format!("a duration such as 15m, from {} to {}", self.0, self.1)
+    }
+}
+
 /// A duration of at least a second, or none.
 pub(super) struct SpanOrOff;
 

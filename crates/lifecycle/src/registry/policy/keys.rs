@@ -1,6 +1,6 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
-use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, TrueOrFalse, Within, Words};
+use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, TrueOrFalse, UpTo, Within, Words};
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
 use super::{CloneRule, UnderlayProbe};
@@ -9,8 +9,6 @@ use imbl::OrdMap;
 
 /// Tokens shorter than this would expire on the way.
 pub const TOKEN_TTL_MIN: Span = Span::from_secs(10);
-/// No policy can raise the maximum above this.
-const TOKEN_TTL_CEILING: Span = Span::from_hours(24);
 /// What hosts are told about updating their agents when nothing is set.
 pub(super) const AUTO: &str = "auto";
 
@@ -28,10 +26,10 @@ policy_keys! {
         "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, PerMinute;
         /// Failures per source network (/24, /56) and replica before answers become 429; 0 is no limit
         "failures.per_minute" failures_per_minute: u32 = 100, PerMinute;
-        /// Lifetime of a token created without `--expires`; at most `token.max_ttl`
-        "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), Within(TOKEN_TTL_MIN, TOKEN_TTL_CEILING);
+        /// Lifetime of a token created without `--expires`
+        "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), UpTo(TOKEN_TTL_MIN, "token.max_ttl");
         /// Longest lifetime of a token; can only be lowered
-        "token.max_ttl" token_max_ttl: Span = TOKEN_TTL_CEILING, Within(TOKEN_TTL_MIN, TOKEN_TTL_CEILING);
+        "token.max_ttl" token_max_ttl: Span = Span::from_hours(24), UpTo(TOKEN_TTL_MIN, "its present value");
         /// How long a released overlay address is not used again
         "overlay.cooldown" overlay_cooldown: Span = Span::from_days(30), Within(SECOND, TEN_YEARS);
         /// How often an agent sends a heartbeat when it sends nothing else
@@ -46,7 +44,7 @@ policy_keys! {
         "clone" clone_rule: CloneRule = CloneRule::Alert, OneOf(&CloneRule::ALL, CloneRule::as_str);
         /// How far a host's clock may be from the control plane's; beyond it `clock_skew`
         "clock.tolerance" clock_tolerance: Span = Span::from_minutes(5), Within(SECOND, Span::from_days(1));
-        /// Whether the control plane probes the underlay endpoint that a host names, see below
+        /// Whether the control plane probes the underlay endpoint that a host names
         "underlay.probe" underlay_probe: UnderlayProbe = UnderlayProbe::Warn,
             OneOf(&UnderlayProbe::ALL, UnderlayProbe::as_str);
         /// Whether addresses other than the one that the request came from may be probed

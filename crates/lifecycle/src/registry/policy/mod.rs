@@ -130,7 +130,8 @@ impl Policy {
             return Err(PolicyError::Value(expected));
         }
         if self.token_default_ttl > max && max == before.token_max_ttl {
-            let expected = format!("a duration from {TOKEN_TTL_MIN} to {max}, the value of token.max_ttl");
+            let expected =
+                format!("a duration such as 15m, from {TOKEN_TTL_MIN} to {max}, the value of token.max_ttl");
             return Err(PolicyError::Value(expected));
         }
         self.token_default_ttl = self.token_default_ttl.min(max);
@@ -182,12 +183,13 @@ mod tests {
     #[test]
     fn the_longest_token_life_can_only_be_lowered() {
         let mut policy = Policy::default();
-        assert!(policy.set("token.max_ttl", "48h").is_err());
+        let lowered = "at most 1d, as it is now: it can only be lowered".to_owned();
+        assert_eq!(policy.set("token.max_ttl", "48h"), Err(PolicyError::Value(lowered)));
         assert_eq!(policy.set("token.max_ttl", "30m"), Ok(()));
         assert_eq!(policy.token_default_ttl, Span::from_minutes(30));
         let lowered = "at most 30m, as it is now: it can only be lowered".to_owned();
         assert_eq!(policy.set("token.max_ttl", "1h"), Err(PolicyError::Value(lowered)));
-        let below = "a duration from 10s to 30m, the value of token.max_ttl".to_owned();
+        let below = "a duration such as 15m, from 10s to 30m, the value of token.max_ttl".to_owned();
         assert_eq!(policy.set("token.default_ttl", "1h"), Err(PolicyError::Value(below)));
     }
 
