@@ -1,6 +1,6 @@
 //! What a host says of itself when it enrolls, as every door reads it.
 
-use crate::failure::Failure;
+use crate::http::failure::Failure;
 use api::code;
 use lifecycle::registry::Underlay;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

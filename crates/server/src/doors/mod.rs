@@ -4,13 +4,12 @@
 
 mod host;
 pub mod native;
-pub mod pem;
 mod plfm;
 mod probectl;
 mod taskrun;
 
-use crate::app::App;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use axum::Router;
 use lifecycle::names::{IdempotencyHash, Label, is_steering};

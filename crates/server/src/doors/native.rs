@@ -1,13 +1,15 @@
 //! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
 
-use super::pem::{bundle, chain};
 use super::{host, idempotency, plain};
-use crate::app::{App, Origin};
-use crate::auth::{self, Peer};
-use crate::enroll::{self, Enrolled};
-use crate::failure::{Failed, Failure};
-use crate::recover::{self, Recovered};
-use crate::{live, recovery, renew};
+use crate::edge::authenticate::{self, Peer};
+use crate::fleet::live;
+use crate::fleet::recovery_token;
+use crate::http::failure::{Failed, Failure};
+use crate::http::pem::{bundle, chain};
+use crate::issuance::enroll::{self, Enrolled};
+use crate::issuance::recover::{self, Recovered};
+use crate::issuance::renew;
+use crate::process::app::{App, Origin};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
     EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RenewRequest,
@@ -124,7 +126,7 @@ impl Native {
         };
         // A host that could not keep its identity could not keep a token either.
         let wanted = request.recovery_wanted && status == ConfirmStatus::Ok;
-        let recovery = recovery::Said::new(&self.app, &request.recovery_kept, wanted)?;
+        let recovery = recovery_token::Said::new(&self.app, &request.recovery_kept, wanted)?;
         let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
         self.app.commit(Actor::Node { id: id.clone(), serial }, origin, command).await?;
         self.app.presence.seen(&id, origin.source, self.app.now());
@@ -142,7 +144,7 @@ impl Native {
     async fn node<T>(&self, request: &Request<T>) -> Result<(NodeId, Serial), Failure> {
         let peer = request.extensions().get::<Peer>();
         let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
-        auth::node(&self.app, peer).await
+        authenticate::node(&self.app, peer).await
     }
 
     async fn renewed(
@@ -153,7 +155,7 @@ impl Native {
         let (node, with) = self.node(&request).await?;
         let body = request.into_inner();
         let agent_version = label("agent_version", &body.agent_version)?;
-        let recovery = recovery::Said::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
+        let recovery = recovery_token::Said::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
         let (csr, keeping) = (body.csr.into_bytes(), recovery.keeping());
         let request = renew::Request { node: node.clone(), with, csr, agent_version, keeping };
         let renewed = renew::renew(&self.app, origin, request).await?;

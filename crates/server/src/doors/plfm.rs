@@ -7,10 +7,10 @@ mod overlay;
 mod peers;
 mod tokens;
 
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::operator::extract::Caller;
+use crate::edge::authenticate;
+use crate::http::extract::Caller;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use axum::Router;
 use axum::routing::{delete, get, post};
 use journal::View;
@@ -34,7 +34,7 @@ pub fn router() -> Router<Arc<App>> {
 
 /// The one tenant that a request on this door is about. What lies in another does not exist here.
 fn scope(app: &App, caller: &Caller, act: Act) -> Result<(Arc<View>, TenantId), Failure> {
-    let (view, seen) = auth::reader(app, &caller.actor, act)?;
+    let (view, seen) = authenticate::reader(app, &caller.actor, act)?;
     let tenant = caller.tenant(app, None)?;
     if seen.include(&tenant) && view.state.tenants.contains_key(&tenant) {
         Ok((view, tenant))

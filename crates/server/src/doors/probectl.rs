@@ -8,9 +8,9 @@ mod enroll;
 mod rotate;
 mod tokens;
 
-use crate::app::{App, Origin};
-use crate::doors::pem;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::http::pem;
+use crate::process::app::{App, Origin};
 use api::code::{self, Code};
 use api::doors::probectl::{self, Identity};
 use axum::Router;

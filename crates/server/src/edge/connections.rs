@@ -1,7 +1,7 @@
 //! Every connection with a client certificate, so that it can be cut the moment the certificate is no longer
 //! good: a connection is registered first and checked then, so that no revocation falls in between.
 
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::{Serial, Timestamp};
 use lifecycle::registry::State;
 use std::collections::HashMap;

@@ -1,11 +1,11 @@
 //! Accepting: TLS within ten seconds, then HTTP, then a clean end.
 
-use crate::app::App;
-use crate::auth::Peer;
+use crate::edge::authenticate::Peer;
 use crate::edge::connections::{self, is_good};
 use crate::edge::service::{self, Leash};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
+use crate::process::app::App;
 use axum::Router;
 use lifecycle::names::Source;
 use rustls::ServerConfig;

@@ -1,6 +1,6 @@
 //! What of a request may stand in the log.
 
-use crate::chance;
+use crate::process::chance;
 
 /// How much of a path is worth a place in the log.
 const PATH_LOGGED: usize = 200;

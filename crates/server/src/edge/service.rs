@@ -1,11 +1,12 @@
 //! One connection's requests: ids in and out, limits, the router.
 
-use crate::app::{App, Origin};
-use crate::auth::{self, Peer, Standing};
+use crate::edge::authenticate::{self, Peer, Standing};
 use crate::edge::body::Bounded;
 use crate::edge::logged::fit_for_the_log;
-use crate::failure::{Failed, Failure};
-use crate::{chance, clock};
+use crate::http::failure::{Failed, Failure};
+use crate::process::app::{App, Origin};
+use crate::process::chance;
+use crate::process::clock;
 use api::error::Wording;
 use api::{code, header};
 use axum::Router;
@@ -278,7 +279,7 @@ async fn answer(
     // The caller's id is recorded; when it brought none, the command's own id is.
     let origin = Origin { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let standing = auth::standing(app, &peer, request.headers());
+    let standing = authenticate::standing(app, &peer, request.headers());
     if standing != Standing::Stranger {
         watch.known.store(true, Ordering::Relaxed);
     }

@@ -3,11 +3,11 @@
 //! The socket file belongs to the service's user and group with mode 0660. The kernel lets only root, that
 //! user and members of that group connect, supplementary groups included; see the decision record.
 
-use crate::app::App;
-use crate::auth::Peer;
-use crate::datadir::DirError;
+use crate::edge::authenticate::Peer;
 use crate::edge::service;
 use crate::edge::stall::Stall;
+use crate::process::app::App;
+use crate::process::datadir::DirError;
 use axum::Router;
 use lifecycle::names::Source;
 use rustix::fs::Mode;

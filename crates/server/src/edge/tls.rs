@@ -1,7 +1,7 @@
 //! TLS: version 1.3 only, no resumption, client certificates optional and checked against the registry.
 
-use crate::app::App;
-use crate::clock;
+use crate::process::app::App;
+use crate::process::clock;
 use lifecycle::names::Source;
 use lifecycle::registry::{IssuerState, State};
 use pki::verify::{NodeIssuers, PeerCertificate, PeerError};

@@ -1,10 +1,10 @@
 //! `/v1/nodes/{id}/…`: what operators do to a node. Each act is one command and answers with the node as it is
 //! then; done again it changes nothing.
 
-use super::extract::{Caller, Json, Segment, duration};
 use super::nodes::parse;
-use crate::app::App;
-use crate::failure::Failure;
+use crate::http::extract::{Caller, Json, Segment, duration};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
 use axum::extract::State;

@@ -1,10 +1,11 @@
 //! `/v1/alerts`: what wants attention, and the word that somebody gives it.
 
-use super::extract::{Caller, Json, Query, Segment, bad, bad_in};
 use super::tokens::limit;
-use crate::app::App;
-use crate::failure::Failure;
-use crate::{alerts, auth};
+use crate::edge::authenticate;
+use crate::fleet::alert_changes;
+use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::alerts::{AlertItem, AlertQuery};
 use api::rest::nodes::Plainly;
@@ -20,7 +21,7 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<AlertQuery>,
 ) -> Result<axum::Json<Page<AlertItem>>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadAlerts)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadAlerts)?;
     let tenants = caller.narrowed(&app, tenants, None)?;
     let kind = query.kind.as_deref().map(kind_word).transpose()?;
     let node = query.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
@@ -28,7 +29,7 @@ pub async fn list(
     let after = query.cursor.as_deref().map(AlertId::parse).transpose().map_err(bad_in("cursor"))?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let wanted = |alert: &&Alert| {
-        alerts::is_visible(&view.state, &tenants, alert)
+        alert_changes::is_visible(&view.state, &tenants, alert)
             && kind.is_none_or(|kind| alert.kind == kind)
             && (node.is_none() || alert.node == node)
     };

@@ -4,11 +4,11 @@ mod list;
 
 pub use list::list;
 
-use super::extract::Caller;
-use crate::app::App;
-use crate::auth;
-use crate::clock;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::Caller;
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use crate::process::clock;
 use api::code;
 use api::rest::audit::{AuditFault, AuditVerify};
 use axum::body::Body;
@@ -52,7 +52,7 @@ pub fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 }
 
 pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
     Ok((kind, Body::from_stream(lines(app, view))).into_response())
 }
@@ -108,7 +108,7 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
 
 /// Walks the whole trail as it is on disk now.
 pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<AuditVerify>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let walk = app.clone();
     let result = tokio::task::spawn_blocking(move || {
         let Ok(_alone) = walk.walks.try_acquire() else { return Ok(None) };

@@ -1,12 +1,13 @@
 //! `/v1/ca`: what is trusted and what signs.
 
 use super::acts::reason;
-use super::extract::{Caller, Json, Query, Segment, bad};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::roll::{self, By};
-use crate::{crl, rewrap};
+use crate::ca::crl;
+use crate::ca::rewrap;
+use crate::ca::roll::{self, By};
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Query, Segment, bad};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::ca::{
     ActivateIssuer, BundleQuery, Ca, CrlQuery, PrepareRoll, RetireIssuer, RevokeIssuer, Rewrap, Rewrapped,
@@ -21,7 +22,7 @@ use pki::pem;
 use std::sync::Arc;
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Ca>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadCa)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
     Ca::of(&view.state).map(axum::Json).ok_or_else(|| Rejection::NotFounded.into())
 }
 
@@ -31,7 +32,7 @@ pub async fn bundle(
     caller: Caller,
     Query(query): Query<BundleQuery>,
 ) -> Result<Response, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadCa)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
     let mut ders: Vec<&[u8]> = Vec::new();
     if query.server != Some(true) {
         let trusted = view.state.issuers.values().filter(|issuer| issuer.state.is_trusted());
@@ -60,7 +61,7 @@ pub async fn list(State(app): State<Arc<App>>, Query(query): Query<CrlQuery>) ->
 }
 
 pub async fn roll(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Roll>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadCa)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
     Ok(axum::Json(Roll::of(&view.state)))
 }
 
@@ -124,6 +125,6 @@ fn issuer(text: &str) -> Result<IssuerId, Failure> {
 
 /// Rights first: who may not touch the CA costs no key and reads no file.
 fn manager<'a>(app: &App, caller: &'a Caller) -> Result<By<'a>, Failure> {
-    auth::reader(app, &caller.actor, Act::ManageCa)?;
+    authenticate::reader(app, &caller.actor, Act::ManageCa)?;
     Ok(By { actor: &caller.actor, origin: &caller.origin })
 }

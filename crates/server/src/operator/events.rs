@@ -1,10 +1,11 @@
 //! `/v1/events`: nodes and alerts as they change, as server-sent events. A slow reader skips what it missed in between:
 //! what it gets is always the newest state, and nothing is queued for it.
 
-use super::extract::Caller;
-use crate::app::App;
-use crate::failure::Failure;
-use crate::{alerts, auth};
+use crate::edge::authenticate;
+use crate::fleet::alert_changes;
+use crate::http::extract::Caller;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::rest::alerts::AlertEvent;
 use api::rest::nodes::{Live, NodeEvent, NodeItem};
 use axum::body::Body;
@@ -29,7 +30,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     // Before the first look, so that nothing falls in between.
     let wake = app.journal.changes();
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((kind, Body::from_stream(changes(app, caller.actor, view, wake))).into_response())
 }
@@ -98,8 +99,8 @@ fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> Stri
             tell("node", serde_json::to_string(&NodeEvent { at, item }));
         }
     }
-    for (change, alert) in alerts::changes(&before.state, &after.state) {
-        if alerts::is_visible(&after.state, tenants, alert) {
+    for (change, alert) in alert_changes::changes(&before.state, &after.state) {
+        if alert_changes::is_visible(&after.state, tenants, alert) {
             tell("alert", serde_json::to_string(&AlertEvent::of(change, alert)));
         }
     }
@@ -112,6 +113,7 @@ fn touched<'a>(before: &'a View, after: &'a View) -> BTreeSet<&'a NodeId> {
         DiffItem::Add(id, _) | DiffItem::Update { new: (id, _), .. } => Some(id),
         DiffItem::Remove(..) => None,
     });
-    let alerts = alerts::changes(&before.state, &after.state).filter_map(|(_, alert)| alert.node.as_ref());
+    let alerts =
+        alert_changes::changes(&before.state, &after.state).filter_map(|(_, alert)| alert.node.as_ref());
     changed.chain(alerts).collect()
 }

@@ -1,9 +1,9 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
 
-use super::extract::Caller;
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::Caller;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::rest::health::{Alive, Health};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -30,7 +30,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
 
 /// On the TLS port for operators only; a scraper without a credential uses `--metrics`.
 pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadMetrics)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadMetrics)?;
     Ok(metrics_text(&app, &view))
 }
 

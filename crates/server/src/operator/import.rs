@@ -1,11 +1,11 @@
 //! `POST /v1/nodes/import`: a certificate made elsewhere goes on record. What the registry cannot see, the
 //! signature of its issuer, is checked here.
 
-use super::extract::{Caller, Json};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::server_cert;
+use crate::ca::server_cert;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::doors::taskrun::COMMON_NAME_PREFIX;
 use api::rest::nodes::{ImportNode, NodeItem};
@@ -21,7 +21,7 @@ pub async fn import(
     body: Result<Json<ImportNode>, Failure>,
 ) -> Result<axum::Json<NodeItem>, Failure> {
     // May it at all? Asked before anything is read.
-    let (_, seen) = auth::reader(&app, &caller.actor, Act::ImportNode)?;
+    let (_, seen) = authenticate::reader(&app, &caller.actor, Act::ImportNode)?;
     if !caller.narrowed(&app, seen, None)?.include(&TenantId::default_tenant()) {
         let message = "imported certificates belong to the tenant default";
         return Err(Failure::new(code::BAD_REQUEST, message));

@@ -5,7 +5,6 @@ mod alerts;
 mod audit;
 mod ca;
 mod events;
-pub(crate) mod extract;
 mod health;
 mod import;
 pub(crate) mod nodes;
@@ -19,9 +18,9 @@ pub(crate) mod tokens;
 
 pub use health::metrics_text;
 
-use crate::app::App;
 use crate::doors;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use axum::Router;
 use axum::response::IntoResponse;

@@ -1,10 +1,10 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
-use super::extract::{Caller, Query, Segment, bad_in};
 use super::tokens::limit;
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Query, Segment, bad_in};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
 use api::rest::page::Page;
@@ -19,7 +19,7 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<NodeQuery>,
 ) -> Result<axum::Json<Page<NodeItem>>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let state = query.state.as_deref().map(state_word).transpose()?;
     let limit = limit(query.limit)?;
@@ -62,7 +62,7 @@ pub async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<axum::Json<NodeDetail>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let id = parse(&id)?;
     let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant));
     let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;

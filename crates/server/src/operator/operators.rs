@@ -1,10 +1,11 @@
 //! `/v1/operators` and `/v1/operator-keys`.
 
-use super::extract::{Caller, Json, Segment, bad, duration};
-use crate::app::App;
-use crate::failure::Failure;
-use crate::issuing::{self, OPERATOR_LIFETIME, Terms};
-use crate::{auth, chance};
+use crate::ca::keys::{self, OPERATOR_LIFETIME, Terms};
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Segment, bad, duration};
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use crate::process::chance;
 use api::code;
 use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem};
 use api::rest::page::Page;
@@ -28,7 +29,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
 ) -> Result<axum::Json<Page<OperatorItem>>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadOperators)?;
     let items = view.state.operators.values().map(|operator| OperatorItem::of(&view.state, operator));
     Ok(axum::Json(Page::whole(items.collect())))
 }
@@ -39,7 +40,7 @@ pub async fn add(
     Json(request): Json<operators::AddOperator>,
 ) -> Result<(StatusCode, axum::Json<AddedOperator>), Failure> {
     // May it at all? Asked before anything is signed.
-    auth::reader(&app, &caller.actor, Act::AddOperator)?;
+    authenticate::reader(&app, &caller.actor, Act::AddOperator)?;
     let name = OperatorName::parse(&request.name).map_err(bad)?;
     let tenants = Scope::tenants(request.tenant.as_ref()).map_err(bad)?;
     let certificate = request.csr.as_deref().map(|csr| sign(&app, &name, csr)).transpose()?;
@@ -89,7 +90,7 @@ pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::Request) -> R
         profile: None,
     };
     let issuer = app.keys.issuer(&app.view().state)?;
-    issuing::sign(&issuer, request, terms, chance::serial(at)?, at)
+    keys::sign(&issuer, request, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
 }
 
@@ -108,7 +109,7 @@ pub async fn list_keys(
     State(app): State<Arc<App>>,
     caller: Caller,
 ) -> Result<axum::Json<Page<KeyItem>>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadOperators)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadOperators)?;
     let now = app.now();
     Ok(axum::Json(Page::whole(view.state.operator_keys.values().map(|key| KeyItem::of(key, now)).collect())))
 }

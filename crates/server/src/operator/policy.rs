@@ -1,16 +1,16 @@
 //! `/v1/policy`.
 
-use super::extract::{Caller, Json};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::rest::policy::{PolicyItem, PolicyList};
 use axum::extract::State;
 use lifecycle::registry::{Act, Command, SetPolicy};
 use std::sync::Arc;
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<PolicyList>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadPolicy)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadPolicy)?;
     Ok(axum::Json(PolicyList::of(&view.state.policy)))
 }
 

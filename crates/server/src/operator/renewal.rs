@@ -1,10 +1,10 @@
 //! `/v1/operators/renew`: an operator's certificate for a new key. Who asks is what the certificate in use says; the
 //! body holds the request for the new certificate and nothing else.
 
-use super::extract::{Caller, Json, Segment};
 use super::operators;
-use crate::app::App;
-use crate::failure::Failure;
+use crate::http::extract::{Caller, Json, Segment};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::operators::{RenewOperator, RenewedOperator};
 use api::rest::scope::Scope;

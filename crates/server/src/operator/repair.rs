@@ -1,10 +1,11 @@
 //! `/v1/nodes/{id}/repair-bundle`.
 
-use super::extract::{Caller, Json, Segment, duration};
 use super::nodes::parse;
-use crate::app::App;
-use crate::failure::Failure;
-use crate::{recovery, repair};
+use crate::fleet::recovery_token;
+use crate::http::extract::{Caller, Json, Segment, duration};
+use crate::http::failure::Failure;
+use crate::issuance::repair;
+use crate::process::app::App;
 use api::rest::nodes::{IssueRepairBundle, RepairBundle};
 use api::rest::secret::Secret;
 use axum::extract::State;
@@ -22,7 +23,7 @@ pub async fn issue(
     let issued_by = caller.actor.to_string();
     let issued = repair::issue(&app, caller.actor, &caller.origin, node.clone(), ttl).await?;
     let view = app.view();
-    let profile = recovery::profile(&app, &view.state);
+    let profile = recovery_token::profile(&app, &view.state);
     let bundle = RepairBundle {
         version: RepairBundle::VERSION,
         node_id: node.to_string(),

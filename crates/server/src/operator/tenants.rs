@@ -1,9 +1,9 @@
 //! `/v1/tenants`.
 
-use super::extract::{Caller, Json, bad};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, bad};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::rest::page::Page;
 use api::rest::tenants::{self, TenantItem};
 use axum::extract::State;
@@ -16,7 +16,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
 ) -> Result<axum::Json<Page<TenantItem>>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTenants)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadTenants)?;
     let seen = view.state.tenants.values().filter(|tenant| tenants.include(&tenant.name));
     Ok(axum::Json(Page::whole(seen.map(TenantItem::of).collect())))
 }

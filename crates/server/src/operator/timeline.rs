@@ -1,12 +1,12 @@
 //! `/v1/nodes/{id}/timeline`: the lines of the trail that are about one node, oldest first.
 
 use super::audit::{Lines, line, unreadable};
-use super::extract::{Caller, Query, Segment};
 use super::nodes::parse;
 use super::tokens::limit;
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Query, Segment};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::rest::page::PageQuery;
 use axum::extract::State;
@@ -24,7 +24,7 @@ pub async fn show(
     Segment(id): Segment,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<Lines>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let id = parse(&id)?;
     if !view.state.nodes.get(&id).is_some_and(|node| tenants.include(&node.tenant)) {
         return Err(Rejection::NodeNotFound { node: id }.into());

@@ -1,10 +1,10 @@
 //! `/v1/tokens`: minting, listing, revoking.
 
-use super::extract::{Caller, Json, Query, Segment, bad, bad_in, duration};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::mint;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in, duration};
+use crate::http::failure::Failure;
+use crate::issuance::mint;
+use crate::process::app::App;
 use api::code;
 use api::rest::page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
 use api::rest::secret::Secret;
@@ -64,7 +64,7 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<TokenQuery>,
 ) -> Result<axum::Json<Page<TokenItem>>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadTokens)?;
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad_in("cursor"))?;
     let (now, all) = (app.now(), query.all.unwrap_or(false));
@@ -103,7 +103,7 @@ pub async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<axum::Json<TokenItem>, Failure> {
-    let (view, tenants) = auth::reader(&app, &caller.actor, Act::ReadTokens)?;
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadTokens)?;
     let id = parse(&id)?;
     let token = view.state.tokens.get(&id).filter(|token| tenants.include(&token.tenant));
     let token = token.ok_or(Rejection::TokenNotFound { token: id })?;

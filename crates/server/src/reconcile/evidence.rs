@@ -3,7 +3,7 @@
 //! is on record is gone through once, a part of the fleet at a time.
 
 use super::propose;
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::{AlertId, NodeId, Span};
 use lifecycle::registry::{AlertKind, Command, Node, REPORTED, RaiseAlert, Report, State};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Alerts about certificates that their hosts should have renewed long ago. A part of the fleet at a time.
 
 use super::propose;
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::NodeId;
 use lifecycle::registry::{AlertKind, Command, RaiseAlert};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Alerts before an issuer ends: there must be time to fetch the root key from its safe.
 
 use super::propose;
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{AlertKind, Command, IssuerState, RaiseAlert, State};
 

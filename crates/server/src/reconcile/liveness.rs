@@ -1,7 +1,7 @@
 //! Who is there, who is not, and what looks wrong about it.
 
 use super::propose;
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::{NodeId, Span, Timestamp};
 use lifecycle::registry::{AlertKind, Command, NodeState, RaiseAlert, Silence};
 use std::collections::BTreeSet;

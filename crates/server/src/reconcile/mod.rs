@@ -7,10 +7,10 @@ mod liveness;
 mod repair;
 pub mod webhook;
 
-use crate::app::{App, Origin};
-use crate::clock;
-use crate::datadir::DataDir;
-use crate::server_cert::{self, Presented};
+use crate::ca::server_cert::{self, Presented};
+use crate::process::app::{App, Origin};
+use crate::process::clock;
+use crate::process::datadir::DataDir;
 use journal::checkpoint_message;
 use lifecycle::names::Span;
 use lifecycle::registry::{Actor, Checkpoint, Command};

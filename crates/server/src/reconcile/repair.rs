@@ -1,7 +1,7 @@
 //! Repaired nodes that have been well for long enough are let go.
 
 use super::propose;
-use crate::app::App;
+use crate::process::app::App;
 use lifecycle::names::{NodeId, Span};
 use lifecycle::registry::{Command, Node};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! At least once, as far as alerts that are open go: after a restart every open alert that nobody has
 //! acknowledged is told again, because what was delivered is not written down.
 
-use crate::alerts;
-use crate::app::App;
+use crate::fleet::alert_changes;
+use crate::process::app::App;
 use api::rest::alerts::{AlertChange, AlertEvent};
 use client::backoff::Backoff;
 use client::webhook::{Undelivered, Webhook};
@@ -37,7 +37,7 @@ async fn watch(app: &App, queue: &Queue) {
     }
     while changes.changed().await.is_ok() {
         let now = app.view();
-        for (change, alert) in alerts::changes(&seen.state, &now.state) {
+        for (change, alert) in alert_changes::changes(&seen.state, &now.state) {
             queue.push(app, AlertEvent::of(change, alert));
         }
         seen = now;

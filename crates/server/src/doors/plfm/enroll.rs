@@ -1,13 +1,13 @@
 //! `/v1/hosts/enroll`: a token becomes a host with an identity and an overlay address.
 
 use super::peers;
-use crate::app::{App, Origin};
-use crate::doors::pem::{leaf_and_chain, trust};
 use crate::doors::{host, idempotency};
-use crate::enroll::{self, Enrolled};
-use crate::failure::Failure;
-use crate::operator::extract::{Json, bad};
-use crate::overlays::UNFINISHED;
+use crate::fleet::overlays::UNFINISHED;
+use crate::http::extract::{Json, bad};
+use crate::http::failure::Failure;
+use crate::http::pem::{leaf_and_chain, trust};
+use crate::issuance::enroll::{self, Enrolled};
+use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::plfm::{ClusterConfig, EnrollHost, EnrolledHost, OverlayConfig, UnderlayEndpoint};
 use api::header;

@@ -1,10 +1,10 @@
 //! A host that speaks for itself, with its own certificate; and its first word, the confirmation.
 
-use crate::app::{App, Origin};
-use crate::auth::{self, Peer};
 use crate::doors::plain;
-use crate::failure::Failure;
-use crate::operator::extract::{Json, Segment};
+use crate::edge::authenticate::{self, Peer};
+use crate::http::extract::{Json, Segment};
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::plfm::{ConfirmHost, ConfirmedHost, state_word};
 use axum::extract::{FromRequestParts, State};
@@ -28,7 +28,7 @@ impl FromRequestParts<Arc<App>> for Host {
         let missing = || Failure::internal("a request without its connection", &"");
         let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
         let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
-        let (id, serial) = auth::node(app, &peer).await?;
+        let (id, serial) = authenticate::node(app, &peer).await?;
         let Segment(named) = Segment::from_request_parts(parts, app).await?;
         if named != id.as_str() {
             return Err(Failure::new(

@@ -1,12 +1,12 @@
 //! `/v1/hosts`: what operators see of hosts, and do to them.
 
 use super::scope;
-use crate::app::App;
-use crate::failure::Failure;
+use crate::http::extract::{Caller, Json, Query, Segment, bad_in};
+use crate::http::failure::Failure;
 use crate::operator::acts::reason;
-use crate::operator::extract::{Caller, Json, Query, Segment, bad_in};
 use crate::operator::nodes::parse;
 use crate::operator::tokens::limit;
+use crate::process::app::App;
 use api::doors::plfm::{HostItem, HostList, HostQuery, RevokeHost};
 use axum::extract::State;
 use lifecycle::names::NodeId;

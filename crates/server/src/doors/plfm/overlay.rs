@@ -2,11 +2,11 @@
 
 use super::host::Host;
 use super::peers;
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::operator::extract::{Query, bad};
-use crate::overlays::{UNFINISHED, WAITING};
+use crate::edge::authenticate;
+use crate::fleet::overlays::{UNFINISHED, WAITING};
+use crate::http::extract::{Query, bad};
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use api::code;
 use api::doors::plfm::{HostOverlay, OverlayConfig, OverlayQuery};
 use axum::extract::State;
@@ -31,7 +31,7 @@ pub async fn show(
     if wait.is_some_and(|wait| wait > WAIT_MAX) {
         return Err(Failure::new(code::BAD_REQUEST, format!("wait must be at most {WAIT_MAX}")));
     }
-    auth::contact(&app, &host.origin, &host.id, &host.serial).await?;
+    authenticate::contact(&app, &host.origin, &host.id, &host.serial).await?;
     let now = known(&app, &host)?;
     let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
     let (limit, why) = match wait {
@@ -69,7 +69,7 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
         }
     }
     // Much may have happened to the certificate meanwhile.
-    auth::node(app, &host.peer).await?;
+    authenticate::node(app, &host.peer).await?;
     app.presence.seen(&host.id, host.origin.source, app.now());
     known(app, host)
 }

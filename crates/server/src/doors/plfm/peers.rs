@@ -1,8 +1,8 @@
 //! Answers with peers. They grow with the tenant, and whoever asked may read slowly or never: so an answer is
 //! written piece by piece, and the next piece only when the one before has left the process.
 
-use crate::failure::Failure;
-use crate::overlays::Turn;
+use crate::fleet::overlays::Turn;
+use crate::http::failure::Failure;
 use api::doors::plfm::OverlayPeer;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};

@@ -1,11 +1,11 @@
 //! `/v1/hosts/enroll-tokens`: minting, listing, revoking.
 
 use super::scope;
-use crate::app::App;
-use crate::failure::Failure;
-use crate::mint;
-use crate::operator::extract::{Caller, Json, Query, Segment, bad_in, duration};
+use crate::http::extract::{Caller, Json, Query, Segment, bad_in, duration};
+use crate::http::failure::Failure;
+use crate::issuance::mint;
 use crate::operator::tokens::{is_pending, limit, parse};
+use crate::process::app::App;
 use api::doors::plfm::{CreateHostToken, HostTokenItem, HostTokenList, HostTokenQuery, MintedHostToken};
 use api::rest::secret::Secret;
 use axum::extract::State;

@@ -1,12 +1,12 @@
 //! `/v1/agents`: what operators see of agents and do to them.
 
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in};
+use crate::http::failure::Failure;
 use crate::operator::acts::reason;
-use crate::operator::extract::{Caller, Json, Query, Segment, bad, bad_in};
 use crate::operator::nodes::parse;
 use crate::operator::tokens::limit;
+use crate::process::app::App;
 use api::doors::probectl::{Agent, AgentQuery, Agents, DescribeAgent, RevokedAgent, spiffe_id};
 use api::rest::nodes::Revoke;
 use axum::extract::State;
@@ -129,7 +129,7 @@ fn visible(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, Arc<Node>
 
 /// The tenant that the request is about, of those that the caller may see.
 fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
-    let (view, seen) = auth::reader(app, &caller.actor, Act::ReadNodes)?;
+    let (view, seen) = authenticate::reader(app, &caller.actor, Act::ReadNodes)?;
     let tenant = caller.tenant(app, None)?;
     caller.narrowed(app, seen, Some(tenant.as_str()))?;
     Ok((view, tenant))

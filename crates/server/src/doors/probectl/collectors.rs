@@ -1,10 +1,10 @@
 //! `POST /v1/collectors/register`: a collector is known before it has a certificate.
 
 use super::{Refused, label};
-use crate::app::{App, Origin};
-use crate::enroll::{self, drawn_id};
-use crate::failure::Failure;
-use crate::operator::extract::{Caller, Json};
+use crate::http::extract::{Caller, Json};
+use crate::http::failure::Failure;
+use crate::issuance::enroll::{self, drawn_id};
+use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::probectl::{RegisterCollector, RegisteredCollector};
 use axum::Extension;

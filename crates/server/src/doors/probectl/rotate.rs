@@ -4,11 +4,11 @@
 //! first: signatures are only looked at for a certificate that is on record.
 
 use super::{Refused, identity};
-use crate::app::{App, Origin};
 use crate::edge::tls::node_issuers;
-use crate::failure::Failure;
-use crate::operator::extract::Json;
-use crate::renew::{self, Renewed};
+use crate::http::extract::Json;
+use crate::http::failure::Failure;
+use crate::issuance::renew::{self, Renewed};
+use crate::process::app::{App, Origin};
 use api::doors::probectl::{Identity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;

@@ -1,9 +1,9 @@
 //! `POST /v1/agents/enroll-tokens`: minting a join token.
 
-use crate::app::App;
-use crate::failure::Failure;
-use crate::mint;
-use crate::operator::extract::{Caller, Json, bad};
+use crate::http::extract::{Caller, Json, bad};
+use crate::http::failure::Failure;
+use crate::issuance::mint;
+use crate::process::app::App;
 use api::doors::probectl::{MintEnrollToken, MintedEnrollToken, moment};
 use api::rest::secret::Secret;
 use axum::extract::State;

@@ -2,11 +2,11 @@
 //! the same limits and the same places: up come hello and heartbeats, down goes one acknowledgement of each.
 
 use super::worker;
-use crate::app::{App, Origin};
-use crate::auth::{self, Peer};
-use crate::failure::Failure;
-use crate::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
-use crate::presence::{Opening, Stream};
+use crate::edge::authenticate::{self, Peer};
+use crate::fleet::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
+use crate::fleet::presence::{Opening, Stream};
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::taskrun::{
     RunClientMessage, RunServerMessage, RunService, RunServiceServer, ServerAck, WorkerHello,
@@ -119,7 +119,7 @@ impl Session {
         allowance: &mut Allowance,
     ) -> Result<(), Failure> {
         // There is a place for the stream; only now is the certificate in use.
-        auth::contact(&self.app, &self.origin, &self.id, &self.serial).await?;
+        authenticate::contact(&self.app, &self.origin, &self.id, &self.serial).await?;
         self.acknowledge("hello", self.id.to_string())?;
         let mut stopping = self.app.stopping.clone();
         loop {

@@ -1,12 +1,12 @@
 //! `/v1/workers`: what operators see of workers, and how they take an identity away.
 
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Query, Segment, bad_in};
+use crate::http::failure::Failure;
 use crate::operator::acts::reason;
-use crate::operator::extract::{Caller, Json, Query, Segment, bad_in};
 use crate::operator::nodes::parse;
 use crate::operator::tokens::limit;
+use crate::process::app::App;
 use api::doors::taskrun::{RevokeWorker, RevokedWorker, WorkerItem, WorkerList};
 use api::rest::nodes::NodeItem;
 use api::rest::page::PageQuery;
@@ -67,7 +67,7 @@ pub async fn revoke(
 
 /// The tenant that the request is about, of those that the caller may see.
 fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
-    let (view, seen) = auth::reader(app, &caller.actor, Act::ReadNodes)?;
+    let (view, seen) = authenticate::reader(app, &caller.actor, Act::ReadNodes)?;
     let tenant = caller.tenant(app, None)?;
     caller.narrowed(app, seen, Some(tenant.as_str()))?;
     Ok((view, tenant))

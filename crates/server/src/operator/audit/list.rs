@@ -1,11 +1,11 @@
 //! `GET /v1/audit`: lines of the trail, by node, kind and time, from either end, a page at a time.
 
 use super::{Lines, line, unreadable};
-use crate::app::App;
-use crate::auth;
-use crate::failure::Failure;
-use crate::operator::extract::{Caller, Query};
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Query};
+use crate::http::failure::Failure;
 use crate::operator::tokens::limit;
+use crate::process::app::App;
 use api::code;
 use api::rest::audit::AuditQuery;
 use axum::extract::State;
@@ -23,7 +23,7 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<AuditQuery>,
 ) -> Result<axum::Json<Lines>, Failure> {
-    let (view, _) = auth::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let limit = limit(query.limit)?;
     let newest_first = newest_first(query.order.as_deref())?;
     let since = query.since.as_deref().map(|text| since(text, app.now())).transpose()?;

@@ -1,6 +1,6 @@
 //! Counters with stable names; see docs/metrics.md.
 
-use crate::presence::Presence;
+use crate::fleet::presence::Presence;
 use http::StatusCode;
 use journal::View;
 use lifecycle::host;

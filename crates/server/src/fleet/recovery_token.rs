@@ -1,9 +1,9 @@
 //! What nodes that are well are given, so that they can recover one day: tokens, and where to turn to.
 
-use crate::app::App;
-use crate::chance;
-use crate::doors::pem::bundle;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::http::pem::bundle;
+use crate::process::app::App;
+use crate::process::chance;
 use api::agent::{RecoveryGrant, RecoveryProfile};
 use lifecycle::names::{NodeId, TokenId, Ulid};
 use lifecycle::registry::{Keeping, Mint, State};

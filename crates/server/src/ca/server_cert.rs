@@ -4,10 +4,10 @@ mod given;
 
 pub use given::{Given, presents, read as read_given};
 
-use crate::app::{App, Origin};
-use crate::chance;
-use crate::datadir::{DataDir, DirError, replace};
-use crate::issuing::SERVER_CONTEXT;
+use crate::ca::keys::SERVER_CONTEXT;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
+use crate::process::datadir::{DataDir, DirError, replace};
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command, ServerCertificate, State};
 use pki::seal::Kek;

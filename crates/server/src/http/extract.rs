@@ -1,9 +1,9 @@
 //! What handlers are given: the caller, the body and the query, each checked.
 
-use crate::app::{App, Origin};
-use crate::auth::{self, Peer};
+use crate::edge::authenticate::{self, Peer};
 use crate::edge::body::BodyError;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::{code, header};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -29,11 +29,11 @@ impl FromRequestParts<Arc<App>> for Caller {
         let missing = || Failure::internal("a request without its connection", &"");
         let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
         let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
-        let actor = auth::authenticate(app, &peer, &parts.headers).await?;
+        let actor = authenticate::authenticate(app, &peer, &parts.headers).await?;
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;
         }
-        auth::first_use(app, &origin, &actor).await?;
+        authenticate::first_use(app, &origin, &actor).await?;
         Ok(Self { actor, origin, tenant_header: tenant_header(&parts.headers)? })
     }
 }

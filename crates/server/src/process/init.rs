@@ -1,10 +1,11 @@
 //! Founding a domain: hierarchy, sealed keys, first log entry, configuration.
 
-use crate::chance::{self, NoChance};
+use crate::ca::keys;
+use crate::ca::server_cert::{Given, read_given};
 use crate::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
-use crate::datadir::{DataDir, DirError, replace};
-use crate::server_cert::{Given, read_given};
-use crate::{clock, issuing};
+use crate::process::chance::{self, NoChance};
+use crate::process::clock;
+use crate::process::datadir::{DataDir, DirError, replace};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{
@@ -214,7 +215,7 @@ fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> 
         root_fingerprint: root.fingerprint,
         root_not_after: root.not_after,
         issuer: FoundIssuer {
-            sealed_key: kek.seal(&issuing::issuer_context(&id), &authority.issuer_key)?,
+            sealed_key: kek.seal(&keys::issuer_context(&id), &authority.issuer_key)?,
             id,
             kind: authority.kind,
             subject: issuer.subject(),
@@ -223,7 +224,7 @@ fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> 
             not_after: issuer.not_after(),
         },
         audit_certificate,
-        audit_sealed_key: kek.seal(issuing::AUDIT_CONTEXT, &audit_key)?,
+        audit_sealed_key: kek.seal(keys::AUDIT_CONTEXT, &audit_key)?,
     })
 }
 

@@ -68,8 +68,8 @@ impl From<Rejection> for Failure {
     }
 }
 
-impl From<crate::issuing::UnsealError> for Failure {
-    fn from(error: crate::issuing::UnsealError) -> Self {
+impl From<crate::ca::keys::UnsealError> for Failure {
+    fn from(error: crate::ca::keys::UnsealError) -> Self {
         tracing::error!(%error, "nothing can be signed");
         Self::new(code::ISSUER_UNAVAILABLE, "no issuer can sign now").retry_after(5)
     }
@@ -85,8 +85,8 @@ impl From<journal::ProposeError> for Failure {
     }
 }
 
-impl From<crate::chance::NoChance> for Failure {
-    fn from(error: crate::chance::NoChance) -> Self {
+impl From<crate::process::chance::NoChance> for Failure {
+    fn from(error: crate::process::chance::NoChance) -> Self {
         Self::internal("cannot draw random numbers", &error)
     }
 }

@@ -1,9 +1,9 @@
 //! Rolling the issuer. The root key is elsewhere: a request goes out, a certificate comes back.
 
-use crate::app::{App, Origin};
-use crate::chance;
-use crate::failure::Failure;
-use crate::issuing::roll_context;
+use crate::ca::keys::roll_context;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
 use api::code;
 use lifecycle::names::IssuerId;
 use lifecycle::registry::{

@@ -1,8 +1,8 @@
 //! Minting a token: its value is drawn here and leaves with the answer; only its hash goes on record.
 
-use crate::app::{App, Origin};
-use crate::chance;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
 use journal::View;
 use lifecycle::names::{NodeId, ProfileName, Span, TenantId, Title, TokenId};
 use lifecycle::registry::{Actor, Command, CreateToken, Door, Rejection, Token};

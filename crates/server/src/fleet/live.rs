@@ -4,12 +4,12 @@
 //! Orders are not queued here: they follow from the registry, so one that is lost with its stream is found
 //! again by the next.
 
-use crate::app::{App, Origin};
-use crate::auth;
-use crate::evidence::{self, short};
-use crate::failure::Failure;
-use crate::presence::{Opening, Stream};
-use crate::recovery;
+use crate::edge::authenticate;
+use crate::fleet::evidence::{self, short};
+use crate::fleet::presence::{Opening, Stream};
+use crate::fleet::recovery_token;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::agent::{
     Ack, Bundle, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow, Standing,
     Welcome, live_down, live_up, order,
@@ -148,7 +148,7 @@ impl Session {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        auth::contact(&self.app, &self.guest.origin, &self.guest.id, &self.guest.serial).await?;
+        authenticate::contact(&self.app, &self.guest.origin, &self.guest.id, &self.guest.serial).await?;
         let view = self.app.view();
         let standing = standing(&*self.node(&view.state)?);
         self.told.standing = Some(standing.clone());
@@ -268,7 +268,7 @@ impl Session {
         if answered && recovery_is_due(&node, self.recovery_kept, self.app.now()) {
             match self.mint().await {
                 Ok(Some(grant)) => {
-                    self.told.recovery_token = recovery::kept(&grant.token_id);
+                    self.told.recovery_token = recovery_token::kept(&grant.token_id);
                     self.told.recovery_profile = Some(view.state.bundle_version);
                     return self.say(live_down::Message::Recovery(grant));
                 }
@@ -281,7 +281,7 @@ impl Session {
         }
         if self.told.recovery_profile != Some(view.state.bundle_version) {
             self.told.recovery_profile = Some(view.state.bundle_version);
-            let profile = Some(recovery::profile(&self.app, &view.state));
+            let profile = Some(recovery_token::profile(&self.app, &view.state));
             self.say(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
         }
         Ok(())
@@ -290,18 +290,18 @@ impl Session {
     /// The token that the host says it has kept, if it is one of its own that is good, and if the certificate with
     /// which it speaks is the one in use.
     fn kept(&self, state: &State, node: &Node, words: &str) -> Option<TokenId> {
-        let token = recovery::kept(words).filter(|_| !state.is_superseded(&self.guest.serial))?;
+        let token = recovery_token::kept(words).filter(|_| !state.is_superseded(&self.guest.serial))?;
         node.recovery.token(token).filter(|token| token.is_valid()).map(|token| token.id)
     }
 
     /// A token that is on record as the host's.
     async fn mint(&self) -> Result<Option<RecoveryGrant>, Failure> {
-        let drawn = recovery::draw(&self.app)?;
+        let drawn = recovery_token::draw(&self.app)?;
         let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint) };
         let (id, serial) = (self.guest.id.clone(), self.guest.serial.clone());
         let command = Command::MintRecovery { node: id.clone(), keeping };
         self.app.commit(Actor::Node { id, serial }, &self.guest.origin, command).await?;
-        Ok(recovery::granted(&self.app, &self.app.view().state, &self.guest.id, &drawn))
+        Ok(recovery_token::granted(&self.app, &self.app.view().state, &self.guest.id, &drawn))
     }
 
     fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {

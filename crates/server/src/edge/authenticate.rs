@@ -1,7 +1,7 @@
 //! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
 
-use crate::app::{App, Origin};
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::code;
 use http::{HeaderMap, header};
 use journal::View;

@@ -3,11 +3,12 @@
 //! Nothing is signed for a caller whose credential is unknown; no certificate leaves the process unless the
 //! committed outcome granted it.
 
-use crate::app::{App, Origin};
-use crate::chance;
-use crate::failure::Failure;
-use crate::told::Told;
-use crate::{issuing, probe};
+use crate::ca::keys;
+use crate::http::failure::Failure;
+use crate::issuance::probe;
+use crate::process::activity_log::Told;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
 use api::code;
 use api::doors::taskrun::COMMON_NAME_PREFIX;
 use base64::Engine as _;
@@ -230,9 +231,9 @@ fn prepare(
     };
     let subject = SpiffeId::agent(&domain.name, &tenant, &node);
     let common_name = rules.common_name(&domain.name, &tenant, &node);
-    let terms = issuing::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
+    let terms = keys::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
     let issuer = app.keys.issuer(state)?;
-    let certificate = issuing::sign(&issuer, csr, terms, chance::serial(at)?, at)
+    let certificate = keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))?;
     Ok(Prepared { node, tenant, profile, certificate })
 }

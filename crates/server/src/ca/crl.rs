@@ -1,8 +1,8 @@
 //! Lists of revocations: one per issuer whose key is held, signed when it is asked for and something was denied
 //! since, or a minute has passed. Strangers may ask: what they get is shared, and signing is bounded in number.
 
-use crate::app::App;
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::App;
 use bytes::Bytes;
 use lifecycle::names::{IssuerId, Span, Timestamp};
 use lifecycle::registry::{Certificate, CertificateStatus, Issuer, NodeState, Owner, Rejection, State};

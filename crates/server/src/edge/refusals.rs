@@ -3,8 +3,8 @@
 //! The first of a kind (network and reason) is written at once; the rest of its minute becomes one line with
 //! a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
 
-use crate::app::{App, Origin};
-use crate::clock;
+use crate::process::app::{App, Origin};
+use crate::process::clock;
 use lifecycle::names::{NodeId, Source, Span, Timestamp};
 use lifecycle::registry::{self, Actor, Command, RefusedRecovery};
 use std::collections::HashMap;

@@ -1,19 +1,21 @@
 //! What every request can reach: the journal, the keys, the limits, the counters.
 
+use crate::ca::crl::Lists;
+use crate::ca::keys::Keys;
 use crate::config::ControlPlaneConfig;
-use crate::crl::Lists;
-use crate::datadir::DataDir;
 use crate::edge::connections::Connections;
 use crate::edge::limits::FailureLimits;
 use crate::edge::places::Places;
-use crate::failure::Failure;
-use crate::issuing::Keys;
-use crate::metrics::Metrics;
-use crate::overlays::Overlays;
-use crate::presence::Presence;
-use crate::refusals::Refusals;
-use crate::told::Told;
-use crate::{chance, clock, probe};
+use crate::edge::refusals::Refusals;
+use crate::fleet::overlays::Overlays;
+use crate::fleet::presence::Presence;
+use crate::http::failure::Failure;
+use crate::issuance::probe;
+use crate::process::activity_log::Told;
+use crate::process::chance;
+use crate::process::clock;
+use crate::process::datadir::DataDir;
+use crate::process::metrics::Metrics;
 use api::code;
 use journal::{Journal, View};
 use lifecycle::names::{Label, RequestId, Source, Timestamp};

@@ -1,9 +1,9 @@
 //! Renewing, from a node's request to a released certificate: ask the rules, sign, record, release.
 
-use crate::app::{App, Origin};
-use crate::chance;
-use crate::failure::Failure;
-use crate::issuing;
+use crate::ca::keys;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
 use api::code;
 use journal::View;
 use lifecycle::names::{Label, NodeId, Serial, SpiffeId};
@@ -90,9 +90,9 @@ pub fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Res
     };
     let subject = SpiffeId::agent(&domain.name, &node.tenant, &node.id);
     let common_name = rules.common_name(&domain.name, &node.tenant, &node.id);
-    let terms = issuing::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
+    let terms = keys::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
     let issuer = app.keys.issuer(state)?;
-    issuing::sign(&issuer, csr, terms, chance::serial(at)?, at)
+    keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))
 }
 

@@ -2,9 +2,9 @@
 //! renewed here.
 
 use super::{Presented, ServerCertError, certified};
-use crate::app::App;
 use crate::config::OwnCertificate;
-use crate::datadir::{DataDir, replace};
+use crate::process::app::App;
+use crate::process::datadir::{DataDir, replace};
 use lifecycle::names::{Span, Timestamp};
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;

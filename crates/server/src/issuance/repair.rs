@@ -1,8 +1,8 @@
 //! Repair bundles: what an operator carries to a host that has nothing left to recover with.
 
-use crate::app::{App, Origin};
-use crate::failure::Failure;
-use crate::recovery::{self, Drawn};
+use crate::fleet::recovery_token::{self, Drawn};
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use lifecycle::names::{NodeId, Span, TokenId};
 use lifecycle::registry::{Actor, Command, IssueRepairBundle, RecoveryToken, Rejection};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub async fn issue(
     node: NodeId,
     ttl: Option<Span>,
 ) -> Result<Issued, Failure> {
-    let drawn = recovery::draw(app)?;
+    let drawn = recovery_token::draw(app)?;
     let before = app.view().audit.seq;
     let profile = app.config.recovery.id.clone();
     let command = IssueRepairBundle { node: node.clone(), mint: drawn.mint, ttl, profile };

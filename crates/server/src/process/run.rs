@@ -2,13 +2,18 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
-use crate::app::{App, Origin};
+use crate::ca::keys::{Keys, UnsealError};
+use crate::ca::rewrap;
+use crate::ca::server_cert::{self, Presented, ServerCertError};
 use crate::config::{self, ConfigMistakes, ControlPlaneConfig};
-use crate::datadir::{DataDir, DirError};
 use crate::edge::{connections, listener, socket, tls};
-use crate::issuing::{Keys, UnsealError};
-use crate::server_cert::{self, Presented, ServerCertError};
-use crate::{clock, live, operator, overlays, reconcile, rewrap};
+use crate::fleet::live;
+use crate::fleet::overlays;
+use crate::operator;
+use crate::process::app::{App, Origin};
+use crate::process::clock;
+use crate::process::datadir::{DataDir, DirError};
+use crate::reconcile;
 use journal::{Journal, OpenError, Options};
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{Actor, Command};
@@ -106,7 +111,7 @@ pub struct Server {
     tasks: TaskTracker,
     bound: Vec<SocketAddr>,
     dir: DataDir,
-    _lock: crate::datadir::Lock,
+    _lock: crate::process::datadir::Lock,
 }
 
 /// Checks a directory and its configuration without starting anything.

@@ -1,7 +1,7 @@
 //! Who waits for news of an overlay, and how many answers with peers are on their way. What the news is, the
 //! registry says.
 
-use crate::app::App;
+use crate::process::app::App;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::{NodeId, TenantId};
 use std::collections::HashMap;

@@ -4,11 +4,11 @@
 //! Nothing is signed for a caller whose token is unknown; no certificate leaves the process unless the committed
 //! outcome granted it; a refusal uses nothing up.
 
-use crate::app::{App, Origin};
-use crate::enroll::could_be_a_token;
-use crate::failure::Failure;
-use crate::renew::{self, Renewed};
-use crate::told::Told;
+use crate::http::failure::Failure;
+use crate::issuance::enroll::could_be_a_token;
+use crate::issuance::renew::{self, Renewed};
+use crate::process::activity_log::Told;
+use crate::process::app::{App, Origin};
 use api::code;
 use journal::View;
 use lifecycle::host::Class;
@@ -154,7 +154,7 @@ async fn check_bundle(
     let known = state.recovery_token_with_hash(token).filter(|(_, token)| token.kind == RecoveryKind::Repair);
     let Some((_, token)) = known else { return Ok(()) };
     let bundle = bundle.ok_or(Rejection::RepairBundleMismatch)?;
-    let line = crate::repair::line(app, token.id, bundle.audit_seq.saturating_sub(1), 1).await?;
+    let line = crate::issuance::repair::line(app, token.id, bundle.audit_seq.saturating_sub(1), 1).await?;
     match line {
         Some(line)
             if line.seq == bundle.audit_seq

@@ -3,8 +3,8 @@
 //! Nobody may use this to have the control plane call others: it comes after the token, and goes to the
 //! address that the request came from unless policy allows more.
 
-use crate::app::{App, Origin};
-use crate::failure::Failure;
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
 use api::code;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, join_all};

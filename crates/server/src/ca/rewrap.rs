@@ -3,13 +3,13 @@
 //! The registry and the files beside it cannot change at once. `keys/kek.next` says, from before the commit
 //! until everything is written, which key may be the right one; the next start finishes what was begun.
 
-use crate::app::App;
+use crate::ca::keys::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
+use crate::ca::roll::By;
+use crate::ca::server_cert;
 use crate::config;
-use crate::datadir::{DataDir, DirError, replace};
-use crate::failure::Failure;
-use crate::issuing::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
-use crate::roll::By;
-use crate::server_cert;
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use crate::process::datadir::{DataDir, DirError, replace};
 use api::code;
 use lifecycle::registry::{Command, Rejection, Rewrap};
 use pki::seal::{Kek, KekSource};
