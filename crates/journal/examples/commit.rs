@@ -66,7 +66,8 @@ async fn run(proposers: u64, commands: u64, slow: Option<Duration>) {
 
 async fn propose_all(journal: &Journal, share: Vec<lifecycle::registry::Envelope>, granted: &AtomicU64) {
     for envelope in share {
-        if matches!(journal.propose(envelope).await, Ok(Ok(Outcome::Enrolled { .. }))) {
+        let answer = journal.propose(envelope).await.map(|committed| committed.answer);
+        if matches!(answer, Ok(Ok(Outcome::Enrolled { .. }))) {
             granted.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -6,7 +6,7 @@
 use crate::batch::{Batch, Item};
 use crate::options::Clock;
 use crate::raft::Raft;
-use crate::view::Board;
+use crate::view::{Board, View};
 use lifecycle::names::Timestamp;
 use lifecycle::registry::Answer;
 use std::collections::VecDeque;
@@ -36,10 +36,19 @@ pub enum ProposeError {
     ShuttingDown,
 }
 
+/// A command that was applied: its answer, and a view that holds its effects.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    pub answer: Answer,
+    /// At the index of the command's entry or later. The view that the replica shows at that moment may be older
+    /// where the entry was applied by another replica first.
+    pub view: Arc<View>,
+}
+
 /// A proposal on its way to an entry.
 pub struct Waiting {
     pub item: Arc<Item>,
-    pub answer: oneshot::Sender<Result<Answer, ProposeError>>,
+    pub answer: oneshot::Sender<Result<Committed, ProposeError>>,
 }
 
 pub struct Batcher {
@@ -104,15 +113,20 @@ impl Batcher {
         let Ok(written) = written else {
             return waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(ProposeError::Unavailable))));
         };
+        let board = Arc::clone(&self.board);
         tokio::spawn(async move {
-            // openraft 0.9 does not always answer what a deposed leader took: do not wait for ever.
-            let result = match tokio::time::timeout(DEADLINE, written).await {
-                Ok(Ok(Ok(response))) => Ok(response.data),
-                // Only a leader appends: this was turned away before it reached the log.
-                Ok(Ok(Err(_))) => Err(ProposeError::Unavailable),
-                // Replication stopped on the way, or is too slow.
-                Ok(Err(_)) | Err(_) => Err(ProposeError::OutcomeUnknown),
+            let applied = async {
+                match written.await {
+                    Ok(Ok(response)) => Ok((response.data, board.reached(response.log_id.index).await)),
+                    // Only a leader appends: this was turned away before it reached the log.
+                    Ok(Err(_)) => Err(ProposeError::Unavailable),
+                    // Replication stopped on the way.
+                    Err(_) => Err(ProposeError::OutcomeUnknown),
+                }
             };
+            // openraft 0.9 does not always answer what a deposed leader took: do not wait for ever.
+            let result = tokio::time::timeout(DEADLINE, applied).await;
+            let result = result.unwrap_or(Err(ProposeError::OutcomeUnknown));
             drop(permit);
             hand_out(result, waiters);
         });
@@ -131,14 +145,14 @@ fn cut(gathered: &mut VecDeque<Waiting>) -> Vec<Waiting> {
 }
 
 fn hand_out(
-    result: Result<Vec<Answer>, ProposeError>,
-    waiters: Vec<oneshot::Sender<Result<Answer, ProposeError>>>,
+    result: Result<(Vec<Answer>, Arc<View>), ProposeError>,
+    waiters: Vec<oneshot::Sender<Result<Committed, ProposeError>>>,
 ) {
     match result {
-        Ok(answers) => {
+        Ok((answers, view)) => {
             for (waiter, answer) in waiters.into_iter().zip(answers) {
                 // Whoever gave up waiting asks again, and gets the same answer.
-                let _ = waiter.send(Ok(answer));
+                let _ = waiter.send(Ok(Committed { answer, view: Arc::clone(&view) }));
             }
         }
         Err(error) => waiters.into_iter().for_each(|waiter| drop(waiter.send(Err(error)))),

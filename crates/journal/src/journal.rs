@@ -2,7 +2,7 @@
 
 use crate::audit::{self, Audit};
 use crate::batch::Item;
-use crate::batcher::{Batcher, ProposeError, Waiting};
+use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::keeper::Keeper;
 use crate::lock::Lock;
 use crate::log::{self, LogStore};
@@ -14,7 +14,7 @@ use crate::raft::{self, FIRST_REPLICA, Raft};
 use crate::replicas::Replicas;
 use crate::snapshot::Shelf;
 use crate::view::{Board, View};
-use lifecycle::registry::{Answer, AuditGap, Envelope};
+use lifecycle::registry::{AuditGap, Envelope};
 use openraft::BasicNode;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +26,8 @@ use tokio::task::JoinHandle;
 /// How long one try of a proposal may take, and how many there are (D37).
 const TRY: Duration = Duration::from_secs(5);
 const TRIES: usize = 3;
+/// How long a read may wait for what other replicas have acknowledged.
+const BARRIER: Duration = Duration::from_secs(2);
 /// Proposals that may wait for an entry; more wait outside.
 const QUEUE: usize = 4096;
 /// How long a replica may take to lead its own cluster of one.
@@ -156,19 +158,20 @@ impl Journal {
     }
 
     /// A view that holds everything acknowledged before the call, by any replica.
-    pub async fn barrier(&self, deadline: Duration) -> Result<Arc<View>, ProposeError> {
+    pub async fn barrier(&self) -> Result<Arc<View>, ProposeError> {
         if *self.closing.borrow() {
             return Err(ProposeError::ShuttingDown);
         }
-        match tokio::time::timeout(deadline, self.raft.ensure_linearizable()).await {
+        match tokio::time::timeout(BARRIER, self.raft.ensure_linearizable()).await {
             Ok(Ok(_)) => Ok(self.view()),
             Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
         }
     }
 
-    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Tried again with
-    /// the same id when no answer comes; what was applied once is not applied again.
-    pub async fn propose(&self, envelope: Envelope) -> Result<Answer, ProposeError> {
+    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Read its effects in the
+    /// view that comes with the answer. Tried again with the same id when no answer comes; what was applied once is
+    /// not applied again.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Committed, ProposeError> {
         let item = Item::encode(envelope).map_err(|error| {
             tracing::error!(%error, "a command cannot be encoded");
             ProposeError::Unavailable
@@ -177,7 +180,7 @@ impl Journal {
         let mut queued = false;
         for _ in 0..TRIES {
             match tokio::time::timeout(TRY, self.attempt(&item, &mut queued)).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(committed)) => return Ok(committed),
                 Ok(Err(ProposeError::OutcomeUnknown)) | Err(_) => {}
                 Ok(Err(error)) if !queued => return Err(error),
                 Ok(Err(_)) => return Err(ProposeError::OutcomeUnknown),
@@ -187,7 +190,7 @@ impl Journal {
     }
 
     /// `queued` becomes true once the command may have been taken, and false when it surely was not.
-    async fn attempt(&self, item: &Arc<Item>, queued: &mut bool) -> Result<Answer, ProposeError> {
+    async fn attempt(&self, item: &Arc<Item>, queued: &mut bool) -> Result<Committed, ProposeError> {
         if *self.closing.borrow() {
             return Err(ProposeError::ShuttingDown);
         }

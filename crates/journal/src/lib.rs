@@ -32,7 +32,7 @@ mod thread;
 mod view;
 
 pub use audit::{Audit, AuditError, Fault, Verification, checkpoint_message};
-pub use batcher::ProposeError;
+pub use batcher::{Committed, ProposeError};
 pub use journal::{Journal, ShutdownError};
 pub use open_error::OpenError;
 pub use options::{Clock, Options};

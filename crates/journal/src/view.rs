@@ -49,6 +49,13 @@ impl Board {
         self.changes.subscribe()
     }
 
+    /// The view once the entry with this index is in it.
+    pub async fn reached(&self, index: u64) -> Arc<View> {
+        // The sender is a field of this board, so waiting cannot fail.
+        let _ = self.changes().wait_for(|applied| *applied >= index).await;
+        self.view()
+    }
+
     pub fn publish(&self, view: View) {
         let applied = view.applied_index;
         let view = Arc::new(view);

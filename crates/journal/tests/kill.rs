@@ -33,7 +33,7 @@ async fn child(dir: PathBuf) {
         async move {
             for n in 0.. {
                 let number = round * ROUND + n * 8 + lane;
-                journal.propose(create_token(number)).await.expect("commits").expect("grants");
+                journal.propose(create_token(number)).await.expect("commits").answer.expect("grants");
                 writeln!(std::io::stdout(), "ack {number}").expect("prints");
             }
         }

@@ -38,7 +38,8 @@ pub async fn measure() -> Result<Stages, Box<dyn std::error::Error>> {
 
 async fn propose(journal: Arc<Journal>, share: Vec<lifecycle::registry::Envelope>) -> Result<(), String> {
     for envelope in share {
-        journal.propose(envelope).await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        let committed = journal.propose(envelope).await.map_err(|e| e.to_string())?;
+        committed.answer.map_err(|e| e.to_string())?;
     }
     Ok(())
 }

@@ -5,12 +5,14 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
 use crate::process::chance;
 use api::code;
+use journal::View;
 use lifecycle::names::IssuerId;
 use lifecycle::registry::{
     ActivateIssuer, Actor, Command, FoundIssuer, IssuerKind, IssuerState, PrepareRoll, Rejection, State,
 };
 use pki::issuer::issuer_id;
 use pki::{csr, hierarchy, pem, roll};
+use std::sync::Arc;
 
 /// What comes after the request.
 const UNSIGNED: &str = "sign the CSR with the root key (`enlist ca sign-intermediate`), then submit the certificate: \
@@ -23,13 +25,13 @@ pub struct By<'a> {
 }
 
 impl By<'_> {
-    async fn commit(&self, app: &App, command: Command) -> Result<(), Failure> {
-        app.commit(self.actor.clone(), self.origin, command).await.map(drop)
+    async fn commit(&self, app: &App, command: Command) -> Result<Arc<View>, Failure> {
+        app.commit(self.actor.clone(), self.origin, command).await.map(|(_, view)| view)
     }
 }
 
-/// The request for the next issuer's certificate, in PEM: the one that is out, or a new one.
-pub async fn request(app: &App, by: &By<'_>) -> Result<String, Failure> {
+/// Puts the request for the next issuer's certificate on record: the one that is out, or a new one.
+pub async fn request(app: &App, by: &By<'_>) -> Result<Arc<View>, Failure> {
     // What is sealed meanwhile must not be left behind under the old key.
     let _still = app.rewrapping.lock().await;
     let view = app.view();
@@ -46,13 +48,11 @@ pub async fn request(app: &App, by: &By<'_>) -> Result<String, Failure> {
             PrepareRoll { key, request: made.csr_pem, sealed_key }
         }
     };
-    by.commit(app, Command::PrepareRoll(prepare)).await?;
-    let view = app.view();
-    view.state.roll.as_ref().map(|roll| roll.request.clone()).ok_or_else(|| Rejection::NoRoll.into())
+    by.commit(app, Command::PrepareRoll(prepare)).await
 }
 
 /// Takes the certificate that came back.
-pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Failure> {
+pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<Arc<View>, Failure> {
     let view = app.view();
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("certificate: {why}"));
     let ders = pem::certificates(certificate.as_bytes()).map_err(|error| bad(&error))?;
@@ -60,7 +60,7 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Fa
     if let Some(known) = view.state.issuers.get(&issuer_id(der)) {
         return match known.state {
             // Sent again after a lost answer, or after it has done its work.
-            IssuerState::Prepared | IssuerState::Active => Ok(()),
+            IssuerState::Prepared | IssuerState::Active => Ok(view),
             IssuerState::Retiring | IssuerState::Retired | IssuerState::Revoked => {
                 Err(Rejection::IssuerNotPrepared { issuer: known.id.clone() }.into())
             }
@@ -89,7 +89,12 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<(), Fa
 }
 
 /// Lets the prepared issuer sign from now on. The audit key stays; its certificate comes from the new issuer.
-pub async fn activate(app: &App, by: &By<'_>, named: Option<IssuerId>, force: bool) -> Result<(), Failure> {
+pub async fn activate(
+    app: &App,
+    by: &By<'_>,
+    named: Option<IssuerId>,
+    force: bool,
+) -> Result<Arc<View>, Failure> {
     let view = app.view();
     let id = match named {
         Some(id) => id,
@@ -112,7 +117,7 @@ pub async fn activate(app: &App, by: &By<'_>, named: Option<IssuerId>, force: bo
     by.commit(app, Command::ActivateIssuer(command)).await
 }
 
-pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<(), Failure> {
+pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<Arc<View>, Failure> {
     let view = app.view();
     let issuer = match named {
         Some(id) => id,

@@ -76,10 +76,10 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
         issuer: issuer.id(),
         not_after: made.signed.not_after,
     };
-    app.commit(Actor::Reconciler, &Origin::internal(), Command::RecordServerCertificate(record))
-        .await
-        .map_err(|failure| ServerCertError::Record(failure.message))?;
-    let chain = chain(&app.view().state, made.signed.der.clone());
+    let command = Command::RecordServerCertificate(record);
+    let recorded = app.commit(Actor::Reconciler, &Origin::internal(), command).await;
+    let (_, view) = recorded.map_err(|failure| ServerCertError::Record(failure.message))?;
+    let chain = chain(&view.state, made.signed.der.clone());
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
     let sealed = app.keys.kek().seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
     replace(&dir.keys(KEY_FILE), &sealed, 0o600)?;

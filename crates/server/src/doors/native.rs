@@ -128,9 +128,9 @@ impl Native {
         let wanted = request.recovery_wanted && status == ConfirmStatus::Ok;
         let recovery = recovery_token::Said::new(&self.app, &request.recovery_kept, wanted)?;
         let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
-        self.app.commit(Actor::Node { id: id.clone(), serial }, origin, command).await?;
+        let actor = Actor::Node { id: id.clone(), serial };
+        let (_, view) = self.app.commit(actor, origin, command).await?;
         self.app.presence.seen(&id, origin.source, self.app.now());
-        let view = self.app.view();
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
         Ok(ConfirmResponse {
             node_id: id.to_string(),

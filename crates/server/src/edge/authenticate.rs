@@ -9,10 +9,6 @@ use lifecycle::names::{NodeId, Serial, Source, SpiffePath, Timestamp};
 use lifecycle::registry::{Act, Actor, Command, Owner, Rejection, Tenants, may_read};
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a serial that is not on record yet may take to arrive from the leader.
-const BARRIER: Duration = Duration::from_secs(2);
 
 /// What is known of a connection once it is made.
 #[derive(Debug, Clone)]
@@ -56,11 +52,11 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
 }
 
 /// Notes that a node has spoken: the first request with a certificate confirms it, or lets it take over.
-pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -> Result<(), Failure> {
+pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -> Result<Arc<View>, Failure> {
     let actor = Actor::Node { id: id.clone(), serial: serial.clone() };
-    app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
+    let (_, view) = app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
     app.presence.seen(id, origin.source, app.now());
-    Ok(())
+    Ok(view)
 }
 
 /// Notes the first request with a certificate that a renewal issued: the operator's one before is denied.
@@ -124,7 +120,7 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     // Signed by us but not on record here: perhaps it has only not arrived yet. Never taken for revoked.
     let unknown =
         || Failure::new(code::UNAVAILABLE, "the certificate is not on record here yet").retry_after(1);
-    let view = app.journal.barrier(BARRIER).await.map_err(|_| unknown())?;
+    let view = app.journal.barrier().await.map_err(|_| unknown())?;
     if !view.state.certificates.contains_key(&certificate.serial) {
         return Err(unknown());
     }

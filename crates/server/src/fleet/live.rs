@@ -16,6 +16,7 @@ use api::agent::{
 };
 use api::code;
 use imbl::ordmap::DiffItem;
+use journal::View;
 use lifecycle::names::{Label, NodeId, RequestId, Serial, TokenId};
 use lifecycle::registry::{Actor, Command, Keeping, Node, NodeState, State, recovery_is_due};
 use std::sync::Arc;
@@ -148,8 +149,8 @@ impl Session {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        authenticate::contact(&self.app, &self.guest.origin, &self.guest.id, &self.guest.serial).await?;
-        let view = self.app.view();
+        let Guest { id, serial, origin } = &self.guest;
+        let view = authenticate::contact(&self.app, origin, id, serial).await?;
         let standing = standing(&*self.node(&view.state)?);
         self.told.standing = Some(standing.clone());
         self.say(live_down::Message::Welcome(Welcome {
@@ -162,8 +163,8 @@ impl Session {
         // Without one it says so, and a host forgets the one it had.
         let profile = self.app.config.endpoint_profile.clone().unwrap_or_default();
         self.say(live_down::Message::EndpointProfile(profile))?;
-        self.tell(stream)?;
-        self.provide(stream).await
+        self.tell(&view, stream)?;
+        self.provide(&view, stream).await
     }
 
     async fn talk(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
@@ -178,14 +179,14 @@ impl Session {
                     }
                     Ok(None) | Err(_) => return Ok(()),
                 },
-                () = stream.wake.notified() => self.tell(stream)?,
+                () = stream.wake.notified() => self.tell(&self.app.view(), stream)?,
                 () = self.down.closed() => return Ok(()),
                 _ = stopping.wait_for(|stop| *stop) => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }
             // After every message too: a token may be half over by now.
-            self.provide(stream).await?;
+            self.provide(&self.app.view(), stream).await?;
         }
     }
 
@@ -226,8 +227,7 @@ impl Session {
     }
 
     /// Tells what has changed since the host was told last.
-    fn tell(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let view = self.app.view();
+    fn tell(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let now = standing(&node);
         if self.told.standing.as_ref() != Some(&now) {
@@ -255,8 +255,7 @@ impl Session {
     /// Gives the host what it may need to recover one day: a token when it is due, and where to turn to. On one
     /// stream the next token follows only once the last is kept: a host whose disk is full is not given one after
     /// the other.
-    async fn provide(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let view = self.app.view();
+    async fn provide(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let may = node.state == NodeState::Active
             && !node.quarantined
@@ -300,8 +299,8 @@ impl Session {
         let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint) };
         let (id, serial) = (self.guest.id.clone(), self.guest.serial.clone());
         let command = Command::MintRecovery { node: id.clone(), keeping };
-        self.app.commit(Actor::Node { id, serial }, &self.guest.origin, command).await?;
-        Ok(recovery_token::granted(&self.app, &self.app.view().state, &self.guest.id, &drawn))
+        let (_, view) = self.app.commit(Actor::Node { id, serial }, &self.guest.origin, command).await?;
+        Ok(recovery_token::granted(&self.app, &view.state, &self.guest.id, &drawn))
     }
 
     fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {

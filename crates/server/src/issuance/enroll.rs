@@ -21,11 +21,9 @@ use lifecycle::registry::{
 };
 use pki::csr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How often a preparation may be overtaken by others before the caller is asked to try again.
 const TRIES: usize = 3;
-const BARRIER: Duration = Duration::from_secs(2);
 
 /// What a door makes of its wire shape.
 pub struct Request {
@@ -114,7 +112,8 @@ async fn attempt(
         let prepared = command.prepared.clone();
         let envelope = app.envelope(Actor::Stranger, origin, Command::Enroll(Box::new(command)))?;
         let told = Told::of(&envelope);
-        match app.journal.propose(envelope).await? {
+        let committed = app.journal.propose(envelope).await?;
+        match committed.answer {
             Ok(Outcome::Enrolled { node, serial, replayed }) => {
                 if !replayed {
                     if let Some(told) = told {
@@ -123,10 +122,10 @@ async fn attempt(
                     probe::warn(app, origin, &view.state.policy, &node, request.underlay);
                 }
                 drop(place);
-                return released(&app.view(), &node, &serial, prepared);
+                return released(&committed.view, &node, &serial, prepared);
             }
             Ok(_) => return Err(Failure::internal("an enrollment answered nothing", &"")),
-            Err(Rejection::PreparedStale) => view = app.view(),
+            Err(Rejection::PreparedStale) => view = committed.view,
             Err(rejection) => return Err(rejection.into()),
         }
     }
@@ -149,7 +148,7 @@ pub async fn credential(
     }
     // Perhaps it was minted elsewhere a moment ago. Every refusal takes this way, so that the time it takes does
     // not tell one from another.
-    let view = app.journal.barrier(BARRIER).await?;
+    let view = app.journal.barrier().await?;
     check_token(&at_now(app, &view), &token, again)?;
     Ok((token, view))
 }

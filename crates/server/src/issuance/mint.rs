@@ -40,8 +40,7 @@ pub async fn mint(app: &App, actor: Actor, origin: &Origin, order: Order) -> Res
         ttl: order.ttl,
         name: order.name,
     };
-    app.commit(actor, origin, Command::CreateToken(command)).await?;
-    let view = app.view();
+    let (_, view) = app.commit(actor, origin, Command::CreateToken(command)).await?;
     let token = view.state.tokens.get(&id).cloned().ok_or(Rejection::TokenNotFound { token: id })?;
     Ok(Minted { value, token, view })
 }

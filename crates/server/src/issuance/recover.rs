@@ -10,7 +10,7 @@ use crate::issuance::renew::{self, Renewed};
 use crate::process::activity_log::Told;
 use crate::process::app::{App, Origin};
 use api::code;
-use journal::View;
+use journal::{Committed, View};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
 use lifecycle::registry::{
@@ -19,11 +19,9 @@ use lifecycle::registry::{
 };
 use pki::csr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How often a preparation may be overtaken by others before the caller is asked to try again.
 const TRIES: usize = 3;
-const BARRIER: Duration = Duration::from_secs(2);
 
 /// What a door makes of its wire shape.
 pub struct Request {
@@ -83,13 +81,14 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &Request) -> Result<R
         // The same again changes nothing, and most refusals neither, so they are no entries.
         let (answer, changes) = would_apply(&view.state, &envelope, app.now());
         let told = Told::of(&envelope).filter(|_| changes);
-        let answer = if changes { app.journal.propose(envelope).await? } else { answer };
-        match answer {
+        let committed =
+            if changes { app.journal.propose(envelope).await? } else { Committed { answer, view } };
+        match committed.answer {
             Ok(Outcome::Recovered { node, serial, .. }) => {
                 if let Some(told) = told {
                     told.write();
                 }
-                let view = app.view();
+                let view = committed.view;
                 let missing = || Failure::internal("a recovery is not on record", &node);
                 let record = view.state.nodes.get(&node).cloned().ok_or_else(missing)?;
                 let lost = Rejection::TokenUsed;
@@ -97,7 +96,7 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &Request) -> Result<R
                 return Ok(Recovered { node: record, certificate });
             }
             Ok(_) => return Err(Failure::internal("a recovery answered nothing", &"")),
-            Err(Rejection::PreparedStale) => view = app.view(),
+            Err(Rejection::PreparedStale) => view = committed.view,
             Err(rejection) => return Err(rejection.into()),
         }
     }
@@ -116,7 +115,7 @@ async fn credential(app: &App, request: &Request) -> Result<(SecretHash, Arc<Vie
     }
     // Perhaps it was minted elsewhere a moment ago. Every refusal takes this way, so that the time it takes does
     // not tell one from another.
-    let view = app.journal.barrier(BARRIER).await?;
+    let view = app.journal.barrier().await?;
     check_recovery_token(&at_now(app, &view), &token, claimed)?;
     Ok((token, view))
 }

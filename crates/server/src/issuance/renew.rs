@@ -5,7 +5,7 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
 use crate::process::chance;
 use api::code;
-use journal::View;
+use journal::{Committed, View};
 use lifecycle::names::{Label, NodeId, Serial, SpiffeId};
 use lifecycle::registry::{
     Actor, Certificate, Command, Issued, Keeping, Outcome, Rejection, Renew, Renewal, State, renewable,
@@ -47,8 +47,8 @@ pub async fn renew(app: &App, origin: &Origin, request: Request) -> Result<Renew
 async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewed, Failure> {
     let _place = app.place().await?;
     let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
+    let mut view = app.view();
     for _ in 0..TRIES {
-        let view = app.view();
         let mut state = view.state.clone();
         state.at = app.now();
         let mut command = Renew {
@@ -68,13 +68,14 @@ async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewe
         let envelope = app.envelope(actor, origin, Command::Renew(Box::new(command)))?;
         // The same again changes nothing, so it is no entry.
         let (answer, changes) = would_apply(&view.state, &envelope, app.now());
-        let answer = if changes { app.journal.propose(envelope).await? } else { answer };
-        match answer {
+        let committed =
+            if changes { app.journal.propose(envelope).await? } else { Committed { answer, view } };
+        match committed.answer {
             Ok(Outcome::Renewed { serial, .. }) => {
-                return released(&app.view(), &serial, prepared, Rejection::KeyInUse);
+                return released(&committed.view, &serial, prepared, Rejection::KeyInUse);
             }
             Ok(_) => return Err(Failure::internal("a renewal answered nothing", &"")),
-            Err(Rejection::PreparedStale) => {}
+            Err(Rejection::PreparedStale) => view = committed.view,
             Err(rejection) => return Err(rejection.into()),
         }
     }

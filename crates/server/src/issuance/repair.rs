@@ -3,6 +3,7 @@
 use crate::fleet::recovery_token::{self, Drawn};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
+use journal::View;
 use lifecycle::names::{NodeId, Span, TokenId};
 use lifecycle::registry::{Actor, Command, IssueRepairBundle, RecoveryToken, Rejection};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct Issued {
     pub drawn: Drawn,
     pub token: RecoveryToken,
     pub line: Line,
+    /// The registry in which it is on record.
+    pub view: Arc<View>,
 }
 
 /// The line of the audit trail that says that a bundle was issued.
@@ -36,14 +39,13 @@ pub async fn issue(
     let before = app.view().audit.seq;
     let profile = app.config.recovery.id.clone();
     let command = IssueRepairBundle { node: node.clone(), mint: drawn.mint, ttl, profile };
-    app.commit(actor, origin, Command::IssueRepairBundle(command)).await?;
-    let view = app.view();
+    let (_, view) = app.commit(actor, origin, Command::IssueRepairBundle(command)).await?;
     let record = view.state.nodes.get(&node).and_then(|node| node.recovery.token(drawn.mint.token));
     let token = record.cloned().ok_or(Rejection::PreparedStale)?;
     let mut after = before;
     while after < view.audit.seq {
         if let Some(line) = line(app, token.id, after, CHUNK).await? {
-            return Ok(Issued { drawn, token, line });
+            return Ok(Issued { drawn, token, line, view });
         }
         after = after.saturating_add(CHUNK as u64);
     }

@@ -102,8 +102,7 @@ pub async fn rotate(
 
 async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Done {
     let id = parse(id)?;
-    app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     Ok(axum::Json(NodeItem::of(&view.state, node, &app.presence.live(&id))))
 }

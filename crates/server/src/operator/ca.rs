@@ -16,6 +16,7 @@ use api::rest::ca::{
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
+use journal::View;
 use lifecycle::names::IssuerId;
 use lifecycle::registry::{Act, Command, Rejection};
 use pki::pem;
@@ -23,6 +24,10 @@ use std::sync::Arc;
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Ca>, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
+    shown(&view)
+}
+
+fn shown(view: &View) -> Result<axum::Json<Ca>, Failure> {
     Ca::of(&view.state).map(axum::Json).ok_or_else(|| Rejection::NotFounded.into())
 }
 
@@ -71,11 +76,11 @@ pub async fn prepare(
     Json(body): Json<PrepareRoll>,
 ) -> Result<axum::Json<Roll>, Failure> {
     let by = manager(&app, &caller)?;
-    match &body.certificate {
+    let view = match &body.certificate {
         Some(certificate) => roll::certify(&app, &by, certificate).await?,
-        None => drop(roll::request(&app, &by).await?),
-    }
-    Ok(axum::Json(Roll::of(&app.view().state)))
+        None => roll::request(&app, &by).await?,
+    };
+    Ok(axum::Json(Roll::of(&view.state)))
 }
 
 pub async fn activate(
@@ -84,8 +89,7 @@ pub async fn activate(
     Json(body): Json<ActivateIssuer>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
-    roll::activate(&app, &manager(&app, &caller)?, named, body.force).await?;
-    show(State(app), caller).await
+    shown(&*roll::activate(&app, &manager(&app, &caller)?, named, body.force).await?)
 }
 
 pub async fn retire(
@@ -94,8 +98,7 @@ pub async fn retire(
     Json(body): Json<RetireIssuer>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
-    roll::retire(&app, &manager(&app, &caller)?, named).await?;
-    show(State(app), caller).await
+    shown(&*roll::retire(&app, &manager(&app, &caller)?, named).await?)
 }
 
 pub async fn revoke(
@@ -106,8 +109,8 @@ pub async fn revoke(
 ) -> Result<axum::Json<Ca>, Failure> {
     let issuer = issuer(&id)?;
     let command = Command::RevokeIssuer { issuer, reason: reason(body.reason)? };
-    app.commit(caller.actor.clone(), &caller.origin, command).await?;
-    show(State(app), caller).await
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    shown(&view)
 }
 
 pub async fn rewrap(

@@ -44,8 +44,7 @@ pub async fn import(
         not_before: read.not_before,
         not_after: read.not_after,
     };
-    app.commit(caller.actor, &caller.origin, Command::Import(Box::new(import))).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, Command::Import(Box::new(import))).await?;
     let known = view.state.nodes.get(&node).ok_or_else(|| Rejection::NodeNotFound { node: node.clone() })?;
     Ok(axum::Json(NodeItem::of(&view.state, known, &app.presence.live(&node))))
 }

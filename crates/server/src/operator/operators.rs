@@ -50,8 +50,7 @@ pub async fn add(
         tenants,
         certificate: certificate.clone(),
     };
-    app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
     let operator =
         view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
     let issuer = certificate.as_ref().and_then(|issued| view.state.issuers.get(&issued.issuer));
@@ -129,8 +128,7 @@ pub async fn create_key(
         ttl: duration("expires", request.expires.as_deref())?.unwrap_or(KEY_TTL),
     };
     let id = command.key;
-    app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;
     let key = view.state.operator_keys.get(&id).ok_or(Rejection::OperatorKeyNotFound { key: id })?;
     let created = CreatedKey {
         key_id: id.to_string(),

@@ -20,7 +20,7 @@ pub async fn set(
     Json(PolicyItem { key, value }): Json<PolicyItem>,
 ) -> Result<axum::Json<PolicyItem>, Failure> {
     let command = Command::SetPolicy(SetPolicy { key: key.clone(), value });
-    app.commit(caller.actor, &caller.origin, command).await?;
-    let value = app.view().state.policy.get(&key).unwrap_or_default();
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    let value = view.state.policy.get(&key).unwrap_or_default();
     Ok(axum::Json(PolicyItem { key, value }))
 }

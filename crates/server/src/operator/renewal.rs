@@ -27,8 +27,7 @@ pub async fn renew(
     operator_renewable(&app.view().state, &name, &serial, csr.key)?;
     let certificate = operators::issue(&app, &name, &csr)?;
     let renew = lifecycle::registry::RenewOperator { name: name.clone(), certificate: certificate.clone() };
-    app.commit(caller.actor, &caller.origin, Command::RenewOperator(Box::new(renew))).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, Command::RenewOperator(Box::new(renew))).await?;
     let operator =
         view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
     let issuer = view.state.issuers.get(&certificate.issuer);

@@ -22,7 +22,7 @@ pub async fn issue(
     let (node, ttl) = (parse(&id)?, duration("expires", expires.as_deref())?);
     let issued_by = caller.actor.to_string();
     let issued = repair::issue(&app, caller.actor, &caller.origin, node.clone(), ttl).await?;
-    let view = app.view();
+    let view = &issued.view;
     let profile = recovery_token::profile(&app, &view.state);
     let bundle = RepairBundle {
         version: RepairBundle::VERSION,

@@ -28,8 +28,7 @@ pub async fn create(
 ) -> Result<(StatusCode, axum::Json<TenantItem>), Failure> {
     let tenant = TenantId::parse(&request.name).map_err(bad)?;
     let command = Command::CreateTenant(CreateTenant { tenant: tenant.clone() });
-    app.commit(caller.actor, &caller.origin, command).await?;
-    let view = app.view();
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let made = view.state.tenants.get(&tenant).ok_or(Rejection::TenantNotFound { tenant })?;
     Ok((StatusCode::CREATED, axum::Json(TenantItem::of(made))))
 }

@@ -17,7 +17,7 @@ use crate::process::clock;
 use crate::process::datadir::DataDir;
 use crate::process::metrics::Metrics;
 use api::code;
-use journal::{Journal, View};
+use journal::{Committed, Journal, View};
 use lifecycle::names::{Label, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
 use std::sync::Arc;
@@ -161,26 +161,33 @@ impl App {
         })
     }
 
-    /// Commits a command. One that would be refused or would change nothing is answered from the local
-    /// state and is no entry.
-    pub async fn commit(&self, actor: Actor, origin: &Origin, command: Command) -> Result<Outcome, Failure> {
+    /// Commits a command; answers with its outcome and the view in which it is applied. One that would be refused or
+    /// would change nothing is no entry: it is answered from the local view, which then comes back.
+    pub async fn commit(
+        &self,
+        actor: Actor,
+        origin: &Origin,
+        command: Command,
+    ) -> Result<(Outcome, Arc<View>), Failure> {
         let envelope = self.envelope(actor, origin, command)?;
-        let (answer, changes) = would_apply(&self.view().state, &envelope, clock::now());
+        let view = self.view();
+        let (answer, changes) = would_apply(&view.state, &envelope, clock::now());
         if !changes {
-            return Ok(answer?);
+            return Ok((answer?, view));
         }
-        self.propose(envelope).await
+        let Committed { answer, view } = self.propose(envelope).await?;
+        Ok((answer?, view))
     }
 
-    /// Commits without asking first.
-    pub async fn propose(&self, envelope: Envelope) -> Result<Outcome, Failure> {
+    /// Commits without asking first; the answer may be a rejection.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Committed, Failure> {
         let told = Told::of(&envelope);
         let timer = self.metrics.commit_timer();
-        let answer = self.journal.propose(envelope).await?;
+        let committed = self.journal.propose(envelope).await?;
         timer.observe(&self.metrics);
-        if let (Ok(_), Some(told)) = (&answer, told) {
+        if let (Ok(_), Some(told)) = (&committed.answer, told) {
             told.write();
         }
-        Ok(answer?)
+        Ok(committed)
     }
 }

@@ -256,7 +256,7 @@ async fn write_first_entries(request: &Request, found: Found, at: Timestamp) -> 
             correlation_id: None,
             command,
         };
-        journal.propose(envelope).await??;
+        journal.propose(envelope).await?.answer?;
     }
     journal.shutdown().await?;
     Ok(())

@@ -17,7 +17,9 @@ pub async fn tick(app: &App) {
             let alert = RaiseAlert { kind: AlertKind::IssuerExpiring, node: None, detail };
             propose(app, Command::RaiseAlert(alert)).await;
         }
-        (None, Some(alert)) => propose(app, Command::ClearAlert { alert: alert.id }).await,
+        (None, Some(alert)) => {
+            propose(app, Command::ClearAlert { alert: alert.id }).await;
+        }
         (None, None) => {}
     }
 }

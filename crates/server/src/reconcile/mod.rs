@@ -11,7 +11,7 @@ use crate::ca::server_cert::{self, Presented};
 use crate::process::app::{App, Origin};
 use crate::process::clock;
 use crate::process::datadir::DataDir;
-use journal::checkpoint_message;
+use journal::{View, checkpoint_message};
 use lifecycle::names::Span;
 use lifecycle::registry::{Actor, Checkpoint, Command};
 use std::sync::Arc;
@@ -65,9 +65,13 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
 }
 
 /// Proposes what would change something; the rest costs nothing.
-async fn propose(app: &App, command: Command) {
-    if let Err(failure) = app.commit(Actor::Reconciler, &Origin::internal(), command).await {
-        tracing::warn!(code = failure.code.word, "housekeeping was refused: {}", failure.message);
+async fn propose(app: &App, command: Command) -> Option<Arc<View>> {
+    match app.commit(Actor::Reconciler, &Origin::internal(), command).await {
+        Ok((_, view)) => Some(view),
+        Err(failure) => {
+            tracing::warn!(code = failure.code.word, "housekeeping was refused: {}", failure.message);
+            None
+        }
     }
 }
 
@@ -82,9 +86,9 @@ impl Checkpoints {
         let (now, seq) = (clock::now(), app.view().audit.seq);
         let lines = seq.saturating_sub(self.seq);
         if lines >= CHECKPOINT_LINES || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE) {
-            sign_checkpoint(app).await;
             // The checkpoint's own line needs none.
-            (self.seq, self.at) = (app.view().audit.seq, now);
+            let signed = sign_checkpoint(app).await;
+            (self.seq, self.at) = (signed.map_or(seq, |view| view.audit.seq), now);
         }
     }
 }
@@ -98,15 +102,18 @@ pub async fn sign_if_behind(app: &App) {
 }
 
 /// Signs the trail as it is now.
-async fn sign_checkpoint(app: &App) {
+async fn sign_checkpoint(app: &App) -> Option<Arc<View>> {
     let view = app.view();
-    let Some(domain) = &view.state.domain else { return };
+    let domain = view.state.domain.as_ref()?;
     let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
     match app.keys.audit.sign(&message) {
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
-            propose(app, Command::RecordCheckpoint(checkpoint)).await;
+            propose(app, Command::RecordCheckpoint(checkpoint)).await
         }
-        Err(error) => tracing::error!(%error, "a checkpoint could not be signed"),
+        Err(error) => {
+            tracing::error!(%error, "a checkpoint could not be signed");
+            None
+        }
     }
 }

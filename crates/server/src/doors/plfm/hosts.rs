@@ -9,6 +9,7 @@ use crate::operator::tokens::limit;
 use crate::process::app::App;
 use api::doors::plfm::{HostItem, HostList, HostQuery, RevokeHost};
 use axum::extract::State;
+use journal::View;
 use lifecycle::names::NodeId;
 use lifecycle::registry::{Act, Command, Rejection};
 use std::ops::Bound;
@@ -41,8 +42,8 @@ pub async fn list(
 }
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
-    let id = known(&app, &caller, &id)?;
-    shown(&app, &id)
+    let (view, id) = known(&app, &caller, &id)?;
+    shown(&app, &view, &id)
 }
 
 pub async fn drain(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
@@ -64,23 +65,22 @@ pub async fn revoke(
 }
 
 async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Shown {
-    let id = known(app, &caller, id)?;
-    app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
-    shown(app, &id)
+    let (_, id) = known(app, &caller, id)?;
+    let (_, view) = app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
+    shown(app, &view, &id)
 }
 
 /// A host of the tenant that the request is about.
-fn known(app: &App, caller: &Caller, id: &str) -> Result<NodeId, Failure> {
+fn known(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, NodeId), Failure> {
     let (view, tenant) = scope(app, caller, Act::ReadNodes)?;
     let id = parse(id)?;
     match view.state.nodes.get(&id) {
-        Some(node) if node.tenant == tenant => Ok(id),
+        Some(node) if node.tenant == tenant => Ok((view, id)),
         _ => Err(Rejection::NodeNotFound { node: id }.into()),
     }
 }
 
-fn shown(app: &App, id: &NodeId) -> Shown {
-    let view = app.view();
+fn shown(app: &App, view: &View, id: &NodeId) -> Shown {
     let node = view.state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     Ok(axum::Json(HostItem::of(&view.state, node, app.presence.last_seen(id))))
 }

@@ -66,9 +66,10 @@ pub async fn describe(
         name: change(request.name, |name| Title::parse(&name).map_err(bad))?,
         labels: change(request.labels, |labels| Labels::parse(labels).map_err(bad))?,
     };
-    app.commit(caller.actor.clone(), &caller.origin, Command::Describe(describe)).await?;
-    let (view, node) = visible(&app, &caller, &id)?;
-    Ok(axum::Json(shown(&app, &view, &node)))
+    let (_, view) = app.commit(caller.actor, &caller.origin, Command::Describe(describe)).await?;
+    let node =
+        view.state.nodes.get(&node.id).ok_or_else(|| Rejection::NodeNotFound { node: node.id.clone() })?;
+    Ok(axum::Json(shown(&app, &view, node)))
 }
 
 /// Absent keeps, null forgets.

@@ -10,6 +10,7 @@ use api::doors::probectl::{RegisterCollector, RegisteredCollector};
 use axum::Extension;
 use axum::extract::State;
 use http::StatusCode;
+use journal::View;
 use lifecycle::names::{Label, NodeId};
 use lifecycle::registry::{Actor, Claim, Command, Door, Outcome, Register};
 use std::sync::Arc;
@@ -23,12 +24,12 @@ pub async fn register(
     let plane = label("plane", Some(&request.plane))?;
     let plane = plane.ok_or_else(|| Failure::new(code::BAD_REQUEST, "plane must not be empty"))?;
     let hostname = label("hostname", request.hostname.as_deref())?;
-    let id = match &request.token {
+    let (id, view) = match &request.token {
         Some(token) => {
             // Its own rights, if it has any, are not what a token is redeemed by.
             let actor = caller.map_or(Actor::Stranger, |caller| caller.actor);
             match by_token(&app, actor, &origin, token.reveal(), &plane, hostname.clone()).await {
-                Ok(id) => id,
+                Ok(registered) => registered,
                 Err(refused) => return Err(refused.recorded(&app, &origin).await),
             }
         }
@@ -38,7 +39,6 @@ pub async fn register(
             commit(&app, caller.actor, &origin, claim, &plane, hostname.clone()).await?
         }
     };
-    let view = app.view();
     let missing = || Failure::internal("a registration is not on record", &id);
     let node = view.state.nodes.get(&id).ok_or_else(missing)?;
     let registered = RegisteredCollector {
@@ -57,7 +57,7 @@ async fn by_token(
     token: &str,
     plane: &Label,
     hostname: Option<Label>,
-) -> Result<NodeId, Refused> {
+) -> Result<(NodeId, Arc<View>), Refused> {
     let (token, _) = enroll::credential(app, token, None).await?;
     Ok(commit(app, actor, origin, Claim::Token(token), plane, hostname).await?)
 }
@@ -69,7 +69,7 @@ async fn commit(
     claim: Claim,
     plane: &Label,
     hostname: Option<Label>,
-) -> Result<NodeId, Failure> {
+) -> Result<(NodeId, Arc<View>), Failure> {
     let register = Register {
         node: drawn_id(app, Door::Probectl, None)?,
         claim,
@@ -78,7 +78,7 @@ async fn commit(
         hostname,
     };
     match app.commit(actor, origin, Command::Register(register)).await? {
-        Outcome::Registered { node } => Ok(node),
+        (Outcome::Registered { node }, view) => Ok((node, view)),
         _ => Err(Failure::internal("a registration answered nothing", &"")),
     }
 }

@@ -17,10 +17,6 @@ use lifecycle::registry::{self, Keeping, Owner};
 use pki::verify::{PeerCertificate, PeerError};
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a serial that is not on record yet may take to arrive from the leader.
-const BARRIER: Duration = Duration::from_secs(2);
 
 pub async fn rotate(
     State(app): State<Arc<App>>,
@@ -65,7 +61,7 @@ async fn proven(app: &App, origin: &Origin, request: &RotateAgent) -> Result<(No
     if !view.state.certificates.contains_key(&peer.serial) {
         // Ours, but not on record here: perhaps it has only not arrived yet. Others are not worth the wait.
         check_chain(&view.state, &leaf, now)?.map_err(refused)?;
-        view = app.journal.barrier(BARRIER).await.map_err(Failure::from)?;
+        view = app.journal.barrier().await.map_err(Failure::from)?;
     }
     let record = view.state.certificates.get(&peer.serial);
     let record = record.filter(|record| record.fingerprint == peer.fingerprint);

@@ -60,8 +60,8 @@ pub async fn revoke(
     authorize(&app.view().state, &caller.actor, &command)?;
     let (view, tenant) = scope(&app, &caller)?;
     find(&view, &tenant, &id)?;
-    app.commit(caller.actor, &caller.origin, command).await?;
-    let revoked = find(&app.view(), &tenant, &id)?;
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    let revoked = find(&view, &tenant, &id)?;
     Ok(axum::Json(RevokedWorker { worker_id: id.to_string(), revoked_at: revoked.state_since.to_string() }))
 }
 
