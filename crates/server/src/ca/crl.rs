@@ -36,7 +36,7 @@ pub struct List {
 /// The list of an issuer; of the one that signs now, if none is named.
 pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<List, Failure> {
     let id = find(&app.view().state, issuer)?.id.clone();
-    let mut signed = app.lists.signed.lock().await;
+    let mut signed = app.ca.lists.signed.lock().await;
     let fresh = |list: &&List| list.denials == app.view().state.denials && app.now().since(list.at) < KEPT;
     let known = signed.get(&id);
     if let Some(list) = known.filter(fresh) {
@@ -87,7 +87,7 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
         this_update: now,
         next_update: now.plus(LIFETIME),
     };
-    let der = sign_crl(&app.keys.open(record)?, contents).map_err(|error| {
+    let der = sign_crl(&app.ca.keys.open(record)?, contents).map_err(|error| {
         tracing::error!(%error, issuer = %id, "a revocation list could not be signed");
         Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string())
     })?;

@@ -6,3 +6,25 @@ pub mod keys;
 pub mod rewrap;
 pub mod roll;
 pub mod server_cert;
+
+use crate::process::datadir::DataDir;
+use crl::Lists;
+use keys::Keys;
+use tokio::sync::Mutex;
+
+/// The keys of this replica, and what follows from them.
+pub struct Ca {
+    pub keys: Keys,
+    /// Revocation lists as signed last.
+    lists: Lists,
+    /// Held while the key-encryption key is changed, and while anything is sealed that the change must not miss.
+    rewrapping: Mutex<()>,
+    /// Where the files beside the registry are: the server certificate, its sealed key, the note of a rewrap.
+    dir: DataDir,
+}
+
+impl Ca {
+    pub fn new(keys: Keys, dir: DataDir) -> Self {
+        Self { keys, lists: Lists::default(), rewrapping: Mutex::new(()), dir }
+    }
+}

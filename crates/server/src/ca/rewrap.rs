@@ -29,7 +29,7 @@ fn is_inside(dir: &DataDir, path: &Path) -> bool {
 
 /// Seals everything under another key; answers with its id.
 pub async fn rewrap(app: &App, by: &By<'_>, source: &str) -> Result<String, Failure> {
-    let _alone = app.rewrapping.lock().await;
+    let _alone = app.ca.rewrapping.lock().await;
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
     let source = KekSource::parse(source).map_err(|error| bad(&error))?;
     if let KekSource::File(path) = &source
@@ -38,7 +38,7 @@ pub async fn rewrap(app: &App, by: &By<'_>, source: &str) -> Result<String, Fail
         return Err(bad(&"the path must be absolute: the control plane has a directory of its own"));
     }
     if let KekSource::File(path) = &source
-        && is_inside(&app.dir, path)
+        && is_inside(&app.ca.dir, path)
     {
         return Err(bad(&"a key inside the data directory protects nothing against a copy of it"));
     }
@@ -50,24 +50,24 @@ pub async fn rewrap(app: &App, by: &By<'_>, source: &str) -> Result<String, Fail
     let next = Arc::new(source.load_or_create().map_err(|error| bad(&error))?);
     let command = sealed_anew(app, &next)?;
     let io = |error: DirError| Failure::internal("the next key could not be noted", &error);
-    replace(&app.dir.keys(NEXT), format!("{source}\n").as_bytes(), 0o600).map_err(io)?;
-    let old = app.keys.kek();
+    replace(&app.ca.dir.keys(NEXT), format!("{source}\n").as_bytes(), 0o600).map_err(io)?;
+    let old = app.ca.keys.kek();
     if let Err(failure) = app.commit(by.actor.clone(), by.origin, Command::Rewrap(command)).await {
         // Refused for sure: the note goes. Perhaps done: the next start will know.
         if !failure.code.retryable {
-            forget(&app.dir).map_err(io)?;
+            forget(&app.ca.dir).map_err(io)?;
         }
         return Err(failure);
     }
-    app.keys.set_kek(next.clone());
-    server_cert::reseal(&app.dir, &old, &next).map_err(io)?;
-    finish(&app.dir, &source, &next).map_err(io)?;
+    app.ca.keys.set_kek(next.clone());
+    server_cert::reseal(&app.ca.dir, &old, &next).map_err(io)?;
+    finish(&app.ca.dir, &source, &next).map_err(io)?;
     Ok(next.id())
 }
 
 fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {
     let view = app.view();
-    let old = app.keys.kek();
+    let old = app.ca.keys.kek();
     let seal = |context: &str, key: &[u8]| {
         next.seal(context, key).map_err(|error| Failure::internal("a key could not be sealed", &error))
     };

@@ -33,7 +33,7 @@ impl By<'_> {
 /// Puts the request for the next issuer's certificate on record: the one that is out, or a new one.
 pub async fn request(app: &App, by: &By<'_>) -> Result<Arc<View>, Failure> {
     // What is sealed meanwhile must not be left behind under the old key.
-    let _still = app.rewrapping.lock().await;
+    let _still = app.ca.rewrapping.lock().await;
     let view = app.view();
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
     let prepare = match &view.state.roll {
@@ -42,7 +42,7 @@ pub async fn request(app: &App, by: &By<'_>) -> Result<Arc<View>, Failure> {
             let made = roll::intermediate_request(&domain.name)
                 .map_err(|error| Failure::internal("no key for the next issuer", &error))?;
             let key = pki::digest::key_hash(&made.spki);
-            let sealed_key = app.keys.kek().seal(&roll_context(&key), &made.key);
+            let sealed_key = app.ca.keys.kek().seal(&roll_context(&key), &made.key);
             let sealed_key =
                 sealed_key.map_err(|error| Failure::internal("a key could not be sealed", &error))?;
             PrepareRoll { key, request: made.csr_pem, sealed_key }
@@ -108,7 +108,7 @@ pub async fn activate(
     }
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
     let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotFounded)?;
-    let issuer = app.keys.open(record)?;
+    let issuer = app.ca.keys.open(record)?;
     let at = app.now();
     let audit_certificate =
         hierarchy::recertify_audit(&issuer, &signer.certificate, &domain.name, chance::serial(at)?, at)

@@ -53,21 +53,21 @@ impl ResolvesServerCert for Presented {
 }
 
 /// Presents the certificate on disk if it is still good, else makes, records and keeps a new one.
-pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(), ServerCertError> {
+pub async fn ensure(app: &App, presented: &Presented) -> Result<(), ServerCertError> {
     // What is sealed meanwhile must not be left behind under the old key.
-    let _still = app.rewrapping.lock().await;
+    let _still = app.ca.rewrapping.lock().await;
     if let Some(files) = &app.config.own_certificate {
-        return given::present(app, dir, files, presented);
+        return given::present(app, files, presented);
     }
     let at = app.now();
-    if let Some(key) = on_disk(app, dir, at) {
+    if let Some(key) = on_disk(app, at) {
         presented.set(key);
         return Ok(());
     }
     let make = |error: &dyn std::fmt::Display| ServerCertError::Make(error.to_string());
     let serial = chance::serial(at).map_err(|error| make(&error))?;
     let names = app.config.certificate_names();
-    let issuer = app.keys.issuer(&app.view().state).map_err(|error| make(&error))?;
+    let issuer = app.ca.keys.issuer(&app.view().state).map_err(|error| make(&error))?;
     let made = pki::server_cert::issue_server(&issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
         .map_err(|error| make(&error))?;
     let record = ServerCertificate {
@@ -81,9 +81,9 @@ pub async fn ensure(app: &App, dir: &DataDir, presented: &Presented) -> Result<(
     let (_, view) = recorded.map_err(|failure| ServerCertError::Record(failure.message))?;
     let chain = chain(&view.state, made.signed.der.clone());
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
-    let sealed = app.keys.kek().seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
-    replace(&dir.keys(KEY_FILE), &sealed, 0o600)?;
-    replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
+    let sealed = app.ca.keys.kek().seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
+    replace(&app.ca.dir.keys(KEY_FILE), &sealed, 0o600)?;
+    replace(&app.ca.dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
     let key = PrivateKeyDer::Pkcs8(made.key_pkcs8.to_vec().into());
     presented.set(certified(chain, &key).ok_or_else(|| make(&"the key does not match the certificate"))?);
     tracing::info!(serial = %made.signed.serial, not_after = %made.signed.not_after, "server certificate issued");
@@ -125,9 +125,10 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) 
 }
 
 /// The kept certificate, if it is the recorded one, for these names, and not yet due for renewal.
-fn on_disk(app: &App, dir: &DataDir, at: Timestamp) -> Option<CertifiedKey> {
+fn on_disk(app: &App, at: Timestamp) -> Option<CertifiedKey> {
+    let dir = &app.ca.dir;
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
-    let key = app.keys.kek().unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
+    let key = app.ca.keys.kek().unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
     let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;

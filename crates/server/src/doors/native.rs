@@ -50,7 +50,7 @@ impl Agent for Native {
         let request = match shape(request) {
             Ok(request) => request,
             Err(failure) => {
-                self.app.refusals.record(&self.app, &origin, failure.code.word, None).await;
+                self.app.edge.refusals.record(&self.app, &origin, failure.code.word, None).await;
                 return Err(status(&failure));
             }
         };
@@ -81,7 +81,11 @@ impl Agent for Native {
             Ok(request) => request,
             Err(failure) => {
                 self.app.metrics.recovered(failure.code.word);
-                self.app.refusals.record_recovery(&self.app, &origin, failure.code.word, None, None).await;
+                self.app
+                    .edge
+                    .refusals
+                    .record_recovery(&self.app, &origin, failure.code.word, None, None)
+                    .await;
                 return Err(status(&failure));
             }
         };
@@ -130,7 +134,7 @@ impl Native {
         let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
         let actor = Actor::Node { id: id.clone(), serial };
         let (_, view) = self.app.commit(actor, origin, command).await?;
-        self.app.presence.seen(&id, origin.source, self.app.now());
+        self.app.fleet.presence.seen(&id, origin.source, self.app.now());
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
         Ok(ConfirmResponse {
             node_id: id.to_string(),

@@ -77,7 +77,7 @@ impl Refused {
     /// Writes the reason into the trail first.
     async fn recorded(self, app: &App, origin: &Origin) -> Failure {
         if let Self::Credential(reason, sample) = &self {
-            app.refusals.record(app, origin, reason, sample.clone()).await;
+            app.edge.refusals.record(app, origin, reason, sample.clone()).await;
         }
         self.told()
     }

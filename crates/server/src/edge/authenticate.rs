@@ -55,7 +55,7 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
 pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -> Result<Arc<View>, Failure> {
     let actor = Actor::Node { id: id.clone(), serial: serial.clone() };
     let (_, view) = app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
-    app.presence.seen(id, origin.source, app.now());
+    app.fleet.presence.seen(id, origin.source, app.now());
     Ok(view)
 }
 

@@ -37,7 +37,7 @@ pub struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut open = self.app.connections.open();
+        let mut open = self.app.edge.connections.open();
         if let Some(of_serial) = open.get_mut(&self.serial) {
             of_serial.retain(|open| open.id != self.id);
             if of_serial.is_empty() {
@@ -62,9 +62,9 @@ impl Connections {
 }
 
 pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
-    let id = app.connections.next.fetch_add(1, Ordering::Relaxed);
+    let id = app.edge.connections.next.fetch_add(1, Ordering::Relaxed);
     let cut = CancellationToken::new();
-    let mut open = app.connections.open();
+    let mut open = app.edge.connections.open();
     let of_serial = open.entry(serial.clone()).or_default();
     if of_serial.len() >= PER_CERTIFICATE {
         of_serial.remove(0).cut.cancel();
@@ -87,7 +87,7 @@ pub async fn watch(app: Arc<App>) {
         let view = app.view();
         if denials != Some(view.state.denials) {
             denials = Some(view.state.denials);
-            app.connections.sweep(&view.state, app.now());
+            app.edge.connections.sweep(&view.state, app.now());
         }
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },

@@ -90,7 +90,7 @@ async fn connection(
     // A node or an operator with a certificate has a place; a stranger waits for one.
     let _place = match peer.certificate {
         Some(_) => None,
-        None => match app.places.connection(peer.source).await {
+        None => match app.edge.places.connection(peer.source).await {
             Some(place) => Some(place),
             None => return tracing::debug!(%address, "too many unauthenticated connections"),
         },

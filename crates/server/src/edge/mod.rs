@@ -12,3 +12,17 @@ pub mod service;
 pub mod socket;
 pub mod stall;
 pub mod tls;
+
+use connections::Connections;
+use limits::FailureLimits;
+use places::Places;
+use refusals::Refusals;
+
+/// What the edge counts and bounds.
+#[derive(Default)]
+pub struct Edge {
+    failures: FailureLimits,
+    places: Places,
+    connections: Connections,
+    pub refusals: Refusals,
+}

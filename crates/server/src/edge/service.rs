@@ -290,7 +290,7 @@ async fn answer(
     extensions.insert(peer);
     // A stranger's body is read only where there is room for it.
     let _room = if strange && !http_body::Body::is_end_stream(request.body()) {
-        match app.places.body().await {
+        match app.edge.places.body().await {
             Some(room) => Some(room),
             None => {
                 let failure =
@@ -340,7 +340,9 @@ fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
 fn limited(app: &App, source: lifecycle::names::Source, response: Response<Body>) -> Response<Body> {
     let Some(Failed(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
-    if !matches!(code.status, 400 | 401 | 403 | 409) || !app.failures.is_over(source, limit, clock::now()) {
+    if !matches!(code.status, 400 | 401 | 403 | 409)
+        || !app.edge.failures.is_over(source, limit, clock::now())
+    {
         return response;
     }
     let failure = Failure::new(code::RATE_LIMITED, "too many failures from this network").retry_after(60);

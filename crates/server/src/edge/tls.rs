@@ -103,7 +103,7 @@ impl NodeVerifier {
         let record = view.state.certificates.get(&peer.serial).filter(|record| record.is_superseded(now));
         if let Some(old) = record {
             app.metrics.handshake_refused("superseded");
-            app.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
+            app.fleet.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
         }
         record.is_some()
     }

@@ -102,7 +102,7 @@ impl Session {
         };
         let stream = self.greet(hello).await?;
         let result = self.talk(&mut up, &stream).await;
-        self.app.presence.close(&self.guest.id, &stream);
+        self.app.fleet.presence.close(&self.guest.id, &stream);
         result
     }
 
@@ -134,14 +134,14 @@ impl Session {
             recovery_kept: self.recovery_kept,
             remembered: &node.instances,
         };
-        let opened = self.app.presence.open(opening, self.app.now());
+        let opened = self.app.fleet.presence.open(opening, self.app.now());
         let stream = opened
             .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
         self.told.bundle = hello.bundle_version;
         match self.welcome(&stream).await {
             Ok(()) => Ok(stream),
             Err(failure) => {
-                self.app.presence.close(&self.guest.id, &stream);
+                self.app.fleet.presence.close(&self.guest.id, &stream);
                 Err(failure)
             }
         }
@@ -194,18 +194,18 @@ impl Session {
         let now = self.app.now();
         match message.message {
             Some(live_up::Message::Heartbeat(_)) => {
-                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Evidence(evidence)) => {
                 let view = self.app.view();
                 let report = evidence::report(evidence, view.state.bundle_version, now);
                 let node = self.node(&view.state)?;
-                self.app.presence.reported(&node, report, view.state.policy.clock_tolerance);
+                self.app.fleet.presence.reported(&node, report, view.state.policy.clock_tolerance);
             }
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
                 let (order_id, detail) = (short(&order_id), short(&detail));
                 tracing::debug!(node = %self.guest.id, order_id, ok, detail, "an order was answered");
-                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::RecoveryKept(RecoveryKept { token_id })) => {
                 let view = self.app.view();
@@ -214,9 +214,9 @@ impl Session {
                     (self.recovery_kept, self.told.recovery_token) = (None, None);
                 } else if let Some(token) = self.kept(&view.state, &*self.node(&view.state)?, &token_id) {
                     self.recovery_kept = Some(token);
-                    self.app.presence.kept(&self.guest.id, token);
+                    self.app.fleet.presence.kept(&self.guest.id, token);
                 }
-                self.app.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
             }
             Some(live_up::Message::Hello(_)) => {
                 return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
@@ -241,7 +241,7 @@ impl Session {
             self.say(live_down::Message::Bundle(bundle))?;
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
-        if pending != self.told.order && self.app.presence.is_newest(&self.guest.id, stream) {
+        if pending != self.told.order && self.app.fleet.presence.is_newest(&self.guest.id, stream) {
             self.told.order = pending;
             if let Some(id) = pending {
                 let renew = order::Order::RenewNow(RenewNow {});
@@ -260,7 +260,7 @@ impl Session {
         let may = node.state == NodeState::Active
             && !node.quarantined
             && !view.state.is_superseded(&self.guest.serial);
-        if !self.recovery_wanted || !may || !self.app.presence.is_newest(&self.guest.id, stream) {
+        if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.guest.id, stream) {
             return Ok(());
         }
         let answered = self.told.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
@@ -370,11 +370,11 @@ pub async fn follow(app: Arc<App>) {
         }
         let now = app.view();
         if now.state.bundle_version != seen.state.bundle_version {
-            app.presence.wake_all();
+            app.fleet.presence.wake_all();
         } else {
             for item in seen.state.nodes.diff(&now.state.nodes) {
                 if let DiffItem::Update { new: (id, _), .. } = item {
-                    app.presence.wake(id);
+                    app.fleet.presence.wake(id);
                 }
             }
         }

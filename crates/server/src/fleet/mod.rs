@@ -6,3 +6,21 @@ pub mod live;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
+
+use lifecycle::names::Timestamp;
+use overlays::Overlays;
+use presence::Presence;
+
+/// What this process remembers of hosts beyond the registry.
+pub struct Fleet {
+    pub presence: Presence,
+    pub overlays: Overlays,
+    /// Hosts that spoke earlier spoke to nobody: silence is counted from here.
+    pub listening_since: Timestamp,
+}
+
+impl Fleet {
+    pub fn new(listening_since: Timestamp) -> Self {
+        Self { presence: Presence::default(), overlays: Overlays::default(), listening_since }
+    }
+}

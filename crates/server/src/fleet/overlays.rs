@@ -96,7 +96,7 @@ pub async fn follow(app: Arc<App>) {
         let now = app.view();
         for item in seen.state.overlays.diff(&now.state.overlays) {
             if let DiffItem::Add(tenant, _) | DiffItem::Update { new: (tenant, _), .. } = item {
-                app.overlays.news(tenant).notify_waiters();
+                app.fleet.overlays.news(tenant).notify_waiters();
             }
         }
         seen = now;

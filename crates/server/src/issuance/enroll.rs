@@ -61,7 +61,7 @@ pub async fn enroll(app: &Arc<App>, origin: &Origin, request: Request) -> Result
             app.metrics.refused(failure.code.word);
             // One that burned a token has a line of its own.
             if !burned {
-                app.refusals.record(app, origin, failure.code.word, sample(app, &request)).await;
+                app.edge.refusals.record(app, origin, failure.code.word, sample(app, &request)).await;
             }
         }
         Err(_) => {}
@@ -83,7 +83,7 @@ async fn attempt(
     request: &Request,
     burned: &mut bool,
 ) -> Result<Enrolled, Failure> {
-    let mut place = Some(app.place().await?);
+    let mut place = Some(app.issuance.place().await?);
     // The credential before the request: strangers are not worth a signature check.
     let (token, mut view) = credential(app, &request.token, request.idempotency.as_ref()).await?;
     let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
@@ -100,7 +100,7 @@ async fn attempt(
                     // Whoever waits for a silent host stands in nobody's way.
                     drop(place.take());
                     probe::demand(app, origin, &view.state.policy, request.underlay.as_ref()).await?;
-                    place = Some(app.place().await?);
+                    place = Some(app.issuance.place().await?);
                 }
                 command.prepared =
                     Some(prepare(app, &view.state, &csr, request.door, tenant, profile, node)?);
@@ -231,7 +231,7 @@ fn prepare(
     let subject = SpiffeId::agent(&domain.name, &tenant, &node);
     let common_name = rules.common_name(&domain.name, &tenant, &node);
     let terms = keys::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
-    let issuer = app.keys.issuer(state)?;
+    let issuer = app.ca.keys.issuer(state)?;
     let certificate = keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))?;
     Ok(Prepared { node, tenant, profile, certificate })

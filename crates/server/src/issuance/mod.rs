@@ -7,3 +7,35 @@ pub mod probe;
 pub mod recover;
 pub mod renew;
 pub mod repair;
+
+use crate::http::failure::Failure;
+use api::code;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Requests for certificates in progress at once; the rest queues.
+const IN_PROGRESS: usize = 512;
+/// How long a request may queue before it is told to come back.
+const QUEUE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bounds on what issuing may cost at once.
+pub struct Issuance {
+    in_progress: Semaphore,
+    probes: Semaphore,
+}
+
+impl Default for Issuance {
+    fn default() -> Self {
+        Self { in_progress: Semaphore::new(IN_PROGRESS), probes: Semaphore::new(probe::AT_ONCE) }
+    }
+}
+
+impl Issuance {
+    /// A place among the requests in progress.
+    async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        match tokio::time::timeout(QUEUE_LIMIT, self.in_progress.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2)),
+        }
+    }
+}

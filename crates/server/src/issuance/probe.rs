@@ -22,7 +22,7 @@ use tokio::time::timeout;
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How many hosts are looked for at once.
-pub const AT_ONCE: usize = 128;
+pub(super) const AT_ONCE: usize = 128;
 /// Identifier and sequence of the echo; the system replaces the first.
 const ECHO: [u8; 4] = [0, 0, 0, 1];
 
@@ -68,7 +68,7 @@ pub async fn demand(
             origin.source
         ));
     }
-    let Ok(Ok(_permit)) = timeout(LIMIT, app.probes.acquire()).await else {
+    let Ok(Ok(_permit)) = timeout(LIMIT, app.issuance.probes.acquire()).await else {
         return Err(Failure::new(code::OVERLOADED, "too many hosts are being probed now").retry_after(2));
     };
     for (address, verdict) in look(&addresses).await {
@@ -92,7 +92,7 @@ pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, und
     }
     let (app, node) = (app.clone(), node.clone());
     tokio::spawn(async move {
-        let Ok(_permit) = app.probes.try_acquire() else { return };
+        let Ok(_permit) = app.issuance.probes.try_acquire() else { return };
         let verdicts = look(&addresses).await;
         let open = app.view().state.open_alert(KIND, Some(&node)).map(|alert| alert.id);
         let unreachable = verdicts.iter().find_map(|(address, verdict)| match verdict {

@@ -58,13 +58,13 @@ pub async fn recover(app: &Arc<App>, origin: &Origin, request: Request) -> Resul
         let view = app.view();
         let known = view.state.recovery_token_with_hash(&token).map(|(node, _)| node.id.clone());
         let claimed = request.node.as_ref().map(ToString::to_string);
-        app.refusals.record_recovery(app, origin, failure.code.word, known, claimed).await;
+        app.edge.refusals.record_recovery(app, origin, failure.code.word, known, claimed).await;
     }
     result
 }
 
 async fn attempt(app: &Arc<App>, origin: &Origin, request: &Request) -> Result<Recovered, Failure> {
-    let _place = app.place().await?;
+    let _place = app.issuance.place().await?;
     // The credential before the request: strangers are not worth a signature check.
     let (token, mut view) = credential(app, request).await?;
     let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
@@ -137,7 +137,7 @@ fn command(app: &App, state: &State, request: &Request, token: SecretHash, csr: 
         class: request.class,
         bundle_ends: request.bundle.as_ref().map(|bundle| bundle.expires_at),
         // After an outage of ours nobody is lost for having said nothing meanwhile.
-        heard: owner.and_then(|node| app.presence.last_seen(node).max(Some(app.listening_since))),
+        heard: owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(app.fleet.listening_since))),
         agent_version: request.agent_version.clone(),
         prepared: None,
     }

@@ -40,12 +40,12 @@ pub struct Renewed {
 pub async fn renew(app: &App, origin: &Origin, request: Request) -> Result<Renewed, Failure> {
     let result = attempt(app, origin, &request).await;
     app.metrics.renewed(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
-    app.presence.seen(&request.node, origin.source, app.now());
+    app.fleet.presence.seen(&request.node, origin.source, app.now());
     result
 }
 
 async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewed, Failure> {
-    let _place = app.place().await?;
+    let _place = app.issuance.place().await?;
     let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
     let mut view = app.view();
     for _ in 0..TRIES {
@@ -92,7 +92,7 @@ pub fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Res
     let subject = SpiffeId::agent(&domain.name, &node.tenant, &node.id);
     let common_name = rules.common_name(&domain.name, &node.tenant, &node.id);
     let terms = keys::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
-    let issuer = app.keys.issuer(state)?;
+    let issuer = app.ca.keys.issuer(state)?;
     keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))
 }

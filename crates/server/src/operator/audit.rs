@@ -87,7 +87,7 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let signer = view.state.audit_signer.as_ref().ok_or_else(missing)?;
     let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
-    let signature = app.keys.audit.sign(&message).map_err(std::io::Error::other)?;
+    let signature = app.ca.keys.audit.sign(&message).map_err(std::io::Error::other)?;
     // The one that vouches for the audit key, whether it signs now or not.
     let own = CertificateDer::from(signer.certificate.as_slice());
     let vouches = |issuer: &&Issuer| pki::verify::is_issued_by(&own, &issuer.certificate);
@@ -111,7 +111,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let walk = app.clone();
     let result = tokio::task::spawn_blocking(move || {
-        let Ok(_alone) = walk.walks.try_acquire() else { return Ok(None) };
+        let Ok(_alone) = walk.operator.walks.try_acquire() else { return Ok(None) };
         let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
             return Err("the domain is not initialized".to_owned());
         };

@@ -94,7 +94,7 @@ fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> Stri
             ..NodeItem::of(&view.state, node, &Live::default())
         };
         if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
-            let item = NodeItem::of(&after.state, &node, &app.presence.live(id));
+            let item = NodeItem::of(&after.state, &node, &app.fleet.presence.live(id));
             let at = Some(after.state.at.to_string());
             tell("node", serde_json::to_string(&NodeEvent { at, item }));
         }

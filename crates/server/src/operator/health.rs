@@ -37,7 +37,7 @@ pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Resp
 pub fn metrics_text(app: &App, view: &View) -> Response {
     let (ready, _) = app.readiness();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], app.metrics.text(view, &app.presence, ready)).into_response()
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text(view, &app.fleet.presence, ready)).into_response()
 }
 
 /// Made once: strangers may ask for it as often as they like.

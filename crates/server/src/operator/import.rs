@@ -46,7 +46,7 @@ pub async fn import(
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::Import(Box::new(import))).await?;
     let known = view.state.nodes.get(&node).ok_or_else(|| Rejection::NodeNotFound { node: node.clone() })?;
-    Ok(axum::Json(NodeItem::of(&view.state, known, &app.presence.live(&node))))
+    Ok(axum::Json(NodeItem::of(&view.state, known, &app.fleet.presence.live(&node))))
 }
 
 /// The control plane is no node: on record as one, its certificate would speak for a host, and end up on the list of

@@ -26,6 +26,24 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::{delete, get, post};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Readers of the audit trail at once; each keeps a thread and a disk busy.
+const TIMELINES: usize = 2;
+
+/// Bounds on what operators may have read at once.
+pub struct Operators {
+    /// One walk over the whole audit trail at a time.
+    walks: Semaphore,
+    /// Places among those who look through it for some lines.
+    timelines: Arc<Semaphore>,
+}
+
+impl Default for Operators {
+    fn default() -> Self {
+        Self { walks: Semaphore::new(1), timelines: Arc::new(Semaphore::new(TIMELINES)) }
+    }
+}
 
 /// Every path of the TLS port and of the operator socket.
 pub fn router(app: &Arc<App>) -> Router {

@@ -41,7 +41,7 @@ pub async fn list(
         .map(|(_, node)| node.as_ref())
         .filter(wanted)
         .take(limit + 1)
-        .map(|node| NodeItem::of(&view.state, node, &app.presence.live(&node.id)))
+        .map(|node| NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)))
         .collect();
     let more = items.len() > limit;
     items.truncate(limit);
@@ -67,7 +67,7 @@ pub async fn show(
     let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant));
     let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let profile = app.config.endpoint_profile.as_ref();
-    Ok(axum::Json(NodeDetail::of(&view.state, node, &app.presence.live(&id), profile)))
+    Ok(axum::Json(NodeDetail::of(&view.state, node, &app.fleet.presence.live(&id), profile)))
 }
 
 /// What cannot be an id is not found.

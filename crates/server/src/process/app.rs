@@ -1,66 +1,34 @@
-//! What every request can reach: the journal, the keys, the limits, the counters.
+//! What every request can reach: the journal and the rooms.
 
-use crate::ca::crl::Lists;
-use crate::ca::keys::Keys;
+use crate::ca::Ca;
 use crate::config::ControlPlaneConfig;
-use crate::edge::connections::Connections;
-use crate::edge::limits::FailureLimits;
-use crate::edge::places::Places;
-use crate::edge::refusals::Refusals;
-use crate::fleet::overlays::Overlays;
-use crate::fleet::presence::Presence;
+use crate::edge::Edge;
+use crate::fleet::Fleet;
 use crate::http::failure::Failure;
-use crate::issuance::probe;
+use crate::issuance::Issuance;
+use crate::operator::Operators;
 use crate::process::activity_log::Told;
-use crate::process::chance;
-use crate::process::clock;
-use crate::process::datadir::DataDir;
 use crate::process::metrics::Metrics;
-use api::code;
+use crate::process::{chance, clock};
 use journal::{Committed, Journal, View};
 use lifecycle::names::{Label, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
-
-/// Work in progress at once; the rest queues.
-const IN_PROGRESS: usize = 512;
-/// Readers of the audit trail at once; each keeps a thread and a disk busy.
-const TIMELINES: usize = 2;
-/// How long a request may queue before it is told to come back.
-const QUEUE_LIMIT: Duration = Duration::from_secs(10);
+use tokio::sync::watch;
 
 pub struct App {
-    pub dir: DataDir,
-    pub config: ControlPlaneConfig,
-    pub journal: Journal,
-    pub keys: Keys,
-    pub failures: FailureLimits,
-    pub places: Places,
-    pub connections: Connections,
-    pub presence: Presence,
-    /// Hosts that wait for news of their overlay, and answers with peers on their way.
-    pub overlays: Overlays,
-    /// Places among the hosts that are looked for.
-    pub probes: Semaphore,
-    /// Lists of revocations as signed last.
-    pub lists: Lists,
-    /// One change of the key-encryption key at a time.
-    pub rewrapping: Mutex<()>,
-    /// One walk over the whole audit trail at a time.
-    pub walks: Semaphore,
-    /// Places among those who look through it for some lines.
-    pub timelines: Arc<Semaphore>,
-    pub refusals: Refusals,
-    pub metrics: Metrics,
-    /// Nobody could be heard before.
-    pub listening_since: Timestamp,
-    /// Set by the first listener that is bound.
-    pub advertised: std::sync::OnceLock<Vec<String>>,
+    pub(crate) config: ControlPlaneConfig,
+    pub(crate) journal: Journal,
+    pub(crate) edge: Edge,
+    pub(crate) fleet: Fleet,
+    pub(crate) ca: Ca,
+    pub(crate) issuance: Issuance,
+    pub(crate) operator: Operators,
+    pub(crate) metrics: Metrics,
+    /// The URLs nodes are sent to.
+    advertised: Vec<String>,
     /// True once the process should end.
-    pub stopping: watch::Receiver<bool>,
-    pub(crate) capacity: Semaphore,
+    pub(crate) stopping: watch::Receiver<bool>,
 }
 
 /// Where a request comes from and how it is to be recorded.
@@ -79,34 +47,24 @@ impl Origin {
 
 impl App {
     pub fn new(
-        dir: DataDir,
         config: ControlPlaneConfig,
         journal: Journal,
-        keys: Keys,
+        ca: Ca,
+        advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
         let listening_since = clock::now().max(journal.view().state.at);
         Arc::new(Self {
-            dir,
             config,
             journal,
-            keys,
-            failures: FailureLimits::default(),
-            places: Places::default(),
-            connections: Connections::default(),
-            presence: Presence::default(),
-            overlays: Overlays::default(),
-            probes: Semaphore::new(probe::AT_ONCE),
-            lists: Lists::default(),
-            rewrapping: Mutex::new(()),
-            walks: Semaphore::new(1),
-            timelines: Arc::new(Semaphore::new(TIMELINES)),
-            listening_since,
-            refusals: Refusals::default(),
+            edge: Edge::default(),
+            fleet: Fleet::new(listening_since),
+            ca,
+            issuance: Issuance::default(),
+            operator: Operators::default(),
             metrics: Metrics::default(),
-            advertised: std::sync::OnceLock::new(),
+            advertised,
             stopping,
-            capacity: Semaphore::new(IN_PROGRESS),
         })
     }
 
@@ -122,7 +80,7 @@ impl App {
 
     /// The URLs nodes are sent to.
     pub fn servers(&self) -> Vec<String> {
-        self.advertised.get().cloned().unwrap_or_default()
+        self.advertised.clone()
     }
 
     /// Whether this replica serves, and what is wrong with it. A gap in the trail is reported but does not stop the
@@ -140,14 +98,6 @@ impl App {
             reasons.push("audit_gap");
         }
         (ready, reasons)
-    }
-
-    /// A place among the requests in progress.
-    pub async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        match tokio::time::timeout(QUEUE_LIMIT, self.capacity.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2)),
-        }
     }
 
     pub fn envelope(&self, actor: Actor, origin: &Origin, command: Command) -> Result<Envelope, Failure> {

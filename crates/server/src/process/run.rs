@@ -2,6 +2,7 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
+use crate::ca::Ca;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::rewrap;
 use crate::ca::server_cert::{self, Presented, ServerCertError};
@@ -172,15 +173,13 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     };
     rewrap::settle(&dir, begun)?;
     let (stop, stopping) = watch::channel(false);
-    let app = App::new(dir.clone(), config, journal, keys, stopping);
+    let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
+    let app = App::new(config, journal, Ca::new(keys, dir.clone()), advertised, stopping);
     record_gap(&app).await;
 
-    let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    if let Some(first) = bound.first() {
-        let _ = app.advertised.set(app.config.advertised(*first));
-    }
     let presented = Presented::empty();
-    server_cert::ensure(&app, &dir, &presented).await?;
+    server_cert::ensure(&app, &presented).await?;
     let tls = Arc::new(tls::server_config(&app, presented.clone())?);
     let operators = socket::bind(&dir.operator_socket())?;
 
@@ -201,7 +200,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if let Some(webhook) = app.config.alerts.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }
-    tasks.spawn(reconcile::run(app.clone(), dir.clone(), presented));
+    tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }
 
@@ -272,7 +271,7 @@ impl Server {
         if tokio::time::timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
             tracing::warn!("some connections did not end in time");
         }
-        self.app.refusals.flush(&self.app, true).await;
+        self.app.edge.refusals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
         if let Err(error) = self.app.journal.shutdown().await {
             tracing::error!(%error, "the log did not close cleanly");

@@ -38,7 +38,7 @@ impl Evidence {
         if self.tolerance.replace(state.policy.clock_tolerance) != Some(state.policy.clock_tolerance) {
             self.walk = Some(Bound::Unbounded);
         }
-        let heard = app.presence.reports(app.now(), HEARD);
+        let heard = app.fleet.presence.reports(app.now(), HEARD);
         if heard.is_empty() && self.walk.is_none() {
             return;
         }
@@ -60,7 +60,7 @@ impl Evidence {
         let mut due = Vec::new();
         let Some(from) = self.walk.take() else { return due };
         for (looked, (id, node)) in state.nodes.range((from, Bound::Unbounded)).enumerate() {
-            let live = app.presence.report(id);
+            let live = app.fleet.presence.report(id);
             due.extend(changes(state, open, node, node.newest_report(live.as_ref())));
             if looked + 1 == AT_ONCE || due.len() >= CHANGES {
                 self.walk = Some(Bound::Excluded(id.clone()));

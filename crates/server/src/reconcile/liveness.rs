@@ -17,19 +17,19 @@ pub async fn tick(app: &App) {
     let now = app.now();
     let view = app.view();
     let grace = view.state.policy.liveness_grace;
-    app.presence.find_doubles(now);
-    for suspicion in app.presence.suspicions() {
+    app.fleet.presence.find_doubles(now);
+    for suspicion in app.fleet.presence.suspicions() {
         tracing::warn!(node = %suspicion.node, "{}", suspicion.detail);
         raise(app, AlertKind::CloneSuspected, &suspicion.node, suspicion.detail).await;
     }
-    let sightings = app.presence.sightings(now, Span::from_millis(grace.millis() / PER_GRACE));
+    let sightings = app.fleet.presence.sightings(now, Span::from_millis(grace.millis() / PER_GRACE));
     let (saying, seen): (Vec<_>, Vec<_>) = sightings.into_iter().partition(|seen| seen.report.is_some());
     for some in saying.chunks(REPORTS_AT_ONCE).chain(seen.chunks(AT_ONCE)) {
         propose(app, Command::Observe(some.to_vec())).await;
     }
     let silent = silent(app, now, grace);
     for some in silent.chunks(AT_ONCE) {
-        let silence = Silence { nodes: some.to_vec(), listening_since: app.listening_since };
+        let silence = Silence { nodes: some.to_vec(), listening_since: app.fleet.listening_since };
         propose(app, Command::MarkInactive(silence)).await;
     }
     stuck(app, now).await;
@@ -38,8 +38,8 @@ pub async fn tick(app: &App) {
 fn silent(app: &App, now: Timestamp, grace: Span) -> Vec<NodeId> {
     let view = app.view();
     let heard = |id: &NodeId, written: Option<Timestamp>| {
-        let live = app.presence.last_seen(id);
-        app.listening_since.max(live.max(written).unwrap_or(app.listening_since))
+        let live = app.fleet.presence.last_seen(id);
+        app.fleet.listening_since.max(live.max(written).unwrap_or(app.fleet.listening_since))
     };
     view.state
         .nodes
@@ -61,7 +61,7 @@ async fn stuck(app: &App, now: Timestamp) {
     let known: BTreeSet<&NodeId> = alerts.filter_map(|alert| alert.node.as_ref()).collect();
     for node in view.state.nodes.values().filter(|node| {
         node.state == NodeState::Enrolled
-            && app.listening_since.max(node.state_since).plus(limit) <= now
+            && app.fleet.listening_since.max(node.state_since).plus(limit) <= now
             && !known.contains(&node.id)
     }) {
         let detail = format!("enrolled at {} and not seen since", node.state_since);

@@ -10,7 +10,6 @@ pub mod webhook;
 use crate::ca::server_cert::{self, Presented};
 use crate::process::app::{App, Origin};
 use crate::process::clock;
-use crate::process::datadir::DataDir;
 use journal::{View, checkpoint_message};
 use lifecycle::names::Span;
 use lifecycle::registry::{Actor, Checkpoint, Command};
@@ -26,7 +25,7 @@ const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
 const TICKS_PER_ISSUER_CHECK: u64 = 60;
 
 /// Runs until the process stops.
-pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
+pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
     let mut stopping = app.stopping.clone();
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
@@ -41,7 +40,7 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
             _ = stopping.wait_for(|stop| *stop) => return,
         }
         tick += 1;
-        app.refusals.flush(&app, false).await;
+        app.edge.refusals.flush(&app, false).await;
         checkpoints.sign_if_due(&app).await;
         liveness::tick(&app).await;
         expiry.tick(&app).await;
@@ -57,7 +56,7 @@ pub async fn run(app: Arc<App>, dir: DataDir, presented: Arc<Presented>) {
             propose(&app, Command::Tidy).await;
         }
         if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)
-            && let Err(error) = server_cert::ensure(&app, &dir, &presented).await
+            && let Err(error) = server_cert::ensure(&app, &presented).await
         {
             tracing::error!(%error, "the server certificate was not renewed");
         }
@@ -106,7 +105,7 @@ async fn sign_checkpoint(app: &App) -> Option<Arc<View>> {
     let view = app.view();
     let domain = view.state.domain.as_ref()?;
     let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
-    match app.keys.audit.sign(&message) {
+    match app.ca.keys.audit.sign(&message) {
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
             propose(app, Command::RecordCheckpoint(checkpoint)).await

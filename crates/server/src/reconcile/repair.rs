@@ -13,7 +13,7 @@ pub async fn tick(app: &App) {
     let heartbeats = policy.liveness_interval.millis().saturating_mul(2);
     let silence = Span::from_millis(policy.liveness_grace.millis().saturating_add(heartbeats));
     let proven = |node: &&Arc<Node>| {
-        let since = app.presence.well_since(&node.id, silence, now);
+        let since = app.fleet.presence.well_since(&node.id, silence, now);
         since.is_some_and(|since| since.plus(policy.quarantine_observe) <= now)
     };
     let repaired = view.state.nodes.values().filter(|node| node.quarantined && node.recovery.is_repaired());

@@ -4,7 +4,7 @@
 use super::{Presented, ServerCertError, certified};
 use crate::config::OwnCertificate;
 use crate::process::app::App;
-use crate::process::datadir::{DataDir, replace};
+use crate::process::datadir::replace;
 use lifecycle::names::{Span, Timestamp};
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
@@ -79,12 +79,7 @@ impl Given {
 }
 
 /// Presents what is in the files now.
-pub fn present(
-    app: &App,
-    dir: &DataDir,
-    files: &OwnCertificate,
-    presented: &Presented,
-) -> Result<(), ServerCertError> {
+pub fn present(app: &App, files: &OwnCertificate, presented: &Presented) -> Result<(), ServerCertError> {
     let (at, view) = (app.now(), app.view());
     let given = read(files, at).map_err(ServerCertError::Make)?;
     let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();
@@ -99,7 +94,7 @@ pub fn present(
     }
     let key = given.certified(&cas).map_err(ServerCertError::Make)?;
     let pem = pki::pem::chain_pem(key.cert.iter().map(|der| der.as_ref()));
-    replace(&dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
+    replace(&app.ca.dir.ca("server.pem"), pem.as_bytes(), 0o644)?;
     presented.set(key);
     Ok(())
 }

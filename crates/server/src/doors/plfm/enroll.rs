@@ -29,15 +29,15 @@ pub async fn enroll(
     let request = match body.and_then(|Json(body)| shape(&headers, body)) {
         Ok(request) => request,
         Err(failure) => {
-            app.refusals.record(&app, &origin, failure.code.word, None).await;
+            app.edge.refusals.record(&app, &origin, failure.code.word, None).await;
             return Err(failure);
         }
     };
     let busy = |why| Failure::new(code::OVERLOADED, why).retry_after(2);
     let place =
-        app.overlays.enrollment().await.ok_or_else(|| busy("more requests than can be served now"))?;
+        app.fleet.overlays.enrollment().await.ok_or_else(|| busy("more requests than can be served now"))?;
     let enrolled = enroll::enroll(&app, &origin, request).await?;
-    let turn = app.overlays.turn(&enrolled.node.id, UNFINISHED);
+    let turn = app.fleet.overlays.turn(&enrolled.node.id, UNFINISHED);
     let turn = turn.ok_or_else(|| busy("this enrollment already has sixteen unread answers"))?;
     let peers = enrolled.view.state.peers_at_enrollment(&enrolled.node);
     peers::answer(StatusCode::CREATED, &answer(&app, &enrolled)?, peers, turn.of_enrollment(place))

@@ -53,7 +53,7 @@ pub async fn confirm(
     let Host { id, serial, origin, .. } = host;
     let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: Keeping::default() });
     let (_, view) = app.commit(Actor::Node { id: id.clone(), serial }, &origin, command).await?;
-    app.presence.seen(&id, origin.source, app.now());
+    app.fleet.presence.seen(&id, origin.source, app.now());
     let state = view.state.nodes.get(&id).map(|node| state_word(node)).unwrap_or_default();
     Ok(axum::Json(ConfirmedHost { host_id: id.to_string(), state: state.to_owned() }))
 }

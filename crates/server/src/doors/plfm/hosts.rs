@@ -33,7 +33,7 @@ pub async fn list(
         .map(|(_, node)| node)
         .filter(|node| node.tenant == tenant)
         .take(limit + 1)
-        .map(|node| HostItem::of(&view.state, node, app.presence.last_seen(&node.id)))
+        .map(|node| HostItem::of(&view.state, node, app.fleet.presence.last_seen(&node.id)))
         .collect();
     let more = hosts.len() > limit;
     hosts.truncate(limit);
@@ -82,5 +82,5 @@ fn known(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, NodeId), Fa
 
 fn shown(app: &App, view: &View, id: &NodeId) -> Shown {
     let node = view.state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    Ok(axum::Json(HostItem::of(&view.state, node, app.presence.last_seen(id))))
+    Ok(axum::Json(HostItem::of(&view.state, node, app.fleet.presence.last_seen(id))))
 }

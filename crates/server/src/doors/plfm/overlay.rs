@@ -38,7 +38,7 @@ pub async fn show(
         Some(_) => (WAITING, "this host already has four requests waiting for its overlay"),
         None => (UNFINISHED, "this host already has sixteen unread answers"),
     };
-    let turn = app.overlays.turn(&host.id, limit);
+    let turn = app.fleet.overlays.turn(&host.id, limit);
     let turn = turn.ok_or_else(|| Failure::new(code::TOO_MANY_STREAMS, why).retry_after(2))?;
     let (overlay, peers) = match wait {
         Some((wait, after)) => newer(&app, &host, after, Duration::from_millis(wait.millis())).await?,
@@ -56,7 +56,7 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
     };
     loop {
         // Before the look, so that nothing falls in between.
-        let news = app.overlays.news(&tenant);
+        let news = app.fleet.overlays.news(&tenant);
         let changed = news.notified();
         if app.view().state.overlay_revision(&tenant) != after {
             tokio::time::sleep(SETTLE.min(deadline.saturating_duration_since(Instant::now()))).await;
@@ -70,7 +70,7 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
     }
     // Much may have happened to the certificate meanwhile.
     authenticate::node(app, &host.peer).await?;
-    app.presence.seen(&host.id, host.origin.source, app.now());
+    app.fleet.presence.seen(&host.id, host.origin.source, app.now());
     known(app, host)
 }
 

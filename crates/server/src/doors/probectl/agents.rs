@@ -137,5 +137,5 @@ fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
 }
 
 fn shown(app: &App, view: &View, node: &Node) -> Agent {
-    Agent::of(&view.state, node, app.presence.last_seen(&node.id))
+    Agent::of(&view.state, node, app.fleet.presence.last_seen(&node.id))
 }

@@ -26,7 +26,7 @@ pub async fn enroll(
     let request = match shape(&headers, &request) {
         Ok(request) => request,
         Err(failure) => {
-            app.refusals.record(&app, &origin, failure.code.word, None).await;
+            app.edge.refusals.record(&app, &origin, failure.code.word, None).await;
             return Err(failure);
         }
     };

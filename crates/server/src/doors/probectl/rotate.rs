@@ -82,7 +82,7 @@ async fn proven(app: &App, origin: &Origin, request: &RotateAgent) -> Result<(No
     }
     // Only now does an old certificate that comes back say something about its holder.
     if record.is_superseded(now) {
-        app.presence.suspect_superseded(&record.owner, &peer.serial, Some(origin.source), now);
+        app.fleet.presence.suspect_superseded(&record.owner, &peer.serial, Some(origin.source), now);
     }
     Ok((id, peer.serial.clone()))
 }

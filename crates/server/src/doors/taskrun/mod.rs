@@ -40,7 +40,7 @@ async fn enroll(
     let request = match body.and_then(|Json(body)| shape(&headers, body)) {
         Ok(request) => request,
         Err(failure) => {
-            app.refusals.record(&app, &origin, failure.code.word, None).await;
+            app.edge.refusals.record(&app, &origin, failure.code.word, None).await;
             return Err(failure);
         }
     };

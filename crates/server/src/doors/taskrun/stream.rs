@@ -87,7 +87,7 @@ impl Session {
         };
         let stream = self.greet(hello)?;
         let result = self.talk(&mut up, &stream, &mut allowance).await;
-        self.app.presence.close(&self.id, &stream);
+        self.app.fleet.presence.close(&self.id, &stream);
         result
     }
 
@@ -108,7 +108,7 @@ impl Session {
             recovery_kept: None,
             remembered: &node.instances,
         };
-        let opened = self.app.presence.open(opening, self.app.now());
+        let opened = self.app.fleet.presence.open(opening, self.app.now());
         opened.map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this worker has four live streams already"))
     }
 
@@ -155,7 +155,7 @@ impl Session {
             // What workers send beside these is for others.
             None => None,
         };
-        self.app.presence.seen(&self.id, self.origin.source, self.app.now());
+        self.app.fleet.presence.seen(&self.id, self.origin.source, self.app.now());
         acknowledged.map_or(Ok(()), |(kind, of)| self.acknowledge(kind, of))
     }
 

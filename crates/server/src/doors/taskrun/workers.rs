@@ -79,5 +79,5 @@ fn find(view: &View, tenant: &TenantId, id: &NodeId) -> Result<Arc<Node>, Failur
 }
 
 fn item(app: &App, view: &View, node: &Node) -> WorkerItem {
-    NodeItem::of(&view.state, node, &app.presence.live(&node.id)).into()
+    NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)).into()
 }
