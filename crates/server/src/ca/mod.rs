@@ -13,7 +13,7 @@ use keys::Keys;
 use tokio::sync::Mutex;
 
 /// The keys of this replica, and what follows from them.
-pub struct Ca {
+pub struct CertificateAuthority {
     pub keys: Keys,
     /// Revocation lists as signed last.
     lists: Lists,
@@ -23,7 +23,7 @@ pub struct Ca {
     dir: DataDir,
 }
 
-impl Ca {
+impl CertificateAuthority {
     pub fn new(keys: Keys, dir: DataDir) -> Self {
         Self { keys, lists: Lists::default(), rewrapping: Mutex::new(()), dir }
     }

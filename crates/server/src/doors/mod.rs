@@ -1,23 +1,38 @@
 //! Doors: each turns one wire shape into the same commands and back. A door holds no rules.
-
 //! Which are open is local configuration; the native one always is.
 
 mod host;
 pub mod native;
 mod plfm;
 mod probectl;
-mod taskrun;
+pub mod taskrun;
 
 use crate::http::failure::Failure;
+use crate::issuance::enroll::Naming;
 use crate::process::app::App;
+use crate::process::chance;
 use api::code;
 use axum::Router;
-use lifecycle::names::{IdempotencyHash, Label, is_steering};
+use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, is_steering};
 use lifecycle::registry::Door;
 use std::sync::Arc;
 
 /// How much of a host's own words is kept.
 const REASON_LENGTH: usize = 200;
+
+/// How nodes are named where the door has no way of its own: by a ULID, unless the profile is another door's.
+const NAMING: Naming = Naming { requested: |_| Ok(None), drawn };
+
+fn drawn(app: &App, profile: &ProfileName) -> Result<NodeId, Failure> {
+    if Door::Probectl.profile().as_ref() == Some(profile) {
+        return probectl::agent_id();
+    }
+    drawn_id(&chance::ulid(app.now())?.to_string())
+}
+
+fn drawn_id(text: &str) -> Result<NodeId, Failure> {
+    NodeId::parse(text).map_err(|error| Failure::internal("a drawn id is no node id", &error))
+}
 
 /// The paths of every open door.
 pub fn router(app: &Arc<App>) -> Router<Arc<App>> {

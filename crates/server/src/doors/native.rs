@@ -1,25 +1,26 @@
 //! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
 
-use super::{host, idempotency, plain};
+use super::{NAMING, host, idempotency, plain};
 use crate::edge::authenticate::{self, Peer};
 use crate::fleet::live;
 use crate::fleet::recovery_token;
 use crate::http::failure::{Failed, Failure};
 use crate::http::pem::{bundle, chain};
-use crate::issuance::enroll::{self, Enrolled};
-use crate::issuance::recover::{self, Recovered};
-use crate::issuance::renew;
+use crate::issuance::Released;
+use crate::issuance::enroll::{self, Enrollment};
+use crate::issuance::recover::{self, RecoveryRequest};
+use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Origin};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
-    EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RenewRequest,
-    RenewResponse,
+    EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant,
+    RenewRequest, RenewResponse,
 };
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
 use lifecycle::host::Class;
-use lifecycle::names::{Label, NodeId, Serial, SpiffeId, Timestamp};
+use lifecycle::names::{Label, NodeId, Serial, Timestamp};
 use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
 use pki::pem;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Agent for Native {
         request: Request<EnrollRequest>,
     ) -> Result<tonic::Response<EnrollResponse>, Status> {
         let origin = origin(&request)?;
-        let request = match shape(request) {
+        let request = match enrollment(request) {
             Ok(request) => request,
             Err(failure) => {
                 self.app.edge.refusals.record(&self.app, &origin, failure.code.word, None).await;
@@ -77,7 +78,7 @@ impl Agent for Native {
         request: Request<RecoverRequest>,
     ) -> Result<tonic::Response<RecoverResponse>, Status> {
         let origin = origin(&request)?;
-        let request = match lost(request.into_inner()) {
+        let request = match recovery_request(request.into_inner()) {
             Ok(request) => request,
             Err(failure) => {
                 self.app.metrics.recovered(failure.code.word);
@@ -90,7 +91,7 @@ impl Agent for Native {
             }
         };
         match recover::recover(&self.app, &origin, request).await {
-            Ok(recovered) => Ok(tonic::Response::new(found(&self.app, &recovered))),
+            Ok(recovered) => Ok(tonic::Response::new(recovery_answer(&self.app, &recovered))),
             // A node whose only fault is what it trusts is cured by this.
             Err(failure) if failure.code == code::RECOVERY_NOT_NEEDED => {
                 let state = &self.app.view().state;
@@ -161,28 +162,17 @@ impl Native {
         let agent_version = label("agent_version", &body.agent_version)?;
         let recovery = recovery_token::Said::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
         let (csr, keeping) = (body.csr.into_bytes(), recovery.keeping());
-        let request = renew::Request { node: node.clone(), with, csr, agent_version, keeping };
+        let request = RenewalRequest { node: node.clone(), with, csr, agent_version, keeping };
         let renewed = renew::renew(&self.app, origin, request).await?;
-        let state = &renewed.view.state;
-        Ok(RenewResponse {
-            certificate: pem::certificate_pem(&renewed.der),
-            chain: chain(state, &renewed.certificate.issuer),
-            bundle: bundle(state),
-            bundle_version: state.bundle_version,
-            cert_serial: renewed.serial.to_string(),
-            not_after: renewed.certificate.not_after.to_string(),
-            renew_at: renewed.certificate.renew_at.to_string(),
-            profile: state.nodes.get(&node).map(|node| node.profile.to_string()).unwrap_or_default(),
-            servers: self.app.servers(),
-            recovery: recovery.grant(&self.app, state, &node),
-        })
+        let grant = recovery.grant(&self.app, &renewed.view.state, &node);
+        Ok(renewal_answer(&self.app, &renewed, grant))
     }
 }
 
-fn shape(request: Request<EnrollRequest>) -> Result<enroll::Request, Failure> {
+fn enrollment(request: Request<EnrollRequest>) -> Result<Enrollment, Failure> {
     let idempotency = idempotency(request.metadata().get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?;
     let body = request.into_inner();
-    Ok(enroll::Request {
+    Ok(Enrollment {
         door: Door::Native,
         wireguard: Some(body.wireguard_public_key).filter(|key| !key.is_empty()),
         underlay: body.underlay.as_ref().map(underlay).transpose()?,
@@ -190,13 +180,13 @@ fn shape(request: Request<EnrollRequest>) -> Result<enroll::Request, Failure> {
         token: body.token,
         csr: body.csr.into_bytes(),
         idempotency,
-        requested_node: None,
+        naming: NAMING,
         hostname: label("hostname", &body.hostname)?,
         agent_version: label("agent_version", &body.agent_version)?,
     })
 }
 
-fn lost(body: RecoverRequest) -> Result<recover::Request, Failure> {
+fn recovery_request(body: RecoverRequest) -> Result<RecoveryRequest, Failure> {
     let wrong = |what: String| Failure::new(code::BAD_REQUEST, what);
     let node = match body.node_id.as_str() {
         "" => None,
@@ -219,7 +209,7 @@ fn lost(body: RecoverRequest) -> Result<recover::Request, Failure> {
             recovery_profile_id: said.recovery_profile_id,
         })
     });
-    Ok(recover::Request {
+    Ok(RecoveryRequest {
         token: body.token,
         csr: body.csr.into_bytes(),
         node,
@@ -251,44 +241,59 @@ fn label(name: &str, text: &str) -> Result<Option<Label>, Failure> {
     Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
 }
 
-fn answer(app: &App, enrolled: &Enrolled) -> EnrollResponse {
-    let state = &enrolled.view.state;
+/// What every answer with a certificate says; the answer to an enrollment has all of it.
+fn answer(app: &App, released: &Released) -> EnrollResponse {
+    let Released { node, subject, serial, certificate, der, view, .. } = released;
+    let state = &view.state;
     EnrollResponse {
-        node_id: enrolled.node.id.to_string(),
-        tenant: enrolled.node.tenant.to_string(),
-        spiffe_id: enrolled.subject.to_string(),
-        certificate: pem::certificate_pem(&enrolled.der),
-        chain: chain(state, &enrolled.certificate.issuer),
+        node_id: node.id.to_string(),
+        tenant: node.tenant.to_string(),
+        spiffe_id: subject.to_string(),
+        certificate: pem::certificate_pem(der),
+        chain: chain(state, &certificate.issuer),
         bundle: bundle(state),
         bundle_version: state.bundle_version,
-        cert_serial: enrolled.serial.to_string(),
-        not_after: enrolled.certificate.not_after.to_string(),
-        renew_at: enrolled.certificate.renew_at.to_string(),
+        cert_serial: serial.to_string(),
+        not_after: certificate.not_after.to_string(),
+        renew_at: certificate.renew_at.to_string(),
         domain: state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
-        profile: enrolled.node.profile.to_string(),
+        profile: node.profile.to_string(),
         servers: app.servers(),
     }
 }
 
-fn found(app: &App, recovered: &Recovered) -> RecoverResponse {
-    let (node, issued) = (&recovered.node, &recovered.certificate);
-    let state = &issued.view.state;
-    let domain = state.domain.as_ref().map(|domain| domain.name.clone());
-    let subject = domain.as_ref().map(|domain| SpiffeId::agent(domain, &node.tenant, &node.id));
+fn renewal_answer(app: &App, released: &Released, recovery: Option<RecoveryGrant>) -> RenewResponse {
+    let all = answer(app, released);
+    RenewResponse {
+        certificate: all.certificate,
+        chain: all.chain,
+        bundle: all.bundle,
+        bundle_version: all.bundle_version,
+        cert_serial: all.cert_serial,
+        not_after: all.not_after,
+        renew_at: all.renew_at,
+        profile: all.profile,
+        servers: all.servers,
+        recovery,
+    }
+}
+
+fn recovery_answer(app: &App, released: &Released) -> RecoverResponse {
+    let all = answer(app, released);
     RecoverResponse {
-        node_id: node.id.to_string(),
-        tenant: node.tenant.to_string(),
-        spiffe_id: subject.map(|subject| subject.to_string()).unwrap_or_default(),
-        domain: domain.map(|domain| domain.to_string()).unwrap_or_default(),
-        certificate: pem::certificate_pem(&issued.der),
-        chain: chain(state, &issued.certificate.issuer),
-        bundle: bundle(state),
-        bundle_version: state.bundle_version,
-        cert_serial: issued.serial.to_string(),
-        not_after: issued.certificate.not_after.to_string(),
-        renew_at: issued.certificate.renew_at.to_string(),
-        profile: node.profile.to_string(),
-        servers: app.servers(),
+        node_id: all.node_id,
+        tenant: all.tenant,
+        spiffe_id: all.spiffe_id,
+        certificate: all.certificate,
+        chain: all.chain,
+        bundle: all.bundle,
+        bundle_version: all.bundle_version,
+        cert_serial: all.cert_serial,
+        not_after: all.not_after,
+        renew_at: all.renew_at,
+        domain: all.domain,
+        profile: all.profile,
+        servers: all.servers,
     }
 }
 

@@ -8,15 +8,17 @@ mod enroll;
 mod rotate;
 mod tokens;
 
+use super::drawn_id;
 use crate::http::failure::Failure;
 use crate::http::pem;
+use crate::issuance::Released;
 use crate::process::app::{App, Origin};
+use crate::process::chance;
 use api::code::{self, Code};
 use api::doors::probectl::{self, Identity};
 use axum::Router;
 use axum::routing::{get, post};
-use lifecycle::names::{Label, Serial};
-use lifecycle::registry::{Certificate, Node, State};
+use lifecycle::names::{Label, NodeId};
 use std::sync::Arc;
 
 pub fn router() -> Router<Arc<App>> {
@@ -28,6 +30,11 @@ pub fn router() -> Router<Arc<App>> {
         .route("/v1/agents/{id}", get(agents::show).patch(agents::describe).delete(agents::delete))
         .route("/v1/agents/{id}/revoke", post(agents::revoke))
         .route("/v1/collectors/register", post(collectors::register))
+}
+
+/// Agents are named by UUIDs.
+pub fn agent_id() -> Result<NodeId, Failure> {
+    drawn_id(&chance::uuid()?)
 }
 
 /// What is said of a credential and of whom it names, and therefore not to the caller.
@@ -89,15 +96,11 @@ fn label(name: &str, text: Option<&str>) -> Result<Option<Label>, Failure> {
     Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
 }
 
-fn identity(
-    state: &State,
-    node: &Node,
-    serial: &Serial,
-    certificate: &Certificate,
-    leaf: &[u8],
-) -> axum::Json<Identity> {
+fn identity(released: &Released) -> axum::Json<Identity> {
+    let Released { node, serial, certificate, der, view, .. } = released;
+    let state = &view.state;
     axum::Json(Identity {
-        cert_pem: pem::leaf_and_chain(state, leaf, &certificate.issuer),
+        cert_pem: pem::leaf_and_chain(state, der, &certificate.issuer),
         ca_bundle: pem::trust(state, &certificate.issuer),
         spiffe_id: probectl::spiffe_id(state, node),
         tenant_id: node.tenant.to_string(),

@@ -2,11 +2,14 @@
 //! memory, the command is committed, and only what the committed outcome granted is released.
 
 pub mod enroll;
+mod issue;
 pub mod mint;
 pub mod probe;
 pub mod recover;
 pub mod renew;
 pub mod repair;
+
+pub use issue::Released;
 
 use crate::http::failure::Failure;
 use api::code;
@@ -19,18 +22,18 @@ const IN_PROGRESS: usize = 512;
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bounds on what issuing may cost at once.
-pub struct Issuance {
+pub struct IssuanceLimits {
     in_progress: Semaphore,
     probes: Semaphore,
 }
 
-impl Default for Issuance {
+impl Default for IssuanceLimits {
     fn default() -> Self {
         Self { in_progress: Semaphore::new(IN_PROGRESS), probes: Semaphore::new(probe::AT_ONCE) }
     }
 }
 
-impl Issuance {
+impl IssuanceLimits {
     /// A place among the requests in progress.
     async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         match tokio::time::timeout(QUEUE_LIMIT, self.in_progress.acquire()).await {

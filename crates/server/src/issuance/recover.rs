@@ -1,30 +1,19 @@
-//! Recovering, from a host that has lost its identity to a released certificate: ask the rules, sign, record,
-//! release.
-//!
-//! Nothing is signed for a caller whose token is unknown; no certificate leaves the process unless the committed
-//! outcome granted it; a refusal uses nothing up.
+//! Recovering: a host that has lost its identity gets a certificate by its recovery token. A refusal uses nothing up.
 
+use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
 use crate::http::failure::Failure;
-use crate::issuance::enroll::could_be_a_token;
-use crate::issuance::renew::{self, Renewed};
-use crate::process::activity_log::Told;
 use crate::process::app::{App, Origin};
-use api::code;
-use journal::{Committed, View};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
 use lifecycle::registry::{
-    Actor, Command, Node, Outcome, Prepared, Recover, Recoverable, RecoveryKind, Rejection, State,
-    check_recovery_token, recoverable, would_apply,
+    Actor, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection, State,
+    check_recovery_token, recoverable,
 };
 use pki::csr;
 use std::sync::Arc;
 
-/// How often a preparation may be overtaken by others before the caller is asked to try again.
-const TRIES: usize = 3;
-
 /// What a door makes of its wire shape.
-pub struct Request {
+pub struct RecoveryRequest {
     pub token: String,
     pub csr: Vec<u8>,
     pub node: Option<NodeId>,
@@ -41,15 +30,9 @@ pub struct Bundle {
     pub recovery_profile_id: String,
 }
 
-/// A recovery that is on record.
-pub struct Recovered {
-    pub node: Arc<Node>,
-    pub certificate: Renewed,
-}
-
 /// Recovers, and counts the attempt.
-pub async fn recover(app: &Arc<App>, origin: &Origin, request: Request) -> Result<Recovered, Failure> {
-    let result = attempt(app, origin, &request).await;
+pub async fn recover(app: &Arc<App>, origin: &Origin, request: RecoveryRequest) -> Result<Released, Failure> {
+    let result = attempt(app, origin, &request).await.map_err(|unissued| unissued.failure);
     app.metrics.recovered(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
     if let Err(failure) = &result
         && failure.code.status < 500
@@ -63,83 +46,57 @@ pub async fn recover(app: &Arc<App>, origin: &Origin, request: Request) -> Resul
     result
 }
 
-async fn attempt(app: &Arc<App>, origin: &Origin, request: &Request) -> Result<Recovered, Failure> {
+async fn attempt(app: &Arc<App>, origin: &Origin, request: &RecoveryRequest) -> Result<Released, Unissued> {
     let _place = app.issuance.place().await?;
-    // The credential before the request: strangers are not worth a signature check.
-    let (token, mut view) = credential(app, request).await?;
-    let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
+    let claimed = request.node.as_ref();
+    let check = |state: &State, token: &SecretHash| check_recovery_token(state, token, claimed).map(drop);
+    let (token, view) = issue::credential(app, &request.token, check).await?;
+    let csr = read_csr(&request.csr)?;
     check_bundle(app, &view.state, &token, request.bundle.as_ref()).await?;
-    for _ in 0..TRIES {
-        let state = at_now(app, &view);
-        let mut command = command(app, &state, request, token, &csr);
-        if let Ok(Recoverable::Fresh { node, tenant, profile }) = recoverable(&state, &command) {
-            let certificate = renew::prepare(app, &state, &csr, &node)?;
-            command.prepared = Some(Prepared { node, tenant, profile, certificate });
-        }
-        let prepared = command.prepared.clone().map(|prepared| prepared.certificate);
-        let envelope = app.envelope(Actor::Stranger, origin, Command::Recover(Box::new(command)))?;
-        // The same again changes nothing, and most refusals neither, so they are no entries.
-        let (answer, changes) = would_apply(&view.state, &envelope, app.now());
-        let told = Told::of(&envelope).filter(|_| changes);
-        let committed =
-            if changes { app.journal.propose(envelope).await? } else { Committed { answer, view } };
-        match committed.answer {
-            Ok(Outcome::Recovered { node, serial, .. }) => {
-                if let Some(told) = told {
-                    told.write();
-                }
-                let view = committed.view;
-                let missing = || Failure::internal("a recovery is not on record", &node);
-                let record = view.state.nodes.get(&node).cloned().ok_or_else(missing)?;
-                let lost = Rejection::TokenUsed;
-                let certificate = renew::released(&view, &serial, prepared, lost)?;
-                return Ok(Recovered { node: record, certificate });
-            }
-            Ok(_) => return Err(Failure::internal("a recovery answered nothing", &"")),
-            Err(Rejection::PreparedStale) => view = committed.view,
-            Err(rejection) => return Err(rejection.into()),
-        }
-    }
-    Err(Rejection::PreparedStale.into())
-}
-
-/// A token that is good, as far as can be told without what comes with it, and the registry that says so.
-async fn credential(app: &App, request: &Request) -> Result<(SecretHash, Arc<View>), Failure> {
-    if !could_be_a_token(&request.token) {
-        return Err(Failure::new(code::TOKEN_MALFORMED, "the value is not a token"));
-    }
-    let (token, claimed) = (pki::digest::secret_hash(request.token.as_bytes()), request.node.as_ref());
-    let view = app.view();
-    if check_recovery_token(&at_now(app, &view), &token, claimed).is_ok() {
-        return Ok((token, view));
-    }
-    // Perhaps it was minted elsewhere a moment ago. Every refusal takes this way, so that the time it takes does
-    // not tell one from another.
-    let view = app.journal.barrier().await?;
-    check_recovery_token(&at_now(app, &view), &token, claimed)?;
-    Ok((token, view))
-}
-
-/// The registry as it will be when time has passed until now.
-fn at_now(app: &App, view: &View) -> State {
-    let mut state = view.state.clone();
-    state.at = app.now();
-    state
-}
-
-fn command(app: &App, state: &State, request: &Request, token: SecretHash, csr: &csr::Request) -> Recover {
-    let owner = state.recovery_token_with_hash(&token).map(|(node, _)| &node.id);
-    Recover {
+    let command = Recover {
         token,
         key: csr.key,
         key_kind: csr.kind,
         node: request.node.clone(),
         class: request.class,
         bundle_ends: request.bundle.as_ref().map(|bundle| bundle.expires_at),
-        // After an outage of ours nobody is lost for having said nothing meanwhile.
-        heard: owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(app.fleet.listening_since))),
+        heard: None,
         agent_version: request.agent_version.clone(),
         prepared: None,
+    };
+    issue(app, origin, &Recovering { command, csr }, view).await
+}
+
+struct Recovering {
+    command: Recover,
+    csr: csr::Request,
+}
+
+impl Issue for Recovering {
+    fn actor(&self) -> Actor {
+        Actor::Stranger
+    }
+
+    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
+        let owner = state.recovery_token_with_hash(&self.command.token).map(|(node, _)| &node.id);
+        // Silence is counted from the start of this process: an outage of ours makes nobody eligible.
+        let since = app.fleet.listening_since;
+        let heard = owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(since)));
+        let mut command = Recover { heard, ..self.command.clone() };
+        match recoverable(state, &command) {
+            Ok(Recoverable::Fresh { node, tenant, profile }) => {
+                let certificate = issue::sign(app, state, &self.csr, &tenant, &profile, &node)?;
+                command.prepared = Some(Prepared { node, tenant, profile, certificate });
+            }
+            // The same again, or a refusal, which may go on record.
+            Ok(Recoverable::Again { .. }) | Err(_) => {}
+        }
+        let signed = command.prepared.as_ref().map(|prepared| prepared.certificate.clone());
+        Ok((Command::Recover(Box::new(command)), signed))
+    }
+
+    fn used(&self) -> Rejection {
+        Rejection::TokenUsed
     }
 }
 

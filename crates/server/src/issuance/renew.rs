@@ -1,24 +1,14 @@
-//! Renewing, from a node's request to a released certificate: ask the rules, sign, record, release.
+//! Renewing: a node gets the next certificate, for a new key.
 
-use crate::ca::keys;
+use super::issue::{Issue, Released, issue, read_csr, sign};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
-use crate::process::chance;
-use api::code;
-use journal::{Committed, View};
-use lifecycle::names::{Label, NodeId, Serial, SpiffeId};
-use lifecycle::registry::{
-    Actor, Certificate, Command, Issued, Keeping, Outcome, Rejection, Renew, Renewal, State, renewable,
-    would_apply,
-};
+use lifecycle::names::{Label, NodeId, Serial};
+use lifecycle::registry::{Actor, Command, Issued, Keeping, Rejection, Renew, Renewal, State, renewable};
 use pki::csr;
-use std::sync::Arc;
-
-/// How often a preparation may be overtaken by others before the caller is asked to try again.
-const TRIES: usize = 3;
 
 /// What a door makes of its wire shape. The node and its serial come from the connection.
-pub struct Request {
+pub struct RenewalRequest {
     pub node: NodeId,
     pub with: Serial,
     pub csr: Vec<u8>,
@@ -27,90 +17,54 @@ pub struct Request {
     pub keeping: Keeping,
 }
 
-/// A renewal that is on record.
-pub struct Renewed {
-    pub serial: Serial,
-    pub certificate: Arc<Certificate>,
-    pub der: Vec<u8>,
-    /// The registry in which it is on record.
-    pub view: Arc<View>,
-}
-
 /// Renews, and counts the attempt.
-pub async fn renew(app: &App, origin: &Origin, request: Request) -> Result<Renewed, Failure> {
-    let result = attempt(app, origin, &request).await;
+pub async fn renew(app: &App, origin: &Origin, request: RenewalRequest) -> Result<Released, Failure> {
+    let node = request.node.clone();
+    let result = attempt(app, origin, request).await;
     app.metrics.renewed(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
-    app.fleet.presence.seen(&request.node, origin.source, app.now());
+    app.fleet.presence.seen(&node, origin.source, app.now());
     result
 }
 
-async fn attempt(app: &App, origin: &Origin, request: &Request) -> Result<Renewed, Failure> {
+async fn attempt(app: &App, origin: &Origin, request: RenewalRequest) -> Result<Released, Failure> {
     let _place = app.issuance.place().await?;
-    let csr = csr::read(&request.csr).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))?;
-    let mut view = app.view();
-    for _ in 0..TRIES {
-        let mut state = view.state.clone();
-        state.at = app.now();
-        let mut command = Renew {
-            node: request.node.clone(),
-            key: csr.key,
-            key_kind: csr.kind,
-            agent_version: request.agent_version.clone(),
-            prepared: None,
-            keeping: request.keeping,
-        };
-        let renewal = renewable(&state, &request.with, &command)?;
-        if matches!(renewal, Renewal::Fresh { .. }) {
-            command.prepared = Some(prepare(app, &state, &csr, &request.node)?);
-        }
-        let prepared = command.prepared.clone();
-        let actor = Actor::Node { id: request.node.clone(), serial: request.with.clone() };
-        let envelope = app.envelope(actor, origin, Command::Renew(Box::new(command)))?;
-        // The same again changes nothing, so it is no entry.
-        let (answer, changes) = would_apply(&view.state, &envelope, app.now());
-        let committed =
-            if changes { app.journal.propose(envelope).await? } else { Committed { answer, view } };
-        match committed.answer {
-            Ok(Outcome::Renewed { serial, .. }) => {
-                return released(&committed.view, &serial, prepared, Rejection::KeyInUse);
-            }
-            Ok(_) => return Err(Failure::internal("a renewal answered nothing", &"")),
-            Err(Rejection::PreparedStale) => view = committed.view,
-            Err(rejection) => return Err(rejection.into()),
-        }
+    let csr = read_csr(&request.csr)?;
+    let command = Renew {
+        node: request.node,
+        key: csr.key,
+        key_kind: csr.kind,
+        agent_version: request.agent_version,
+        prepared: None,
+        keeping: request.keeping,
+    };
+    let renewing = Renewing { command, csr, with: request.with };
+    issue(app, origin, &renewing, app.view()).await.map_err(|unissued| unissued.failure)
+}
+
+struct Renewing {
+    command: Renew,
+    csr: csr::Request,
+    with: Serial,
+}
+
+impl Issue for Renewing {
+    fn actor(&self) -> Actor {
+        Actor::Node { id: self.command.node.clone(), serial: self.with.clone() }
     }
-    Err(Rejection::PreparedStale.into())
-}
 
-/// Signs for a node as it is on record, in memory.
-pub fn prepare(app: &App, state: &State, csr: &csr::Request, id: &NodeId) -> Result<Issued, Failure> {
-    let at = app.now();
-    let node = state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    let (Some(domain), Some(rules)) = (&state.domain, state.policy.profiles.get(&node.profile)) else {
-        return Err(Rejection::ProfileNotFound { profile: node.profile.clone() }.into());
-    };
-    let subject = SpiffeId::agent(&domain.name, &node.tenant, &node.id);
-    let common_name = rules.common_name(&domain.name, &node.tenant, &node.id);
-    let terms = keys::Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
-    let issuer = app.ca.keys.issuer(state)?;
-    keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
-        .map_err(|error| Failure::internal("a leaf could not be signed", &error))
-}
+    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
+        let mut command = self.command.clone();
+        match renewable(state, &self.with, &command)? {
+            Renewal::Fresh { tenant, profile } => {
+                command.prepared = Some(sign(app, state, &self.csr, &tenant, &profile, &command.node)?);
+            }
+            Renewal::Again { .. } => {}
+        }
+        let signed = command.prepared.clone();
+        Ok((Command::Renew(Box::new(command)), signed))
+    }
 
-/// What is on record leaves the process, and only that. One that was seen is not kept whole any more: it is `lost`.
-pub fn released(
-    view: &Arc<View>,
-    serial: &Serial,
-    prepared: Option<Issued>,
-    lost: Rejection,
-) -> Result<Renewed, Failure> {
-    let missing = || Failure::internal("a renewal is not on record", serial);
-    let certificate = view.state.certificates.get(serial).cloned().ok_or_else(missing)?;
-    let ours = prepared.filter(|prepared| prepared.serial == *serial);
-    let der = match (ours, &certificate.der) {
-        (Some(prepared), _) => prepared.der,
-        (None, Some(der)) => der.to_vec(),
-        (None, None) => return Err(lost.into()),
-    };
-    Ok(Renewed { serial: serial.clone(), certificate, der, view: view.clone() })
+    fn used(&self) -> Rejection {
+        Rejection::KeyInUse
+    }
 }

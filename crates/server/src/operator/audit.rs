@@ -111,7 +111,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let walk = app.clone();
     let result = tokio::task::spawn_blocking(move || {
-        let Ok(_alone) = walk.operator.walks.try_acquire() else { return Ok(None) };
+        let Ok(_alone) = walk.audit_readers.walks.try_acquire() else { return Ok(None) };
         let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
             return Err("the domain is not initialized".to_owned());
         };

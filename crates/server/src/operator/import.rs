@@ -2,15 +2,15 @@
 //! signature of its issuer, is checked here.
 
 use crate::ca::server_cert;
+use crate::doors::taskrun::worker;
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::doors::taskrun::COMMON_NAME_PREFIX;
 use api::rest::nodes::{ImportNode, NodeItem};
 use axum::extract::State;
-use lifecycle::names::{IssuerId, NodeId, TenantId};
+use lifecycle::names::{IssuerId, TenantId};
 use lifecycle::registry::{self, Act, Command, Import, IssuerKind, Rejection};
 use pki::import::Imported;
 use std::sync::Arc;
@@ -32,9 +32,8 @@ pub async fn import(
     if is_own(&app, &read) {
         return Err(invalid(&"this is the control plane's own server certificate, not a node's"));
     }
-    let name = &read.common_name;
-    let node = NodeId::parse(name.strip_prefix(COMMON_NAME_PREFIX).unwrap_or(name));
-    let node = node.map_err(|error| invalid(&format!("the common name holds no node id: {error}")))?;
+    let node = worker::named(&read.common_name)
+        .map_err(|error| invalid(&format!("the common name holds no node id: {error}")))?;
     let import = Import {
         node: node.clone(),
         issuer: issuer(&app.view().state, &read),

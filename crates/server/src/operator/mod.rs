@@ -31,15 +31,15 @@ use tokio::sync::Semaphore;
 /// Readers of the audit trail at once; each keeps a thread and a disk busy.
 const TIMELINES: usize = 2;
 
-/// Bounds on what operators may have read at once.
-pub struct Operators {
+/// Bounds on how many read the audit trail at once.
+pub struct AuditReaders {
     /// One walk over the whole audit trail at a time.
     walks: Semaphore,
     /// Places among those who look through it for some lines.
     timelines: Arc<Semaphore>,
 }
 
-impl Default for Operators {
+impl Default for AuditReaders {
     fn default() -> Self {
         Self { walks: Semaphore::new(1), timelines: Arc::new(Semaphore::new(TIMELINES)) }
     }

@@ -1,12 +1,12 @@
 //! What every request can reach: the journal and the rooms.
 
-use crate::ca::Ca;
+use crate::ca::CertificateAuthority;
 use crate::config::ControlPlaneConfig;
 use crate::edge::Edge;
 use crate::fleet::Fleet;
 use crate::http::failure::Failure;
-use crate::issuance::Issuance;
-use crate::operator::Operators;
+use crate::issuance::IssuanceLimits;
+use crate::operator::AuditReaders;
 use crate::process::activity_log::Told;
 use crate::process::metrics::Metrics;
 use crate::process::{chance, clock};
@@ -21,9 +21,9 @@ pub struct App {
     pub(crate) journal: Journal,
     pub(crate) edge: Edge,
     pub(crate) fleet: Fleet,
-    pub(crate) ca: Ca,
-    pub(crate) issuance: Issuance,
-    pub(crate) operator: Operators,
+    pub(crate) ca: CertificateAuthority,
+    pub(crate) issuance: IssuanceLimits,
+    pub(crate) audit_readers: AuditReaders,
     pub(crate) metrics: Metrics,
     /// The URLs nodes are sent to.
     advertised: Vec<String>,
@@ -49,7 +49,7 @@ impl App {
     pub fn new(
         config: ControlPlaneConfig,
         journal: Journal,
-        ca: Ca,
+        ca: CertificateAuthority,
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
@@ -60,8 +60,8 @@ impl App {
             edge: Edge::default(),
             fleet: Fleet::new(listening_since),
             ca,
-            issuance: Issuance::default(),
-            operator: Operators::default(),
+            issuance: IssuanceLimits::default(),
+            audit_readers: AuditReaders::default(),
             metrics: Metrics::default(),
             advertised,
             stopping,
@@ -135,8 +135,12 @@ impl App {
         let timer = self.metrics.commit_timer();
         let committed = self.journal.propose(envelope).await?;
         timer.observe(&self.metrics);
-        if let (Ok(_), Some(told)) = (&committed.answer, told) {
-            told.write();
+        match (&committed.answer, told) {
+            // Granted by an earlier command, which has its line.
+            (Ok(Outcome::Enrolled { replayed: true, .. } | Outcome::Recovered { replayed: true, .. }), _) => {
+            }
+            (Ok(_), Some(told)) => told.write(),
+            (Ok(_), None) | (Err(_), _) => {}
         }
         Ok(committed)
     }

@@ -2,7 +2,7 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
-use crate::ca::Ca;
+use crate::ca::CertificateAuthority;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::rewrap;
 use crate::ca::server_cert::{self, Presented, ServerCertError};
@@ -175,7 +175,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let (stop, stopping) = watch::channel(false);
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
-    let app = App::new(config, journal, Ca::new(keys, dir.clone()), advertised, stopping);
+    let app = App::new(config, journal, CertificateAuthority::new(keys, dir.clone()), advertised, stopping);
     record_gap(&app).await;
 
     let presented = Presented::empty();

@@ -1,12 +1,13 @@
 //! `/v1/hosts/enroll`: a token becomes a host with an identity and an overlay address.
 
 use super::peers;
-use crate::doors::{host, idempotency};
+use crate::doors::{NAMING, host, idempotency};
 use crate::fleet::overlays::UNFINISHED;
 use crate::http::extract::{Json, bad};
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
-use crate::issuance::enroll::{self, Enrolled};
+use crate::issuance::Released;
+use crate::issuance::enroll::{self, Enrollment};
 use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::plfm::{ClusterConfig, EnrollHost, EnrolledHost, OverlayConfig, UnderlayEndpoint};
@@ -43,13 +44,13 @@ pub async fn enroll(
     peers::answer(StatusCode::CREATED, &answer(&app, &enrolled)?, peers, turn.of_enrollment(place))
 }
 
-fn shape(headers: &HeaderMap, body: EnrollHost) -> Result<enroll::Request, Failure> {
-    Ok(enroll::Request {
+fn shape(headers: &HeaderMap, body: EnrollHost) -> Result<Enrollment, Failure> {
+    Ok(Enrollment {
         door: Door::Plfm,
         token: body.enrollment_token.reveal().to_owned(),
         csr: body.mtls_csr.into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
-        requested_node: None,
+        naming: NAMING,
         wireguard: Some(body.wireguard_public_key),
         underlay: Some(underlay(&body.underlay_endpoint)?),
         hardware: body.hardware_facts.map(hardware).transpose()?,
@@ -70,7 +71,7 @@ fn hardware(facts: HardwareFacts) -> Result<Hardware, Failure> {
 }
 
 /// The answer without its peers.
-fn answer(app: &App, enrolled: &Enrolled) -> Result<EnrolledHost, Failure> {
+fn answer(app: &App, enrolled: &Released) -> Result<EnrolledHost, Failure> {
     let (state, node) = (&enrolled.view.state, &enrolled.node);
     // Asked again for what was enrolled at another door, which gives no address.
     let overlay_config = OverlayConfig::of(node, std::iter::empty())

@@ -1,9 +1,9 @@
 //! `POST /v1/collectors/register`: a collector is known before it has a certificate.
 
-use super::{Refused, label};
+use super::{Refused, agent_id, label};
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
-use crate::issuance::enroll::{self, drawn_id};
+use crate::issuance::enroll;
 use crate::process::app::{App, Origin};
 use api::code;
 use api::doors::probectl::{RegisterCollector, RegisteredCollector};
@@ -71,7 +71,7 @@ async fn commit(
     hostname: Option<Label>,
 ) -> Result<(NodeId, Arc<View>), Failure> {
     let register = Register {
-        node: drawn_id(app, Door::Probectl, None)?,
+        node: agent_id()?,
         claim,
         profile: Door::Probectl.profile(),
         plane: Some(plane.clone()),

@@ -1,10 +1,10 @@
 //! `POST /enroll/agent`: a join token becomes an identity.
 
-use super::{Refused, identity, label};
-use crate::doors::idempotency;
+use super::{Refused, agent_id, identity, label};
+use crate::doors::{NAMING, idempotency};
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
-use crate::issuance::enroll;
+use crate::issuance::enroll::{self, Enrollment, Naming};
 use crate::process::app::{App, Origin};
 use api::doors::probectl::{EnrollAgent, Identity};
 use api::{code, header};
@@ -32,20 +32,19 @@ pub async fn enroll(
     };
     let enrolled = enroll::enroll(&app, &origin, request).await;
     let enrolled = enrolled.map_err(|failure| Refused::from(failure).told())?;
-    let enroll::Enrolled { node, certificate, serial, der, view, .. } = &enrolled;
-    Ok(identity(&view.state, node, serial, certificate, der))
+    Ok(identity(&enrolled))
 }
 
-fn shape(headers: &HeaderMap, request: &EnrollAgent) -> Result<enroll::Request, Failure> {
+fn shape(headers: &HeaderMap, request: &EnrollAgent) -> Result<Enrollment, Failure> {
     if request.attestor.as_deref().is_some_and(|attestor| !["", ATTESTOR].contains(&attestor)) {
         return Err(Failure::new(code::BAD_REQUEST, format!("attestor must be {ATTESTOR} or nothing")));
     }
-    Ok(enroll::Request {
+    Ok(Enrollment {
         door: Door::Probectl,
         token: request.token.reveal().to_owned(),
         csr: request.csr_pem.clone().into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
-        requested_node: None,
+        naming: Naming { drawn: |_, _| agent_id(), ..NAMING },
         wireguard: None,
         underlay: None,
         hardware: None,

@@ -7,7 +7,8 @@ use super::{Refused, identity};
 use crate::edge::tls::node_issuers;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
-use crate::issuance::renew::{self, Renewed};
+use crate::issuance::Released;
+use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Origin};
 use api::doors::probectl::{Identity, RotateAgent};
 use axum::Extension;
@@ -23,30 +24,25 @@ pub async fn rotate(
     Extension(origin): Extension<Origin>,
     Json(request): Json<RotateAgent>,
 ) -> Result<axum::Json<Identity>, Failure> {
-    let (node, renewed) = match attempt(&app, &origin, request).await {
-        Ok(rotated) => rotated,
-        Err(refused) => return Err(refused.recorded(&app, &origin).await),
-    };
-    let Renewed { serial, certificate, der, view } = &renewed;
-    let missing = || Failure::internal("a renewal without its node", &node);
-    let node = view.state.nodes.get(&node).ok_or_else(missing)?;
-    Ok(identity(&view.state, node, serial, certificate, der))
+    match attempt(&app, &origin, request).await {
+        Ok(renewed) => Ok(identity(&renewed)),
+        Err(refused) => Err(refused.recorded(&app, &origin).await),
+    }
 }
 
-async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<(NodeId, Renewed), Refused> {
+async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<Released, Refused> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
-    let request = renew::Request {
-        node: node.clone(),
+    let request = RenewalRequest {
+        node,
         with,
         csr: request.csr_pem.into_bytes(),
         agent_version: None,
         keeping: Keeping::default(),
     };
     match renew::renew(app, origin, request).await.map_err(Refused::from) {
-        Ok(renewed) => Ok((node, renewed)),
         Err(Refused::Credential(reason, None)) => Err(Refused::Credential(reason, Some(sample))),
-        Err(refused) => Err(refused),
+        other => other,
     }
 }
 

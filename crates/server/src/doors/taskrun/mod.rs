@@ -1,16 +1,16 @@
 //! The taskrun door: workers with bootstrap tokens, renewed over mTLS, with a stream that they hold open.
 
 pub mod stream;
-mod worker;
+pub mod worker;
 mod workers;
 
-use super::idempotency;
+use super::{NAMING, idempotency};
 use crate::edge::authenticate::Peer;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
-use crate::issuance::enroll;
-use crate::issuance::renew;
+use crate::issuance::enroll::{self, Enrollment, Naming};
+use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Origin};
 use api::doors::taskrun::{EnrollWorker, EnrolledWorker, RenewWorker, RenewedWorker};
 use api::header;
@@ -53,14 +53,13 @@ async fn enroll(
     }))
 }
 
-fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<enroll::Request, Failure> {
-    Ok(enroll::Request {
+fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<Enrollment, Failure> {
+    Ok(Enrollment {
         door: Door::Taskrun,
         token: body.bootstrap_token.reveal().to_owned(),
         csr: body.csr.into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
-        // It stands in the request for the certificate, which is not read before the token is known.
-        requested_node: None,
+        naming: Naming { requested: worker::requested, ..NAMING },
         wireguard: None,
         underlay: None,
         hardware: None,
@@ -77,7 +76,7 @@ async fn renew(
 ) -> Result<axum::Json<RenewedWorker>, Failure> {
     let (node, with) = worker::authenticated(&app, &peer).await?;
     let Json(body) = body?;
-    let request = renew::Request {
+    let request = RenewalRequest {
         node,
         with,
         csr: body.csr.into_bytes(),

@@ -1,0 +1,171 @@
+//! The one way to a certificate: ask the rules, sign in memory, commit, release.
+//!
+//! Enrollment, renewal and recovery differ in which rules they ask and whom they answer; what is here is the same for
+//! all. No certificate leaves the process unless the committed outcome granted it.
+
+use crate::ca::keys::{self, Terms};
+use crate::http::failure::Failure;
+use crate::process::app::{App, Origin};
+use crate::process::chance;
+use api::code;
+use journal::{Committed, View};
+use lifecycle::names::{NodeId, ProfileName, SecretHash, Serial, SpiffeId, TenantId};
+use lifecycle::registry::{
+    Actor, Certificate, Command, Issued, Node, Outcome, Owner, Rejection, State, would_apply,
+};
+use pki::csr;
+use std::sync::Arc;
+
+/// How often a preparation may be overtaken by others before the caller is asked to try again.
+const TRIES: usize = 3;
+
+/// What enrollment, renewal and recovery each say for themselves.
+pub trait Issue {
+    fn actor(&self) -> Actor;
+
+    /// Asks the rules. The command holds a certificate, which is also given back, if they grant a new one; without one
+    /// it says the same again, or asks for a refusal that goes on record.
+    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure>;
+
+    /// Why a certificate that was granted before cannot be given again: after its first use only its serial is kept.
+    fn used(&self) -> Rejection;
+}
+
+/// A certificate that is on record, on its way out.
+pub struct Released {
+    pub node: Arc<Node>,
+    pub subject: SpiffeId,
+    pub serial: Serial,
+    pub certificate: Arc<Certificate>,
+    pub der: Vec<u8>,
+    /// Granted before, and given again after a lost answer.
+    pub replayed: bool,
+    /// The registry in which it is on record.
+    pub view: Arc<View>,
+}
+
+/// A request that got no certificate.
+pub struct Unissued {
+    pub failure: Failure,
+    /// The refusal has an audit line of its own, because it changed something: a token was burned.
+    pub on_record: bool,
+}
+
+impl From<Failure> for Unissued {
+    fn from(failure: Failure) -> Self {
+        Self { failure, on_record: false }
+    }
+}
+
+/// Begins with the view in which the caller's credential was found good.
+pub async fn issue(
+    app: &App,
+    origin: &Origin,
+    request: &impl Issue,
+    mut view: Arc<View>,
+) -> Result<Released, Unissued> {
+    for _ in 0..TRIES {
+        let (command, signed) = request.prepare(app, &at_now(app, &view))?;
+        let envelope = app.envelope(request.actor(), origin, command)?;
+        // What changes nothing is no entry: the same again, and most refusals.
+        let (answer, changes) = would_apply(&view.state, &envelope, app.now());
+        let on_record = changes && answer.is_err();
+        let committed = if changes { app.propose(envelope).await? } else { Committed { answer, view } };
+        match committed.answer {
+            Ok(Outcome::Enrolled { serial, replayed, .. })
+            | Ok(Outcome::Renewed { serial, replayed })
+            | Ok(Outcome::Recovered { serial, replayed, .. }) => {
+                return Ok(released(committed.view, serial, replayed, signed, request.used())?);
+            }
+            Ok(Outcome::Done | Outcome::Registered { .. }) => {
+                return Err(Failure::internal("a certificate was asked for and none answered", &"").into());
+            }
+            Err(Rejection::PreparedStale) => view = committed.view,
+            Err(rejection) => return Err(Unissued { failure: rejection.into(), on_record }),
+        }
+    }
+    Err(Failure::from(Rejection::PreparedStale).into())
+}
+
+/// What is on record leaves the process, and only that.
+fn released(
+    view: Arc<View>,
+    serial: Serial,
+    replayed: bool,
+    signed: Option<Issued>,
+    used: Rejection,
+) -> Result<Released, Failure> {
+    let missing = || Failure::internal("a certificate that was granted is not on record", &serial);
+    let certificate = view.state.certificates.get(&serial).cloned().ok_or_else(missing)?;
+    let Owner::Node(id) = &certificate.owner else { return Err(missing()) };
+    let node = view.state.nodes.get(id).cloned().ok_or_else(missing)?;
+    let domain = view.state.domain.as_ref().ok_or_else(missing)?;
+    let subject = SpiffeId::agent(&domain.name, &node.tenant, &node.id);
+    let ours = signed.filter(|signed| signed.serial == serial);
+    let der = match (ours, &certificate.der) {
+        (Some(signed), _) => signed.der,
+        (None, Some(der)) => der.to_vec(),
+        (None, None) => return Err(used.into()),
+    };
+    Ok(Released { node, subject, serial, certificate, der, replayed, view })
+}
+
+/// Signs a node's leaf, in memory.
+pub fn sign(
+    app: &App,
+    state: &State,
+    csr: &csr::Request,
+    tenant: &TenantId,
+    profile: &ProfileName,
+    node: &NodeId,
+) -> Result<Issued, Failure> {
+    let at = app.now();
+    let (Some(domain), Some(rules)) = (&state.domain, state.policy.profiles.get(profile)) else {
+        return Err(Rejection::ProfileNotFound { profile: profile.clone() }.into());
+    };
+    let subject = SpiffeId::agent(&domain.name, tenant, node);
+    let common_name = rules.common_name(&domain.name, tenant, node);
+    let terms = Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
+    let issuer = app.ca.keys.issuer(state)?;
+    keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
+        .map_err(|error| Failure::internal("a leaf could not be signed", &error))
+}
+
+pub fn read_csr(bytes: &[u8]) -> Result<csr::Request, Failure> {
+    csr::read(bytes).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))
+}
+
+/// A token that `check` finds good, and the view that says so. Asked before the CSR is read: a look-up costs less than
+/// the check of a signature.
+pub async fn credential(
+    app: &App,
+    token: &str,
+    check: impl Fn(&State, &SecretHash) -> Result<(), Rejection>,
+) -> Result<(SecretHash, Arc<View>), Failure> {
+    if !could_be_a_token(token) {
+        return Err(Failure::new(code::TOKEN_MALFORMED, "the value is not a token"));
+    }
+    let token = pki::digest::secret_hash(token.as_bytes());
+    let view = app.view();
+    if check(&at_now(app, &view), &token).is_ok() {
+        return Ok((token, view));
+    }
+    // Perhaps it was minted on another replica a moment ago. Every refusal waits for the barrier, so that the time
+    // it takes does not tell one from another.
+    let view = app.journal.barrier().await?;
+    check(&at_now(app, &view), &token)?;
+    Ok((token, view))
+}
+
+/// Empty, over-long or with characters that no token has: refused without a look-up.
+fn could_be_a_token(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
+    (1..=256).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// The registry as it will be when time has passed until now.
+pub fn at_now(app: &App, view: &View) -> State {
+    let mut state = view.state.clone();
+    state.at = app.now();
+    state
+}
