@@ -4,6 +4,7 @@ use crate::audit::{self, Audit};
 use crate::batch::Item;
 use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::keeper::Keeper;
+use crate::leadership::Leadership;
 use crate::lock::Lock;
 use crate::log::{self, LogStore};
 use crate::machine::{self, Machine, Signals};
@@ -166,6 +167,19 @@ impl Journal {
             Ok(Ok(_)) => Ok(self.view()),
             Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
         }
+    }
+
+    /// Whether this replica leads now, confirmed by a quorum.
+    pub async fn leadership(&self) -> Option<Leadership> {
+        if *self.closing.borrow() {
+            return None;
+        }
+        tokio::time::timeout(BARRIER, Leadership::ask(&self.raft)).await.ok().flatten()
+    }
+
+    /// Whether a leadership that was confirmed before is still this replica's.
+    pub fn still_leads(&self, leadership: &Leadership) -> bool {
+        leadership.holds(&self.raft)
     }
 
     /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Read its effects in the

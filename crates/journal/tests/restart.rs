@@ -120,9 +120,12 @@ async fn a_barrier_sees_what_was_acknowledged_and_watchers_wake() {
     woken.expect("in time").expect("wakes");
     let view = journal.barrier().await.expect("reads");
     assert_eq!(view.state.tokens.len(), 1);
+    let leadership = journal.leadership().await.expect("the only replica leads");
+    assert!(journal.still_leads(&leadership));
     journal.shutdown().await.expect("shuts down");
     assert_eq!(journal.propose(create_token(1)).await.err(), Some(ProposeError::ShuttingDown));
     assert!(journal.barrier().await.is_err());
+    assert!(journal.leadership().await.is_none());
 }
 
 /// A clock that went back must not take time with it.

@@ -4,6 +4,7 @@
 
 use super::propose;
 use crate::process::app::App;
+use journal::Leadership;
 use lifecycle::names::{AlertId, NodeId, Span};
 use lifecycle::registry::{AlertKind, Command, Node, REPORTED, RaiseAlert, Report, State};
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ impl Evidence {
         Self { walk: Some(Bound::Unbounded), tolerance: None }
     }
 
-    pub async fn tick(&mut self, app: &App) {
+    pub async fn tick(&mut self, app: &App, leadership: &Leadership) {
         let view = app.view();
         let state = &view.state;
         if self.tolerance.replace(state.policy.clock_tolerance) != Some(state.policy.clock_tolerance) {
@@ -51,7 +52,7 @@ impl Evidence {
         }
         due.extend(self.walk(app, state, &open));
         for command in due {
-            propose(app, command).await;
+            propose(app, leadership, command).await;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::propose;
 use crate::process::app::App;
+use journal::Leadership;
 use lifecycle::names::NodeId;
 use lifecycle::registry::{AlertKind, Command, RaiseAlert};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    pub async fn tick(&mut self, app: &App) {
+    pub async fn tick(&mut self, app: &App, leadership: &Leadership) {
         let (view, now) = (app.view(), app.now());
         let open = view.state.alerts.values().filter(|alert| alert.kind == AlertKind::CertExpiring);
         let told: BTreeMap<_, _> = open.map(|alert| (alert.node.as_ref(), alert.detail.as_str())).collect();
@@ -43,7 +44,7 @@ impl Expiry {
         }
         for (id, detail) in due {
             let alert = RaiseAlert { kind: AlertKind::CertExpiring, node: Some(id.clone()), detail };
-            propose(app, Command::RaiseAlert(alert)).await;
+            propose(app, leadership, Command::RaiseAlert(alert)).await;
         }
     }
 }

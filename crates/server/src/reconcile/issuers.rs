@@ -2,23 +2,24 @@
 
 use super::propose;
 use crate::process::app::App;
+use journal::Leadership;
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{AlertKind, Command, IssuerState, RaiseAlert, State};
 
 /// Days before the end, the latest warning first.
 const WARNINGS: [u64; 3] = [7, 30, 60];
 
-pub async fn tick(app: &App) {
+pub async fn tick(app: &App, leadership: &Leadership) {
     let (view, now) = (app.view(), app.now());
     let due = warning(&view.state, now);
     let open = view.state.open_alert(AlertKind::IssuerExpiring, None);
     match (due, open) {
         (Some(detail), _) => {
             let alert = RaiseAlert { kind: AlertKind::IssuerExpiring, node: None, detail };
-            propose(app, Command::RaiseAlert(alert)).await;
+            propose(app, leadership, Command::RaiseAlert(alert)).await;
         }
         (None, Some(alert)) => {
-            propose(app, Command::ClearAlert { alert: alert.id }).await;
+            propose(app, leadership, Command::ClearAlert { alert: alert.id }).await;
         }
         (None, None) => {}
     }

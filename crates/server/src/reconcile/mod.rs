@@ -10,7 +10,7 @@ pub mod webhook;
 use crate::ca::server_cert::{self, Presented};
 use crate::process::app::{App, Origin};
 use crate::process::clock;
-use journal::{View, checkpoint_message};
+use journal::{Leadership, View, checkpoint_message};
 use lifecycle::names::Span;
 use lifecycle::registry::{Actor, Checkpoint, Command};
 use std::sync::Arc;
@@ -29,9 +29,7 @@ pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
     let mut stopping = app.stopping.clone();
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
-    let mut checkpoints = Checkpoints { seq: app.view().audit.seq, at: clock::now() };
-    let mut expiry = expiry::Expiry::default();
-    let mut evidence = evidence::Evidence::new();
+    let mut leader = Leader::new(&app);
     let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
     let mut tick: u64 = 0;
     loop {
@@ -40,31 +38,65 @@ pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
             _ = stopping.wait_for(|stop| *stop) => return,
         }
         tick += 1;
-        app.edge.refusals.flush(&app, false).await;
-        checkpoints.sign_if_due(&app).await;
-        liveness::tick(&app).await;
-        expiry.tick(&app).await;
-        evidence.tick(&app).await;
-        repair::tick(&app).await;
         let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
         let rolled = signs != now_signs;
         signs = now_signs;
-        if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
-            issuers::tick(&app).await;
-        }
-        if tick.is_multiple_of(TICKS_PER_TIDY) {
-            propose(&app, Command::Tidy).await;
-        }
+        // What this replica alone has seen, and its own certificate: every replica.
+        app.edge.refusals.flush(&app, false).await;
+        liveness::record_sightings(&app).await;
         if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)
             && let Err(error) = server_cert::ensure(&app, &presented).await
         {
             tracing::error!(%error, "the server certificate was not renewed");
         }
+        if let Some(leadership) = app.journal.leadership().await {
+            leader.tick(&app, &leadership, tick, rolled).await;
+        }
     }
 }
 
-/// Proposes what would change something; the rest costs nothing.
-async fn propose(app: &App, command: Command) -> Option<Arc<View>> {
+/// What is done by the replica that leads, and by no other.
+struct Leader {
+    checkpoints: Checkpoints,
+    expiry: expiry::Expiry,
+    evidence: evidence::Evidence,
+}
+
+impl Leader {
+    fn new(app: &App) -> Self {
+        Self {
+            checkpoints: Checkpoints { seq: app.view().audit.seq, at: clock::now() },
+            expiry: expiry::Expiry::default(),
+            evidence: evidence::Evidence::new(),
+        }
+    }
+
+    async fn tick(&mut self, app: &App, leadership: &Leadership, tick: u64, rolled: bool) {
+        self.checkpoints.sign_if_due(app, leadership).await;
+        liveness::tick(app, leadership).await;
+        self.expiry.tick(app, leadership).await;
+        self.evidence.tick(app, leadership).await;
+        repair::tick(app, leadership).await;
+        if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
+            issuers::tick(app, leadership).await;
+        }
+        if tick.is_multiple_of(TICKS_PER_TIDY) {
+            propose(app, leadership, Command::Tidy).await;
+        }
+    }
+}
+
+/// Proposes what would change something; the rest is no entry. Nothing once leadership is lost: what was decided
+/// before may be another replica's to decide now.
+async fn propose(app: &App, leadership: &Leadership, command: Command) -> Option<Arc<View>> {
+    if !app.journal.still_leads(leadership) {
+        return None;
+    }
+    record(app, command).await
+}
+
+/// Records what this replica has seen itself, leader or not.
+async fn record(app: &App, command: Command) -> Option<Arc<View>> {
     match app.commit(Actor::Reconciler, &Origin::internal(), command).await {
         Ok((_, view)) => Some(view),
         Err(failure) => {
@@ -81,12 +113,12 @@ struct Checkpoints {
 }
 
 impl Checkpoints {
-    async fn sign_if_due(&mut self, app: &App) {
+    async fn sign_if_due(&mut self, app: &App, leadership: &Leadership) {
         let (now, seq) = (clock::now(), app.view().audit.seq);
         let lines = seq.saturating_sub(self.seq);
         if lines >= CHECKPOINT_LINES || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE) {
             // The checkpoint's own line needs none.
-            let signed = sign_checkpoint(app).await;
+            let signed = sign_checkpoint(app, leadership).await;
             (self.seq, self.at) = (signed.map_or(seq, |view| view.audit.seq), now);
         }
     }
@@ -95,20 +127,22 @@ impl Checkpoints {
 /// Signs the trail if there are lines that no checkpoint vouches for. The checkpoint's own line is one more.
 pub async fn sign_if_behind(app: &App) {
     let view = app.view();
-    if view.audit.seq > view.state.checkpoint + 1 {
-        sign_checkpoint(app).await;
+    if view.audit.seq > view.state.checkpoint + 1
+        && let Some(leadership) = app.journal.leadership().await
+    {
+        sign_checkpoint(app, &leadership).await;
     }
 }
 
 /// Signs the trail as it is now.
-async fn sign_checkpoint(app: &App) -> Option<Arc<View>> {
+async fn sign_checkpoint(app: &App, leadership: &Leadership) -> Option<Arc<View>> {
     let view = app.view();
     let domain = view.state.domain.as_ref()?;
     let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
     match app.ca.keys.audit.sign(&message) {
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
-            propose(app, Command::RecordCheckpoint(checkpoint)).await
+            propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await
         }
         Err(error) => {
             tracing::error!(%error, "a checkpoint could not be signed");

@@ -2,11 +2,12 @@
 
 use super::propose;
 use crate::process::app::App;
+use journal::Leadership;
 use lifecycle::names::{NodeId, Span};
 use lifecycle::registry::{Command, Node};
 use std::sync::Arc;
 
-pub async fn tick(app: &App) {
+pub async fn tick(app: &App, leadership: &Leadership) {
     let (view, now) = (app.view(), app.now());
     let policy = &view.state.policy;
     // Two heartbeats may be lost.
@@ -19,6 +20,6 @@ pub async fn tick(app: &App) {
     let repaired = view.state.nodes.values().filter(|node| node.quarantined && node.recovery.is_repaired());
     let proven: Vec<NodeId> = repaired.filter(proven).map(|node| node.id.clone()).collect();
     for node in proven {
-        propose(app, Command::EndRepair { node }).await;
+        propose(app, leadership, Command::EndRepair { node }).await;
     }
 }

@@ -12,6 +12,7 @@ use api::doors::plfm::{HostOverlay, OverlayConfig, OverlayQuery};
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
+use journal::View;
 use lifecycle::names::Span;
 use lifecycle::registry::{Peers, Rejection};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub async fn show(
     if wait.is_some_and(|wait| wait > WAIT_MAX) {
         return Err(Failure::new(code::BAD_REQUEST, format!("wait must be at most {WAIT_MAX}")));
     }
-    authenticate::contact(&app, &host.origin, &host.id, &host.serial).await?;
-    let now = known(&app, &host)?;
+    let view = authenticate::contact(&app, &host.origin, &host.id, &host.serial).await?;
+    let now = known(&view, &host)?;
     let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
     let (limit, why) = match wait {
         Some(_) => (WAITING, "this host already has four requests waiting for its overlay"),
@@ -71,12 +72,11 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
     // Much may have happened to the certificate meanwhile.
     authenticate::node(app, &host.peer).await?;
     app.fleet.presence.seen(&host.id, host.origin.source, app.now());
-    known(app, host)
+    known(&app.view(), host)
 }
 
 /// The overlay without its peers, and those.
-fn known(app: &App, host: &Host) -> Result<(HostOverlay, Peers), Failure> {
-    let view = app.view();
+fn known(view: &View, host: &Host) -> Result<(HostOverlay, Peers), Failure> {
     let node = view.state.nodes.get(&host.id).filter(|node| !node.state.is_gone());
     let node = node.ok_or_else(|| Rejection::NodeRevoked { node: host.id.clone() })?;
     let none = || Failure::new(code::NO_OVERLAY, "this host enrolled without a WireGuard key");
