@@ -5,7 +5,7 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use bytes::Bytes;
 use lifecycle::names::{IssuerId, Span, Timestamp};
-use lifecycle::registry::{Certificate, CertificateStatus, Issuer, NodeState, Owner, Rejection, State};
+use lifecycle::registry::{Issuer, Rejection, Revocation, RevocationReason, State};
 use pki::crl::{Contents, LIFETIME, Reason, Revoked, sign_crl};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
     let (view, now) = (app.view(), app.now());
     let record = find(&view.state, Some(id))?;
     let contents = Contents {
-        revoked: revoked(&view.state, record, now),
+        revoked: view.state.revocations(record, now).map(entry).collect(),
         // Time never runs backwards here, so a later list has a higher number.
         number: now.millis(),
         this_update: now,
@@ -101,36 +101,12 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
     Ok((id.clone(), list))
 }
 
-fn revoked(state: &State, issuer: &Issuer, now: Timestamp) -> Vec<Revoked> {
-    let over = state.certificates.iter().filter(|(serial, certificate)| {
-        certificate.issuer == issuer.id
-            && certificate.not_after > now
-            && (state.is_denied(serial) || certificate.is_superseded(now))
-    });
-    over.map(|(serial, certificate)| Revoked {
-        serial: serial.clone(),
-        at: since(certificate, issuer, now),
-        reason: reason(state, certificate),
-    })
-    .collect()
-}
-
-/// Since when it is not good, whatever ended it first.
-fn since(certificate: &Certificate, issuer: &Issuer, now: Timestamp) -> Timestamp {
-    let superseded = match certificate.status {
-        CertificateStatus::Superseded { until } => Some(until).filter(|until| *until <= now),
-        _ => None,
+/// The registry's reason, as a list writes it.
+fn entry(revocation: Revocation) -> Revoked {
+    let reason = match revocation.reason {
+        RevocationReason::Unspecified => Reason::Unspecified,
+        RevocationReason::Superseded => Reason::Superseded,
+        RevocationReason::CessationOfOperation => Reason::CessationOfOperation,
     };
-    let ends = [certificate.denied_at, issuer.revoked_at, superseded];
-    ends.into_iter().flatten().min().unwrap_or(now)
-}
-
-fn reason(state: &State, certificate: &Certificate) -> Reason {
-    let Owner::Node(node) = &certificate.owner else { return Reason::Unspecified };
-    match state.nodes.get(node).map(|node| node.state) {
-        Some(NodeState::Decommissioned) => Reason::CessationOfOperation,
-        Some(NodeState::Revoked) => Reason::Unspecified,
-        _ if state.issuer_is_revoked(&certificate.issuer) => Reason::Unspecified,
-        _ => Reason::Superseded,
-    }
+    Revoked { serial: revocation.serial, at: revocation.at, reason }
 }

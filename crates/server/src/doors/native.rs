@@ -8,7 +8,7 @@ use crate::http::failure::{Failed, Failure};
 use crate::http::pem::{bundle, chain};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment};
-use crate::issuance::recover::{self, RecoveryRequest};
+use crate::issuance::recover::{self, BundleClaim, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Origin};
 use api::agent::{
@@ -21,7 +21,7 @@ use axum::body::Body;
 use http::Response;
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, Serial, Timestamp};
-use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
+use lifecycle::registry::{Actor, BundleRecord, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
 use pki::pem;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -202,12 +202,9 @@ fn recovery_request(body: RecoverRequest) -> Result<RecoveryRequest, Failure> {
     let bundle = body.bundle.map(|said| {
         let expires_at = Timestamp::parse(&said.expires_at)
             .map_err(|error| wrong(format!("bundle.expires_at: {error}")))?;
-        Ok::<_, Failure>(recover::Bundle {
-            expires_at,
-            audit_seq: said.audit_seq,
-            audit_hash: said.audit_hash,
-            recovery_profile_id: said.recovery_profile_id,
-        })
+        let record =
+            BundleRecord { seq: said.audit_seq, hash: said.audit_hash, profile: said.recovery_profile_id };
+        Ok::<_, Failure>(BundleClaim { expires_at, record })
     });
     Ok(RecoveryRequest {
         token: body.token,

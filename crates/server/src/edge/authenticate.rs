@@ -6,7 +6,7 @@ use api::code;
 use http::{HeaderMap, header};
 use journal::View;
 use lifecycle::names::{NodeId, Serial, Source, SpiffePath, Timestamp};
-use lifecycle::registry::{Act, Actor, Command, Owner, Rejection, Tenants, may_read};
+use lifecycle::registry::{Act, Actor, Command, Denial, Owner, Rejection, Tenants, Verdict, may_read};
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
 
 async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Actor, Failure> {
     if app.now() >= certificate.not_after {
-        return Err(Failure::new(code::UNAUTHENTICATED, "the client certificate has expired"));
+        return Err(expired());
     }
     let view = app.view();
     if view.state.certificates.contains_key(&certificate.serial) {
@@ -127,6 +127,10 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     on_record(&view, app.now(), certificate)
 }
 
+fn expired() -> Failure {
+    Failure::new(code::UNAUTHENTICATED, "the client certificate has expired")
+}
+
 fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Result<Actor, Failure> {
     let refused = || Failure::new(code::UNAUTHENTICATED, "the client certificate is no longer valid");
     let serial = &certificate.serial;
@@ -134,16 +138,14 @@ fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Resu
     if record.fingerprint != certificate.fingerprint {
         return Err(refused());
     }
-    if view.state.is_denied(serial) {
-        return Err(match &record.owner {
-            Owner::Node(node) if view.state.nodes.get(node).is_some_and(|node| node.state.is_gone()) => {
-                Rejection::NodeRevoked { node: node.clone() }.into()
-            }
-            _ => refused(),
-        });
-    }
-    if record.is_superseded(now) {
-        return Err(Rejection::CertificateSuperseded.into());
+    match (view.state.verdict(serial, now), &record.owner) {
+        (Verdict::Good | Verdict::Grace { .. }, _) => {}
+        (Verdict::Denied(Denial::NodeRevoked | Denial::NodeDecommissioned), Owner::Node(node)) => {
+            return Err(Rejection::NodeRevoked { node: node.clone() }.into());
+        }
+        (Verdict::Superseded { .. }, _) => return Err(Rejection::CertificateSuperseded.into()),
+        (Verdict::Expired, _) => return Err(expired()),
+        (Verdict::Denied(_) | Verdict::Unknown, _) => return Err(refused()),
     }
     let serial = serial.clone();
     // What was made elsewhere is whose the record says, whatever names it holds.

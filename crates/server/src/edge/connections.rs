@@ -1,5 +1,4 @@
-//! Every connection with a client certificate, so that it can be cut the moment the certificate is no longer
-//! good: a connection is registered first and checked then, so that no revocation falls in between.
+//! Every connection with a client certificate, so that it can be cut the moment the certificate is refused: a connection is registered first and checked then, so that no revocation falls in between.
 
 use crate::process::app::App;
 use lifecycle::names::{Serial, Timestamp};
@@ -52,10 +51,10 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts what is no longer good.
+    /// Cuts the connections whose certificate is refused now. One on no record may only have not arrived yet.
     fn sweep(&self, state: &State, now: Timestamp) {
         let open = self.open();
-        for (_, of_serial) in open.iter().filter(|(serial, _)| !is_good(state, serial, now)) {
+        for (_, of_serial) in open.iter().filter(|(serial, _)| state.verdict(serial, now).is_refused()) {
             of_serial.iter().for_each(|open| open.cut.cancel());
         }
     }
@@ -71,12 +70,6 @@ pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
     }
     of_serial.push(Open { id, cut: cut.clone() });
     Registered { app: app.clone(), serial: serial.clone(), id, cut }
-}
-
-/// Whether nothing is known against a serial. One that is on no record yet may only have not arrived.
-pub fn is_good(state: &State, serial: &Serial, now: Timestamp) -> bool {
-    let over = state.certificates.get(serial).is_some_and(|record| record.is_superseded(now));
-    !over && !state.is_denied(serial)
 }
 
 /// Looks at the open connections whenever something was denied, until the process stops.

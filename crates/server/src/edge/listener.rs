@@ -1,7 +1,7 @@
 //! Accepting: TLS within ten seconds, then HTTP, then a clean end.
 
 use crate::edge::authenticate::Peer;
-use crate::edge::connections::{self, is_good};
+use crate::edge::connections;
 use crate::edge::service::{self, Leash};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
@@ -101,7 +101,7 @@ async fn connection(
         .as_ref()
         .map(|certificate| (connections::register(&app, &certificate.serial), certificate.clone()));
     if let Some((_, certificate)) = &registered
-        && !is_good(&app.view().state, &certificate.serial, app.now())
+        && app.view().state.verdict(&certificate.serial, app.now()).is_refused()
     {
         return tracing::debug!(%address, "revoked during the handshake");
     }

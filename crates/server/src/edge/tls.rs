@@ -89,7 +89,7 @@ impl NodeVerifier {
         if peer.not_after <= now {
             return Err(CertificateError::Expired);
         }
-        if view.state.is_denied(&peer.serial) || is_of_a_revoked_issuer(&view.state, leaf) {
+        if view.state.verdict(&peer.serial, now).is_denied() || is_of_a_revoked_issuer(&view.state, leaf) {
             return Err(CertificateError::Revoked);
         }
         Ok(())
@@ -100,12 +100,12 @@ impl NodeVerifier {
     fn is_superseded(&self, leaf: &CertificateDer<'_>) -> bool {
         let (Some(app), Ok(peer)) = (self.app.upgrade(), PeerCertificate::read(leaf)) else { return false };
         let (view, now) = (app.view(), app.now());
-        let record = view.state.certificates.get(&peer.serial).filter(|record| record.is_superseded(now));
-        if let Some(old) = record {
+        let copied = view.state.verdict(&peer.serial, now).shows_a_copy();
+        if let Some(old) = view.state.certificates.get(&peer.serial).filter(|_| copied) {
             app.metrics.handshake_refused("superseded");
             app.fleet.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
         }
-        record.is_some()
+        copied
     }
 
     /// Looked up again when what is trusted has changed.

@@ -18,7 +18,7 @@ use api::code;
 use imbl::ordmap::DiffItem;
 use journal::View;
 use lifecycle::names::{Label, NodeId, RequestId, Serial, TokenId};
-use lifecycle::registry::{Actor, Command, Keeping, Node, NodeState, State, recovery_is_due};
+use lifecycle::registry::{Actor, Command, Keeping, Node, NodeState, State, Verdict, recovery_is_due};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -257,9 +257,7 @@ impl Session {
     /// the other.
     async fn provide(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
-        let may = node.state == NodeState::Active
-            && !node.quarantined
-            && !view.state.is_superseded(&self.guest.serial);
+        let may = node.state == NodeState::Active && !node.quarantined && self.is_in_use(&view.state);
         if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.guest.id, stream) {
             return Ok(());
         }
@@ -286,10 +284,15 @@ impl Session {
         Ok(())
     }
 
+    /// Whether the certificate of this stream is the one in use: accepted, and without a successor.
+    fn is_in_use(&self, state: &State) -> bool {
+        state.verdict(&self.guest.serial, self.app.now()) == Verdict::Good
+    }
+
     /// The token that the host says it has kept, if it is one of its own that is good, and if the certificate with
     /// which it speaks is the one in use.
     fn kept(&self, state: &State, node: &Node, words: &str) -> Option<TokenId> {
-        let token = recovery_token::kept(words).filter(|_| !state.is_superseded(&self.guest.serial))?;
+        let token = recovery_token::kept(words).filter(|_| self.is_in_use(state))?;
         node.recovery.token(token).filter(|token| token.is_valid()).map(|token| token.id)
     }
 

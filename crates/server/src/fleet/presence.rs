@@ -6,7 +6,7 @@ mod word;
 
 use api::rest::nodes::Live;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
-use lifecycle::registry::{INSTANCES, Node, Owner, Report, Sighting};
+use lifecycle::registry::{Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,6 @@ use word::Word;
 
 /// Live streams that one node may have.
 const STREAMS: usize = 4;
-/// Two streams with one certificate for longer than this are two hosts. A dead one is noticed earlier.
-const DOUBLE: Span = Span::from_secs(60);
 /// One suspicion about a node in this time.
 const SUSPICION: Span = Span::from_minutes(1);
 /// Suspicions that wait for the reconciler.
@@ -64,6 +62,13 @@ pub struct Stream {
     pub wake: Notify,
 }
 
+impl Stream {
+    /// Which certificate it shows, and since when.
+    fn shown(&self) -> (&Serial, Timestamp) {
+        (&self.serial, self.since)
+    }
+}
+
 /// An identity that seems to be in use twice.
 pub struct Suspicion {
     pub node: NodeId,
@@ -108,19 +113,15 @@ impl Presence {
         if known.instances.is_empty() {
             known.instances = opening.remembered.to_vec();
         }
-        let older = known.instances.iter().rev().skip(1).any(|instance| *instance == opening.instance);
-        if older {
+        if is_earlier_start(&known.instances, &opening.instance) {
             let detail = format!(
                 "an earlier start of its agent came back from {}; the newest spoke from {}",
                 opening.source,
                 shown(known.source)
             );
             self.suspect(opening.node, known, detail, at);
-        } else if known.instances.last() != Some(&opening.instance) {
-            known.instances.push(opening.instance);
-            if known.instances.len() > INSTANCES {
-                known.instances.remove(0);
-            }
+        } else {
+            remember_start(&mut known.instances, &opening.instance);
         }
         (known.seen, known.source, known.news) = (known.seen.max(Some(at)), Some(opening.source), true);
         known.bundle = Some(opening.bundle);
@@ -279,8 +280,9 @@ impl Presence {
     pub fn find_doubles(&self, now: Timestamp) {
         for (node, known) in self.nodes().iter_mut() {
             let double = known.streams.iter().enumerate().find_map(|(at, one)| {
-                let other = known.streams.iter().skip(at + 1).find(|other| other.serial == one.serial)?;
-                (other.since.max(one.since).plus(DOUBLE) <= now).then_some((one.source, other.source))
+                let mut later = known.streams.iter().skip(at + 1);
+                let other = later.find(|other| are_two_hosts(one.shown(), other.shown(), now))?;
+                Some((one.source, other.source))
             });
             if let Some((one, other)) = double {
                 let detail = format!("two live streams with one certificate, from {one} and {other}");

@@ -1,13 +1,14 @@
 //! Recovering: a host that has lost its identity gets a certificate by its recovery token. A refusal uses nothing up.
 
 use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
+use super::repair;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
 use lifecycle::registry::{
-    Actor, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection, State,
-    check_recovery_token, recoverable,
+    self, Actor, BundleRecord, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
+    State, check_recovery_token, recoverable,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -19,15 +20,13 @@ pub struct RecoveryRequest {
     pub node: Option<NodeId>,
     pub agent_version: Option<Label>,
     pub class: Option<Class>,
-    pub bundle: Option<Bundle>,
+    pub bundle: Option<BundleClaim>,
 }
 
 /// What a repair bundle says of itself.
-pub struct Bundle {
+pub struct BundleClaim {
     pub expires_at: Timestamp,
-    pub audit_seq: u64,
-    pub audit_hash: String,
-    pub recovery_profile_id: String,
+    pub record: BundleRecord,
 }
 
 /// Recovers, and counts the attempt.
@@ -100,25 +99,18 @@ impl Issue for Recovering {
     }
 }
 
-/// The token of a repair bundle comes with the line of the audit trail that says it was issued.
+/// The token of a repair bundle comes with the line of the audit trail that says that it was issued.
 async fn check_bundle(
     app: &Arc<App>,
     state: &State,
     token: &SecretHash,
-    bundle: Option<&Bundle>,
+    claim: Option<&BundleClaim>,
 ) -> Result<(), Failure> {
-    let known = state.recovery_token_with_hash(token).filter(|(_, token)| token.kind == RecoveryKind::Repair);
-    let Some((_, token)) = known else { return Ok(()) };
-    let bundle = bundle.ok_or(Rejection::RepairBundleMismatch)?;
-    let line = crate::issuance::repair::line(app, token.id, bundle.audit_seq.saturating_sub(1), 1).await?;
-    match line {
-        Some(line)
-            if line.seq == bundle.audit_seq
-                && line.hash == bundle.audit_hash
-                && line.profile == bundle.recovery_profile_id =>
-        {
-            Ok(())
-        }
-        _ => Err(Rejection::RepairBundleMismatch.into()),
-    }
+    let Some((_, token)) = state.recovery_token_with_hash(token) else { return Ok(()) };
+    let claimed = claim.map(|claim| &claim.record);
+    let recorded = match claimed.filter(|_| token.kind == RecoveryKind::Repair) {
+        Some(claimed) => repair::recorded(app, token.id, claimed.seq.saturating_sub(1), 1).await?,
+        None => None,
+    };
+    Ok(registry::check_bundle(token, claimed, recorded.as_ref())?)
 }

@@ -5,27 +5,19 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
 use journal::View;
 use lifecycle::names::{NodeId, Span, TokenId};
-use lifecycle::registry::{Actor, Command, IssueRepairBundle, RecoveryToken, Rejection};
+use lifecycle::registry::{Actor, BundleRecord, Command, IssueRepairBundle, RecoveryToken, Rejection};
 use std::sync::Arc;
 
 /// Lines that are read at once while the one about a bundle is looked for.
 const CHUNK: usize = 500;
 
 /// A bundle on record, and the value of its token for the only time.
-pub struct Issued {
+pub struct IssuedBundle {
     pub drawn: Drawn,
     pub token: RecoveryToken,
-    pub line: Line,
+    pub record: BundleRecord,
     /// The registry in which it is on record.
     pub view: Arc<View>,
-}
-
-/// The line of the audit trail that says that a bundle was issued.
-pub struct Line {
-    pub seq: u64,
-    pub hash: String,
-    /// Where the node was to turn to.
-    pub profile: String,
 }
 
 pub async fn issue(
@@ -34,7 +26,7 @@ pub async fn issue(
     origin: &Origin,
     node: NodeId,
     ttl: Option<Span>,
-) -> Result<Issued, Failure> {
+) -> Result<IssuedBundle, Failure> {
     let drawn = recovery_token::draw(app)?;
     let before = app.view().audit.seq;
     let profile = app.config.recovery.id.clone();
@@ -44,31 +36,36 @@ pub async fn issue(
     let token = record.cloned().ok_or(Rejection::PreparedStale)?;
     let mut after = before;
     while after < view.audit.seq {
-        if let Some(line) = line(app, token.id, after, CHUNK).await? {
-            return Ok(Issued { drawn, token, line, view });
+        if let Some(record) = recorded(app, token.id, after, CHUNK).await? {
+            return Ok(IssuedBundle { drawn, token, record, view });
         }
         after = after.saturating_add(CHUNK as u64);
     }
     Err(Failure::internal("a repair bundle has no line in the audit trail", &token.id))
 }
 
-/// The line about a token's bundle, among so many after one.
-pub async fn line(app: &Arc<App>, token: TokenId, after: u64, count: usize) -> Result<Option<Line>, Failure> {
+/// What the audit trail says of a token's bundle, in so many lines after one.
+pub async fn recorded(
+    app: &Arc<App>,
+    token: TokenId,
+    after: u64,
+    count: usize,
+) -> Result<Option<BundleRecord>, Failure> {
     let audit = app.journal.audit().clone();
     let unreadable =
         |error: &dyn std::fmt::Display| Failure::internal("the audit trail could not be read", error);
     let lines = tokio::task::spawn_blocking(move || audit.list(after, count)).await;
     let lines = lines.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
-    Ok(lines.iter().find_map(|line| about(line, token)))
+    Ok(lines.iter().find_map(|line| parse(line, token)))
 }
 
-fn about(line: &str, token: TokenId) -> Option<Line> {
+fn parse(line: &str, token: TokenId) -> Option<BundleRecord> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let text = |field: &str| line.get(field).and_then(serde_json::Value::as_str);
     let ours = text("event_type") == Some("repair_bundle.issued")
         && text("recovery_token_id") == Some(token.to_string().as_str());
     ours.then(|| {
-        Some(Line {
+        Some(BundleRecord {
             seq: line.get("seq")?.as_u64()?,
             hash: text("hash")?.to_owned(),
             profile: text("recovery_profile_id")?.to_owned(),

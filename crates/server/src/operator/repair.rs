@@ -35,8 +35,8 @@ pub async fn issue(
         issued_by,
         issued_at: issued.token.minted_at.to_string(),
         expires_at: issued.token.expires_at.to_string(),
-        audit_seq: issued.line.seq,
-        audit_hash: issued.line.hash,
+        audit_seq: issued.record.seq,
+        audit_hash: issued.record.hash,
     };
     // It holds a secret that nobody on the way should keep.
     Ok(([(header::CACHE_CONTROL, "no-store")], axum::Json(bundle)))

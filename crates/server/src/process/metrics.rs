@@ -5,7 +5,7 @@ use http::StatusCode;
 use journal::View;
 use lifecycle::host;
 use lifecycle::names::Span;
-use lifecycle::registry::{AlertKind, CertificateStatus, Door, NodeState, Owner, State};
+use lifecycle::registry::{AlertKind, Door, NodeState, Owner, State, Verdict};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -228,14 +228,11 @@ fn failures(state: &State, presence: &Presence) -> BTreeMap<host::Class, usize> 
 fn days_left(state: &State) -> [(&'static str, usize); 5] {
     let mut counts = [("0", 0), ("1", 0), ("7", 0), ("30", 0), ("more", 0)];
     let good = state.certificates.iter().filter(|(serial, certificate)| {
-        matches!(certificate.owner, Owner::Node(_))
-            && certificate.status == CertificateStatus::Live
-            && !state.is_denied(serial)
+        matches!(certificate.owner, Owner::Node(_)) && state.verdict(serial, state.at) == Verdict::Good
     });
     for (_, certificate) in good {
         let days = certificate.not_after.since(state.at).millis() / Span::from_days(1).millis();
         let place = match days {
-            _ if certificate.not_after <= state.at => continue,
             0 => 0,
             1 => 1,
             2..=7 => 2,

@@ -5,9 +5,7 @@ use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{
-    Account, Certificate, CertificateStatus, Hardware, Node, Recovery, RecoveryToken, State,
-};
+use lifecycle::registry::{Account, Certificate, Hardware, Node, Recovery, RecoveryToken, State, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -176,12 +174,11 @@ impl HardwareFacts {
 impl CertificateItem {
     /// A certificate whose owner is gone is denied, whatever its own record says.
     fn of(state: &State, serial: &Serial, certificate: &Certificate, at: Timestamp) -> Self {
-        let status = match certificate.status {
-            _ if state.is_denied(serial) => "denied",
-            _ if certificate.not_after <= at => "expired",
-            CertificateStatus::Live => "live",
-            CertificateStatus::Superseded { .. } => "superseded",
-            CertificateStatus::Denied => "denied",
+        let status = match state.verdict(serial, at) {
+            Verdict::Good => "live",
+            Verdict::Grace { .. } | Verdict::Superseded { .. } => "superseded",
+            Verdict::Denied(_) | Verdict::Unknown => "denied",
+            Verdict::Expired => "expired",
         };
         Self {
             serial: serial.to_string(),

@@ -12,7 +12,7 @@ use api::rest::nodes::Revoke;
 use axum::extract::State;
 use http::StatusCode;
 use journal::View;
-use lifecycle::names::{Labels, NodeId, TenantId, Title};
+use lifecycle::names::{Labels, NodeId, Serial, TenantId, Title};
 use lifecycle::registry::{Act, Change, Command, Describe, Node, Rejection};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -92,15 +92,14 @@ pub async fn revoke(
 ) -> Result<axum::Json<RevokedAgent>, Failure> {
     let reason = reason(request.reason)?;
     let (view, node) = visible(&app, &caller, &id)?;
-    let mut before = view.state.clone();
-    before.at = app.now();
-    let live = node.serials.iter().filter(|serial| before.is_good(serial)).count();
+    let accepted = |serial: &&Serial| view.state.verdict(serial, app.now()).is_accepted();
+    let live = node.serials.iter().filter(accepted).count();
     let command = Command::Revoke { node: node.id.clone(), reason };
     app.commit(caller.actor, &caller.origin, command).await?;
     let agent_id = node.id.to_string();
     Ok(axum::Json(RevokedAgent {
         agent_id,
-        spiffe_id: spiffe_id(&before, &node),
+        spiffe_id: spiffe_id(&view.state, &node),
         live_serials_revoked: live,
     }))
 }

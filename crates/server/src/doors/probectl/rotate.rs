@@ -14,7 +14,7 @@ use api::doors::probectl::{Identity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
 use lifecycle::names::{NodeId, Serial, SpiffePath, Timestamp};
-use lifecycle::registry::{self, Keeping, Owner};
+use lifecycle::registry::{self, Keeping, Owner, Verdict};
 use pki::verify::{PeerCertificate, PeerError};
 use rustls::pki_types::CertificateDer;
 use std::sync::Arc;
@@ -69,15 +69,20 @@ async fn proven(app: &App, origin: &Origin, request: &RotateAgent) -> Result<(No
     if peer.not_after <= now {
         return Err(refused("certificate_expired"));
     }
-    if view.state.is_denied(&peer.serial) {
-        return Err(refused("certificate_revoked"));
+    let verdict = view.state.verdict(&peer.serial, now);
+    match verdict {
+        Verdict::Denied(_) => return Err(refused("certificate_revoked")),
+        Verdict::Expired => return Err(refused("certificate_expired")),
+        Verdict::Unknown => return Err(refused("certificate_unknown")),
+        // One that is superseded renews nothing, but its key has to be proven before that says something.
+        Verdict::Good | Verdict::Grace { .. } | Verdict::Superseded { .. } => {}
     }
     check_chain(&view.state, &leaf, now)?.map_err(refused)?;
     if !pki::proof::holds(&leaf, request.csr_pem.as_bytes(), &request.proof) {
         return Err(refused("proof_invalid"));
     }
     // Only now does an old certificate that comes back say something about its holder.
-    if record.is_superseded(now) {
+    if verdict.shows_a_copy() {
         app.fleet.presence.suspect_superseded(&record.owner, &peer.serial, Some(origin.source), now);
     }
     Ok((id, peer.serial.clone()))
