@@ -52,7 +52,7 @@ pub use issuer::prepare::PrepareRoll;
 pub use issuer::rewrap::Rewrap;
 pub use issuer::{FoundIssuer, Issuer, IssuerKind, IssuerState, Root};
 pub use node::confirm::{Confirm, ConfirmStatus};
-pub use node::copied::{STARTS as INSTANCES, are_two_hosts, is_earlier_start, remember_start};
+pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
 pub use node::credential::{Attestor, Credential};
 pub use node::describe::{Change, Describe};
 pub use node::enroll::{Admission, Enroll, NodeChoice, Prepared, Refusal, admit, check_token};

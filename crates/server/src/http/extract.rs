@@ -11,7 +11,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use lifecycle::names::{Span, TenantId};
-use lifecycle::registry::{Actor, Tenants, standing};
+use lifecycle::registry::{Actor, Tenants, permissions};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Caller {
         if let Some(name) = named.or(self.tenant_header.as_deref()) {
             return TenantId::parse(name).map_err(bad);
         }
-        let only = match standing(&app.view().state, &self.actor).map(|standing| standing.tenants) {
+        let only = match permissions(&app.view().state, &self.actor).map(|granted| granted.tenants) {
             Some(Tenants::Only(names)) if names.len() == 1 => names.into_iter().next(),
             _ => None,
         };

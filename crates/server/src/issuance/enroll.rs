@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use journal::View;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, WireguardKey};
 use lifecycle::registry::{
-    Actor, Admission, Command, Door, Enroll, Hardware, Issued, NodeChoice, Prepared, Probe, Refusal,
-    Rejection, State, Underlay, Wireguard, admit, check_token,
+    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared, Refusal,
+    Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &Enrollment) -> Resul
     let pinned = view.state.token_with_hash(&token).is_some_and(|token| token.node.is_some());
     let requested_node = if pinned { None } else { (request.naming.requested)(&csr)? };
     let command = Enroll {
-        token,
+        credential: Credential::Token(token),
         key: csr.key,
         key_kind: csr.kind,
         idempotency: request.idempotency,
@@ -88,7 +88,7 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &Enrollment) -> Resul
         prepared: None,
     };
     let policy = &view.state.policy;
-    if policy.underlay_probe == Probe::Require
+    if policy.underlay_probe == UnderlayProbe::Require
         && matches!(admit(&issue::at_now(app, &view), &command), Ok(Admission::Fresh { .. }))
     {
         // The probe of a silent host takes a second: it holds no place meanwhile.

@@ -112,11 +112,6 @@ impl Certificate {
         }
     }
 
-    /// Whether its successor has taken over for good.
-    pub fn is_superseded(&self, at: Timestamp) -> bool {
-        self.grace_end().is_some_and(|until| until <= at)
-    }
-
     /// Whether its holder has never shown it.
     pub fn is_unseen(&self) -> bool {
         self.der.is_some()

@@ -104,11 +104,6 @@ impl State {
         holder.or_else(issuer).or_else(alone)
     }
 
-    /// Whether a newer certificate of its holder has taken this one's place.
-    pub fn is_superseded(&self, serial: &Serial) -> bool {
-        self.verdict(serial, self.at).has_successor()
-    }
-
     /// Whether a serial is accepted now.
     pub fn is_good(&self, serial: &Serial) -> bool {
         self.verdict(serial, self.at).is_accepted()

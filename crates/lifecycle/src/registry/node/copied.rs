@@ -5,7 +5,7 @@ use crate::names::{Label, Serial, Span, Timestamp};
 use crate::registry::Verdict;
 
 /// How many starts of an agent are remembered, to notice one that comes back.
-pub const STARTS: usize = 4;
+const STARTS: usize = 4;
 /// Two streams with one certificate that are open together for this long belong to two hosts: a dead connection is
 /// noticed earlier.
 const OVERLAP: Span = Span::from_secs(60);
