@@ -12,7 +12,7 @@ pub fn check(event: &str) -> Result<(), Failure> {
     }
     let near = near(event);
     let hint = match near.as_slice() {
-        [] => format!("use one of {}", audit_event_names().join(", ")),
+        [] => format!("use one of {}", audit_event_names().into_iter().collect::<Vec<_>>().join(", ")),
         near => format!("did you mean {}?", near.join(", ")),
     };
     Err(Failure::usage(format!("there is no audit event {event:?}"), hint))
