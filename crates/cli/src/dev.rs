@@ -1,21 +1,21 @@
 //! `enlist dev`: the first thing a stranger sees. A control plane and a node of it, on this machine, in seconds.
 
 mod agent;
-mod place;
-mod told;
+mod directory;
+mod summary;
 
 use crate::failure::Failure;
 use crate::logs;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::server::error;
 use crate::server::serving::{self, Signals};
-use crate::server::trouble;
 use ::server::run::{Overrides, RunError, Server, start};
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::{CreateToken, MintedToken};
 use client::Operator;
 use client::rest::Path;
-use place::Place;
+use directory::Place;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path as FilePath;
@@ -77,7 +77,7 @@ async fn serve(
     }
     signals.next().await;
     serving::stop(server, signals).await?;
-    told::farewell(place, &place.own_program()?, output)
+    summary::farewell(place, &place.own_program()?, output)
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
@@ -89,7 +89,7 @@ async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Fail
         }
         started => started,
     };
-    started.map_err(trouble::starting)
+    started.map_err(error::starting)
 }
 
 async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
@@ -100,8 +100,8 @@ async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Out
         false => Some(demo_node(place, &program, server, &operator).await?),
     };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateToken::default()).await?;
-    told::tell(
-        &told::Scene {
+    summary::tell(
+        &summary::Scene {
             place,
             enlist: &enlist,
             agent: &program,

@@ -7,7 +7,7 @@
 //! - `reach`: where the control plane is and how we authenticate, from flags, environment and saved contexts.
 //! - `context`: the saved contexts.
 //! - `output`, `screen`, `table`, `fields`: what goes to standard output, for people or as JSON.
-//! - `pasted`: command lines that are shown to be pasted.
+//! - `shell`: command lines to paste into a shell.
 //! - `progress`: how far long work has come, at a terminal.
 //! - `failure`: what goes to standard error, and the exit code.
 //! - `examples`: command lines below the help of every command.
@@ -30,13 +30,13 @@ mod manual;
 mod node;
 mod operator;
 mod output;
-mod pasted;
 mod policy;
 mod private_file;
 mod progress;
 mod reach;
 mod screen;
 mod server;
+mod shell;
 mod table;
 mod tenant;
 mod token;

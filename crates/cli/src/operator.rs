@@ -8,7 +8,7 @@ mod replacement;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::reach::way::Way;
+use crate::reach::target::Way;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::operators::{AddOperator, AddedOperator, OperatorItem};
 use api::rest::scope::Scope;

@@ -11,10 +11,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub mod certificate;
-pub mod way;
+pub mod target;
 
 use certificate::Presented;
-use way::{Chosen, Proof, Recognition, Way};
+use target::{Chosen, Proof, Recognition, Way};
 
 /// Where a control plane keeps its data unless told otherwise.
 const DEFAULT_DIR: &str = "/var/lib/enlist";
@@ -72,7 +72,7 @@ impl Reach {
 
     /// Which way it is, and why.
     pub fn chosen(&self) -> Result<Chosen, Failure> {
-        way::choose(self, &variable, &saved)
+        target::choose(self, &variable, &saved)
     }
 
     /// Reads what the way names. Nothing is sent.

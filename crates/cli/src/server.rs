@@ -1,11 +1,11 @@
 //! `enlist server`: initialize, run and check a control plane on this machine.
 
 mod check;
+pub mod error;
 mod init;
 mod notify;
 mod run;
 pub mod serving;
-pub mod trouble;
 
 pub use init::{Founding, found, user};
 

@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::pasted;
 use crate::reach::Reach;
 use crate::screen::Screen;
+use crate::shell;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
 use client::rest::Path;
@@ -76,7 +76,7 @@ fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
         .with_some("profile", minted.profile.as_deref())
         .with("expires", &screen.full(&minted.expires_at))
         .with("CA pin", &minted.ca_pin);
-    let shown = |line: &str| pasted::shown(line, screen);
+    let shown = |line: &str| shell::shown(line, screen);
     format!(
         "{}\nOn the host, enroll it:\n{}\
          Then keep it connected and its certificate renewed:\n{}\
@@ -86,7 +86,7 @@ fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
         shown(&harmless(minted.join_command.reveal())),
         shown("enlist-agent run"),
         shown("systemctl enable --now enlist-agent"),
-        shown(&pasted::again(reach, "node list")),
+        shown(&shell::again(reach, "node list")),
     )
 }
 

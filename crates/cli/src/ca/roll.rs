@@ -4,9 +4,9 @@ use super::text;
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::pasted;
 use crate::reach::{self, Reach};
 use crate::screen::Screen;
+use crate::shell;
 use crate::table::harmless;
 use api::rest::ca::{ActivateIssuer, Ca, PrepareRoll, RetireIssuer, Roll};
 use client::rest;
@@ -106,7 +106,7 @@ impl Next<'_> {
     fn sign(&self, csr: &Path) -> String {
         let certificate =
             csr.with_extension(if csr.extension() == Some("pem".as_ref()) { "crt" } else { "pem" });
-        let (csr, certificate) = (pasted::quoted(csr), pasted::quoted(&certificate));
+        let (csr, certificate) = (shell::quoted(csr), shell::quoted(&certificate));
         let sign = format!(
             "enlist ca sign-intermediate --root-key FILE --root-cert FILE --csr {csr} --out {certificate}"
         );
@@ -128,11 +128,11 @@ impl Next<'_> {
     }
 
     fn again(&self, words: &str, command: &str) -> String {
-        self.step(words, &pasted::again(self.reach, command))
+        self.step(words, &shell::again(self.reach, command))
     }
 
     fn step(&self, words: &str, command: &str) -> String {
-        format!("{}\n{}", self.screen.hang(0, 0, words), pasted::shown(command, self.screen))
+        format!("{}\n{}", self.screen.hang(0, 0, words), shell::shown(command, self.screen))
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::pasted;
 use crate::private_file;
 use crate::reach::{self, Reach};
+use crate::shell;
 use ::server::{chance, clock};
 use lifecycle::names::Span;
 use pki::hierarchy::{self, HierarchyError};
@@ -62,8 +62,8 @@ pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), F
     let report = report(&signed, &arguments.out)?;
     write(&arguments.out, &pem::certificate_pem(&signed.der))?;
     output.document(&report, |report| {
-        let submit = format!("ca roll prepare --cert {}", pasted::quoted(&arguments.out));
-        let submit = pasted::shown(&pasted::again(reach, &submit), output.screen());
+        let submit = format!("ca roll prepare --cert {}", shell::quoted(&arguments.out));
+        let submit = shell::shown(&shell::again(reach, &submit), output.screen());
         format!("{}next, with the certificate on the control plane's machine:\n{submit}", text(report))
     })
 }

@@ -4,7 +4,7 @@ use super::saved::Context;
 use super::{Item, Says};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::reach::way::{self, Way};
+use crate::reach::target::{self, Way};
 use crate::reach::{Reach, absolute, read};
 use crate::table::harmless;
 use std::path::{Component, Path, PathBuf};
@@ -145,7 +145,7 @@ fn beside_it(dir: &Path, name: &Path) -> Option<PathBuf> {
 /// Whatever it names is there and can be used; the control plane itself may be down.
 fn check(context: &Context) -> Result<(), Failure> {
     let flags = Reach::default();
-    match way::of_context(context, &flags)? {
+    match target::of_context(context, &flags)? {
         way @ Way::Server { .. } => flags.open(&way).map(drop),
         Way::Socket(path) => {
             let dir = context.dir.as_deref().or(path.parent()).unwrap_or(Path::new("/"));

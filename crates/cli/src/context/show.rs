@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::reach::way::{self, By, Proof, Recognition, Way};
+use crate::reach::target::{self, By, Proof, Recognition, Way};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Fail
         let contexts = contexts()?;
         let context = contexts.get(name)?;
         let item = Item { name, current: contexts.current.as_deref() == Some(name), says: Says::of(context) };
-        return show(item, None, &way::of_context(context, &Reach::default())?, output);
+        return show(item, None, &target::of_context(context, &Reach::default())?, output);
     }
     let chosen = reach.chosen()?;
     let by = chosen.by.word();

@@ -5,7 +5,7 @@ use super::replacement::Replacement;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::certificate::{self, Presented};
-use crate::reach::way::{Chosen, Proof, Way};
+use crate::reach::target::{Chosen, Proof, Way};
 use crate::reach::{self, Reach};
 use crate::table::harmless;
 use api::rest::operators::{RenewOperator, RenewedOperator};

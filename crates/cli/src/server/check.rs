@@ -1,6 +1,6 @@
 //! `enlist server check`.
 
-use super::trouble;
+use super::error;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
@@ -25,7 +25,7 @@ pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
     if output.is_json() || checked.is_ok() {
         output.document(&report(dir, checked.as_ref()), text)?;
     }
-    checked.map(drop).map_err(trouble::starting)
+    checked.map(drop).map_err(error::starting)
 }
 
 fn report(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Report {

@@ -1,9 +1,9 @@
 //! `enlist server init`: initializes a domain, and hands out the root key once.
 
 mod from_taskrun;
-mod told;
+mod summary;
 
-use super::trouble;
+use super::error;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::private_file::{self, PrivateFile};
@@ -123,15 +123,15 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         Ok(founded) => founded,
         Err(error) => {
             key_file.into_iter().for_each(PrivateFile::discard);
-            return Err(trouble::founding(error));
+            return Err(error::founding(error));
         }
     };
     hand_out(&founded, key_file)?;
     if let Some(document) = &document {
         from_taskrun::hand_out(document, &mut founded)?;
     }
-    told::tell(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
-    founded.finish().map_err(|error| trouble::founding(error.into()))
+    summary::tell(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
+    founded.finish().map_err(|error| error::founding(error.into()))
 }
 
 fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), Failure> {

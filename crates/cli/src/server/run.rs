@@ -1,7 +1,7 @@
 //! `enlist server run`.
 
 use super::serving::{self, Signals};
-use super::{notify, trouble};
+use super::{error, notify};
 use crate::failure::{Exit, Failure};
 use crate::logs;
 use ::server::datadir::DataDir;
@@ -27,7 +27,7 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let Arguments { metrics, listen, accept_clock } = arguments;
     let server = tokio::select! {
-        started = start(dir, Overrides { listen, metrics, accept_clock }) => started.map_err(trouble::starting)?,
+        started = start(dir, Overrides { listen, metrics, accept_clock }) => started.map_err(error::starting)?,
         // Nothing was promised to anyone yet.
         () = signals.next() => return Ok(()),
     };

@@ -1,6 +1,6 @@
 //! `plfm hosts`: the same nodes under the document's names and states.
 
-use super::scope::Scope;
+use super::tenant_scope::Scope;
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;

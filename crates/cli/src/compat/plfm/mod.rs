@@ -1,16 +1,16 @@
 //! `plfm`: the command lines of 000.
 
 mod hosts;
-mod scope;
+mod tenant_scope;
 mod tokens;
 
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
 use clap::{Parser, Subcommand};
-use scope::Scope;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use tenant_scope::Scope;
 
 /// Manage hosts with the commands of plfm, on an Enlist control plane
 #[derive(Debug, Parser)]

@@ -1,6 +1,6 @@
 //! `plfm hosts enroll-token`: in the words that the document prints.
 
-use super::scope::Scope;
+use super::tenant_scope::Scope;
 use crate::failure::{Failure, not_the_secret};
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless, or_dash};

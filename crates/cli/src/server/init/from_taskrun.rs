@@ -46,7 +46,7 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
 pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failure> {
     if document.makes_ca {
         let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
-        written.map_err(|error| super::trouble::founding(error.into()))?;
+        written.map_err(|error| super::error::founding(error.into()))?;
         return Ok(());
     }
     let Some(key) = document.server.as_ref().map(|own| &own.key) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure};
 use crate::private_file::own_directory;
 use crate::reach;
-use crate::server::trouble;
+use crate::server::error;
 use ::server::config::RawConfig;
 use ::server::datadir::DataDir;
 use ::server::init::{IssuerChoice, Request, init};
@@ -74,8 +74,8 @@ impl Place {
             user: crate::server::user(),
         };
         // The root key is dropped: a domain for a day has no use for it.
-        let founded = init(request).await.map_err(trouble::founding)?;
-        founded.finish().map_err(|error| trouble::founding(error.into()))?;
+        let founded = init(request).await.map_err(error::founding)?;
+        founded.finish().map_err(|error| error::founding(error.into()))?;
         let text = "Made by `enlist dev`. The key that seals the CA lies beside it.\n";
         std::fs::write(&mark, text).map_err(|error| Failure::file(&mark, &error))
     }

@@ -1,12 +1,12 @@
 //! What a stranger sees: less than a screen, and every line of it usable.
 
 use super::Demo;
-use super::place::Place;
+use super::directory::Place;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::pasted::{self, quoted};
 use crate::screen::Screen;
+use crate::shell::{self, quoted};
 use ::server::run::Server;
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::MintedToken;
@@ -64,12 +64,12 @@ fn text(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
     )
 }
 
-/// What to do in another terminal. These lines are pasted.
+/// What to do in another terminal. These lines are pasted into a shell.
 fn steps(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
     let Report { server_url, ca_pin, token, .. } = report;
     let (enlist, agent) = (quoted(scene.enlist), quoted(scene.agent));
     let (dir, mine) = (quoted(scene.place.dir.path()), quoted(&scene.place.dir.path().join("my-agent")));
-    let shown = |line: String| pasted::shown(&line, screen);
+    let shown = |line: String| shell::shown(&line, screen);
     format!(
         "In another terminal, enroll a node of your own.\n\
          The token works once, until {expires}:\n{enroll}\n\
@@ -101,7 +101,7 @@ fn ending(scene: &Scene<'_>, screen: Screen) -> String {
     }
     format!(
         "Everything works. Stopping now because of --once. To undo everything:\n{}",
-        pasted::shown(&format!("rm -rf {dir}"), screen)
+        shell::shown(&format!("rm -rf {dir}"), screen)
     )
 }
 

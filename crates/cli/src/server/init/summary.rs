@@ -4,8 +4,8 @@ use super::Arguments;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::pasted;
 use crate::screen::Screen;
+use crate::shell;
 use ::server::init::Founded;
 use serde::Serialize;
 use std::io::Write;
@@ -85,6 +85,6 @@ fn text(report: &Report<'_>, screen: Screen) -> String {
         "\nThe key-encryption key unseals the CA key. Without it the data directory and its\n\
          backups cannot be used: keep a copy of it in another place.\n",
     );
-    let run = format!("{} server run --dir {}", pasted::program(), pasted::quoted(Path::new(dir)));
-    text + &format!("\nNext:\n{}", pasted::shown(&run, screen))
+    let run = format!("{} server run --dir {}", shell::program(), shell::quoted(Path::new(dir)));
+    text + &format!("\nNext:\n{}", shell::shown(&run, screen))
 }
