@@ -5,7 +5,7 @@
 use crate::targets::world::{self, AT};
 use api::agent::{ConfirmRequest, EnrollRequest};
 use journal::audit::{Footer, chain};
-use journal::conformance::{Image, Meta, encode_snapshot};
+use journal::conformance::{Image, ImageMeta, encode_snapshot};
 use lifecycle::names::{Fingerprint, OperatorName, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{
     Actor, AuditGap, Checkpoint, Command, ConfirmStatus, CreateTenant, Envelope, Refusals, ServerCertificate,
@@ -151,7 +151,7 @@ fn entries() -> Vec<Seed> {
 fn snapshots() -> Vec<Seed> {
     let file = |state: State| {
         let audit = journal::AuditHead { seq: 8, head: Fingerprint::new([8; 32]) };
-        let meta = Meta { log_id: None, membership: Default::default(), audit, at: state.at };
+        let meta = ImageMeta { log_id: None, membership: Default::default(), audit, at: state.at };
         let mut file = std::io::Cursor::new(Vec::new());
         encode_snapshot(&Image { meta, state }, &mut file).expect("encodes");
         file.into_inner()

@@ -58,11 +58,11 @@ pub fn server_url(data: &[u8]) {
 
 /// Every body that the operator API and the doors take, and the audit lines it gives, which callers read back.
 pub fn json_bodies(data: &[u8]) {
-    json::<tokens::CreateToken>(data);
-    json::<tenants::CreateTenant>(data);
-    json::<operators::AddOperator>(data);
-    json::<operators::RenewOperator>(data);
-    json::<operators::CreateOperatorKey>(data);
+    json::<tokens::CreateTokenRequest>(data);
+    json::<tenants::CreateTenantRequest>(data);
+    json::<operators::AddOperatorRequest>(data);
+    json::<operators::RenewOperatorRequest>(data);
+    json::<operators::CreateOperatorKeyRequest>(data);
     json::<policies::PolicyItem>(data);
     json::<probectl::EnrollAgent>(data);
     json::<probectl::RotateAgent>(data);

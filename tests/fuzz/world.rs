@@ -11,7 +11,7 @@ use lifecycle::registry::{
     Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Keeping, Policy, Prepared, Role,
     State, Tenants, Underlay, Wireguard, apply,
 };
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use std::sync::LazyLock;
 
 pub const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -21,9 +21,9 @@ pub fn domain() -> TrustDomain {
 }
 
 /// Its key is public and vouches for nothing: without a fixed one no kept certificate would hold.
-pub fn issuer() -> &'static Issuer {
-    static ISSUER: LazyLock<Issuer> = LazyLock::new(|| {
-        Issuer::new(include_bytes!("issuer.der"), include_bytes!("issuer.key")).expect("an issuer")
+pub fn issuer() -> &'static SigningIssuer {
+    static ISSUER: LazyLock<SigningIssuer> = LazyLock::new(|| {
+        SigningIssuer::new(include_bytes!("issuer.der"), include_bytes!("issuer.key")).expect("an issuer")
     });
     &ISSUER
 }

@@ -2,7 +2,7 @@
 
 use super::world::{AT, domain, issuer};
 use lifecycle::names::{NodeId, Span, SpiffeId, TenantId};
-use pki::csr::Request;
+use pki::csr::VerifiedCsr;
 use pki::leaf::Issuance;
 use pki::verify::{NodeIssuers, PeerCertificate};
 use rustls_pki_types::CertificateDer;
@@ -21,7 +21,7 @@ pub fn csr_der(data: &[u8]) {
 }
 
 /// What was accepted can be certified, and the certificate is for that key and no other name than ours.
-fn certify(request: &Request) {
+fn certify(request: &VerifiedCsr) {
     let issuance = issuance();
     let signed =
         pki::leaf::sign_leaf(issuer(), &request.spki, &issuance).expect("an accepted key can be certified");
@@ -57,7 +57,7 @@ pub fn pem(data: &[u8]) {
         }
     }
     if let Ok(key) = pki::pem::private_key(data) {
-        let _ = pki::issuer::Issuer::new(issuer().certificate(), key.secret_der());
+        let _ = pki::issuer::SigningIssuer::new(issuer().certificate(), key.secret_der());
     }
 }
 

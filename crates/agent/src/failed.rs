@@ -2,7 +2,7 @@
 
 use api::code::{self, Code};
 use api::error::ErrorDetail;
-use client::unreachable::{Alert, Distrust, Unreachable};
+use client::unreachable::{Distrust, TlsAlert, Unreachable};
 use client::{Error, ServerUrl, Trust, probe};
 use lifecycle::host::{Failure, Trouble};
 use lifecycle::names::{Span, Timestamp};
@@ -82,10 +82,10 @@ pub fn trouble(error: &Error) -> Trouble {
     match error {
         Error::Refused(refusal) => refused(&refusal.detail),
         Error::Unreachable { cause, .. } => match cause {
-            Unreachable::Alert(Alert::Revoked) => Trouble::Revoked,
-            Unreachable::Alert(Alert::Expired) => Trouble::Expired,
-            Unreachable::Alert(Alert::UnknownIssuer) => Trouble::UnknownIssuer,
-            Unreachable::Alert(Alert::Unacceptable) => Trouble::Unacceptable,
+            Unreachable::Alert(TlsAlert::Revoked) => Trouble::Revoked,
+            Unreachable::Alert(TlsAlert::Expired) => Trouble::Expired,
+            Unreachable::Alert(TlsAlert::UnknownIssuer) => Trouble::UnknownIssuer,
+            Unreachable::Alert(TlsAlert::Unacceptable) => Trouble::Unacceptable,
             Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => Trouble::Elsewhere,
             Unreachable::Untrusted(_) => Trouble::Untrusted,
             _ => Trouble::Passing,

@@ -4,11 +4,13 @@
 use api::agent::EndpointProfile;
 use api::rest::alerts::{AlertChange, AlertEvent, AlertItem};
 use api::rest::ca::Ca;
-use api::rest::nodes::{Decommission, Drain, Live, NodeDetail, NodeItem, Plainly, Quarantine, Revoke};
-use api::rest::operators::{AddOperator, CreateOperatorKey};
+use api::rest::nodes::{
+    Decommission, Drain, NodeDetail, NodeItem, NodeLiveness, Plainly, Quarantine, Revoke,
+};
+use api::rest::operators::{AddOperatorRequest, CreateOperatorKeyRequest};
 use api::rest::policy::{PolicyItem, PolicyList};
-use api::rest::tenants::CreateTenant;
-use api::rest::tokens::{CreateToken, TokenItem};
+use api::rest::tenants::CreateTenantRequest;
+use api::rest::tokens::{CreateTokenRequest, TokenItem};
 use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Label, NodeId, ProfileName, SecretHash, Serial, TenantId, Timestamp, TokenId, Ulid,
@@ -58,12 +60,12 @@ const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, pro
 #[test]
 fn a_node_has_every_field_even_when_nothing_is_known() {
     let state = State::default();
-    assert_eq!(fields(&NodeItem::of(&state, &node(), &Live::default())), sorted(NODE));
+    assert_eq!(fields(&NodeItem::of(&state, &node(), &NodeLiveness::default())), sorted(NODE));
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
          bundle_version, evidence, recovery, quarantine, ended, certificates, alerts"
     );
-    let detail = NodeDetail::of(&state, &node(), &Live::default(), None);
+    let detail = NodeDetail::of(&state, &node(), &NodeLiveness::default(), None);
     assert_eq!(fields(&detail), sorted(&more));
     let value = serde_json::to_value(&detail).expect("writes as JSON");
     assert_eq!(value.get("health"), Some(&json!({"reason": null, "since": null, "evidence": null})));
@@ -74,7 +76,7 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
 fn a_sign_of_life_that_is_not_written_down_yet_counts() {
     let seen = |written: u64, live: u64| {
         let node = Node { last_seen: Some(Timestamp::from_secs(written)), ..node() };
-        let live = Live { last_seen: Some(Timestamp::from_secs(live)), ..Live::default() };
+        let live = NodeLiveness { last_seen: Some(Timestamp::from_secs(live)), ..NodeLiveness::default() };
         NodeItem::of(&State::default(), &node, &live).last_seen
     };
     let latest = Some(Timestamp::from_secs(9).to_string());
@@ -82,7 +84,7 @@ fn a_sign_of_life_that_is_not_written_down_yet_counts() {
 }
 
 fn detail_of(node: &Node, report: Report, profile: Option<&EndpointProfile>) -> NodeDetail {
-    let live = Live { report: Some(Arc::new(report)), connected: true, last_seen: None };
+    let live = NodeLiveness { report: Some(Arc::new(report)), connected: true, last_seen: None };
     NodeDetail::of(&State::default(), node, &live, profile)
 }
 
@@ -204,14 +206,14 @@ fn unknown_fields_in_requests_are_refused() {
         }
         assert!(serde_json::from_value::<T>(request.clone()).is_err(), "{request}");
     }
-    refuses::<CreateToken>(json!({}));
+    refuses::<CreateTokenRequest>(json!({}));
     refuses::<Plainly>(json!({}));
     refuses::<Drain>(json!({"within": "10m"}));
     refuses::<Quarantine>(json!({"reason": "odd"}));
     refuses::<Revoke>(json!({}));
     refuses::<Decommission>(json!({"force": true}));
-    refuses::<CreateTenant>(json!({"name": "acme"}));
+    refuses::<CreateTenantRequest>(json!({"name": "acme"}));
     refuses::<PolicyItem>(json!({"key": "a", "value": "b"}));
-    refuses::<AddOperator>(json!({"name": "alice", "role": "viewer", "tenant": "acme"}));
-    refuses::<CreateOperatorKey>(json!({"name": "ci", "role": "viewer", "tenant": ["a", "b"]}));
+    refuses::<AddOperatorRequest>(json!({"name": "alice", "role": "viewer", "tenant": "acme"}));
+    refuses::<CreateOperatorKeyRequest>(json!({"name": "ci", "role": "viewer", "tenant": ["a", "b"]}));
 }

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
-use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, Rewrap, Rewrapped};
+use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, RewrapRequest, Rewrapped};
 use client::rest::Path;
 
 const NOBODY_SIGNS: &str = "no issuer is active, so no certificate can be issued: prepare and activate another issuer \
@@ -98,7 +98,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::Rewrap { kek } => {
             let done: Rewrapped =
-                reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &Rewrap { kek }).await?;
+                reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &RewrapRequest { kek }).await?;
             output.document(&done, |done| {
                 format!(
                     "every private key is sealed under key-encryption key {}; enlist.toml names its source\n\

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::{Reach, variable};
 use crate::table::{Table, Tone};
-use saved::{Context, Contexts, Place};
+use saved::{Context, Contexts, ContextsFile};
 use serde::Serialize;
 
 #[derive(Debug, clap::Subcommand)]
@@ -45,16 +45,16 @@ pub enum Command {
 
 /// A context as programs read it.
 #[derive(Debug, Serialize)]
-struct Item<'a> {
+struct ContextItem<'a> {
     name: &'a str,
     current: bool,
     #[serde(flatten)]
-    says: Says,
+    fields: ContextFields,
 }
 
 /// Every field of a context, null where it says nothing.
 #[derive(Debug, Default, Serialize)]
-struct Says {
+struct ContextFields {
     server: Option<String>,
     dir: Option<String>,
     socket: Option<String>,
@@ -65,7 +65,7 @@ struct Says {
     api_key_file: Option<String>,
 }
 
-impl Says {
+impl ContextFields {
     fn of(context: &Context) -> Self {
         let Context { server, dir, socket, ca, ca_pin, cert, key, api_key_file } = context.clone();
         let text = |path: Option<std::path::PathBuf>| path.map(|path| path.display().to_string());
@@ -100,7 +100,7 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failur
         Command::Add(arguments) => add::run(arguments, reach, output),
         Command::Use { name } => {
             reach.only(&[])?;
-            place()?.change(|contexts| {
+            contexts_file()?.change(|contexts| {
                 contexts.get(&name)?;
                 contexts.current = Some(name.clone());
                 Ok(())
@@ -110,13 +110,13 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failur
         }
         Command::List => {
             reach.only(&[])?;
-            let contexts = place()?.load()?;
+            let contexts = contexts_file()?.load()?;
             output.list(&items(&contexts), |items| table(items))
         }
         Command::Show { name } => show::run(name.as_deref(), reach, output),
         Command::Remove { name } => {
             reach.only(&[])?;
-            let was_current = place()?.change(|contexts| {
+            let was_current = contexts_file()?.change(|contexts| {
                 contexts.get(&name)?;
                 contexts.contexts.remove(&name);
                 Ok(contexts.current.take_if(|current| *current == name).is_some())
@@ -130,26 +130,30 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failur
     }
 }
 
-fn place() -> Result<Place, Failure> {
-    Place::find(&variable).ok_or_else(|| {
+fn contexts_file() -> Result<ContextsFile, Failure> {
+    ContextsFile::find(&variable).ok_or_else(|| {
         let message = "this user has no place for configuration: neither XDG_CONFIG_HOME nor HOME is set";
         Failure::usage(message, "set HOME, or use flags or ENLIST_* variables instead of a context")
     })
 }
 
-fn items(contexts: &Contexts) -> Vec<Item<'_>> {
+fn items(contexts: &Contexts) -> Vec<ContextItem<'_>> {
     let current = contexts.current.as_deref();
     let all = contexts.contexts.iter();
-    all.map(|(name, context)| Item { name, current: current == Some(name), says: Says::of(context) })
-        .collect()
+    all.map(|(name, context)| ContextItem {
+        name,
+        current: current == Some(name),
+        fields: ContextFields::of(context),
+    })
+    .collect()
 }
 
-fn table(items: &[Item<'_>]) -> Table {
+fn table(items: &[ContextItem<'_>]) -> Table {
     let head = ["CURRENT", "NAME", "CONTROL PLANE", "CREDENTIAL"];
     let mut table = Table::new(head, "no contexts; `enlist context add NAME` saves one");
     for item in items {
         let (mark, tone) = if item.current { ("*", Tone::Good) } else { ("", Tone::Plain) };
-        table.row(tone, [mark, item.name, item.says.place(), &item.says.credential()]);
+        table.row(tone, [mark, item.name, item.fields.place(), &item.fields.credential()]);
     }
     table
 }

@@ -1,4 +1,4 @@
-//! `enlist dev`: the first thing a stranger sees. A control plane and a node of it, on this machine, in seconds.
+//! `enlist dev`: a control plane and a node of it, on this machine, in seconds.
 
 mod agent;
 mod directory;
@@ -8,14 +8,13 @@ use crate::failure::Failure;
 use crate::logs;
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::server::error;
-use crate::server::serving::{self, Signals};
+use crate::server::serving::{self, StopSignals};
 use ::server::run::{Overrides, RunError, Server, start};
 use api::rest::nodes::NodeItem;
-use api::rest::tokens::{CreateToken, MintedToken};
-use client::Operator;
+use api::rest::tokens::{CreateTokenRequest, MintedToken};
+use client::OperatorApi;
 use client::rest::Path;
-use directory::Place;
+use directory::DevDirectory;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path as FilePath;
@@ -43,8 +42,8 @@ pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(
     if read_along {
         logs::start("info")?;
     }
-    let mut signals = Signals::listen()?;
-    let place = Place::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
+    let mut signals = StopSignals::listen()?;
+    let place = DevDirectory::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
     if !read_along {
         logs::start_in(&place.log(), "info").inspect_err(|_| place.remove_if_temporary())?;
     }
@@ -57,9 +56,9 @@ pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(
 
 async fn serve(
     arguments: &Arguments,
-    place: &Place,
+    place: &DevDirectory,
     output: Output,
-    signals: &mut Signals,
+    signals: &mut StopSignals,
 ) -> Result<(), Failure> {
     let server = listen(arguments.listen, place).await?;
     let shown = tokio::select! {
@@ -77,11 +76,11 @@ async fn serve(
     }
     signals.next().await;
     serving::stop(server, signals).await?;
-    summary::farewell(place, &place.own_program()?, output)
+    summary::print_stopped(place, &place.own_program()?, output)
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
-async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Failure> {
+async fn listen(asked: Option<SocketAddr>, place: &DevDirectory) -> Result<Server, Failure> {
     let at = |listen| start(place.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
     let started = match at(asked.unwrap_or(LISTEN)).await {
         Err(RunError::Listen { error, .. }) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
@@ -89,19 +88,24 @@ async fn listen(asked: Option<SocketAddr>, place: &Place) -> Result<Server, Fail
         }
         started => started,
     };
-    started.map_err(error::starting)
+    Ok(started?)
 }
 
-async fn show(arguments: &Arguments, place: &Place, server: &Server, output: Output) -> Result<(), Failure> {
-    let operator = Operator::over_socket(place.dir.operator_socket());
+async fn show(
+    arguments: &Arguments,
+    place: &DevDirectory,
+    server: &Server,
+    output: Output,
+) -> Result<(), Failure> {
+    let operator = OperatorApi::over_socket(place.dir.operator_socket());
     let (program, enlist, log) = (place.agent_program()?, place.own_program()?, place.log());
     let demo = match arguments.no_agent {
         true => None,
         false => Some(demo_node(place, &program, server, &operator).await?),
     };
-    let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateToken::default()).await?;
-    summary::tell(
-        &summary::Scene {
+    let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateTokenRequest::default()).await?;
+    summary::print(
+        &summary::DevSession {
             place,
             enlist: &enlist,
             agent: &program,
@@ -123,17 +127,17 @@ struct Demo {
 
 /// The node of an earlier run is shown as it is.
 async fn demo_node(
-    place: &Place,
+    place: &DevDirectory,
     program: &FilePath,
     server: &Server,
-    operator: &Operator,
+    operator: &OperatorApi,
 ) -> Result<Demo, Failure> {
     if let Some(node) = agent::find(operator).await? {
         let story = format!("{} is {}, from an earlier run", node.node_id, node.state);
         return Ok(Demo { node, story });
     }
     let began = tokio::time::Instant::now();
-    let request = CreateToken { node: Some(agent::NODE.to_owned()), ..CreateToken::default() };
+    let request = CreateTokenRequest { node: Some(agent::NODE.to_owned()), ..CreateTokenRequest::default() };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
     agent::enroll(program, &server.url(), &token, &place.demo_agent()).await?;
     let node = agent::until_active(operator).await?;

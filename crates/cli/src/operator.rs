@@ -8,10 +8,10 @@ mod replacement;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::reach::target::Way;
+use crate::reach::target::Target;
 use crate::table::{Table, Tone, harmless, or_dash};
-use api::rest::operators::{AddOperator, AddedOperator, OperatorItem};
-use api::rest::scope::Scope;
+use api::rest::operators::{AddOperatorRequest, AddedOperator, OperatorItem};
+use api::rest::scope::TenantScope;
 use client::rest::Path;
 use std::path::PathBuf;
 
@@ -61,21 +61,21 @@ pub struct Rights {
 }
 
 impl Rights {
-    fn scope(&self) -> Option<Scope> {
+    fn scope(&self) -> Option<TenantScope> {
         match self.tenant.as_slice() {
             [] => None,
-            [only] => Some(Scope::One(only.clone())),
-            several => Some(Scope::Several(several.to_vec())),
+            [only] => Some(TenantScope::One(only.clone())),
+            several => Some(TenantScope::Several(several.to_vec())),
         }
     }
 }
 
 /// Tenants as people read them.
-fn tenants(scope: Option<&Scope>) -> String {
+fn tenants(scope: Option<&TenantScope>) -> String {
     match scope {
         None => "all".to_owned(),
-        Some(Scope::One(name)) => name.clone(),
-        Some(Scope::Several(names)) => names.join(", "),
+        Some(TenantScope::One(name)) => name.clone(),
+        Some(TenantScope::Several(names)) => names.join(", "),
     }
 }
 
@@ -89,7 +89,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         // Above: it says as whom it comes in its own way.
         Command::Renew { .. } => Ok(()),
         Command::Add { name, rights, out: None } => {
-            let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr: None };
+            let request =
+                AddOperatorRequest { name, role: rights.role.clone(), tenant: rights.scope(), csr: None };
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
                 let name = harmless(&added.name);
@@ -97,9 +98,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             })
         }
         Command::Add { name, rights, out: Some(dir) } => {
-            let files = identity::Files::prepare(&dir)?;
+            let files = identity::IdentityFiles::prepare(&dir)?;
             let csr = Some(files.request()?);
-            let request = AddOperator { name, role: rights.role.clone(), tenant: rights.scope(), csr };
+            let request = AddOperatorRequest { name, role: rights.role.clone(), tenant: rights.scope(), csr };
             let added: AddedOperator = match operator.post(&path, &request).await {
                 Ok(added) => added,
                 Err(error) => {
@@ -108,11 +109,11 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 }
             };
             // The caller's own address is known to work; on the socket only the control plane knows one.
-            let server = match reach.chosen()?.way {
-                Way::Server { url, .. } => Some(url),
-                Way::Socket(_) => added.server_url.clone(),
+            let server = match reach.chosen()?.target {
+                Target::Server { url, .. } => Some(url),
+                Target::Socket(_) => added.server_url.clone(),
             };
-            files.finish(&identity::Issued::of(&added, server.as_deref())?)?;
+            files.finish(&identity::OperatorCertificate::of(&added, server.as_deref())?)?;
             output.document(&added, |added| identity::text(added, &dir, server.as_deref()))
         }
         Command::List => {

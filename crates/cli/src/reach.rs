@@ -1,20 +1,22 @@
 //! Where the control plane is and as whom we come: flags, then the environment, then the current context, then the
 //! usual place.
 
-use crate::context::saved::{Contexts, Place};
+use crate::context::saved::{Contexts, ContextsFile};
 use crate::failure::Failure;
 use crate::private_file::{self, unreadable};
 use api::rest::secret::Secret;
 use client::rest::Credential;
-use client::{Operator, ServerUrl, Trust};
+use client::{OperatorApi, ServerUrl, Trust};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub mod certificate;
+pub mod credential;
 pub mod target;
 
-use certificate::Presented;
-use target::{Chosen, Proof, Recognition, Way};
+use certificate::ClientCertificate;
+use credential::{OperatorCredential, ServerTrust};
+use target::{ChosenTarget, Target};
 
 /// Where a control plane keeps its data unless told otherwise.
 const DEFAULT_DIR: &str = "/var/lib/enlist";
@@ -56,53 +58,50 @@ pub struct Reach {
 
 impl Reach {
     /// The operator API.
-    pub fn operator(&self) -> Result<Operator, Failure> {
-        let Chosen { way, by } = self.chosen()?;
-        let reached = match self.open(&way) {
+    pub fn operator(&self) -> Result<OperatorApi, Failure> {
+        let ChosenTarget { target, by } = self.chosen()?;
+        let reached = match self.open(&target) {
             Ok((operator, presented)) => {
                 presented.map_or(Ok(()), |presented| presented.check(self.notices)).map(|()| operator)
             }
             Err(failure) => Err(failure),
         };
-        reached.map_err(|failure| match by.context() {
-            Some(name) => failure.in_context(name),
-            None => failure,
-        })
+        reached.map_err(|failure| by.explain(failure))
     }
 
-    /// Which way it is, and why.
-    pub fn chosen(&self) -> Result<Chosen, Failure> {
+    /// Which control plane it is, and what chose it.
+    pub fn chosen(&self) -> Result<ChosenTarget, Failure> {
         target::choose(self, &variable, &saved)
     }
 
-    /// Reads what the way names. Nothing is sent.
-    pub fn open(&self, way: &Way) -> Result<(Operator, Option<Presented>), Failure> {
-        let (url, recognition, proof) = match way {
-            Way::Socket(path) => {
+    /// Reads the files that the target names. Nothing is sent.
+    pub fn open(&self, target: &Target) -> Result<(OperatorApi, Option<ClientCertificate>), Failure> {
+        let (url, server_trust, credential) = match target {
+            Target::Socket(path) => {
                 present(path)?;
-                return Ok((Operator::over_socket(path), None));
+                return Ok((OperatorApi::over_socket(path), None));
             }
-            Way::Server { url, recognition, proof } => (url, recognition, proof),
+            Target::Server { url, server_trust, credential } => (url, server_trust, credential),
         };
         let url = ServerUrl::parse(url).map_err(client::Error::from)?;
-        let trust = trust(recognition)?;
-        match proof {
-            Proof::ApiKey(path) => {
+        let trust = trust(server_trust)?;
+        match credential {
+            OperatorCredential::ApiKey(path) => {
                 let credential = Credential::ApiKey(api_key(path)?);
-                Ok((Operator::over_tls(url, &trust, Some(&credential))?, None))
+                Ok((OperatorApi::over_tls(url, &trust, Some(&credential))?, None))
             }
-            Proof::Certificate { cert, key } => {
+            OperatorCredential::Certificate { cert, key } => {
                 let (operator, presented) = certificate::open(&url, &trust, cert, key)?;
                 Ok((operator, Some(presented)))
             }
         }
     }
 
-    /// The data directory behind the operator socket, if that is the way.
+    /// The data directory behind the operator socket, if the target is one.
     pub fn local_dir(&self) -> Option<PathBuf> {
-        match self.chosen().ok()?.way {
-            Way::Socket(path) => path.parent().map(Path::to_owned),
-            Way::Server { .. } => None,
+        match self.chosen().ok()?.target {
+            Target::Socket(path) => path.parent().map(Path::to_owned),
+            Target::Server { .. } => None,
         }
     }
 
@@ -145,13 +144,13 @@ impl Reach {
 
 /// Every saved context. A user without a home has none.
 fn saved() -> Result<Contexts, Failure> {
-    Place::find(&variable).map_or_else(|| Ok(Contexts::default()), |place| place.load())
+    ContextsFile::find(&variable).map_or_else(|| Ok(Contexts::default()), |place| place.load())
 }
 
-pub fn trust(recognition: &Recognition) -> Result<Trust, Failure> {
-    match recognition {
-        Recognition::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
-        Recognition::Pin(pin) => Ok(Trust::Pin(parse_pin(pin)?)),
+pub fn trust(server_trust: &ServerTrust) -> Result<Trust, Failure> {
+    match server_trust {
+        ServerTrust::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
+        ServerTrust::Pin(pin) => Ok(Trust::Pin(parse_pin(pin)?)),
     }
 }
 

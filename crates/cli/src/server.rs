@@ -1,13 +1,13 @@
 //! `enlist server`: initialize, run and check a control plane on this machine.
 
 mod check;
-pub mod error;
+mod error;
 mod init;
 mod notify;
 mod run;
 pub mod serving;
 
-pub use init::{Founding, found, user};
+pub use init::{InitOptions, initialize, user};
 
 use crate::failure::Failure;
 use crate::output::Output;

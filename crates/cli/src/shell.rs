@@ -9,7 +9,7 @@ const INDENT: &str = "  ";
 
 /// A command line on lines of its own, with the break behind it. At a terminal it is broken between words, so that copying
 /// takes it whole; with quotes in it, it stays as it is.
-pub fn shown(line: &str, screen: Screen) -> String {
+pub fn paragraph(line: &str, screen: Screen) -> String {
     let Some(columns) = screen.columns().filter(|_| !line.contains(['\'', '"', '\\'])) else {
         return format!("{INDENT}{line}\n");
     };
@@ -53,7 +53,7 @@ fn pieces(line: &str, columns: usize) -> Vec<String> {
 }
 
 /// Another command of this program at the same control plane: the program as it was called, and where it looked.
-pub fn again(reach: &Reach, command: &str) -> String {
+pub fn same_target(reach: &Reach, command: &str) -> String {
     let Reach { context, dir, socket, server, cert, key, api_key_file, ca, ca_pin, notices: _ } = reach;
     let path = |path: &Option<PathBuf>| path.as_deref().map(quoted);
     let given = [
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn a_long_line_is_broken_between_words_and_still_one_command() {
         let narrow = Screen::terminal(20, Timestamp::from_secs(1));
-        assert_eq!(shown("echo a | cat --flag value", narrow), "  echo a | cat \\\n    --flag value\n");
-        assert_eq!(shown("cat abcdef --flag v", narrow), "  cat abcdef \\\n    --flag v\n");
-        assert_eq!(shown("echo a | cat --flag value", Screen::none()), "  echo a | cat --flag value\n");
-        assert_eq!(shown("echo 'a b' | cat --flag v", narrow), "  echo 'a b' | cat --flag v\n");
+        assert_eq!(paragraph("echo a | cat --flag value", narrow), "  echo a | cat \\\n    --flag value\n");
+        assert_eq!(paragraph("cat abcdef --flag v", narrow), "  cat abcdef \\\n    --flag v\n");
+        assert_eq!(paragraph("echo a | cat --flag value", Screen::none()), "  echo a | cat --flag value\n");
+        assert_eq!(paragraph("echo 'a b' | cat --flag v", narrow), "  echo 'a b' | cat --flag v\n");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod fit;
 
 use crate::screen::Screen;
 use anstyle::{AnsiColor, Style};
-use fit::Plan;
+use fit::ColumnPlan;
 use lifecycle::names::is_steering;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -112,7 +112,7 @@ impl Table {
         text
     }
 
-    fn plan(&self, rows: &[(Tone, Vec<String>)], screen: Screen) -> Plan {
+    fn plan(&self, rows: &[(Tone, Vec<String>)], screen: Screen) -> ColumnPlan {
         let widest = |(column, name): (usize, &String)| {
             let cells = rows.iter().filter_map(|(_, cells)| cells.get(column)).map(|cell| cell.width());
             cells.max().unwrap_or_default().max(name.width())
@@ -122,7 +122,7 @@ impl Table {
         let order = self.expendable.iter().copied().chain(rightmost);
         let order: Vec<usize> =
             order.filter(|column| *column != 0 && Some(*column) != self.painted).collect();
-        Plan::new(natural, &order, self.elastic, screen.columns())
+        ColumnPlan::new(natural, &order, self.elastic, screen.columns())
     }
 }
 

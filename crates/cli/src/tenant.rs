@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless};
-use api::rest::tenants::{CreateTenant, TenantItem};
+use api::rest::tenants::{CreateTenantRequest, TenantItem};
 use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
@@ -23,7 +23,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     let path = Path::new("/v1/tenants");
     match command {
         Command::Create { name } => {
-            let made: TenantItem = operator.post(&path, &CreateTenant { name }).await?;
+            let made: TenantItem = operator.post(&path, &CreateTenantRequest { name }).await?;
             output.document(&made, |made| format!("tenant {} is created\n", harmless(&made.name)))
         }
         Command::List => {

@@ -9,7 +9,7 @@ use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::shell;
 use crate::table::{Table, Tone, harmless, or_dash};
-use api::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
+use api::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
 use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
@@ -49,7 +49,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     let operator = reach.operator()?;
     match command {
         Command::Create { expires, tenant, node, profile } => {
-            let request = CreateToken { expires, tenant, node, profile, door: None };
+            let request = CreateTokenRequest { expires, tenant, node, profile, door: None };
             let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
             output.document(&minted, |minted| created(minted, reach, output.screen()))
         }
@@ -76,7 +76,7 @@ fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
         .with_some("profile", minted.profile.as_deref())
         .with("expires", &screen.full(&minted.expires_at))
         .with("CA pin", &minted.ca_pin);
-    let shown = |line: &str| shell::shown(line, screen);
+    let shown = |line: &str| shell::paragraph(line, screen);
     format!(
         "{}\nOn the host, enroll it:\n{}\
          Then keep it connected and its certificate renewed:\n{}\
@@ -86,7 +86,7 @@ fn created(minted: &MintedToken, reach: &Reach, screen: Screen) -> String {
         shown(&harmless(minted.join_command.reveal())),
         shown("enlist-agent run"),
         shown("systemctl enable --now enlist-agent"),
-        shown(&shell::again(reach, "node list")),
+        shown(&shell::same_target(reach, "node list")),
     )
 }
 

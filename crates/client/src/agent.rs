@@ -1,22 +1,24 @@
 //! The agent's calls: several servers in turn, again and again until the caller's patience ends.
 
-mod line;
+mod connection;
+mod failover;
 mod live;
-mod turns;
 
 use crate::error::Error;
-use crate::trust::{Identity, Trust, client_config};
+use crate::trust::{TlsIdentity, Trust, client_config};
 use crate::url::ServerUrl;
 use api::agent::{
-    ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RecoverRequest, RecoverResponse,
-    RenewRequest, RenewResponse,
+    AgentClient, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RecoverRequest,
+    RecoverResponse, RenewRequest, RenewResponse,
 };
-use line::{Labels, Line};
-pub use live::Live;
+use connection::{CallMetadata, GrpcConnection};
+pub use live::LiveConnection;
 use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
 
 /// What a server answered, and what it said beside it.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,15 +35,19 @@ type OnRetry = Arc<dyn Fn(&Error, Duration) + Send + Sync>;
 
 /// A host's way to its control plane.
 #[derive(Clone)]
-pub struct Agent {
+pub struct AgentApi {
     servers: Vec<ServerUrl>,
     tls: Arc<ClientConfig>,
     on_retry: OnRetry,
 }
 
-impl Agent {
+impl AgentApi {
     /// The servers in order of preference. Enrolling needs no identity; everything else does.
-    pub fn new(servers: Vec<ServerUrl>, trust: &Trust, identity: Option<&Identity>) -> Result<Self, Error> {
+    pub fn new(
+        servers: Vec<ServerUrl>,
+        trust: &Trust,
+        identity: Option<&TlsIdentity>,
+    ) -> Result<Self, Error> {
         if servers.is_empty() {
             return Err(Error::Usage("no server is configured".to_owned()));
         }
@@ -64,15 +70,13 @@ impl Agent {
         correlation_id: &str,
         deadline: Option<Instant>,
     ) -> Result<Reply<EnrollResponse>, Error> {
-        let labels = Labels::new(Some(idempotency_key), correlation_id)?;
-        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
-            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
-            async move {
-                let mut line = Line::open(server, tls, until).await?;
-                let answer = line.client().enroll(request).await;
-                line.read(answer)
-            }
-        })
+        let metadata = CallMetadata::new(Some(idempotency_key), correlation_id)?;
+        self.call(
+            request,
+            metadata,
+            deadline,
+            |mut client, request| async move { client.enroll(request).await },
+        )
         .await
     }
 
@@ -83,15 +87,13 @@ impl Agent {
         correlation_id: &str,
         deadline: Option<Instant>,
     ) -> Result<Reply<ConfirmResponse>, Error> {
-        let labels = Labels::new(None, correlation_id)?;
-        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
-            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
-            async move {
-                let mut line = Line::open(server, tls, until).await?;
-                let answer = line.client().confirm(request).await;
-                line.read(answer)
-            }
-        })
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        self.call(
+            request,
+            metadata,
+            deadline,
+            |mut client, request| async move { client.confirm(request).await },
+        )
         .await
     }
 
@@ -103,19 +105,17 @@ impl Agent {
         correlation_id: &str,
         deadline: Option<Instant>,
     ) -> Result<Reply<RenewResponse>, Error> {
-        let labels = Labels::new(None, correlation_id)?;
-        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
-            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
-            async move {
-                let mut line = Line::open(server, tls, until).await?;
-                let answer = line.client().renew(request).await;
-                line.read(answer)
-            }
-        })
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        self.call(
+            request,
+            metadata,
+            deadline,
+            |mut client, request| async move { client.renew(request).await },
+        )
         .await
     }
 
-    /// Redeems a recovery token. For an [`Agent`] without an identity: the one that was lost is not shown. The same
+    /// Redeems a recovery token. For an [`AgentApi`] without an identity: the one that was lost is not shown. The same
     /// token and key again give the same certificate, as long as nobody has used it.
     pub async fn recover(
         &self,
@@ -123,13 +123,34 @@ impl Agent {
         correlation_id: &str,
         deadline: Option<Instant>,
     ) -> Result<Reply<RecoverResponse>, Error> {
-        let labels = Labels::new(None, correlation_id)?;
-        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
-            let (tls, request) = (self.tls.clone(), labels.attach(request.clone()));
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        self.call(
+            request,
+            metadata,
+            deadline,
+            |mut client, request| async move { client.recover(request).await },
+        )
+        .await
+    }
+
+    /// One call, on the first server that answers it.
+    async fn call<Q, A, F>(
+        &self,
+        request: Q,
+        metadata: CallMetadata,
+        deadline: Option<Instant>,
+        ask: impl Fn(AgentClient<Channel>, Request<Q>) -> F,
+    ) -> Result<Reply<A>, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        failover::call(&self.servers, deadline, &self.on_retry, |server, until| {
+            let (tls, request, ask) = (self.tls.clone(), metadata.attach(request.clone()), &ask);
             async move {
-                let mut line = Line::open(server, tls, until).await?;
-                let answer = line.client().recover(request).await;
-                line.read(answer)
+                let connection = GrpcConnection::open(server, tls, until).await?;
+                let answer = ask(connection.client(), request).await;
+                connection.read(answer)
             }
         })
         .await
@@ -141,18 +162,25 @@ impl Agent {
         hello: Hello,
         correlation_id: &str,
         deadline: Option<Instant>,
-    ) -> Result<Reply<Live>, Error> {
-        let labels = Labels::new(None, correlation_id)?;
-        turns::take(&self.servers, deadline, &self.on_retry, |server, until| {
-            let (tls, hello, labels) = (self.tls.clone(), hello.clone(), labels.clone());
-            async move { Live::open(Line::open_standing(server, tls, until).await?, hello, &labels).await }
+    ) -> Result<Reply<LiveConnection>, Error> {
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        failover::call(&self.servers, deadline, &self.on_retry, |server, until| {
+            let (tls, hello, metadata) = (self.tls.clone(), hello.clone(), metadata.clone());
+            async move {
+                LiveConnection::open(
+                    GrpcConnection::open_standing(server, tls, until).await?,
+                    hello,
+                    &metadata,
+                )
+                .await
+            }
         })
         .await
     }
 }
 
-impl std::fmt::Debug for Agent {
+impl std::fmt::Debug for AgentApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("AgentApi").field("servers", &self.servers).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! What a caller of this crate learns when something was not done, and the exit code that goes with it.
 
 use crate::trust::TrustError;
-use crate::unreachable::{Alert, Unreachable};
+use crate::unreachable::{TlsAlert, Unreachable};
 use crate::url::UrlError;
 use api::agent::NotNeeded;
 use api::error::ErrorDetail;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Error {
     /// The control plane said no.
     #[error("{}", .0.detail.message)]
-    Refused(Box<Refusal>),
+    Refused(Box<ApiError>),
     /// No answer, or not from a control plane that we may talk to.
     #[error("{server}: {cause}")]
     Unreachable { server: String, cause: Unreachable },
@@ -25,7 +25,7 @@ pub enum Error {
 
 /// A refusal as the control plane worded it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ApiError {
     pub detail: ErrorDetail,
     /// How long it asks us to stay away.
     pub retry_after: Option<Duration>,
@@ -58,7 +58,10 @@ impl Error {
             Error::Unreachable {
                 cause:
                     Unreachable::Alert(
-                        Alert::Revoked | Alert::Expired | Alert::UnknownIssuer | Alert::Unacceptable,
+                        TlsAlert::Revoked
+                        | TlsAlert::Expired
+                        | TlsAlert::UnknownIssuer
+                        | TlsAlert::Unacceptable,
                     ),
                 ..
             } => 3,

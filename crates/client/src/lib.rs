@@ -23,9 +23,9 @@ pub mod url;
 mod watched;
 pub mod webhook;
 
-pub use agent::{Agent, Live};
+pub use agent::{AgentApi, LiveConnection};
 pub use error::Error;
-pub use rest::Operator;
-pub use trust::{Identity, Trust};
+pub use rest::OperatorApi;
+pub use trust::{TlsIdentity, Trust};
 pub use unreachable::Unreachable;
 pub use url::ServerUrl;

@@ -27,14 +27,14 @@ const HEAD: usize = 8 * 1024;
 
 /// What a server says the time is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct ServerDate {
     pub date: Timestamp,
     /// Whether its chain is in date then. If not, it is not this host's clock that is wrong.
     pub in_date: bool,
 }
 
 /// Asks one server for the time.
-pub async fn date(server: &ServerUrl, trust: &Trust) -> Result<Seen, Error> {
+pub async fn date(server: &ServerUrl, trust: &Trust) -> Result<ServerDate, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AtItsTime { inner: trust.verifier(&provider)?, window: Mutex::default() });
     let tls = config_with(verifier.clone(), &provider, None, b"http/1.1")?;
@@ -62,7 +62,7 @@ pub async fn date(server: &ServerUrl, trust: &Trust) -> Result<Seen, Error> {
     let date = header(&head).zip(window);
     let (date, window) =
         date.ok_or_else(|| failed(Unreachable::Garbage("no date in its answer".to_owned())))?;
-    Ok(Seen { date, in_date: window.0 <= date.secs() && date.secs() <= window.1 })
+    Ok(ServerDate { date, in_date: window.0 <= date.secs() && date.secs() <= window.1 })
 }
 
 /// Checks like the one inside, at the moment at which the last certificate of the chain begins.

@@ -2,47 +2,52 @@
 //!
 //! One request, one connection: a command asks once or twice, and nothing is left open between.
 
-mod answer;
 mod events;
 mod exchange;
 mod lines;
+mod pages;
 mod path;
+mod response;
 
-pub use events::{Event, Events};
-pub use lines::Lines;
+pub use events::{ServerSentEvent, ServerSentEvents};
+pub use lines::ResponseLines;
+pub use pages::Pages;
 pub use path::Path;
 
 use crate::error::Error;
-use crate::trust::{Identity, Trust, client_config};
+use crate::trust::{TlsIdentity, Trust, client_config};
+use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
 use api::rest::health::{Alive, Health};
-use api::rest::page::Page;
 use api::rest::secret::Secret;
-use exchange::{Answer, Place};
+use exchange::{RestResponse, RestTransport};
 use http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The most items of a list that is held in memory; no fleet has more nodes.
+const LIST_ITEMS: usize = 1_000_000;
+
 /// As whom an operator comes.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    Certificate(Identity),
+    Certificate(TlsIdentity),
     ApiKey(Secret),
 }
 
 #[derive(Debug, Clone)]
-pub struct Operator {
-    place: Place,
+pub struct OperatorApi {
+    transport: RestTransport,
     authorization: Option<HeaderValue>,
     correlation: Option<HeaderValue>,
 }
 
-impl Operator {
+impl OperatorApi {
     /// On the control plane's own machine: the socket knows its peer.
     pub fn over_socket(path: impl Into<PathBuf>) -> Self {
-        Self { place: Place::Socket(path.into()), authorization: None, correlation: None }
+        Self { transport: RestTransport::Socket(path.into()), authorization: None, correlation: None }
     }
 
     /// Without a credential only health and the API's description can be read.
@@ -57,7 +62,7 @@ impl Operator {
             Some(Credential::ApiKey(key)) => (None, Some(bearer(key)?)),
         };
         let tls = client_config(trust, identity, b"http/1.1")?;
-        Ok(Self { place: Place::Server { server, tls }, authorization, correlation: None })
+        Ok(Self { transport: RestTransport::Server { server, tls }, authorization, correlation: None })
     }
 
     /// Ties the requests of one undertaking together in the audit trail.
@@ -88,32 +93,34 @@ impl Operator {
         self.send(Method::GET, path, None).await?.text().await
     }
 
-    /// Every item of a list, page after page.
+    /// Every item of a list, for lists that fit into memory.
     pub async fn list<T: DeserializeOwned>(&self, path: &Path) -> Result<Vec<T>, Error> {
+        let mut pages = self.pages(path.clone());
         let mut items = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let here =
-                cursor.as_ref().map_or_else(|| path.clone(), |cursor| path.clone().query("cursor", cursor));
-            let page: Page<T> = self.get(&here).await?;
-            let was_empty = page.items.is_empty();
-            items.extend(page.items);
-            // A page that brings nothing new would lead nowhere for ever.
-            if page.next_cursor.is_none() || page.next_cursor == cursor || was_empty {
-                return Ok(items);
+        // A page that brings nothing new would lead nowhere for ever.
+        while let Some(page) = pages.next().await?.filter(|page| !page.is_empty()) {
+            items.extend(page);
+            if items.len() > LIST_ITEMS {
+                let cause = Unreachable::Garbage(format!("a list of more than {LIST_ITEMS} items"));
+                return Err(Error::unreachable(self.transport.server(), cause));
             }
-            cursor = page.next_cursor;
         }
+        Ok(items)
+    }
+
+    /// The pages of a list, one request each, for lists that may be longer than memory.
+    pub fn pages<T: DeserializeOwned>(&self, path: Path) -> Pages<'_, T> {
+        Pages::new(self, path)
     }
 
     /// A long answer, line by line. `idle` is the longest silence allowed.
-    pub async fn lines(&self, path: &Path, idle: Option<Duration>) -> Result<Lines, Error> {
-        Ok(Lines::new(self.send(Method::GET, path, None).await?, idle))
+    pub async fn lines(&self, path: &Path, idle: Option<Duration>) -> Result<ResponseLines, Error> {
+        Ok(ResponseLines::new(self.send(Method::GET, path, None).await?, idle))
     }
 
     /// Server-sent events, for as long as the server sends them.
-    pub async fn events(&self, path: &Path) -> Result<Events, Error> {
-        Ok(Events::new(self.lines(path, None).await?))
+    pub async fn events(&self, path: &Path) -> Result<ServerSentEvents, Error> {
+        Ok(ServerSentEvents::new(self.lines(path, None).await?))
     }
 
     /// `/readyz`: whether the server serves, and why not.
@@ -132,24 +139,29 @@ impl Operator {
         let time = answer.response.headers().get(api::header::SERVER_TIME);
         let time = time.and_then(|value| value.to_str().ok()?.parse().ok());
         if answer.status().is_server_error() {
-            return Err(answer.origin.ailing(format!("it answered HTTP {}", answer.status().as_u16())));
+            return Err(answer.source.ailing(format!("it answered HTTP {}", answer.status().as_u16())));
         }
         // What wants people to sign in sends pages, and may not even end them properly.
         let kind = answer.response.headers().get(http::header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
             let what = format!("HTTP {} without an Enlist answer", answer.status().as_u16());
-            return Err(answer.origin.garbage(what));
+            return Err(answer.source.garbage(what));
         }
         let alive: Alive = answer.granted().await?.json().await?;
         Ok(time.filter(|_| alive.ok))
     }
 
     /// An answer that is not an error.
-    async fn send(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<Answer, Error> {
+    async fn send(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<RestResponse, Error> {
         self.exchange(method, path, body).await?.granted().await
     }
 
-    async fn exchange(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<Answer, Error> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &Path,
+        body: Option<Vec<u8>>,
+    ) -> Result<RestResponse, Error> {
         let mut request = http::Request::builder().method(method).uri(path.as_str());
         if let Some(value) = &self.authorization {
             request = request.header(http::header::AUTHORIZATION, value);
@@ -157,7 +169,7 @@ impl Operator {
         if let Some(value) = &self.correlation {
             request = request.header(api::header::CORRELATION_ID, value);
         }
-        exchange::exchange(&self.place, request, body).await
+        exchange::exchange(&self.transport, request, body).await
     }
 }
 

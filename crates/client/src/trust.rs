@@ -63,12 +63,12 @@ impl Trust {
 }
 
 /// A certificate and its key, presented where the server asks for one.
-pub struct Identity {
+pub struct TlsIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// The leaf first, then intermediates.
     pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
         Self { chain, key }
@@ -82,16 +82,16 @@ impl Identity {
     }
 }
 
-impl Clone for Identity {
+impl Clone for TlsIdentity {
     fn clone(&self) -> Self {
         Self { chain: self.chain.clone(), key: self.key.clone_key() }
     }
 }
 
 /// Without the key.
-impl std::fmt::Debug for Identity {
+impl std::fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
+        f.debug_struct("TlsIdentity").field("certificates", &self.chain.len()).finish_non_exhaustive()
     }
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Identity {
 /// session would skip the check of the server's certificate.
 pub fn client_config(
     trust: &Trust,
-    identity: Option<&Identity>,
+    identity: Option<&TlsIdentity>,
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -110,7 +110,7 @@ pub fn client_config(
 pub(crate) fn config_with(
     verifier: Arc<dyn ServerCertVerifier>,
     provider: &Arc<CryptoProvider>,
-    identity: Option<&Identity>,
+    identity: Option<&TlsIdentity>,
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -131,7 +131,7 @@ pub(crate) fn config_with(
 
 /// Certificate and key, made sure to belong together. One of X.509 version 1 is presented like any other: whether
 /// it is taken is the server's to say.
-fn certified(provider: &CryptoProvider, identity: &Identity) -> Result<CertifiedKey, Error> {
+fn certified(provider: &CryptoProvider, identity: &TlsIdentity) -> Result<CertifiedKey, Error> {
     let key = provider.key_provider.load_private_key(identity.key.clone_key())?;
     let public = key.public_key().map(|public| public.to_vec());
     let certified = CertifiedKey::new(identity.chain.clone(), key);

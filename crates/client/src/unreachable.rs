@@ -25,7 +25,7 @@ pub enum Unreachable {
     BrokenOff(String),
     /// From a server that has proven who it is.
     #[error("the server ended the connection: {0}")]
-    Alert(Alert),
+    Alert(TlsAlert),
     #[error("what answered is not a control plane: {0}")]
     Garbage(String),
 }
@@ -49,7 +49,7 @@ pub enum Distrust {
 
 /// A TLS alert after the handshake: as a rule about our certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Alert {
+pub enum TlsAlert {
     #[error("this client's certificate was revoked")]
     Revoked,
     #[error("this client's certificate has expired")]
@@ -74,7 +74,7 @@ impl Unreachable {
             | Unreachable::Network(_)
             | Unreachable::Closed
             | Unreachable::BrokenOff(_)
-            | Unreachable::Alert(Alert::UnknownIssuer) => true,
+            | Unreachable::Alert(TlsAlert::UnknownIssuer) => true,
             Unreachable::Untrusted(_) | Unreachable::Alert(_) | Unreachable::Garbage(_) => false,
         }
     }
@@ -84,8 +84,8 @@ impl Unreachable {
         match self {
             Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => "endpoint_profile_drift",
             Unreachable::Untrusted(_) => "server_tls_untrusted",
-            Unreachable::Alert(Alert::Revoked) => "identity_revoked_or_fenced",
-            Unreachable::Alert(Alert::Expired) => "cert_expired",
+            Unreachable::Alert(TlsAlert::Revoked) => "identity_revoked_or_fenced",
+            Unreachable::Alert(TlsAlert::Expired) => "cert_expired",
             _ => "endpoint_unreachable",
         }
     }
@@ -115,8 +115,10 @@ impl Unreachable {
             Unreachable::Untrusted(_) => {
                 "check CA file or pin: `enlist ca show` on the server prints the right one"
             }
-            Unreachable::Alert(Alert::Revoked) => "ask an operator why; a revoked certificate stays revoked",
-            Unreachable::Alert(Alert::Expired) => {
+            Unreachable::Alert(TlsAlert::Revoked) => {
+                "ask an operator why; a revoked certificate stays revoked"
+            }
+            Unreachable::Alert(TlsAlert::Expired) => {
                 "check this host's clock; if it is right, a host recovers by itself, or with a repair bundle (`enlist node repair-bundle ID --out FILE`)"
             }
             Unreachable::Alert(_) => "check that certificate and server belong to the same domain",
@@ -157,7 +159,7 @@ impl Unreachable {
     fn from_tls(error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(error) => Unreachable::Untrusted(Distrust::of(error)),
-            rustls::Error::AlertReceived(alert) => Alert::of(*alert),
+            rustls::Error::AlertReceived(alert) => TlsAlert::of(*alert),
             rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. } => {
                 Unreachable::Garbage("it does not speak TLS".to_owned())
             }
@@ -209,31 +211,31 @@ fn in_words(error: &CertificateError) -> &'static str {
     }
 }
 
-impl Alert {
+impl TlsAlert {
     fn number(self) -> u8 {
         match self {
-            Alert::Revoked => AlertDescription::CertificateRevoked.into(),
-            Alert::Expired => AlertDescription::CertificateExpired.into(),
-            Alert::UnknownIssuer => AlertDescription::UnknownCA.into(),
-            Alert::Unacceptable => AlertDescription::BadCertificate.into(),
-            Alert::Other(number) => number,
+            TlsAlert::Revoked => AlertDescription::CertificateRevoked.into(),
+            TlsAlert::Expired => AlertDescription::CertificateExpired.into(),
+            TlsAlert::UnknownIssuer => AlertDescription::UnknownCA.into(),
+            TlsAlert::Unacceptable => AlertDescription::BadCertificate.into(),
+            TlsAlert::Other(number) => number,
         }
     }
 
     /// Alerts that are not about a certificate come from something that does not speak our TLS.
     fn of(alert: AlertDescription) -> Unreachable {
         Unreachable::Alert(match alert {
-            AlertDescription::CertificateRevoked => Alert::Revoked,
-            AlertDescription::CertificateExpired => Alert::Expired,
-            AlertDescription::UnknownCA => Alert::UnknownIssuer,
-            AlertDescription::BadCertificate => Alert::Unacceptable,
+            AlertDescription::CertificateRevoked => TlsAlert::Revoked,
+            AlertDescription::CertificateExpired => TlsAlert::Expired,
+            AlertDescription::UnknownCA => TlsAlert::UnknownIssuer,
+            AlertDescription::BadCertificate => TlsAlert::Unacceptable,
             AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion => {
                 return Unreachable::Garbage("it does not speak TLS 1.3".to_owned());
             }
             AlertDescription::NoApplicationProtocol => {
                 return Unreachable::Garbage("it does not speak the protocol asked for".to_owned());
             }
-            other => Alert::Other(u8::from(other)),
+            other => TlsAlert::Other(u8::from(other)),
         })
     }
 }

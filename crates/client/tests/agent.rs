@@ -11,8 +11,8 @@ use api::agent::{
 };
 use api::code::{self, Code};
 use api::error::ErrorDetail;
-use client::unreachable::{Alert, Distrust, Unreachable};
-use client::{Agent, Error, Identity, ServerUrl, Trust};
+use client::unreachable::{Distrust, TlsAlert, Unreachable};
+use client::{AgentApi, Error, ServerUrl, TlsIdentity, Trust};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use rustls::CertificateError;
@@ -139,8 +139,8 @@ impl World {
         .await
     }
 
-    fn agent(&self, servers: Vec<ServerUrl>) -> Agent {
-        Agent::new(servers, &Trust::CaFile(vec![self.root.der.clone()]), None).unwrap()
+    fn agent(&self, servers: Vec<ServerUrl>) -> AgentApi {
+        AgentApi::new(servers, &Trust::CaFile(vec![self.root.der.clone()]), None).unwrap()
     }
 
     async fn enroll(&self, servers: Vec<ServerUrl>, patience: Option<u64>) -> Result<String, Error> {
@@ -302,15 +302,15 @@ async fn an_impostor_alone_is_not_asked_again() {
 async fn a_revoked_identity_learns_that_it_is_revoked() {
     let world = World::new();
     let client = world.root.client();
-    let identity = Identity::new(vec![client.der], client.key);
+    let identity = TlsIdentity::new(vec![client.der], client.key);
     let config = server::refusing(&world.leaf, &[], CertificateError::Revoked);
     let url = server::serve(config, |_| async {}).await;
     let trust = Trust::CaFile(vec![world.root.der.clone()]);
-    let agent = Agent::new(vec![url], &trust, Some(&identity)).unwrap();
+    let agent = AgentApi::new(vec![url], &trust, Some(&identity)).unwrap();
     let deadline = Some(Instant::now() + Duration::from_secs(60));
     let error = agent.confirm(ConfirmRequest::default(), "corr", deadline).await.unwrap_err();
     assert_eq!((error.exit_code(), error.code()), (3, "identity_revoked_or_fenced"));
-    assert_eq!(cause(error), Unreachable::Alert(Alert::Revoked));
+    assert_eq!(cause(error), Unreachable::Alert(TlsAlert::Revoked));
 }
 
 /// 42 bad, 44 revoked, 45 expired, 48 of an unknown issuer, 46 certificate unknown.
@@ -320,15 +320,15 @@ const ABOUT_CERTIFICATES: [u8; 5] = [42, 44, 45, 48, 46];
 async fn an_alert_during_the_handshake_is_no_word_about_a_certificate() {
     let world = World::new();
     let client = world.root.client();
-    let identity = Identity::new(vec![client.der], client.key);
+    let identity = TlsIdentity::new(vec![client.der], client.key);
     let trust = Trust::CaFile(vec![world.root.der.clone()]);
     for alert in ABOUT_CERTIFICATES {
         let (forged, good) = (server::breaks_off(alert).await, world.grpc(&Fake::default()).await);
-        let agent = Agent::new(vec![forged.clone()], &trust, Some(&identity)).unwrap();
+        let agent = AgentApi::new(vec![forged.clone()], &trust, Some(&identity)).unwrap();
         let error = agent.live(Hello::default(), "corr", None).await.unwrap_err();
         assert_eq!((error.exit_code(), error.code()), (4, "endpoint_unreachable"), "{error}");
         assert!(error.is_retryable() && error.to_string().contains(&format!("TLS alert {alert}")), "{error}");
-        let agent = Agent::new(vec![forged.clone(), good.clone()], &trust, Some(&identity)).unwrap();
+        let agent = AgentApi::new(vec![forged.clone(), good.clone()], &trust, Some(&identity)).unwrap();
         agent.live(Hello::default(), "corr", None).await.unwrap();
         assert_eq!(world.enroll(vec![forged, good], None).await, Ok("host".to_owned()));
     }

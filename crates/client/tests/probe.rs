@@ -28,7 +28,7 @@ fn answer(at: Timestamp) -> String {
     format!("HTTP/1.1 200 OK\r\ndate: {date}\r\ncontent-length: 2\r\n\r\nok")
 }
 
-fn distrusted(probed: Result<probe::Seen, Error>) -> Distrust {
+fn distrusted(probed: Result<probe::ServerDate, Error>) -> Distrust {
     match probed {
         Err(Error::Unreachable { cause: Unreachable::Untrusted(distrust), .. }) => distrust,
         other => panic!("not a question of trust: {other:?}"),

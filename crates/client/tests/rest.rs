@@ -10,8 +10,8 @@ use api::rest::page::Page;
 use api::rest::policy::PolicyItem;
 use api::rest::secret::Secret;
 use client::rest::{Credential, Path};
-use client::unreachable::{Alert, Unreachable};
-use client::{Error, Identity, Operator, ServerUrl, Trust};
+use client::unreachable::{TlsAlert, Unreachable};
+use client::{Error, OperatorApi, ServerUrl, TlsIdentity, Trust};
 use rustls::{CertificateError, ServerConfig};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +33,7 @@ fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
 async fn asked(answer: impl Into<Vec<u8>>) -> Result<PolicyItem, Error> {
     let (config, trust) = tls();
     let url = server::answers(config, answer).await;
-    Operator::over_tls(url, &trust, None).unwrap().get(&Path::new("/v1/policy")).await
+    OperatorApi::over_tls(url, &trust, None).unwrap().get(&Path::new("/v1/policy")).await
 }
 
 fn cause(error: Error) -> Unreachable {
@@ -95,7 +95,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
 async fn an_answer_without_end_is_cut_off() {
     let (config, trust) = tls();
     let url = server::never_ends(config, "HTTP/1.1 200 OK\r\n\r\n", b"[1,2,3],").await;
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
     assert!(matches!(cause(error), Unreachable::Garbage(_)));
 }
@@ -104,7 +104,7 @@ async fn an_answer_without_end_is_cut_off() {
 async fn a_line_without_end_is_cut_off() {
     let (config, trust) = tls();
     let url = server::never_ends(config, "HTTP/1.1 200 OK\r\n\r\nfirst\n", b"no break ").await;
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     let mut lines = operator.lines(&Path::new("/v1/audit/export"), None).await.unwrap();
     assert_eq!(lines.next().await, Ok(Some("first".to_owned())));
     assert!(matches!(cause(lines.next().await.unwrap_err()), Unreachable::Garbage(_)));
@@ -119,7 +119,7 @@ async fn lines_come_one_by_one_and_a_silence_ends_them() {
         tokio::time::sleep(Duration::from_secs(60)).await;
     })
     .await;
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     let idle = Some(Duration::from_millis(200));
     let mut lines = operator.lines(&Path::new("/v1/audit/export"), idle).await.unwrap();
     assert_eq!(lines.next().await, Ok(Some("one".to_owned())));
@@ -132,7 +132,7 @@ async fn events_are_told_apart_from_comments() {
     let (config, trust) = tls();
     let stream = "HTTP/1.1 200 OK\r\n\r\n: hello\n\nid: 7\nevent: line\ndata: {\"a\":\ndata: 1}\n\ndata:x\n\ndata: cut";
     let url = server::answers(config, stream).await;
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     let mut events = operator.events(&Path::new("/v1/events")).await.unwrap();
     let first = events.next().await.unwrap().unwrap();
     assert_eq!((first.id.as_deref(), first.name.as_deref()), (Some("7"), Some("line")));
@@ -147,7 +147,7 @@ async fn a_list_that_leads_in_circles_ends() {
     let page = Page { items: vec![item], next_cursor: Some("again".to_owned()) };
     let (config, trust) = tls();
     let url = server::answers(config, http("200 OK", "", &serde_json::to_string(&page).unwrap())).await;
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     let items: Vec<PolicyItem> = operator.list(&Path::new("/v1/nodes")).await.unwrap();
     assert_eq!(items.len(), 2);
 }
@@ -168,7 +168,7 @@ async fn an_api_key_travels_as_bearer_and_is_never_printed() {
     })
     .await;
     let key = Credential::ApiKey(Secret::new("hush\n"));
-    let operator = Operator::over_tls(url, &trust, Some(&key)).unwrap().correlated("corr-1").unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, Some(&key)).unwrap().correlated("corr-1").unwrap();
     assert!(!format!("{operator:?} {key:?}").contains("hush"));
     operator.delete(&Path::new("/v1/tokens").segment("01A")).await.unwrap();
     let request = seen.recv().await.unwrap();
@@ -182,17 +182,17 @@ async fn the_reason_for_a_refused_certificate_is_read() {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Now);
     let client = root.client();
-    let identity = Identity::new(vec![client.der], client.key);
+    let identity = TlsIdentity::new(vec![client.der], client.key);
     for (refusal, alert) in [
-        (CertificateError::Revoked, Alert::Revoked),
-        (CertificateError::Expired, Alert::Expired),
-        (CertificateError::UnknownIssuer, Alert::UnknownIssuer),
-        (CertificateError::BadEncoding, Alert::Unacceptable),
+        (CertificateError::Revoked, TlsAlert::Revoked),
+        (CertificateError::Expired, TlsAlert::Expired),
+        (CertificateError::UnknownIssuer, TlsAlert::UnknownIssuer),
+        (CertificateError::BadEncoding, TlsAlert::Unacceptable),
     ] {
         let url = server::serve(server::refusing(&leaf, &[], refusal), |_| async {}).await;
         let trust = Trust::CaFile(vec![root.der.clone()]);
         let credential = Credential::Certificate(identity.clone());
-        let operator = Operator::over_tls(url, &trust, Some(&credential)).unwrap();
+        let operator = OperatorApi::over_tls(url, &trust, Some(&credential)).unwrap();
         let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
         assert_eq!(error.exit_code(), 3);
         assert_eq!(cause(error), Unreachable::Alert(alert));
@@ -203,11 +203,11 @@ async fn the_reason_for_a_refused_certificate_is_read() {
 async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
     let root = Authority::root(Dates::Now);
     let client = root.client();
-    let credential = Credential::Certificate(Identity::new(vec![client.der], client.key));
+    let credential = Credential::Certificate(TlsIdentity::new(vec![client.der], client.key));
     for alert in [42, 44, 45, 48] {
         let url = server::breaks_off(alert).await;
         let trust = Trust::CaFile(vec![root.der.clone()]);
-        let operator = Operator::over_tls(url, &trust, Some(&credential)).unwrap();
+        let operator = OperatorApi::over_tls(url, &trust, Some(&credential)).unwrap();
         let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
         assert_eq!((error.exit_code(), error.code()), (4, "endpoint_unreachable"));
         let cause = cause(error);
@@ -219,7 +219,7 @@ async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
 async fn each_way_of_not_connecting_has_its_name() {
     let trust = Trust::CaFile(vec![Authority::root(Dates::Now).der]);
     let ask = async |url: &str| {
-        let operator = Operator::over_tls(ServerUrl::parse(url).unwrap(), &trust, None).unwrap();
+        let operator = OperatorApi::over_tls(ServerUrl::parse(url).unwrap(), &trust, None).unwrap();
         cause(operator.text(&Path::new("/healthz")).await.unwrap_err())
     };
     let none = ask("https://no-such-host.invalid").await;
@@ -245,7 +245,7 @@ async fn each_way_of_not_connecting_has_its_name() {
 async fn the_operator_socket_speaks_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("operator.sock");
-    let operator = Operator::over_socket(&path);
+    let operator = OperatorApi::over_socket(&path);
     let missing = operator.readiness().await.unwrap_err();
     assert_eq!(missing.exit_code(), 4);
 

@@ -6,7 +6,7 @@ mod world;
 
 use client::rest::Path;
 use client::unreachable::Distrust;
-use client::{Error, Operator, ServerUrl, Trust, Unreachable};
+use client::{Error, OperatorApi, ServerUrl, Trust, Unreachable};
 use pki::pin::Pin;
 use rcgen::ExtendedKeyUsagePurpose;
 use rustls::ServerConfig;
@@ -21,7 +21,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 async fn check(config: ServerConfig, name: &str, trust: Trust) -> Result<(), Distrust> {
     let url = server::answers(config, OK).await;
     let url = ServerUrl::parse(&format!("https://{name}:{}", url.port())).unwrap();
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     match operator.text(&Path::new("/healthz")).await {
         Ok(text) => {
             assert_eq!(text, "ok");
@@ -162,7 +162,7 @@ async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     let leaf = root.server(&["localhost"], Dates::Now);
     let (url, heard) = server::hears(server::config(&leaf, &[])).await;
     let trust = Trust::Pin(Pin::of(b"something else"));
-    let operator = Operator::over_tls(url, &trust, None).unwrap();
+    let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     assert!(operator.text(&Path::new("/healthz")).await.is_err());
     assert_eq!(heard.await, Ok(0));
 }
@@ -178,7 +178,7 @@ async fn the_key_exchange_is_post_quantum() {
         async {}
     })
     .await;
-    let operator = Operator::over_tls(url, &pin(&root.der), None).unwrap();
+    let operator = OperatorApi::over_tls(url, &pin(&root.der), None).unwrap();
     assert!(operator.text(&Path::new("/")).await.is_err());
     let expected = (Some(rustls::NamedGroup::X25519MLKEM768), Some(rustls::ProtocolVersion::TLSv1_3));
     assert_eq!(seen.recv().await, Some(expected));

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 /// An envelope, encoded once when it is proposed. Shared, so that trying again copies nothing.
 #[derive(Debug)]
-pub struct Item {
+pub struct EncodedEnvelope {
     pub envelope: Envelope,
     /// MessagePack; empty for what was read from a log or a peer.
     pub encoded: Vec<u8>,
 }
 
-impl Item {
+impl EncodedEnvelope {
     pub fn encode(envelope: Envelope) -> Result<Self, rmp_serde::encode::Error> {
         let mut encoded = Vec::with_capacity(1024);
         rmp_serde::encode::write_named(&mut encoded, &envelope)?;
@@ -28,17 +28,17 @@ pub struct Batch(Arc<Content>);
 #[derive(Debug)]
 struct Content {
     at: Timestamp,
-    items: Vec<Arc<Item>>,
+    items: Vec<Arc<EncodedEnvelope>>,
 }
 
 impl Batch {
-    pub fn new(at: Timestamp, items: Vec<Arc<Item>>) -> Self {
+    pub fn new(at: Timestamp, items: Vec<Arc<EncodedEnvelope>>) -> Self {
         Self(Arc::new(Content { at, items }))
     }
 
     /// Envelopes that were read, not proposed.
     pub fn read(at: Timestamp, envelopes: Vec<Envelope>) -> Self {
-        let item = |envelope| Arc::new(Item { envelope, encoded: Vec::new() });
+        let item = |envelope| Arc::new(EncodedEnvelope { envelope, encoded: Vec::new() });
         Self::new(at, envelopes.into_iter().map(item).collect())
     }
 
@@ -46,7 +46,7 @@ impl Batch {
         self.0.at
     }
 
-    pub fn items(&self) -> &[Arc<Item>] {
+    pub fn items(&self) -> &[Arc<EncodedEnvelope>] {
         &self.0.items
     }
 

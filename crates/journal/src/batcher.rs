@@ -3,7 +3,7 @@
 //! openraft 0.9 waits for the fsync of each entry before it takes the next, so only grouping gets past the
 //! speed of the disk. While two entries are under way, what arrives gathers for the third.
 
-use crate::batch::{Batch, Item};
+use crate::batch::{Batch, EncodedEnvelope};
 use crate::options::Clock;
 use crate::raft::Raft;
 use crate::view::{Board, View};
@@ -47,8 +47,8 @@ pub struct Committed {
 
 /// A proposal on its way to an entry.
 pub struct Waiting {
-    pub item: Arc<Item>,
-    pub answer: oneshot::Sender<Result<Committed, ProposeError>>,
+    pub item: Arc<EncodedEnvelope>,
+    pub answer: oneshot::Sender<Result<Answer, ProposeError>>,
 }
 
 pub struct Batcher {

@@ -4,7 +4,9 @@ pub use crate::batch::Batch;
 pub use crate::log::{LogStore, StoredEntry, StoredPayload};
 pub use crate::machine::Machine;
 pub use crate::raft::TypeConfig;
-pub use crate::snapshot::{FormatError, Image, Meta, decode as decode_snapshot, encode as encode_snapshot};
+pub use crate::snapshot::{
+    FormatError, Image, ImageMeta, decode as decode_snapshot, encode as encode_snapshot,
+};
 pub use crate::stored::{RowFault, open, seal};
 
 use crate::open_error::OpenError;

@@ -1,11 +1,10 @@
 //! The door to replication: create or open, read, propose, shut down.
 
 use crate::audit::{self, Audit};
-use crate::batch::Item;
-use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
-use crate::keeper::Keeper;
-use crate::leadership::Leadership;
-use crate::lock::Lock;
+use crate::batch::EncodedEnvelope;
+use crate::batcher::{Batcher, ProposeError, Waiting};
+use crate::compaction::Compactor;
+use crate::lock::JournalLock;
 use crate::log::{self, LogStore};
 use crate::machine::{self, Machine, Signals};
 use crate::open_error::OpenError;
@@ -13,7 +12,7 @@ use crate::options::Options;
 use crate::probe::{self, Inspected};
 use crate::raft::{self, FIRST_REPLICA, Raft};
 use crate::replicas::Replicas;
-use crate::snapshot::Shelf;
+use crate::snapshot::SnapshotDir;
 use crate::view::{Board, View};
 use lifecycle::registry::{AuditGap, Envelope};
 use openraft::BasicNode;
@@ -54,9 +53,9 @@ pub struct Journal {
 
 struct Running {
     batcher: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    compactor: JoinHandle<()>,
     /// Given back last.
-    lock: Arc<Lock>,
+    lock: Arc<JournalLock>,
 }
 
 impl Journal {
@@ -64,7 +63,7 @@ impl Journal {
     pub async fn create(options: Options) -> Result<Journal, OpenError> {
         let dir = &options.dir;
         std::fs::create_dir_all(dir).map_err(OpenError::io(dir))?;
-        let lock = Lock::take(dir)?;
+        let lock = JournalLock::take(dir)?;
         if is_taken(dir)? {
             return Err(OpenError::Exists { dir: dir.clone() });
         }
@@ -78,15 +77,15 @@ impl Journal {
     /// everything committed is applied.
     pub async fn open(options: Options) -> Result<Journal, OpenError> {
         let dir = options.dir.clone();
-        let held = Lock::take_existing(&dir)?;
+        let held = JournalLock::take_existing(&dir)?;
         let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir)).await;
         let Inspected { probe, image, damaged } =
             inspected.map_err(|error| OpenError::Start(error.to_string()))??;
-        let lock = held.map_or_else(|| Lock::take(&options.dir), Ok)?;
-        let shelf = Shelf::of(&options.dir);
+        let lock = held.map_or_else(|| JournalLock::take(&options.dir), Ok)?;
+        let snapshots = SnapshotDir::of(&options.dir);
         for path in damaged {
             tracing::warn!(file = %path.display(), "a damaged snapshot was set aside; the state was rebuilt from the log");
-            shelf.set_aside(&path).map_err(OpenError::io(&path))?;
+            snapshots.set_aside(&path).map_err(OpenError::io(&path))?;
         }
         let (raft, parts) = start(&options, image, probe.audit_seq, lock).await?;
         Self::lead(options, raft, parts).await
@@ -117,16 +116,16 @@ impl Journal {
             queue: inbox,
             closing: closed.clone(),
         };
-        let keeper = Keeper {
+        let compactor = Compactor {
             raft: raft.clone(),
-            shelf: Shelf::of(&options.dir),
+            snapshots: SnapshotDir::of(&options.dir),
             due: signals.snapshot_due,
             gathered: signals.since_snapshot,
             limit,
             closing: closed,
         };
         let running =
-            Running { batcher: tokio::spawn(batcher.run()), keeper: tokio::spawn(keeper.run()), lock };
+            Running { batcher: tokio::spawn(batcher.run()), compactor: tokio::spawn(compactor.run()), lock };
         let audit = Audit::new(file, Arc::clone(&board));
         let running = Mutex::new(Some(running));
         Ok(Journal { raft, log, machine, board, audit, gap, queue, closing, running })
@@ -169,24 +168,10 @@ impl Journal {
         }
     }
 
-    /// Whether this replica leads now, confirmed by a quorum.
-    pub async fn leadership(&self) -> Option<Leadership> {
-        if *self.closing.borrow() {
-            return None;
-        }
-        tokio::time::timeout(BARRIER, Leadership::ask(&self.raft)).await.ok().flatten()
-    }
-
-    /// Whether a leadership that was confirmed before is still this replica's.
-    pub fn still_leads(&self, leadership: &Leadership) -> bool {
-        leadership.holds(&self.raft)
-    }
-
-    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Read its effects in the
-    /// view that comes with the answer. Tried again with the same id when no answer comes; what was applied once is
-    /// not applied again.
-    pub async fn propose(&self, envelope: Envelope) -> Result<Committed, ProposeError> {
-        let item = Item::encode(envelope).map_err(|error| {
+    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Tried again with
+    /// the same id when no answer comes; what was applied once is not applied again.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Answer, ProposeError> {
+        let item = EncodedEnvelope::encode(envelope).map_err(|error| {
             tracing::error!(%error, "a command cannot be encoded");
             ProposeError::Unavailable
         })?;
@@ -204,7 +189,7 @@ impl Journal {
     }
 
     /// `queued` becomes true once the command may have been taken, and false when it surely was not.
-    async fn attempt(&self, item: &Arc<Item>, queued: &mut bool) -> Result<Committed, ProposeError> {
+    async fn attempt(&self, item: &Arc<EncodedEnvelope>, queued: &mut bool) -> Result<Answer, ProposeError> {
         if *self.closing.borrow() {
             return Err(ProposeError::ShuttingDown);
         }
@@ -223,10 +208,10 @@ impl Journal {
     /// Answers what is under way, takes nothing more, and closes all files. Again is no harm.
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
         let mut running = self.running.lock().await;
-        let Some(Running { batcher, keeper, lock }) = running.take() else { return Ok(()) };
+        let Some(Running { batcher, compactor, lock }) = running.take() else { return Ok(()) };
         self.closing.send_replace(true);
         let drained = tokio::time::timeout(TRY, batcher).await;
-        let kept = keeper.await;
+        let kept = compactor.await;
         let stopped = self.raft.shutdown().await;
         let synced = self.machine.thread.call(|core| core.sync()).await;
         self.machine.close().await;
@@ -234,15 +219,15 @@ impl Journal {
         drop(lock);
         drained
             .map_err(|_| ShutdownError("a proposal is still without an answer".to_owned()))?
-            .map_err(told)?;
-        kept.map_err(told)?;
-        stopped.map_err(told)?;
-        synced.map_err(told)?.map_err(told)?;
+            .map_err(shutdown_error)?;
+        kept.map_err(shutdown_error)?;
+        stopped.map_err(shutdown_error)?;
+        synced.map_err(shutdown_error)?.map_err(shutdown_error)?;
         closed.map_err(ShutdownError)
     }
 }
 
-fn told(error: impl std::fmt::Display) -> ShutdownError {
+fn shutdown_error(error: impl std::fmt::Display) -> ShutdownError {
     ShutdownError(error.to_string())
 }
 
@@ -252,14 +237,14 @@ struct Parts {
     machine: Machine,
     board: Arc<Board>,
     signals: Signals,
-    lock: Arc<Lock>,
+    lock: Arc<JournalLock>,
 }
 
 async fn start(
     options: &Options,
     image: Option<crate::snapshot::Image>,
     held: u64,
-    lock: Lock,
+    lock: JournalLock,
 ) -> Result<(Raft, Parts), OpenError> {
     let lock = Arc::new(lock);
     let signals = Signals::default();
@@ -306,7 +291,7 @@ async fn stop(raft: &Raft, machine: &Machine, log: &LogStore) {
 
 /// Whether a directory holds anything of a journal.
 fn is_taken(dir: &Path) -> Result<bool, OpenError> {
-    let shelf = Shelf::of(dir);
-    let snapshots = shelf.indexes().map_err(OpenError::io(shelf.dir()))?;
+    let snapshots = SnapshotDir::of(dir);
+    let snapshots = snapshots.indexes().map_err(OpenError::io(snapshots.dir()))?;
     Ok(dir.join(log::FILE).exists() || dir.join(audit::FILE).exists() || !snapshots.is_empty())
 }

@@ -15,9 +15,8 @@
 pub mod audit;
 mod batch;
 mod batcher;
+mod compaction;
 mod journal;
-mod keeper;
-mod leadership;
 mod lock;
 mod log;
 mod machine;
@@ -32,13 +31,13 @@ mod stored;
 mod thread;
 mod view;
 
-pub use audit::{Audit, AuditError, Fault, Verification, checkpoint_message};
-pub use batcher::{Committed, ProposeError};
+pub use audit::{Audit, AuditStoreError, TrailFault, Verification, checkpoint_message};
+pub use batcher::ProposeError;
 pub use journal::{Journal, ShutdownError};
 pub use leadership::Leadership;
 pub use open_error::OpenError;
 pub use options::{Clock, Options};
-pub use probe::{Probe, probe};
+pub use probe::{DirectoryContents, probe};
 pub use view::{AuditHead, View};
 
 /// The stored forms and the stores behind openraft's traits, for openraft's suite and the golden samples.

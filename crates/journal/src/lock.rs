@@ -8,18 +8,18 @@ const NAME: &str = "journal.lock";
 
 /// Holds the directory until it is dropped.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
+pub struct JournalLock(#[expect(dead_code, reason = "held for its lock")] File);
 
-impl Lock {
+impl JournalLock {
     /// Makes the lock file if there is none.
-    pub fn take(dir: &Path) -> Result<Lock, OpenError> {
+    pub fn take(dir: &Path) -> Result<JournalLock, OpenError> {
         let path = dir.join(NAME);
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         hold(dir, file.map_err(OpenError::io(&path))?)
     }
 
     /// Takes the lock only where its file exists, so that looking at a directory changes nothing in it.
-    pub fn take_existing(dir: &Path) -> Result<Option<Lock>, OpenError> {
+    pub fn take_existing(dir: &Path) -> Result<Option<JournalLock>, OpenError> {
         let path = dir.join(NAME);
         match File::open(&path) {
             Ok(file) => hold(dir, file).map(Some),
@@ -29,9 +29,9 @@ impl Lock {
     }
 }
 
-fn hold(dir: &Path, file: File) -> Result<Lock, OpenError> {
+fn hold(dir: &Path, file: File) -> Result<JournalLock, OpenError> {
     match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
+        Ok(()) => Ok(JournalLock(file)),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(OpenError::Io { path: dir.join(NAME), source }),
     }

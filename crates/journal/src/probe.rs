@@ -1,17 +1,17 @@
 //! The first look at a directory: everything is read and checked, nothing is changed.
 
-use crate::lock::Lock;
-use crate::log::{self, Meta, TableError, Tables};
+use crate::lock::JournalLock;
+use crate::log::{self, LogMeta, TableError, Tables};
 use crate::open_error::OpenError;
 use crate::readonly;
-use crate::snapshot::{FormatError, Found, Image, Shelf, SnapshotError};
+use crate::snapshot::{FormatError, FoundSnapshots, Image, SnapshotDir, SnapshotError};
 use crate::stored::RowFault;
 use lifecycle::names::Timestamp;
 use std::path::{Path, PathBuf};
 
 /// What a directory holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probe {
+pub struct DirectoryContents {
     /// The moment of the last entry that holds commands; of the snapshot, if none does.
     pub last_at: Option<Timestamp>,
     /// The last index of the log.
@@ -25,14 +25,14 @@ pub struct Probe {
 }
 
 /// Looks at a data directory without changing it.
-pub fn probe(dir: &Path) -> Result<Probe, OpenError> {
-    let _lock = Lock::take_existing(dir)?;
+pub fn probe(dir: &Path) -> Result<DirectoryContents, OpenError> {
+    let _lock = JournalLock::take_existing(dir)?;
     inspect(dir).map(|inspected| inspected.probe)
 }
 
 /// A probe, with what is needed to go on from it.
 pub struct Inspected {
-    pub probe: Probe,
+    pub probe: DirectoryContents,
     pub image: Option<Image>,
     /// Damaged snapshots that a good one or the log makes up for.
     pub damaged: Vec<PathBuf>,
@@ -48,7 +48,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
     let tables = Tables::read_only(connection);
     let meta = tables.meta().map_err(|error| table_error(dir, &file, error))?;
     let walked = walk(dir, &file, &tables, &meta)?;
-    let found = Shelf::of(dir).find().map_err(|error| snapshot_error(&error))?;
+    let found = SnapshotDir::of(dir).find().map_err(|error| snapshot_error(&error))?;
     let (image, damaged) = choose(&meta, found)?;
     let snapshot = image.as_ref().map(|image| image.meta.index());
     let committed = meta.committed.map(|id| id.index);
@@ -60,7 +60,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
     }
     let at = image.as_ref().map(|image| image.meta.at);
     let audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq).max(meta.audit_seq);
-    let probe = Probe { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
+    let probe = DirectoryContents { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
     Ok(Inspected { probe, image, damaged })
 }
 
@@ -70,7 +70,7 @@ struct Walked {
 }
 
 /// Reads every entry: checksums, decodes, and misses none.
-fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &Meta) -> Result<Walked, OpenError> {
+fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &LogMeta) -> Result<Walked, OpenError> {
     let mut walked = Walked { last: None, at: None };
     let mut expected = meta.last_purged.map_or(0, |id| id.index + 1);
     let mut hole = None;
@@ -97,7 +97,7 @@ fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &Meta) -> Result<Walked,
 }
 
 /// The newest good snapshot, if what it does not hold is still in the log.
-fn choose(meta: &Meta, found: Found) -> Result<(Option<Image>, Vec<PathBuf>), OpenError> {
+fn choose(meta: &LogMeta, found: FoundSnapshots) -> Result<(Option<Image>, Vec<PathBuf>), OpenError> {
     let purged = meta.last_purged.map(|id| id.index);
     let covered = match (&found.image, purged) {
         (_, None) => true,

@@ -3,10 +3,10 @@
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
+type ThreadJob<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-enum Message<T> {
-    Run(Job<T>),
+enum ThreadMessage<T> {
+    Run(ThreadJob<T>),
     Stop(oneshot::Sender<()>),
 }
 
@@ -16,7 +16,7 @@ enum Message<T> {
 pub struct Gone;
 
 pub struct Thread<T> {
-    jobs: mpsc::Sender<Message<T>>,
+    jobs: mpsc::Sender<ThreadMessage<T>>,
 }
 
 impl<T> Clone for Thread<T> {
@@ -27,12 +27,12 @@ impl<T> Clone for Thread<T> {
 
 impl<T: Send + 'static> Thread<T> {
     pub fn start(name: &str, mut value: T) -> std::io::Result<Self> {
-        let (jobs, inbox) = mpsc::channel::<Message<T>>();
+        let (jobs, inbox) = mpsc::channel::<ThreadMessage<T>>();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             while let Ok(message) = inbox.recv() {
                 match message {
-                    Message::Run(job) => job(&mut value),
-                    Message::Stop(done) => {
+                    ThreadMessage::Run(job) => job(&mut value),
+                    ThreadMessage::Stop(done) => {
                         drop(value);
                         // Nobody may be waiting any more; the value is gone all the same.
                         let _ = done.send(());
@@ -51,14 +51,14 @@ impl<T: Send + 'static> Thread<T> {
     ) -> Result<R, Gone> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(move |value: &mut T| drop(reply.send(job(value))));
-        self.jobs.send(Message::Run(job)).map_err(|_| Gone)?;
+        self.jobs.send(ThreadMessage::Run(job)).map_err(|_| Gone)?;
         answer.await.map_err(|_| Gone)
     }
 
     /// Ends the thread and waits until the value is dropped. A thread that has ended is left in peace.
     pub async fn stop(&self) {
         let (done, stopped) = oneshot::channel();
-        if self.jobs.send(Message::Stop(done)).is_ok() {
+        if self.jobs.send(ThreadMessage::Stop(done)).is_ok() {
             let _ = stopped.await;
         }
     }

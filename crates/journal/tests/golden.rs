@@ -452,7 +452,7 @@ fn image() -> Image {
     run(35, local(), sample("create_operator_key"));
     run(36, Actor::Reconciler, sample("record_server_certificate"));
     let log_id = openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), 7);
-    let meta = journal::conformance::Meta {
+    let meta = journal::conformance::ImageMeta {
         log_id: Some(log_id),
         membership: openraft::StoredMembership::default(),
         audit: journal::AuditHead { seq: 9, head: Fingerprint::new([18; 32]) },

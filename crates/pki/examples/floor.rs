@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
 use pki::agent_key::HostKey;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::verify::NodeIssuers;
 
@@ -14,8 +14,8 @@ const ROUNDS: u32 = 2000;
 fn main() {
     let at = Timestamp::from_secs(1_800_000_000);
     let domain = TrustDomain::parse("probectl").unwrap();
-    let made = pki::hierarchy::found(&domain, at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
     let key = HostKey::generate().unwrap();
     let (request, spki) = (key.csr_pem().unwrap(), key.spki());
     let issuance = Issuance {

@@ -7,8 +7,8 @@
 use lifecycle::names::{Fingerprint, Serial, Timestamp};
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyIdMethod, SerialNumber};
 
-use crate::issuer::Issuer;
-use crate::{der, moment};
+use crate::issuer::SigningIssuer;
+use crate::{der, x509_time};
 
 /// The upper bound of RFC 5280 on a common name and on an organization.
 const MAX_NAME: usize = 64;
@@ -61,8 +61,8 @@ pub(crate) fn blank(serial: [u8; 16], validity: Validity) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
-    params.not_before = moment::date_time(validity.not_before);
-    params.not_after = moment::date_time(validity.not_after);
+    params.not_before = x509_time::date_time(validity.not_before);
+    params.not_after = x509_time::date_time(validity.not_after);
     params.use_authority_key_identifier_extension = true;
     params
 }
@@ -98,7 +98,7 @@ pub(crate) fn key_identifier(key: &impl rcgen::PublicKeyData) -> KeyIdMethod {
 
 /// Builds, signs and sums up.
 pub(crate) fn sign(
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     key: &impl rcgen::PublicKeyData,
     mut params: CertificateParams,
     validity: Validity,
@@ -117,7 +117,7 @@ pub(crate) fn sign(
 pub(crate) fn with_issuer_name(
     unsigned: &[u8],
     before: usize,
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
 ) -> Result<Vec<u8>, SignError> {
     let (head, algorithm, rest) =
         around_issuer(unsigned, before).ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;

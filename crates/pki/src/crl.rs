@@ -4,8 +4,8 @@ use lifecycle::names::{Serial, Span, Timestamp};
 use rcgen::{CertificateRevocationListParams, RevocationReason, RevokedCertParams, SerialNumber};
 
 use crate::certificate::{SignError, with_issuer_name};
-use crate::issuer::Issuer;
-use crate::moment;
+use crate::issuer::SigningIssuer;
+use crate::x509_time;
 
 /// How long a list is good. It is signed again daily, so that a verifier survives some days without.
 pub const LIFETIME: Span = Span::from_days(7);
@@ -25,7 +25,7 @@ pub enum CrlError {
 
 /// Why a certificate was taken back, as far as Enlist knows reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum CrlReason {
     /// Written by leaving the reason out.
     Unspecified,
     KeyCompromise,
@@ -40,7 +40,7 @@ pub enum Reason {
 pub struct Revoked {
     pub serial: Serial,
     pub at: Timestamp,
-    pub reason: Reason,
+    pub reason: CrlReason,
 }
 
 /// What a list says besides who says it.
@@ -56,7 +56,7 @@ pub struct Contents {
 }
 
 /// Builds and signs the list, in DER.
-pub fn sign_crl(issuer: &Issuer, contents: Contents) -> Result<Vec<u8>, CrlError> {
+pub fn sign_crl(issuer: &SigningIssuer, contents: Contents) -> Result<Vec<u8>, CrlError> {
     if !issuer.may_sign_crls() {
         return Err(CrlError::MayNotSign);
     }
@@ -67,8 +67,8 @@ pub fn sign_crl(issuer: &Issuer, contents: Contents) -> Result<Vec<u8>, CrlError
     revoked.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
     revoked.dedup_by(|later, earlier| later.serial == earlier.serial);
     let params = CertificateRevocationListParams {
-        this_update: moment::date_time(this_update),
-        next_update: moment::date_time(next_update),
+        this_update: x509_time::date_time(this_update),
+        next_update: x509_time::date_time(next_update),
         crl_number: SerialNumber::from(number),
         issuing_distribution_point: None,
         revoked_certs: revoked.iter().map(entry).collect::<Result<_, _>>()?,
@@ -90,20 +90,20 @@ fn entry(revoked: &Revoked) -> Result<RevokedCertParams, SignError> {
     let octets = hex::decode(even).map_err(|error| SignError::Build(error.to_string()))?;
     Ok(RevokedCertParams {
         serial_number: SerialNumber::from_slice(&octets),
-        revocation_time: moment::date_time(revoked.at),
+        revocation_time: x509_time::date_time(revoked.at),
         reason_code: code(revoked.reason),
         invalidity_date: None,
     })
 }
 
-fn code(reason: Reason) -> Option<RevocationReason> {
+fn code(reason: CrlReason) -> Option<RevocationReason> {
     match reason {
-        Reason::Unspecified => None,
-        Reason::KeyCompromise => Some(RevocationReason::KeyCompromise),
-        Reason::AffiliationChanged => Some(RevocationReason::AffiliationChanged),
-        Reason::Superseded => Some(RevocationReason::Superseded),
-        Reason::CessationOfOperation => Some(RevocationReason::CessationOfOperation),
-        Reason::PrivilegeWithdrawn => Some(RevocationReason::PrivilegeWithdrawn),
+        CrlReason::Unspecified => None,
+        CrlReason::KeyCompromise => Some(RevocationReason::KeyCompromise),
+        CrlReason::AffiliationChanged => Some(RevocationReason::AffiliationChanged),
+        CrlReason::Superseded => Some(RevocationReason::Superseded),
+        CrlReason::CessationOfOperation => Some(RevocationReason::CessationOfOperation),
+        CrlReason::PrivilegeWithdrawn => Some(RevocationReason::PrivilegeWithdrawn),
     }
 }
 
@@ -118,10 +118,10 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    fn issuer() -> Issuer {
+    fn issuer() -> SigningIssuer {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
     }
 
     fn contents(revoked: Vec<Revoked>) -> Contents {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn revoked(serial: &str, at: Timestamp) -> Revoked {
-        Revoked { serial: Serial::parse(serial).unwrap(), at, reason: Reason::Unspecified }
+        Revoked { serial: Serial::parse(serial).unwrap(), at, reason: CrlReason::Unspecified }
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let (_, list) = CertificateRevocationList::from_der(&der).unwrap();
         let entries: Vec<(Vec<u8>, Timestamp)> = list
             .iter_revoked_certificates()
-            .map(|entry| (entry.raw_serial().to_vec(), moment::timestamp(entry.revocation_date)))
+            .map(|entry| (entry.raw_serial().to_vec(), x509_time::timestamp(entry.revocation_date)))
             .collect();
         assert_eq!(entries, [(vec![2], AT), (vec![0, 0xff], later), (vec![1, 0], AT)]);
     }

@@ -38,7 +38,7 @@ pub enum CsrError {
 
 /// A key whose holder has proven to hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct VerifiedCsr {
     /// SubjectPublicKeyInfo, byte for byte as sent.
     pub spki: Vec<u8>,
     pub key: KeyHash,
@@ -48,7 +48,7 @@ pub struct Request {
 }
 
 /// Reads PEM. `NEW CERTIFICATE REQUEST`, as Java's keytool writes it, will do as well.
-pub fn read(pem: &[u8]) -> Result<Request, CsrError> {
+pub fn read(pem: &[u8]) -> Result<VerifiedCsr, CsrError> {
     if pem.len() > MAX_BYTES {
         return Err(CsrError::TooLong);
     }
@@ -61,7 +61,7 @@ pub fn read(pem: &[u8]) -> Result<Request, CsrError> {
     }
 }
 
-pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
+pub fn read_der(der: &[u8]) -> Result<VerifiedCsr, CsrError> {
     if der.len() > MAX_BYTES {
         return Err(CsrError::TooLong);
     }
@@ -73,7 +73,7 @@ pub fn read_der(der: &[u8]) -> Result<Request, CsrError> {
         return Err(CsrError::Signature);
     }
     let common_name = info.subject.iter_common_name().next().and_then(|name| name.as_str().ok());
-    Ok(Request {
+    Ok(VerifiedCsr {
         spki: key.spki.to_vec(),
         key: crate::digest::key_hash(key.spki),
         kind: key.kind,

@@ -6,7 +6,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
-use crate::moment;
+use crate::x509_time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an X.509 certificate")]
@@ -36,8 +36,8 @@ pub fn facts(der: &[u8]) -> Result<Facts, DescribeError> {
     Ok(Facts {
         serial: Serial::from_bytes(certificate.raw_serial()).map_err(|_| DescribeError)?,
         subject: certificate.subject().to_string(),
-        not_before: moment::timestamp(certificate.validity().not_before),
-        not_after: moment::timestamp(certificate.validity().not_after),
+        not_before: x509_time::timestamp(certificate.validity().not_before),
+        not_after: x509_time::timestamp(certificate.validity().not_after),
         fingerprint: crate::digest::fingerprint(der),
         common_name: common_name(&certificate),
         is_ca: certificate.is_ca(),

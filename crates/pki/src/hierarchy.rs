@@ -11,7 +11,7 @@ use x509_parser::prelude::FromDer as _;
 use zeroize::Zeroizing;
 
 use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, sign};
-use crate::issuer::{Issuer, IssuerError};
+use crate::issuer::{IssuerError, SigningIssuer};
 use crate::leaf::validity;
 use crate::pem;
 use crate::signing_key::{SigningKey, SigningKeyError};
@@ -33,7 +33,7 @@ pub enum HierarchyError {
     #[error(transparent)]
     Key(#[from] SigningKeyError),
     #[error(transparent)]
-    Issuer(#[from] IssuerError),
+    SigningIssuer(#[from] IssuerError),
     #[error(transparent)]
     Sign(#[from] SignError),
     #[error("this CA may not have another CA below it")]
@@ -83,14 +83,14 @@ pub struct Hierarchy {
 }
 
 /// Founds a trust domain: P-256 throughout, ten years for the root, one for the intermediate.
-pub fn found(
+pub fn create(
     domain: &TrustDomain,
     at: Timestamp,
     serials: [[u8; 16]; 2],
 ) -> Result<Hierarchy, HierarchyError> {
     let [root_serial, intermediate_serial] = serials;
     let (root_der, root_key) = self_signed(domain, ROOT_ROLE, 1, at, ROOT_LIFETIME, root_serial)?;
-    let root = Issuer::new(&root_der, &root_key)?;
+    let root = SigningIssuer::new(&root_der, &root_key)?;
     let (key, intermediate_key) = SigningKey::generate()?;
     let signed = sign_intermediate(&root, &key.spki(), intermediate_serial, at, INTERMEDIATE_LIFETIME)?;
     Ok(Hierarchy {
@@ -104,7 +104,7 @@ pub fn found(
 /// Certifies the key of an intermediate CA, at the founding and at every roll. Whose CA it is, the root's name
 /// says.
 pub fn sign_intermediate(
-    root: &Issuer,
+    root: &SigningIssuer,
     spki: &[u8],
     serial: [u8; 16],
     at: Timestamp,
@@ -155,7 +155,7 @@ pub fn ephemeral(
 
 /// The certificate under which audit checkpoints are signed, and its key in PKCS#8. It lasts as long as its issuer.
 pub fn audit_signer(
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     domain: &TrustDomain,
     serial: [u8; 16],
     at: Timestamp,
@@ -166,7 +166,7 @@ pub fn audit_signer(
 
 /// The same key under another issuer: what it signed before stays verifiable.
 pub fn recertify_audit(
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     certificate: &[u8],
     domain: &TrustDomain,
     serial: [u8; 16],
@@ -178,7 +178,7 @@ pub fn recertify_audit(
 }
 
 fn audit_certificate(
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     key: &impl rcgen::PublicKeyData,
     domain: &TrustDomain,
     serial: [u8; 16],
@@ -236,7 +236,7 @@ mod tests {
         for (domain, organization) in [("probectl".to_owned(), None), ("d".repeat(63), Some("d".repeat(63)))]
         {
             let domain = TrustDomain::parse(&domain).unwrap();
-            let made = found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+            let made = create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
             let facts = describe::facts(&made.intermediate_der).unwrap();
             let digest = crate::digest::key_hash(&facts.spki).hex();
             let role = format!("Enlist Intermediate CA {}", digest.get(..8).unwrap());
@@ -251,11 +251,12 @@ mod tests {
     #[test]
     fn a_root_certifies_other_keys_and_an_intermediate_none() {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let made = create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
         let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
-        let root = Issuer::new(&made.root_der, root_key.secret_der()).unwrap();
-        let intermediate = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
-        let sign = |by: &Issuer, spki: &[u8], lifetime| sign_intermediate(by, spki, [3; 16], AT, lifetime);
+        let root = SigningIssuer::new(&made.root_der, root_key.secret_der()).unwrap();
+        let intermediate = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let sign =
+            |by: &SigningIssuer, spki: &[u8], lifetime| sign_intermediate(by, spki, [3; 16], AT, lifetime);
         let (own, other) = (root.key().spki(), intermediate.key().spki());
         assert_eq!(sign(&root, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::OwnKey);
         assert_eq!(sign(&intermediate, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::PathLength);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::agent_key::HostKey;
     use crate::hierarchy;
-    use crate::issuer::Issuer;
+    use crate::issuer::SigningIssuer;
     use crate::leaf::{Issuance, sign_leaf};
     use lifecycle::names::{Span, SpiffeId, TrustDomain};
     use x509_parser::certificate::X509Certificate;
@@ -75,11 +75,11 @@ mod tests {
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     fn ca() -> hierarchy::Hierarchy {
-        hierarchy::found(&TrustDomain::parse("dev").unwrap(), AT, [[1; 16], [2; 16]]).unwrap()
+        hierarchy::create(&TrustDomain::parse("dev").unwrap(), AT, [[1; 16], [2; 16]]).unwrap()
     }
 
     fn leaf(ca: &hierarchy::Hierarchy, name: Option<&str>) -> Vec<u8> {
-        let issuer = Issuer::new(&ca.intermediate_der, &ca.intermediate_key).unwrap();
+        let issuer = SigningIssuer::new(&ca.intermediate_der, &ca.intermediate_key).unwrap();
         let issuance = Issuance {
             subject: SpiffeId::parse("spiffe://dev/tenant/default/agent/w").unwrap(),
             common_name: name.map(str::to_owned),

@@ -7,10 +7,10 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::FromDer as _;
 
 use crate::certificate::key_identifier;
-use crate::moment;
 use crate::signing_key::SigningKey;
 pub use crate::signing_key::SigningKeyError;
 use crate::spki::{KeyError, PublicKey};
+use crate::x509_time;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerError {
@@ -35,7 +35,7 @@ pub enum IssuerError {
 }
 
 /// A CA certificate with its key. Everything a leaf needs from it is taken out once, here.
-pub struct Issuer {
+pub struct SigningIssuer {
     id: IssuerId,
     certificate: Vec<u8>,
     /// The subject's DER, which becomes the issuer of what is signed, byte for byte.
@@ -50,7 +50,7 @@ pub struct Issuer {
     template: rcgen::Issuer<'static, Unsigned>,
 }
 
-impl Issuer {
+impl SigningIssuer {
     /// `key_der` may be PKCS#8, SEC1 or PKCS#1.
     pub fn new(certificate_der: &[u8], key_der: &[u8]) -> Result<Self, IssuerError> {
         let (rest, ca) = X509Certificate::from_der(certificate_der).map_err(|_| IssuerError::Malformed)?;
@@ -70,8 +70,8 @@ impl Issuer {
             certificate: certificate_der.to_vec(),
             name: ca.subject().as_raw().to_vec(),
             subject: ca.subject().to_string(),
-            not_before: moment::timestamp(not_before),
-            not_after: moment::timestamp(not_after),
+            not_before: x509_time::timestamp(not_before),
+            not_after: x509_time::timestamp(not_after),
             path_length,
             may_sign_crls: may_sign_crls(&ca),
             template: template(&key, key_id.clone()),
@@ -129,9 +129,12 @@ impl Issuer {
 }
 
 /// Says which issuer, never its key.
-impl std::fmt::Debug for Issuer {
+impl std::fmt::Debug for SigningIssuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issuer").field("id", &self.id).field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("SigningIssuer")
+            .field("id", &self.id)
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,12 +213,12 @@ mod tests {
     #[test]
     fn an_issuer_needs_a_ca_certificate_and_its_own_key() {
         fn shared<T: Send + Sync>() {}
-        shared::<Issuer>();
+        shared::<SigningIssuer>();
         let domain = TrustDomain::parse("probectl").unwrap();
         let made =
-            hierarchy::found(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
+            hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
         let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
-        let new = |cert: &[u8], key: &[u8]| Issuer::new(cert, key).map(|issuer| issuer.id());
+        let new = |cert: &[u8], key: &[u8]| SigningIssuer::new(cert, key).map(|issuer| issuer.id());
         assert_eq!(new(&made.root_der, root_key.secret_der()), Ok(issuer_id(&made.root_der)));
         assert_eq!(new(&made.intermediate_der, root_key.secret_der()), Err(IssuerError::KeyMismatch));
         assert_eq!(new(&made.root_der[1..], root_key.secret_der()), Err(IssuerError::Malformed));
@@ -228,14 +231,17 @@ mod tests {
         let mut params = rcgen::CertificateParams::default();
         let pair = SigningKey::read(key.pkcs8()).unwrap();
         let leaf = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(leaf.der(), key.pkcs8()).unwrap_err(), IssuerError::NotCa);
+        assert_eq!(SigningIssuer::new(leaf.der(), key.pkcs8()).unwrap_err(), IssuerError::NotCa);
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
         let idle = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(idle.der(), key.pkcs8()).unwrap_err(), IssuerError::MayNotSign);
+        assert_eq!(SigningIssuer::new(idle.der(), key.pkcs8()).unwrap_err(), IssuerError::MayNotSign);
         params.key_usages.clear();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let nameless = params.self_signed(&pair).unwrap();
-        assert_eq!(Issuer::new(nameless.der(), key.pkcs8()).unwrap_err(), IssuerError::NameUnsupported);
+        assert_eq!(
+            SigningIssuer::new(nameless.der(), key.pkcs8()).unwrap_err(),
+            IssuerError::NameUnsupported
+        );
     }
 }

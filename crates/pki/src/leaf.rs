@@ -5,9 +5,9 @@ use rcgen::{ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType};
 
 pub use crate::certificate::{SignError, Signed};
 use crate::certificate::{Validity, blank, common_name, sign};
-use crate::issuer::Issuer;
-use crate::moment::LEAF_BACKDATE;
+use crate::issuer::SigningIssuer;
 use crate::spki::PublicKey;
+use crate::x509_time::LEAF_BACKDATE;
 
 /// What the registry has decided to certify.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub struct Issuance {
     pub lifetime: Span,
 }
 
-/// Certifies `spki` (as [`crate::csr::Request`] holds it) for client authentication and nothing else.
-pub fn sign_leaf(issuer: &Issuer, spki: &[u8], issuance: &Issuance) -> Result<Signed, SignError> {
+/// Certifies `spki` (as [`crate::csr::VerifiedCsr`] holds it) for client authentication and nothing else.
+pub fn sign_leaf(issuer: &SigningIssuer, spki: &[u8], issuance: &Issuance) -> Result<Signed, SignError> {
     let key = PublicKey::read(spki)?;
     let validity = validity(issuer, issuance.signing_time, issuance.lifetime)?;
     let mut params = blank(issuance.serial, validity);
@@ -36,7 +36,7 @@ pub fn sign_leaf(issuer: &Issuer, spki: &[u8], issuance: &Issuance) -> Result<Si
 }
 
 /// From a minute before signing until the lifetime or the issuer ends.
-pub(crate) fn validity(issuer: &Issuer, at: Timestamp, lifetime: Span) -> Result<Validity, SignError> {
+pub(crate) fn validity(issuer: &SigningIssuer, at: Timestamp, lifetime: Span) -> Result<Validity, SignError> {
     if at < issuer.not_before() {
         return Err(SignError::IssuerNotYetValid(issuer.not_before()));
     }
@@ -60,10 +60,10 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_millis(1_800_000_000_750);
 
-    fn issuer() -> Issuer {
+    fn issuer() -> SigningIssuer {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
     }
 
     fn issuance(common_name: Option<&str>, at: Timestamp, lifetime: Span) -> Issuance {

@@ -38,7 +38,7 @@ mod tests {
 
     const MESSAGE: &[u8] = b"-----BEGIN CERTIFICATE REQUEST-----";
 
-    type Sign = fn(&[u8]) -> Vec<u8>;
+    type SignMessage = fn(&[u8]) -> Vec<u8>;
 
     fn rsa(pkcs8: &[u8]) -> Vec<u8> {
         let key = RsaKeyPair::from_pkcs8(pkcs8).unwrap();
@@ -50,7 +50,7 @@ mod tests {
     /// P-384 over SHA-256 can be checked but not made by this library; the black-box tests make it.
     #[test]
     fn each_kind_of_key_proves_itself_and_no_other() {
-        let kinds: [(&'static SignatureAlgorithm, Sign); 3] = [
+        let kinds: [(&'static SignatureAlgorithm, SignMessage); 3] = [
             (&rcgen::PKCS_ECDSA_P256_SHA256, |pkcs8| {
                 let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8).unwrap();
                 key.sign(&SystemRandom::new(), MESSAGE).unwrap().as_ref().to_vec()

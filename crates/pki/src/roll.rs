@@ -12,7 +12,7 @@ use crate::certificate::SignError;
 use crate::describe::{self, Facts};
 use crate::hierarchy::{HierarchyError, intermediate_name, may_sign};
 use crate::signing_key::SigningKey;
-use crate::{der, moment, pem};
+use crate::{der, pem, x509_time};
 
 /// How far the clock of the machine that signed may be ahead.
 const CLOCK_DIFFERENCE: Span = Span::from_minutes(5);
@@ -142,7 +142,7 @@ fn vouching(
         let Ok((_, root)) = X509Certificate::from_der(root) else { continue };
         let (issuer, subject) = (certificate.issuer().as_raw(), certificate.subject().as_raw());
         if issuer == root.subject().as_raw() && is_signed_by(der, root.public_key().raw) {
-            let end = moment::timestamp(root.validity().not_after);
+            let end = x509_time::timestamp(root.validity().not_after);
             return if issuer == subject { Err(IntermediateError::NameOfRoot) } else { Ok((index, end)) };
         }
     }
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
     use crate::certificate::{Validity, blank, common_name, sign};
     use crate::csr;
-    use crate::hierarchy::{Hierarchy, INTERMEDIATE_LIFETIME, found, sign_intermediate};
-    use crate::issuer::Issuer;
+    use crate::hierarchy::{Hierarchy, INTERMEDIATE_LIFETIME, create, sign_intermediate};
+    use crate::issuer::SigningIssuer;
     use crate::spki::PublicKey;
 
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -184,10 +184,10 @@ mod tests {
         TrustDomain::parse("probectl").unwrap()
     }
 
-    fn founded() -> (Hierarchy, Issuer) {
-        let made = found(&domain(), AT, [[1; 16], [2; 16]]).unwrap();
+    fn founded() -> (Hierarchy, SigningIssuer) {
+        let made = create(&domain(), AT, [[1; 16], [2; 16]]).unwrap();
         let key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
-        let root = Issuer::new(&made.root_der, key.secret_der()).unwrap();
+        let root = SigningIssuer::new(&made.root_der, key.secret_der()).unwrap();
         (made, root)
     }
 
@@ -198,13 +198,13 @@ mod tests {
         let request = csr::read(waiting.csr_pem.as_bytes()).unwrap();
         assert_eq!(request.spki, waiting.spki);
         let signed = sign_intermediate(&root, &request.spki, [3; 16], AT, INTERMEDIATE_LIFETIME).unwrap();
-        let other = found(&domain(), AT, [[4; 16], [5; 16]]).unwrap();
+        let other = create(&domain(), AT, [[4; 16], [5; 16]]).unwrap();
         let roots = [other.root_der.as_slice(), &made.root_der];
         let checked = check_intermediate(&signed.der, &roots, &waiting.spki, AT).unwrap();
         assert_eq!((checked.root, checked.facts.fingerprint), (1, signed.fingerprint));
         assert_eq!(checked.facts.common_name, request.common_name);
         assert_ne!(checked.facts.subject, describe::facts(&made.intermediate_der).unwrap().subject);
-        let issuer = Issuer::new(&signed.der, &waiting.key).unwrap();
+        let issuer = SigningIssuer::new(&signed.der, &waiting.key).unwrap();
         assert!(issuer.may_sign_crls());
     }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(check(&signed.der, &made.root_der, &waiting.spki), Ok(0));
         assert_eq!(check(&signed.der, &made.root_der, &another.spki), Err(IntermediateError::OtherKey));
         // The same name, another key.
-        let other = found(&domain(), AT, [[4; 16], [5; 16]]).unwrap();
+        let other = create(&domain(), AT, [[4; 16], [5; 16]]).unwrap();
         assert_eq!(check(&signed.der, &other.root_der, &waiting.spki), Err(IntermediateError::ForeignRoot));
         assert_eq!(
             check_intermediate(&signed.der, &[], &waiting.spki, AT),

@@ -6,7 +6,7 @@ use rustls_pki_types::ServerName;
 use zeroize::Zeroizing;
 
 use crate::certificate::{SignError, Signed, Validity, blank, common_name, sign};
-use crate::issuer::Issuer;
+use crate::issuer::SigningIssuer;
 use crate::leaf::validity;
 use crate::signing_key::SigningKey;
 
@@ -24,7 +24,7 @@ pub struct ServerIdentity {
 
 /// A new P-256 key and its certificate for these DNS names and addresses, for server authentication only.
 pub fn issue_server(
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     names: &[impl AsRef<str>],
     name: &str,
     serial: [u8; 16],

@@ -9,14 +9,14 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
 use x509_parser::prelude::FromDer as _;
 
-use crate::moment;
 use crate::spki::{Hash, KeyKind, PublicKey};
+use crate::x509_time;
 
 /// [`crate::hierarchy::AUDIT_USE`] as webpki wants it: the content octets of the OID.
 const AUDIT_USE: KeyUsage = KeyUsage::required_if_present(&[0x2b, 6, 1, 5, 5, 7, 3, 36]);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuditError {
+pub enum AuditKeyError {
     #[error("not a P-256 key in PKCS#8")]
     Key,
     #[error("the audit key could not sign")]
@@ -33,13 +33,13 @@ pub enum AuditError {
 pub struct AuditKey(EcdsaKeyPair);
 
 impl AuditKey {
-    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, AuditError> {
+    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, AuditKeyError> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8);
-        pair.map(Self).map_err(|_| AuditError::Key)
+        pair.map(Self).map_err(|_| AuditKeyError::Key)
     }
 
-    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuditError> {
-        let signature = self.0.sign(&SystemRandom::new(), message).map_err(|_| AuditError::Signature)?;
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuditKeyError> {
+        let signature = self.0.sign(&SystemRandom::new(), message).map_err(|_| AuditKeyError::Signature)?;
         Ok(signature.as_ref().to_vec())
     }
 }
@@ -63,20 +63,20 @@ pub fn verify_audit_chain(
     intermediates: &[CertificateDer<'_>],
     roots: &[CertificateDer<'_>],
     at: Timestamp,
-) -> Result<(), AuditError> {
-    let (_, parsed) = X509Certificate::from_der(audit_certificate).map_err(|_| AuditError::Malformed)?;
+) -> Result<(), AuditKeyError> {
+    let (_, parsed) = X509Certificate::from_der(audit_certificate).map_err(|_| AuditKeyError::Malformed)?;
     if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
-        return Err(AuditError::NotAudit);
+        return Err(AuditKeyError::NotAudit);
     }
-    let chain = |error: webpki::Error| AuditError::Chain(error.to_string());
+    let chain = |error: webpki::Error| AuditKeyError::Chain(error.to_string());
     let anchors = roots.iter().map(anchor_from_trusted_cert).collect::<Result<Vec<_>, _>>().map_err(chain)?;
     let der = CertificateDer::from(audit_certificate);
-    let certificate = EndEntityCert::try_from(&der).map_err(|_| AuditError::Malformed)?;
+    let certificate = EndEntityCert::try_from(&der).map_err(|_| AuditKeyError::Malformed)?;
     let algorithms = webpki::ALL_VERIFICATION_ALGS;
-    let time = moment::unix_time(at);
+    let time = x509_time::unix_time(at);
     match certificate.verify_for_usage(algorithms, &anchors, intermediates, time, AUDIT_USE, None, None) {
         Ok(_) => Ok(()),
-        Err(webpki::Error::RequiredEkuNotFoundContext(_)) => Err(AuditError::NotAudit),
+        Err(webpki::Error::RequiredEkuNotFoundContext(_)) => Err(AuditKeyError::NotAudit),
         Err(error) => Err(chain(error)),
     }
 }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::agent_key::HostKey;
-    use crate::issuer::Issuer;
+    use crate::issuer::SigningIssuer;
     use crate::leaf::{Issuance, sign_leaf};
     use crate::{hierarchy, leaf};
 
@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn a_checkpoint_is_verified_from_root_to_signature() {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
         let (certificate, key) = hierarchy::audit_signer(&issuer, &domain, [3; 16], AT).unwrap();
         let signature = AuditKey::from_pkcs8(&key).unwrap().sign(b"checkpoint").unwrap();
         assert!(verify_audit(&certificate, b"checkpoint", &signature));
@@ -113,15 +113,15 @@ mod tests {
             [(&[][..], &roots[..], AT), (&intermediates, &[], AT), (&intermediates, &roots, late)]
         {
             let refused = verify_audit_chain(&certificate, intermediates, roots, at);
-            assert!(matches!(refused, Err(AuditError::Chain(_))), "{refused:?}");
+            assert!(matches!(refused, Err(AuditKeyError::Chain(_))), "{refused:?}");
         }
     }
 
     #[test]
     fn a_node_cannot_sign_history() {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
         let issuance = Issuance {
             subject: SpiffeId::parse("spiffe://probectl/tenant/default/agent/n-1").unwrap(),
             common_name: None,
@@ -131,6 +131,6 @@ mod tests {
         };
         let node: leaf::Signed = sign_leaf(&issuer, &HostKey::generate().unwrap().spki(), &issuance).unwrap();
         let roots = [CertificateDer::from(made.intermediate_der.as_slice())];
-        assert_eq!(verify_audit_chain(&node.der, &[], &roots, AT), Err(AuditError::NotAudit));
+        assert_eq!(verify_audit_chain(&node.der, &[], &roots, AT), Err(AuditKeyError::NotAudit));
     }
 }

@@ -7,8 +7,8 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-use crate::moment;
 use crate::verify::is_issued_by;
+use crate::x509_time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SuccessionError {
@@ -29,10 +29,10 @@ pub fn check_succession(
     at: Timestamp,
 ) -> Result<(), SuccessionError> {
     // What cannot be read vouches for nothing.
-    let current: Vec<Ca<'_>> = current.iter().filter_map(Ca::read).collect();
+    let current: Vec<TrustedCa<'_>> = current.iter().filter_map(TrustedCa::read).collect();
     let mut left = false;
     for (place, der) in (1..).zip(next) {
-        let ca = Ca::read(der).ok_or(SuccessionError::Unreadable(place))?;
+        let ca = TrustedCa::read(der).ok_or(SuccessionError::Unreadable(place))?;
         if !ca.parsed.is_ca() {
             return Err(SuccessionError::NotCa(place));
         }
@@ -44,12 +44,12 @@ pub fn check_succession(
     if left { Ok(()) } else { Err(SuccessionError::NoneLeft) }
 }
 
-struct Ca<'a> {
+struct TrustedCa<'a> {
     der: &'a CertificateDer<'a>,
     parsed: X509Certificate<'a>,
 }
 
-impl<'a> Ca<'a> {
+impl<'a> TrustedCa<'a> {
     fn read(der: &'a CertificateDer<'a>) -> Option<Self> {
         let (rest, parsed) = X509Certificate::from_der(der).ok()?;
         rest.is_empty().then_some(Self { der, parsed })
@@ -62,7 +62,7 @@ impl<'a> Ca<'a> {
     }
 
     fn lasts(&self, at: Timestamp) -> bool {
-        at <= moment::timestamp(self.parsed.validity().not_after)
+        at <= x509_time::timestamp(self.parsed.validity().not_after)
     }
 
     /// How many CAs may follow below it.
@@ -88,12 +88,12 @@ mod tests {
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     /// A CA by its name, with so many below it.
-    struct Made {
+    struct TestCa {
         key: KeyPair,
         params: CertificateParams,
     }
 
-    impl Made {
+    impl TestCa {
         fn new(name: &str, below: Option<u8>) -> Self {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_new_root_comes_in_steps_each_vouched_for_by_the_last() {
-        let (old, new) = (Made::new("old", Some(1)), Made::new("new", Some(1)));
+        let (old, new) = (TestCa::new("old", Some(1)), TestCa::new("new", Some(1)));
         let bundles = [
             vec![old.root()],
             vec![old.root(), new.by(&old)],
@@ -138,24 +138,24 @@ mod tests {
 
     #[test]
     fn a_stranger_is_never_trusted_whatever_it_is_called() {
-        let (old, same_name) = (Made::new("old", Some(1)), Made::new("old", Some(1)));
+        let (old, same_name) = (TestCa::new("old", Some(1)), TestCa::new("old", Some(1)));
         let check = |next: &[CertificateDer<'_>]| check_succession(&[old.root()], next, AT);
         assert_eq!(check(&[old.root(), same_name.root()]), Err(SuccessionError::Stranger(2)));
         assert_eq!(
-            check(&[old.root(), Made::new("x", None).by(&same_name)]),
+            check(&[old.root(), TestCa::new("x", None).by(&same_name)]),
             Err(SuccessionError::Stranger(2))
         );
-        let leaf = Made::new("leaf", None).with(IsCa::ExplicitNoCa);
+        let leaf = TestCa::new("leaf", None).with(IsCa::ExplicitNoCa);
         assert_eq!(check(&[old.root(), leaf.by(&old)]), Err(SuccessionError::NotCa(2)));
         assert_eq!(check(&[CertificateDer::from(&b"0"[..])]), Err(SuccessionError::Unreadable(1)));
     }
 
     #[test]
     fn an_intermediate_lets_nobody_in_and_widens_nothing() {
-        let (root, below) = (Made::new("root", Some(1)), Made::new("below", Some(0)));
+        let (root, below) = (TestCa::new("root", Some(1)), TestCa::new("below", Some(0)));
         let current = [root.root(), below.by(&root)];
         assert_eq!(check_succession(&current[..1], &current, AT), Ok(()));
-        let evil = Made::new("evil", None).by(&below);
+        let evil = TestCa::new("evil", None).by(&below);
         let check = |more: CertificateDer<'static>| check_succession(&current, &[root.root(), more], AT);
         assert_eq!(check(evil), Err(SuccessionError::Stranger(2)));
         let wider = below.with(IsCa::Ca(BasicConstraints::Unconstrained));
@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn one_that_is_trusted_and_in_date_remains() {
-        let (old, new) = (Made::new("old", Some(1)), Made::new("new", Some(1)));
+        let (old, new) = (TestCa::new("old", Some(1)), TestCa::new("new", Some(1)));
         let none = Err(SuccessionError::NoneLeft);
         assert_eq!(check_succession(&[old.root()], &[new.by(&old)], AT), none);
         assert_eq!(check_succession(&[old.root()], &[], AT), none);
         let domain = TrustDomain::parse("d.example").unwrap();
-        let made = crate::hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let made = crate::hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
         let roots = [CertificateDer::from(made.root_der)];
         assert_eq!(check_succession(&roots, &roots, AT), Ok(()));
         assert_eq!(check_succession(&roots, &roots, AT.plus(Span::from_days(4000))), none);

@@ -8,7 +8,7 @@ use x509_parser::nom::Parser as _;
 use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
 use x509_parser::prelude::FromDer as _;
 
-use crate::{describe, moment};
+use crate::{describe, x509_time};
 
 /// A host's verified certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub enum PeerError {
 #[error("not usable as a trust anchor: {0}")]
 pub struct AnchorError(String);
 
-struct Anchor {
+struct DomainAnchor {
     domain: TrustDomain,
     not_before: Timestamp,
     not_after: Timestamp,
@@ -70,7 +70,7 @@ struct Anchor {
 pub struct NodeIssuers {
     /// In step with `anchors`; apart because webpki wants a slice.
     trust: Vec<TrustAnchor<'static>>,
-    anchors: Vec<Anchor>,
+    anchors: Vec<DomainAnchor>,
 }
 
 impl NodeIssuers {
@@ -83,7 +83,7 @@ impl NodeIssuers {
             let anchor =
                 anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
             trust.push(anchor.to_owned());
-            anchors.push(Anchor {
+            anchors.push(DomainAnchor {
                 domain: domain.clone(),
                 not_before: facts.not_before,
                 not_after: facts.not_after,
@@ -104,7 +104,7 @@ impl NodeIssuers {
             webpki::ALL_VERIFICATION_ALGS,
             &self.trust,
             sent_intermediates,
-            moment::unix_time(at),
+            x509_time::unix_time(at),
             KeyUsage::client_auth(),
             None,
             None,
@@ -168,8 +168,8 @@ fn peer(
             .map_err(|error| PeerError::Malformed(error.to_string()))?,
         fingerprint: crate::digest::fingerprint(leaf),
         spiffe,
-        not_before: moment::timestamp(parsed.validity().not_before),
-        not_after: moment::timestamp(parsed.validity().not_after),
+        not_before: x509_time::timestamp(parsed.validity().not_before),
+        not_after: x509_time::timestamp(parsed.validity().not_after),
         common_name: describe::common_name(parsed),
     })
 }

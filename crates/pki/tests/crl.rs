@@ -6,22 +6,22 @@ mod bench;
 use bench::{Bench, now};
 use lifecycle::names::{Serial, Span, SpiffeId, Timestamp, TrustDomain};
 use pki::agent_key::HostKey;
-use pki::crl::{Contents, CrlError, LIFETIME, Reason, Revoked, sign_crl};
+use pki::crl::{Contents, CrlError, CrlReason, LIFETIME, Revoked, sign_crl};
 use pki::hierarchy;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::pem;
 
-fn founded(bench: &Bench) -> Issuer {
+fn founded(bench: &Bench) -> SigningIssuer {
     let domain = TrustDomain::parse("probectl").unwrap();
-    let made = hierarchy::found(&domain, now(), [[1; 16], [2; 16]]).unwrap();
+    let made = hierarchy::create(&domain, now(), [[1; 16], [2; 16]]).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
     bench.write("ca.pem", &pem::certificate_pem(&made.intermediate_der));
-    Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+    SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
 }
 
 /// Writes a leaf to a file of that name.
-fn leaf(bench: &Bench, issuer: &Issuer, name: &str, serial: u8) -> Serial {
+fn leaf(bench: &Bench, issuer: &SigningIssuer, name: &str, serial: u8) -> Serial {
     let issuance = Issuance {
         subject: SpiffeId::parse("spiffe://probectl/tenant/default/agent/n-1").unwrap(),
         common_name: None,
@@ -34,12 +34,12 @@ fn leaf(bench: &Bench, issuer: &Issuer, name: &str, serial: u8) -> Serial {
     signed.serial
 }
 
-fn revoked(serial: Serial, at: Timestamp, reason: Reason) -> Revoked {
+fn revoked(serial: Serial, at: Timestamp, reason: CrlReason) -> Revoked {
     Revoked { serial, at, reason }
 }
 
 /// Signs a list and writes it to `crl.pem`.
-fn list(bench: &Bench, issuer: &Issuer, number: u64, revoked: Vec<Revoked>) {
+fn list(bench: &Bench, issuer: &SigningIssuer, number: u64, revoked: Vec<Revoked>) {
     let this_update = now();
     let contents = Contents { revoked, number, this_update, next_update: this_update.plus(LIFETIME) };
     bench.write("crl.pem", &pem::crl_pem(&sign_crl(issuer, contents).unwrap()));
@@ -59,7 +59,7 @@ fn a_revoked_leaf_is_refused_and_its_neighbour_is_not() {
     let verify = "verify -x509_strict -crl_check -CRLfile crl.pem -CAfile root.pem -untrusted ca.pem -purpose sslclient";
     list(&bench, &issuer, 1, vec![]);
     bench.run(&format!("{verify} bad.pem good.pem"));
-    list(&bench, &issuer, 2, vec![revoked(bad, now(), Reason::KeyCompromise)]);
+    list(&bench, &issuer, 2, vec![revoked(bad, now(), CrlReason::KeyCompromise)]);
     bench.run(&format!("{verify} good.pem"));
     let (accepted, text) = bench.try_run(&format!("{verify} bad.pem"));
     assert!(!accepted && text.contains("certificate revoked"), "{text}");
@@ -73,12 +73,16 @@ fn a_list_says_what_rfc_5280_asks_for() {
     let at = now();
     let serial = |text| Serial::parse(text).unwrap();
     let reasons = [
-        ("f00", Reason::Superseded, "Superseded"),
-        ("1", Reason::Unspecified, ""),
-        ("80", Reason::KeyCompromise, "Key Compromise"),
-        ("a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5", Reason::CessationOfOperation, "Cessation Of Operation"),
-        ("10000", Reason::PrivilegeWithdrawn, "Privilege Withdrawn"),
-        ("fff", Reason::AffiliationChanged, "Affiliation Changed"),
+        ("f00", CrlReason::Superseded, "Superseded"),
+        ("1", CrlReason::Unspecified, ""),
+        ("80", CrlReason::KeyCompromise, "Key Compromise"),
+        (
+            "a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5",
+            CrlReason::CessationOfOperation,
+            "Cessation Of Operation",
+        ),
+        ("10000", CrlReason::PrivilegeWithdrawn, "Privilege Withdrawn"),
+        ("fff", CrlReason::AffiliationChanged, "Affiliation Changed"),
     ];
     let entries = reasons.iter().map(|(text, reason, _)| revoked(serial(text), at, *reason)).collect();
     list(&bench, &issuer, 4711, entries);
@@ -98,7 +102,11 @@ fn a_list_says_what_rfc_5280_asks_for() {
     for (_, _, words) in reasons {
         assert!(text.contains(words), "{words}: {text}");
     }
-    assert_eq!(text.matches("Reason Code").count(), reasons.len() - 1, "an unspecified reason is left out");
+    assert_eq!(
+        text.matches("CrlReason Code").count(),
+        reasons.len() - 1,
+        "an unspecified reason is left out"
+    );
 }
 
 #[test]
@@ -131,7 +139,7 @@ fn an_imported_ca_of_any_kind_and_name_signs_lists() {
         let issuer = imported(&bench, key, subject, "keyCertSign,cRLSign");
         let bad = leaf(&bench, &issuer, "bad.pem", 5);
         leaf(&bench, &issuer, "good.pem", 6);
-        list(&bench, &issuer, 1, vec![revoked(bad, now(), Reason::Superseded)]);
+        list(&bench, &issuer, 1, vec![revoked(bad, now(), CrlReason::Superseded)]);
         let text = bench.run("crl -in crl.pem -CAfile ca.pem -noout");
         assert!(text.contains("verify OK"), "{key}: {text}");
         bench.run("verify -crl_check -CRLfile crl.pem -CAfile ca.pem good.pem");
@@ -140,13 +148,13 @@ fn an_imported_ca_of_any_kind_and_name_signs_lists() {
     }
 }
 
-fn imported(bench: &Bench, key: &str, subject: &str, usage: &str) -> Issuer {
+fn imported(bench: &Bench, key: &str, subject: &str, usage: &str) -> SigningIssuer {
     bench.run(&format!("genpkey {key} -out ca-key.pem"));
     let request = "req -x509 -new -utf8 -multivalue-rdn -key ca-key.pem -days 30 -out ca.pem";
     bench.run(&format!("{request} -subj {subject} -addext keyUsage=critical,{usage}"));
     let certificate = pem::certificates(&std::fs::read(bench.path("ca.pem")).unwrap()).unwrap().remove(0);
     let key = pem::private_key(&std::fs::read(bench.path("ca-key.pem")).unwrap()).unwrap();
-    Issuer::new(&certificate, key.secret_der()).unwrap()
+    SigningIssuer::new(&certificate, key.secret_der()).unwrap()
 }
 
 #[test]
@@ -166,9 +174,9 @@ fn a_long_list_is_read_whole() {
     let issuer = founded(&bench);
     let at = now();
     let count = 20_000;
-    let many = (0..count)
-        .rev()
-        .map(|n| revoked(Serial::parse(&format!("40{n:030x}")).unwrap(), at, Reason::CessationOfOperation));
+    let many = (0..count).rev().map(|n| {
+        revoked(Serial::parse(&format!("40{n:030x}")).unwrap(), at, CrlReason::CessationOfOperation)
+    });
     list(&bench, &issuer, 1, many.collect());
     let text = bench.run("crl -in crl.pem -CAfile ca.pem -noout -text");
     assert!(text.contains("verify OK"));

@@ -9,7 +9,7 @@ use bench::{Bench, now};
 use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
 use pki::csr::{self, CsrError, KeyError, KeyKind};
 use pki::hierarchy;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::pem;
 use pki::roll::{IntermediateError, check_intermediate, intermediate_request};
@@ -46,8 +46,8 @@ const P384: &str = "-algorithm EC -pkeyopt ec_paramgen_curve:P-384";
 fn every_accepted_key_and_digest_becomes_a_certificate_that_openssl_verifies() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::found(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
     bench.write("intermediate.pem", &pem::certificate_pem(&made.intermediate_der));
     for (key, digest, kind) in [
@@ -107,8 +107,8 @@ fn what_a_request_asks_for_is_ignored() {
                 -addext subjectAltName=URI:spiffe://probectl/tenant/default/agent/another,DNS:another";
     let request = csr::read(&bench.request(P256, &format!("{wish} -subj /CN=another"))).unwrap();
     let at = now();
-    let made = hierarchy::found(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
     let signed = sign_leaf(&issuer, &request.spki, &issuance(at)).unwrap();
     bench.write("leaf.pem", &pem::certificate_pem(&signed.der));
     let text = bench.run("x509 -in leaf.pem -noout -text");
@@ -133,8 +133,8 @@ fn a_request_with_a_bad_signature_is_refused() {
 fn the_certificates_say_what_they_should() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::found(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
     let request = csr::read(&bench.request(P256, "-sha256")).unwrap();
     let leaf = sign_leaf(&issuer, &request.spki, &issuance(at)).unwrap();
     let nameless =
@@ -232,7 +232,7 @@ fn an_imported_ca_of_any_kind_and_name_signs() {
         ));
         let certificate = pem::certificates(&std::fs::read(bench.path("ca.pem")).unwrap()).unwrap().remove(0);
         let key = pem::private_key(&std::fs::read(bench.path("ca-key.pem")).unwrap()).unwrap();
-        let issuer = Issuer::new(&certificate, key.secret_der()).unwrap();
+        let issuer = SigningIssuer::new(&certificate, key.secret_der()).unwrap();
         let signed = sign_leaf(&issuer, &spki, &issuance(now())).unwrap();
         bench.write("leaf.pem", &pem::certificate_pem(&signed.der));
         bench.run("verify -purpose sslclient -CAfile ca.pem leaf.pem");
@@ -244,7 +244,7 @@ fn an_imported_ca_of_any_kind_and_name_signs() {
 fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::found(&domain(), at, [[1; 16], [2; 16]]).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
     let waiting = intermediate_request(&domain()).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
     bench.write("root-key.pem", &made.root_key_pem);
@@ -258,7 +258,7 @@ fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
     };
     let der = check("-days 300 -copy_extensions copyall -sha512").unwrap();
     bench.run("verify -x509_strict -CAfile root.pem new.pem");
-    let issuer = Issuer::new(&der, &waiting.key).unwrap();
+    let issuer = SigningIssuer::new(&der, &waiting.key).unwrap();
     let spki = csr::read(&bench.request(P256, "-sha256")).unwrap().spki;
     let leaf = sign_leaf(&issuer, &spki, &issuance(now())).unwrap();
     bench.write("leaf.pem", &pem::certificate_pem(&leaf.der));
@@ -286,5 +286,5 @@ fn keys_are_read_in_the_forms_openssl_writes() {
     bench.run("req -x509 -new -key pkcs1.pem -subj /CN=ca -days 2 -out ca.pem");
     let certificate = pem::certificates(&std::fs::read(bench.path("ca.pem")).unwrap()).unwrap().remove(0);
     let key = pem::private_key(&std::fs::read(bench.path("pkcs1.pem")).unwrap()).unwrap();
-    assert!(Issuer::new(&certificate, key.secret_der()).is_ok());
+    assert!(SigningIssuer::new(&certificate, key.secret_der()).is_ok());
 }

@@ -4,7 +4,7 @@
 use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
 use pki::agent_key::HostKey;
 use pki::hierarchy::{self, Hierarchy};
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::server_cert::issue_server;
 use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
@@ -15,13 +15,13 @@ const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 struct Given {
     domain: TrustDomain,
     made: Hierarchy,
-    issuer: Issuer,
+    issuer: SigningIssuer,
 }
 
 fn given(domain: &str) -> Given {
     let domain = TrustDomain::parse(domain).unwrap();
-    let made = hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
     Given { domain, made, issuer }
 }
 
@@ -137,7 +137,7 @@ fn an_expired_ca_vouches_for_nobody() {
         params.self_signed(&key).unwrap().der().to_vec()
     };
     let (short, long) = (ca(2021), ca(2040));
-    let issuer = Issuer::new(&long, key.serialized_der()).unwrap();
+    let issuer = SigningIssuer::new(&long, key.serialized_der()).unwrap();
     let issuance = Issuance {
         subject: SpiffeId::parse(URI).unwrap(),
         common_name: None,
@@ -156,7 +156,7 @@ fn an_expired_ca_vouches_for_nobody() {
 fn a_leaf_of_an_ephemeral_ca_passes() {
     let domain = TrustDomain::parse("probectl").unwrap();
     let (ca, key) = hierarchy::ephemeral(&domain, [7; 16], AT, Span::from_hours(48)).unwrap();
-    let issuer = Issuer::new(&ca, &key).unwrap();
+    let issuer = SigningIssuer::new(&ca, &key).unwrap();
     let issuance = Issuance {
         subject: SpiffeId::parse(URI).unwrap(),
         common_name: None,

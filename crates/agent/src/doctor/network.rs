@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use client::unreachable::{Distrust, Unreachable};
-use client::{Error, Operator, ServerUrl, Trust, probe};
+use client::{Error, OperatorApi, ServerUrl, Trust, probe};
 use lifecycle::host::{Class, TOLERANCE};
 use lifecycle::names::Span;
 use tokio::task::JoinSet;
@@ -118,7 +118,7 @@ pub async fn ask_all(servers: &[ServerUrl], trust: &Trust) -> Vec<Asked> {
 }
 
 async fn ask(server: ServerUrl, trust: &Trust) -> Asked {
-    let operator = match Operator::over_tls(server.clone(), trust, None) {
+    let operator = match OperatorApi::over_tls(server.clone(), trust, None) {
         Ok(operator) => operator,
         Err(error) => return Asked { server, answer: Err(error), aside: None },
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
 use client::unreachable::Unreachable;
-use client::{Agent, Error, ServerUrl};
+use client::{AgentApi, Error, ServerUrl};
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
@@ -79,7 +79,7 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
         hardware: Some(host::hardware()),
     };
     let agent =
-        Agent::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(caller.on_retry());
+        AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(caller.on_retry());
     let key = &pending.idempotency_key;
     let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)
@@ -114,7 +114,7 @@ pub async fn confirm(
         recovery_kept,
         recovery_wanted: failure.is_none(),
     };
-    let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
+    let agent = AgentApi::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let agent = agent.map_err(fault)?.on_retry(caller.on_retry());
     let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
     Ok(reply.message)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::agent::{RecoverRequest, RecoverResponse};
-use client::Agent;
+use client::AgentApi;
 use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
@@ -38,7 +38,7 @@ pub async fn ask(
     if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
         return Err(Failed::skewed(ahead));
     }
-    let agent = Agent::new(way.servers.clone(), &way.trust, None).map_err(Failed::from)?;
+    let agent = AgentApi::new(way.servers.clone(), &way.trust, None).map_err(Failed::from)?;
     match agent.recover(request, correlation_id, None).await {
         Ok(reply) => Ok(reply.message),
         Err(error) => Err(Failed { clock: ahead, ..Failed::from(error) }),

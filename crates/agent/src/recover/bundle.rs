@@ -160,7 +160,7 @@ mod tests {
 
     fn check(change: impl FnOnce(&mut Value)) -> Result<Bundle, String> {
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::found(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let made = pki::hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
         let mut bundle = json!({
             "version": 1, "node_id": "n-1", "domain": "test.example", "recovery_token": "hush-hush",
             "recovery_profile_id": "p", "recovery_url": "https://there:1",

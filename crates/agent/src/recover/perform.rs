@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, NotNeeded, RecoverRequest};
-use client::{Agent, Error, ServerUrl};
+use client::{AgentApi, Error, ServerUrl};
 use lifecycle::host::{Class, TOLERANCE, Trouble};
 use lifecycle::names::Timestamp;
 use tokio::time::Instant;
@@ -173,7 +173,7 @@ async fn confirm(
         recovery_kept: recovery::kept_id(dir.path()),
         ..ConfirmRequest::default()
     };
-    let agent = Agent::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
+    let agent = AgentApi::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let deadline = Instant::now().checked_add(PATIENCE);
     match agent.map_err(talk::fault)?.confirm(request, correlation_id, deadline).await {
         Ok(reply) => Ok(Some(reply.message)),

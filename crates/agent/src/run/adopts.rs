@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{RenewRequest, RenewResponse};
-use client::{Agent, ServerUrl};
+use client::{AgentApi, ServerUrl};
 use lifecycle::host::{Backoff, Notices, Trouble};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
@@ -36,7 +36,7 @@ const ASIDE: &str = ".before";
 pub struct There<'a> {
     files: [&'a Path; 2],
     worker: String,
-    credentials: client::Identity,
+    credentials: client::TlsIdentity,
 }
 
 /// A certificate and its key that lie, as files and not as links of ours, where a worker's identity belongs. What
@@ -54,7 +54,7 @@ pub fn made_elsewhere(files: &Files) -> Option<There<'_>> {
     Some(There {
         files: [cert, key],
         worker: name.strip_prefix(PREFIX).unwrap_or(&name).to_owned(),
-        credentials: client::Identity::from_pem(&pem, &secret).ok()?,
+        credentials: client::TlsIdentity::from_pem(&pem, &secret).ok()?,
     })
 }
 
@@ -69,7 +69,7 @@ pub async fn adopt(
     let (choice, trust) = recognised(config, servers)?;
     let There { files, worker, credentials } = there;
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
-    let agent = Agent::new(servers.to_vec(), &trust, Some(&credentials)).map_err(talk::fault)?;
+    let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(talk::fault)?;
     let answer = renewed(&agent, &next, &caller(contact, None)?.correlation_id).await?;
     let identity = Issued::from(&answer).check(Arc::new(next), clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
@@ -88,7 +88,7 @@ pub async fn adopt(
     Ok(identity)
 }
 
-async fn renewed(agent: &Agent, key: &HostKey, correlation_id: &str) -> Result<RenewResponse, Fault> {
+async fn renewed(agent: &AgentApi, key: &HostKey, correlation_id: &str) -> Result<RenewResponse, Fault> {
     let csr = key.csr_pem().map_err(|error| invalid(error.to_string()))?;
     let request =
         RenewRequest { csr, agent_version: env!("CARGO_PKG_VERSION").to_owned(), ..RenewRequest::default() };

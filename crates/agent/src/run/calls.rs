@@ -4,7 +4,7 @@ use api::agent::{
     ConfirmRequest, ConfirmResponse, ConfirmStatus, Hello, RecoverRequest, RecoverResponse, RenewRequest,
     RenewResponse,
 };
-use client::{Agent, Error, Live, ServerUrl, Trust};
+use client::{AgentApi, Error, LiveConnection, ServerUrl, Trust};
 use lifecycle::names::{Span, Timestamp};
 
 use crate::clock;
@@ -22,7 +22,7 @@ pub enum Outcome {
 
 #[derive(Debug)]
 pub struct Opened {
-    pub live: Box<Live>,
+    pub live: Box<LiveConnection>,
     /// Of a host whose identity was not confirmed before.
     pub confirmed: Option<ConfirmResponse>,
 }
@@ -30,7 +30,7 @@ pub struct Opened {
 /// Whom to ask, as whom, and by what to recognise them.
 #[derive(Debug)]
 pub struct Line {
-    pub agent: Agent,
+    pub agent: AgentApi,
     pub servers: Vec<ServerUrl>,
     pub trust: Trust,
     pub correlation_id: String,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::agent::{Evidence, Heartbeat, live_down, live_up};
-use client::{Error, Live};
+use client::{Error, LiveConnection};
 use tokio::time::{Instant, timeout};
 
 /// How long a connection that was replaced is heard out.
@@ -12,7 +12,7 @@ const USUAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Channel {
-    live: Box<Live>,
+    live: Box<LiveConnection>,
     pub heartbeat: Duration,
     beat_at: Instant,
     heard_at: Instant,
@@ -21,7 +21,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn new(live: Box<Live>) -> Self {
+    pub fn new(live: Box<LiveConnection>) -> Self {
         let heartbeat = match live.welcome().heartbeat_ms {
             0 => USUAL,
             asked => Duration::from_millis(asked.clamp(100, 600_000)),

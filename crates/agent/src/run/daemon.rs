@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{Hello, OrderDone, Standing};
-use client::{Agent, Error, ServerUrl};
+use client::{AgentApi, Error, ServerUrl};
 use lifecycle::host::{self, Act, Chance, Host, Input, Life, Now, Origin, Then, Trouble};
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
@@ -289,7 +289,7 @@ impl Daemon {
     /// A way to the control plane as this identity, within the undertaking at hand.
     pub(super) fn line(&self, identity: &Identity) -> Result<Line, Error> {
         let (servers, trust) = (self.servers(), identity.trust());
-        let agent = Agent::new(servers.clone(), &trust, Some(&identity.credentials()))?;
+        let agent = AgentApi::new(servers.clone(), &trust, Some(&identity.credentials()))?;
         Ok(Line { agent, servers, trust, correlation_id: self.host.undertaking().to_owned() })
     }
 

@@ -79,9 +79,9 @@ impl Identity {
     }
 
     /// As whom this host comes.
-    pub fn credentials(&self) -> client::Identity {
+    pub fn credentials(&self) -> client::TlsIdentity {
         let certificates = std::iter::once(&self.leaf).chain(&self.chain).cloned().collect();
-        client::Identity::new(certificates, self.key.private_key_der())
+        client::TlsIdentity::new(certificates, self.key.private_key_der())
     }
 
     /// By what it recognises the control plane.

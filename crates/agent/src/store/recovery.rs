@@ -230,7 +230,7 @@ mod tests {
 
     fn ca() -> String {
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::found(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]);
+        let made = pki::hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]);
         pem::certificate_pem(&made.unwrap().root_der)
     }
 

@@ -12,7 +12,7 @@ use api::error::ErrorDetail;
 use lifecycle::names::{NodeId, Span, SpiffeId, TenantId, Timestamp};
 use pki::agent_key::HostKey;
 use pki::hierarchy::sign_intermediate;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use pki::{csr, describe, pem};
 use rustls_pki_types::CertificateDer;
@@ -154,7 +154,7 @@ impl Plane {
     /// A CA that the root has signed.
     pub fn another_ca_pem(&self) -> String {
         let key = pem::private_key(self.domain.made.root_key_pem.as_bytes()).unwrap();
-        let root = Issuer::new(&self.domain.made.root_der, key.secret_der()).unwrap();
+        let root = SigningIssuer::new(&self.domain.made.root_der, key.secret_der()).unwrap();
         let spki = HostKey::generate().unwrap().spki();
         let signed = sign_intermediate(&root, &spki, [9; 16], self.at, Span::from_days(1)).unwrap();
         pem::certificate_pem(&signed.der)

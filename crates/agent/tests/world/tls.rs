@@ -6,7 +6,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use lifecycle::names::{Span, Timestamp, TrustDomain};
 use pki::hierarchy::{self, Hierarchy};
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::server_cert::issue_server;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
@@ -21,14 +21,14 @@ use super::plane::{Door, Plane};
 pub struct Domain {
     pub name: TrustDomain,
     pub made: Hierarchy,
-    pub issuer: Issuer,
+    pub issuer: SigningIssuer,
 }
 
 impl Domain {
     pub fn found(at: Timestamp) -> Self {
         let name = TrustDomain::parse("test.example").unwrap();
-        let made = hierarchy::found(&name, at, [[1; 16], [2; 16]]).unwrap();
-        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&name, at, [[1; 16], [2; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
         Self { name, made, issuer }
     }
 

@@ -35,7 +35,8 @@ pub struct RotateAgent {
 
 /// What an agent is, and how others can tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Identity {
+#[schema(as = Identity)]
+pub struct ProbectlIdentity {
     /// The leaf, then its issuer.
     pub cert_pem: String,
     /// The issuer, then the roots: verifies the leaf and the control plane alike.
@@ -74,7 +75,8 @@ pub struct MintedEnrollToken {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Agent {
+#[schema(as = Agent)]
+pub struct ProbectlAgent {
     pub agent_id: String,
     pub tenant_id: String,
     pub spiffe_id: String,
@@ -98,7 +100,7 @@ pub struct Agent {
     pub last_seen: Option<String>,
 }
 
-impl Agent {
+impl ProbectlAgent {
     /// `seen` is the last sign of life that has not been written down yet.
     pub fn of(state: &State, node: &Node, seen: Option<Timestamp>) -> Self {
         Self {
@@ -132,7 +134,7 @@ pub fn moment(at: Timestamp) -> String {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Agents {
-    pub agents: Vec<Agent>,
+    pub agents: Vec<ProbectlAgent>,
     /// Pass it as `after` for the next page; null on the last one.
     #[schema(required)]
     pub next: Option<String>,

@@ -1,6 +1,6 @@
 //! One route as an OpenAPI operation.
 
-use super::route::{Access, Answer, Route};
+use super::route::{Access, Route, RouteAnswer};
 use super::shape::{self, Schemas};
 use super::{BEARER, MTLS};
 use crate::code::{self, Code};
@@ -46,7 +46,7 @@ pub(super) fn of(route: &Route, schemas: &mut Schemas) -> Operation {
     let (status, answer) = success(&route.answer, schemas);
     operation = operation.response(status.to_string(), answer);
     if let Some((status, shape)) = route.or {
-        let (_, answer) = success(&Answer::Json(status, shape), schemas);
+        let (_, answer) = success(&RouteAnswer::Json(status, shape), schemas);
         operation = operation.response(status.to_string(), answer);
     }
     let wording = Wording::of(route.path);
@@ -77,9 +77,9 @@ fn tag(path: &str) -> &str {
     }
 }
 
-fn success(answer: &Answer, schemas: &mut Schemas) -> (u16, Response) {
+fn success(answer: &RouteAnswer, schemas: &mut Schemas) -> (u16, Response) {
     let (status, response) = match answer {
-        Answer::Json(status, shape) => {
+        RouteAnswer::Json(status, shape) => {
             let done = match *status {
                 200 => "Done.",
                 201 => "Made.",
@@ -90,8 +90,8 @@ fn success(answer: &Answer, schemas: &mut Schemas) -> (u16, Response) {
                 ResponseBuilder::new().description(done).content(JSON, Content::new(Some(shape(schemas)))),
             )
         }
-        Answer::Empty => (204, ResponseBuilder::new().description("Done, or already so.")),
-        Answer::Text(media, what) => {
+        RouteAnswer::Empty => (204, ResponseBuilder::new().description("Done, or already so.")),
+        RouteAnswer::Text(media, what) => {
             let content = Content::new(Some(Object::with_type(Type::String)));
             (200, ResponseBuilder::new().description(*what).content(*media, content))
         }

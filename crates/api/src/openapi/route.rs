@@ -23,7 +23,7 @@ pub enum Access {
 }
 
 /// What comes back when all went well.
-pub(crate) enum Answer {
+pub(crate) enum RouteAnswer {
     Json(u16, Shape),
     /// Nothing but the status.
     Empty,
@@ -40,7 +40,7 @@ pub struct Route {
     pub access: Access,
     pub(crate) query: Option<fn() -> Vec<Parameter>>,
     pub(crate) body: Option<Shape>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: RouteAnswer,
     /// A second answer that is not an error body.
     pub(crate) or: Option<(u16, Shape)>,
     /// What is special to it; [`Route::errors`] adds what its kind brings along.
@@ -53,7 +53,7 @@ impl Route {
         path: &'static str,
         id: &'static str,
         summary: &'static str,
-        answer: Answer,
+        answer: RouteAnswer,
     ) -> Self {
         let access = Access::Operator;
         Self { method, path, id, summary, access, query: None, body: None, answer, or: None, errors: &[] }

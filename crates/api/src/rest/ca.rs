@@ -101,7 +101,8 @@ impl Roll {
 /// Begins a roll, or installs the issuer's signed certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PrepareRoll {
+#[schema(as = PrepareRoll)]
+pub struct PrepareRollRequest {
     /// The issuer's certificate, signed by the root, PEM; when absent, the CSR is returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
@@ -109,7 +110,8 @@ pub struct PrepareRoll {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ActivateIssuer {
+#[schema(as = ActivateIssuer)]
+pub struct ActivateIssuerRequest {
     /// The prepared one, if none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
@@ -135,7 +137,8 @@ pub struct RevokeIssuer {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rewrap {
+#[schema(as = Rewrap)]
+pub struct RewrapRequest {
     /// Where the control plane finds the new key: `file:PATH` (made if missing) or `env:NAME`.
     pub kek: String,
 }

@@ -15,12 +15,12 @@ mod repair;
 
 pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
 pub use detail::{
-    AccountItem, CertificateItem, HardwareFacts, NodeDetail, Overlay, RecoveryItem, RefusedItem,
+    AccountItem, CertificateItem, HardwareFacts, NodeDetail, NodeOverlay, RecoveryItem, RefusedItem,
 };
 pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
-pub use live::Live;
-pub use repair::{IssueRepairBundle, RepairBundle};
+pub use live::NodeLiveness;
+pub use repair::{IssueRepairBundleRequest, RepairBundle};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeItem {
@@ -61,7 +61,7 @@ pub struct NodeItem {
 
 impl NodeItem {
     /// `live` is what has not been written down yet.
-    pub fn of(state: &State, node: &Node, live: &Live) -> Self {
+    pub fn of(state: &State, node: &Node, live: &NodeLiveness) -> Self {
         let domain = state.domain.as_ref();
         let certificate = state.current_certificate(node);
         let report = node.newest_report(live.report.as_ref()).map(AsRef::as_ref);

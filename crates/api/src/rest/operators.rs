@@ -1,22 +1,23 @@
 //! Operators: those who run the fleet.
 
-use super::scope::Scope;
+use super::scope::TenantScope;
 use lifecycle::registry::{Operator, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 mod keys;
 
-pub use keys::{CreateOperatorKey, CreatedKey, KeyItem};
+pub use keys::{CreateOperatorKeyRequest, CreatedKey, KeyItem};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AddOperator {
+#[schema(as = AddOperator)]
+pub struct AddOperatorRequest {
     pub name: String,
     /// `viewer`, `operator` or `platform-admin`.
     pub role: String,
     /// All tenants when absent.
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     /// A PKCS#10 request, PEM: with it the operator gets a client certificate. The key stays with the caller.
     pub csr: Option<String>,
 }
@@ -27,7 +28,7 @@ pub struct AddedOperator {
     pub name: String,
     pub role: String,
     #[schema(required)]
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     /// The leaf, PEM.
     #[schema(required)]
     pub certificate: Option<String>,
@@ -50,7 +51,8 @@ pub struct AddedOperator {
 /// A new certificate for the operator that the client certificate names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RenewOperator {
+#[schema(as = RenewOperator)]
+pub struct RenewOperatorRequest {
     /// A PKCS#10 request for a new key, PEM. Only its key is used. The key stays with the caller.
     pub csr: String,
 }
@@ -62,7 +64,7 @@ pub struct RenewedOperator {
     pub role: String,
     /// Null for all tenants.
     #[schema(required)]
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     /// The leaf, PEM.
     pub certificate: String,
     /// The intermediates between leaf and root, PEM.
@@ -79,7 +81,7 @@ pub struct OperatorItem {
     pub role: String,
     /// Null for all tenants.
     #[schema(required)]
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     pub added_by: String,
     pub added_at: String,
     #[schema(required)]
@@ -94,7 +96,7 @@ impl OperatorItem {
         Self {
             name: operator.name.to_string(),
             role: operator.role.as_str().to_owned(),
-            tenant: Scope::of(&operator.tenants),
+            tenant: TenantScope::of(&operator.tenants),
             added_by: operator.added_by.clone(),
             added_at: operator.added_at.to_string(),
             cert_serial: operator.serial.as_ref().map(ToString::to_string),

@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateTenant {
+#[schema(as = CreateTenant)]
+pub struct CreateTenantRequest {
     pub name: String,
 }
 

@@ -8,7 +8,8 @@ use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateToken {
+#[schema(as = CreateToken)]
+pub struct CreateTokenRequest {
     /// Lifetime; the policy's `token.default_ttl` when absent.
     #[schema(example = "1h")]
     pub expires: Option<String>,

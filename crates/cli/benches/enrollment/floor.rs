@@ -2,7 +2,7 @@
 
 use lifecycle::names::{NodeId, Span, SpiffeId, TenantId, Timestamp, TrustDomain};
 use pki::agent_key::HostKey;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, sign_leaf};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
@@ -41,8 +41,8 @@ pub fn measure() -> Result<Floor, Box<dyn std::error::Error>> {
     // Now, because rustls asks the clock.
     let at = server::clock::now();
     let domain = TrustDomain::parse("bench")?;
-    let made = pki::hierarchy::found(&domain, at, [[1; 16], [2; 16]])?;
-    let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key)?;
+    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]])?;
+    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)?;
     let pem = HostKey::generate()?.csr_pem()?;
     let csr = best_of_five(500, || timed(|| drop(std::hint::black_box(pki::csr::read(pem.as_bytes())))));
     let request = pki::csr::read(pem.as_bytes())?;
@@ -63,7 +63,7 @@ pub fn measure() -> Result<Floor, Box<dyn std::error::Error>> {
 
 fn configs(
     made: &pki::hierarchy::Hierarchy,
-    issuer: &Issuer,
+    issuer: &SigningIssuer,
     at: Timestamp,
 ) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), Box<dyn std::error::Error>> {
     let names = ["localhost"];

@@ -3,8 +3,8 @@
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::progress::Progress;
-use client::Operator;
-use client::rest::{Lines, Path};
+use client::OperatorApi;
+use client::rest::{Path, ResponseLines};
 use journal::audit::Footer;
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The control plane reads its own disk; a longer silence means that it is gone.
 const IDLE: Duration = Duration::from_secs(60);
 
-async fn lines(operator: &Operator) -> Result<Lines, Failure> {
+async fn lines(operator: &OperatorApi) -> Result<ResponseLines, Failure> {
     Ok(operator.lines(&Path::new("/v1/audit/export"), Some(IDLE)).await?)
 }
 
@@ -46,7 +46,7 @@ impl Completeness {
     }
 }
 
-pub async fn to_output(operator: &Operator, output: Output) -> Result<(), Failure> {
+pub async fn to_output(operator: &OperatorApi, output: Output) -> Result<(), Failure> {
     let mut lines = lines(operator).await?;
     let mut seen = Completeness::default();
     while let Some(mut line) = lines.next().await? {
@@ -58,7 +58,7 @@ pub async fn to_output(operator: &Operator, output: Output) -> Result<(), Failur
 }
 
 /// Under another name until it is whole.
-pub async fn to_file(operator: &Operator, path: &FilePath, output: Output) -> Result<(), Failure> {
+pub async fn to_file(operator: &OperatorApi, path: &FilePath, output: Output) -> Result<(), Failure> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -75,7 +75,7 @@ pub async fn to_file(operator: &Operator, path: &FilePath, output: Output) -> Re
     output.document(&done, |_| format!("{count} lines and the footer are in {}\n", path.display()))
 }
 
-async fn write(operator: &Operator, part: &FilePath, mut progress: Progress) -> Result<u64, Failure> {
+async fn write(operator: &OperatorApi, part: &FilePath, mut progress: Progress) -> Result<u64, Failure> {
     let mut lines = lines(operator).await?;
     let failed = |error| Failure::file(part, &error);
     // The trail tells who did what from where: not for every reader of this machine.

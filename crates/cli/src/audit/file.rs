@@ -5,7 +5,7 @@
 mod footer;
 mod walk;
 
-pub use footer::Anchor;
+pub use footer::AuditAnchor;
 
 use crate::progress::Progress;
 use api::rest::audit::{AuditFault, AuditVerify};
@@ -13,24 +13,24 @@ use journal::audit::Footer;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
-use walk::Walk;
+use walk::ExportWalk;
 
 /// An audit line is about a kilobyte, a footer some.
 const LINE_BYTES: u64 = 256 * 1024;
 
-pub struct Verdict {
+pub struct ExportVerdict {
     pub report: AuditVerify,
     /// What to do, where the lines are not the matter.
     pub remedy: Option<&'static str>,
 }
 
 /// The file's verdict. An error is only that the file cannot be read.
-pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Result<Verdict> {
+pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::Result<ExportVerdict> {
     let mut file = File::open(path)?;
-    let footer = footer::Checked::of(&last_line(&mut file)?, anchor);
+    let footer = footer::VerifiedFooter::of(&last_line(&mut file)?, anchor);
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
-    let mut walk = Walk::new(footer.as_ref().ok());
+    let mut walk = ExportWalk::new(footer.as_ref().ok());
     let mut fault = None;
     while fault.is_none() {
         match next_line(&mut reader)? {
@@ -38,7 +38,7 @@ pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Resul
                 let fault =
                     AuditFault { seq: None, what: "the file is not an export of an audit trail".to_owned() };
                 let remedy = Some("give a file that `enlist audit export` wrote");
-                return Ok(Verdict { report: walk.verdict(Some(fault)), remedy });
+                return Ok(ExportVerdict { report: walk.verdict(Some(fault)), remedy });
             }
             Some((line, _)) if Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => break,
             Some((line, whole)) => {
@@ -54,7 +54,7 @@ pub fn verify(path: &Path, anchor: &Anchor, mut progress: Progress) -> io::Resul
         (None, Ok(footer)) => (footer.end(walk.last, &walk.hash).err(), None),
         (None, Err(flaw)) => (Some(AuditFault { seq: None, what: flaw.what.clone() }), flaw.remedy),
     };
-    Ok(Verdict { report: walk.verdict(fault), remedy })
+    Ok(ExportVerdict { report: walk.verdict(fault), remedy })
 }
 
 /// A file that ends in the middle of a line was not changed but cut.

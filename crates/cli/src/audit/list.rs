@@ -6,9 +6,9 @@ mod names;
 use crate::failure::Failure;
 use crate::output::Output;
 use api::rest::audit::AuditQuery;
-use api::rest::page::{LIMIT_MAX, Page};
-use client::Operator;
-use client::rest::Path;
+use api::rest::page::LIMIT_MAX;
+use client::OperatorApi;
+use client::rest::{Pages, Path};
 use lifecycle::names::{Malformed, Span, Timestamp};
 use serde_json::value::RawValue;
 
@@ -31,7 +31,7 @@ pub struct Arguments {
     limit: Option<u32>,
 }
 
-pub async fn run(operator: &Operator, arguments: Arguments, output: Output) -> Result<(), Failure> {
+pub async fn run(operator: &OperatorApi, arguments: Arguments, output: Output) -> Result<(), Failure> {
     let Arguments { node, event, since, limit } = arguments;
     let query = AuditQuery { node, event_type: event.clone(), since, ..AuditQuery::default() };
     let found = match limit.and_then(|limit| usize::try_from(limit).ok()) {
@@ -47,39 +47,32 @@ pub async fn run(operator: &Operator, arguments: Arguments, output: Output) -> R
 }
 
 /// Every line, printed as it comes. Whether there was any.
-async fn all(operator: &Operator, mut query: AuditQuery, output: Output) -> Result<bool, Failure> {
+async fn all(operator: &OperatorApi, mut query: AuditQuery, output: Output) -> Result<bool, Failure> {
     query.limit = Some(LIMIT_MAX);
+    let mut pages = pages(operator, &query)?;
     let mut found = false;
-    loop {
-        let page = page(operator, &query).await?;
-        found |= !page.items.is_empty();
-        output.verbatim(&line::text(&page.items, output)?)?;
-        match page.next_cursor {
-            Some(next) if query.cursor.as_ref() != Some(&next) => query.cursor = Some(next),
-            _ => return Ok(found),
-        }
+    while let Some(lines) = pages.next().await? {
+        found |= !lines.is_empty();
+        output.verbatim(&line::text(&lines, output)?)?;
     }
+    Ok(found)
 }
 
 /// From the end of the trail backwards until there are enough, then the other way round.
 async fn newest(
-    operator: &Operator,
+    operator: &OperatorApi,
     mut query: AuditQuery,
     limit: usize,
     output: Output,
 ) -> Result<bool, Failure> {
     query.order = Some("desc".to_owned());
+    query.limit = Some(LIMIT_MAX.min(limit));
+    let mut pages = pages(operator, &query)?;
     let mut lines = Vec::new();
-    loop {
-        query.limit = Some(LIMIT_MAX.min(limit - lines.len()));
-        let page = page(operator, &query).await?;
-        lines.extend(page.items);
-        match page.next_cursor {
-            Some(next) if lines.len() < limit && query.cursor.as_ref() != Some(&next) => {
-                query.cursor = Some(next);
-            }
-            _ => break,
-        }
+    while lines.len() < limit
+        && let Some(page) = pages.next().await?
+    {
+        lines.extend(page);
     }
     lines.truncate(limit);
     lines.reverse();
@@ -87,8 +80,8 @@ async fn newest(
     Ok(!lines.is_empty())
 }
 
-async fn page(operator: &Operator, query: &AuditQuery) -> Result<Page<Box<RawValue>>, Failure> {
-    Ok(operator.get(&Path::new("/v1/audit").queries(query)?).await?)
+fn pages<'a>(operator: &'a OperatorApi, query: &AuditQuery) -> Result<Pages<'a, Box<RawValue>>, Failure> {
+    Ok(operator.pages(Path::new("/v1/audit").queries(query)?))
 }
 
 /// As it is written, known to be one of both.

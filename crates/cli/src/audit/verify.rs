@@ -7,14 +7,14 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::reach::{self, Reach};
 use api::rest::audit::AuditVerify;
-use client::Operator;
+use client::OperatorApi;
 use client::rest::Path;
 use std::path::Path as FilePath;
 
-pub async fn online(operator: &Operator, output: Output) -> Result<(), Failure> {
+pub async fn online(operator: &OperatorApi, output: Output) -> Result<(), Failure> {
     let path = Path::new("/v1/audit/verify");
     let result: AuditVerify = Progress::new("verifying", output).during(operator.get(&path)).await?;
-    told(&result, COMPARE, output)
+    conclude(&result, COMPARE, output)
 }
 
 pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Output) -> Result<(), Failure> {
@@ -27,14 +27,14 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
     let anchor = match (ca, &flags.ca_pin) {
         (Some(ca), None) => {
             let roots = pki::pem::certificates(&reach::read(ca)?);
-            file::Anchor::Roots(roots.map_err(|error| {
+            file::AuditAnchor::Roots(roots.map_err(|error| {
                 Failure::usage(
                     format!("{}: {error}", ca.display()),
                     "give a file with the CA certificate, PEM",
                 )
             })?)
         }
-        (None, Some(pin)) => file::Anchor::Pin(reach::parse_pin(pin)?),
+        (None, Some(pin)) => file::AuditAnchor::Pin(reach::parse_pin(pin)?),
         (None, None) => {
             let message = "no CA is given to verify the signature of the file";
             return Err(Failure::usage(message, "give --ca-file FILE or --ca-pin PIN"));
@@ -45,7 +45,7 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
     };
     let verdict = file::verify(path, &anchor, Progress::new("verifying", output))
         .map_err(|error| Failure::file(path, &error))?;
-    told(&verdict.report, verdict.remedy.unwrap_or(COMPARE), output)
+    conclude(&verdict.report, verdict.remedy.unwrap_or(COMPARE), output)
 }
 
 /// What to do about a trail that was changed.
@@ -53,7 +53,7 @@ const COMPARE: &str =
     "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
 
 /// The report to standard output whatever it says; a fault is an error as well.
-fn told(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), Failure> {
+fn conclude(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), Failure> {
     output.document(result, text)?;
     if result.ok {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::reach::{self, Reach};
 use crate::screen::Screen;
 use crate::shell;
 use crate::table::harmless;
-use api::rest::ca::{ActivateIssuer, Ca, PrepareRoll, RetireIssuer, Roll};
+use api::rest::ca::{ActivateIssuerRequest, Ca, PrepareRollRequest, RetireIssuer, Roll};
 use client::rest;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub enum Command {
     /// Write the CSR of the next issuer, or submit the certificate that was signed for it
     Prepare {
         #[command(flatten)]
-        way: Way,
+        input: PrepareInput,
         /// Takes the place of the global flag, whose name is taken.
         #[arg(long, id = "cert", value_name = "FILE", hide = true)]
         client_cert: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub struct Way {
+pub struct PrepareInput {
     /// Write the CSR to this file, PEM; sign it with `enlist ca sign-intermediate` where the root key is
     #[arg(long, value_name = "FILE")]
     csr_out: Option<PathBuf>,
@@ -54,13 +54,13 @@ pub struct Way {
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
     let operator = reach.operator()?;
-    let next = Next { reach, screen: output.screen() };
+    let next = NextStep { reach, screen: output.screen() };
     match command {
-        Command::Prepare { way: Way { csr_out, cert }, client_cert: _, force } => {
+        Command::Prepare { input: PrepareInput { csr_out, cert }, client_cert: _, force } => {
             let certificate = cert.as_deref().map(reach::read).transpose()?;
             let certificate = certificate.map(|pem| String::from_utf8_lossy(&pem).into_owned());
             let path = rest::Path::new("/v1/ca/roll/prepare");
-            let roll: Roll = operator.post(&path, &PrepareRoll { certificate }).await?;
+            let roll: Roll = operator.post(&path, &PrepareRollRequest { certificate }).await?;
             if let (Some(out), Some(request)) = (&csr_out, &roll.request) {
                 write_request(out, request, force)?;
             }
@@ -74,7 +74,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&roll, |roll| status(roll, &next))
         }
         Command::Activate { force } => {
-            let body = ActivateIssuer { issuer: None, force };
+            let body = ActivateIssuerRequest { issuer: None, force };
             let ca: Ca = operator.post(&rest::Path::new("/v1/ca/roll/activate"), &body).await?;
             output.document(&ca, |ca| {
                 let retires = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
@@ -97,12 +97,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 const DONE: &str = "the roll is complete: nothing is left to do\n";
 
 /// The next step of a roll, with the command to paste.
-struct Next<'a> {
+struct NextStep<'a> {
     reach: &'a Reach,
     screen: Screen,
 }
 
-impl Next<'_> {
+impl NextStep<'_> {
     fn sign(&self, csr: &Path) -> String {
         let certificate =
             csr.with_extension(if csr.extension() == Some("pem".as_ref()) { "crt" } else { "pem" });
@@ -128,11 +128,11 @@ impl Next<'_> {
     }
 
     fn again(&self, words: &str, command: &str) -> String {
-        self.step(words, &shell::again(self.reach, command))
+        self.step(words, &shell::same_target(self.reach, command))
     }
 
     fn step(&self, words: &str, command: &str) -> String {
-        format!("{}\n{}", self.screen.hang(0, 0, words), shell::shown(command, self.screen))
+        format!("{}\n{}", self.screen.hang(0, 0, words), shell::paragraph(command, self.screen))
     }
 }
 
@@ -153,7 +153,7 @@ fn write_request(out: &Path, request: &str, force: bool) -> Result<(), Failure> 
     std::fs::write(out, request).map_err(|error| Failure::file(out, &error))
 }
 
-fn status(roll: &Roll, next: &Next<'_>) -> String {
+fn status(roll: &Roll, next: &NextStep<'_>) -> String {
     let adoption = format!(
         "version {}, {} of {} nodes have it",
         roll.bundle_version, roll.adoption.current, roll.adoption.total

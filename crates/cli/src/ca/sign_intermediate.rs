@@ -9,7 +9,7 @@ use crate::shell;
 use ::server::{chance, clock};
 use lifecycle::names::Span;
 use pki::hierarchy::{self, HierarchyError};
-use pki::issuer::{Issuer, IssuerError};
+use pki::issuer::{IssuerError, SigningIssuer};
 use pki::leaf::Signed;
 use pki::{csr, describe, pem};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct SignedIntermediate {
     subject: String,
     fingerprint: String,
     not_after: String,
@@ -63,19 +63,19 @@ pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), F
     write(&arguments.out, &pem::certificate_pem(&signed.der))?;
     output.document(&report, |report| {
         let submit = format!("ca roll prepare --cert {}", shell::quoted(&arguments.out));
-        let submit = shell::shown(&shell::again(reach, &submit), output.screen());
+        let submit = shell::paragraph(&shell::same_target(reach, &submit), output.screen());
         format!("{}next, with the certificate on the control plane's machine:\n{submit}", text(report))
     })
 }
 
 /// The certificate in the file that belongs to the key.
-fn root(certificates: &Path, key: &Path) -> Result<Issuer, Failure> {
+fn root(certificates: &Path, key: &Path) -> Result<SigningIssuer, Failure> {
     let key_pem = private_file::read(key, EXPOSED)?;
     let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
     let found = pem::certificates(&reach::read(certificates)?);
     let mut mismatch = IssuerError::KeyMismatch;
     for certificate in found.map_err(|error| bad_root(certificates, &error))? {
-        match Issuer::new(&certificate, key_der.secret_der()) {
+        match SigningIssuer::new(&certificate, key_der.secret_der()) {
             Ok(root) => return Ok(root),
             Err(error @ IssuerError::PrivateKey(_)) => return Err(bad_root(key, &error)),
             Err(error) => mismatch = error,
@@ -103,9 +103,9 @@ fn refused(arguments: &Arguments, error: &HierarchyError) -> Failure {
     }
 }
 
-fn report(signed: &Signed, out: &Path) -> Result<Report, Failure> {
+fn report(signed: &Signed, out: &Path) -> Result<SignedIntermediate, Failure> {
     let facts = describe::facts(&signed.der).map_err(|error| Failure::fault("signing", error.to_string()))?;
-    Ok(Report {
+    Ok(SignedIntermediate {
         subject: facts.subject,
         fingerprint: facts.fingerprint.pin(),
         not_after: facts.not_after.to_string(),
@@ -129,7 +129,7 @@ fn write(path: &Path, pem: &str) -> Result<(), Failure> {
     })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &SignedIntermediate) -> String {
     let fields = Fields::new()
         .with("subject", &report.subject)
         .with("fingerprint", &report.fingerprint)

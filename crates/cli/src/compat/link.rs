@@ -21,13 +21,13 @@ const NAMES: [(&str, &str); 6] = [
 ];
 
 #[derive(Serialize)]
-struct Report {
+struct CreatedLinks {
     dir: String,
-    links: Vec<Link>,
+    links: Vec<CompatLink>,
 }
 
 #[derive(Serialize)]
-struct Link {
+struct CompatLink {
     name: &'static str,
     target: String,
     /// False if it was there already.
@@ -52,12 +52,16 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
     }
     let mut links = Vec::new();
     for (name, found, path, target) in plans {
-        if found != Found::Right {
+        if found != LinkState::Current {
             make(&path, target, found).map_err(|error| Failure::file(&path, &error))?;
         }
-        links.push(Link { name, target: target.display().to_string(), made: found != Found::Right });
+        links.push(CompatLink {
+            name,
+            target: target.display().to_string(),
+            made: found != LinkState::Current,
+        });
     }
-    output.document(&Report { dir: dir.display().to_string(), links }, text)
+    output.document(&CreatedLinks { dir: dir.display().to_string(), links }, text)
 }
 
 /// Both programs by their real paths, whatever this one was called by.
@@ -75,22 +79,22 @@ fn programs() -> Result<(PathBuf, PathBuf), Failure> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    Right,
+enum LinkState {
+    Absent,
+    Current,
     /// A link of an installation that was moved.
     Stale,
 }
 
-fn look(path: &Path, target: &Path, kind: &str) -> Result<Found, Failure> {
+fn look(path: &Path, target: &Path, kind: &str) -> Result<LinkState, Failure> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LinkState::Absent),
         Err(error) => return Err(Failure::file(path, &error)),
         Ok(_) => {}
     }
     match fs::read_link(path) {
-        Ok(there) if there == target => Ok(Found::Right),
-        Ok(there) if there.file_name().is_some_and(|name| name == kind) => Ok(Found::Stale),
+        Ok(there) if there == target => Ok(LinkState::Current),
+        Ok(there) if there.file_name().is_some_and(|name| name == kind) => Ok(LinkState::Stale),
         _ => {
             let message = format!("{} exists already and is not a link to {kind}", path.display());
             let hint = "choose another directory, or move the file away; nothing was changed";
@@ -101,8 +105,8 @@ fn look(path: &Path, target: &Path, kind: &str) -> Result<Found, Failure> {
 
 /// A stale one is replaced by one rename, so that the name is never missing; where there was nothing, whatever
 /// has come since is left alone.
-fn make(path: &Path, target: &Path, found: Found) -> std::io::Result<()> {
-    if found == Found::Nothing {
+fn make(path: &Path, target: &Path, found: LinkState) -> std::io::Result<()> {
+    if found == LinkState::Absent {
         return symlink(target, path);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -113,12 +117,12 @@ fn make(path: &Path, target: &Path, found: Found) -> std::io::Result<()> {
     })
 }
 
-fn text(report: &Report) -> String {
-    let line = |link: &Link| {
+fn text(created: &CreatedLinks) -> String {
+    let line = |link: &CompatLink| {
         let done = if link.made { "" } else { " (unchanged)" };
-        format!("{}/{} -> {}{done}\n", report.dir, link.name, link.target)
+        format!("{}/{} -> {}{done}\n", created.dir, link.name, link.target)
     };
-    report.links.iter().map(line).collect()
+    created.links.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -129,15 +133,15 @@ mod tests {
     fn what_is_no_link_of_ours_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Nothing);
-        make(&path, &target, Found::Nothing).unwrap();
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Right);
-        assert_eq!(look(&path, &dir.path().join("new/enlist"), PROGRAM).unwrap(), Found::Stale);
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Absent);
+        make(&path, &target, LinkState::Absent).unwrap();
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Current);
+        assert_eq!(look(&path, &dir.path().join("new/enlist"), PROGRAM).unwrap(), LinkState::Stale);
         assert!(look(&path, &dir.path().join(AGENT), AGENT).is_err());
         fs::remove_file(&path).unwrap();
         fs::write(&path, "somebody's own").unwrap();
         assert!(look(&path, &target, PROGRAM).is_err());
-        assert_eq!(make(&path, &target, Found::Nothing).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(make(&path, &target, LinkState::Absent).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's own");
     }
 
@@ -147,6 +151,6 @@ mod tests {
         let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
         symlink("/old/enlist", &path).unwrap();
         make(&path, &target, look(&path, &target, PROGRAM).unwrap()).unwrap();
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), Found::Right);
+        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Current);
     }
 }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::harmless;
-use api::rest::tokens::{CreateToken, MintedToken};
+use api::rest::tokens::{CreateTokenRequest, MintedToken};
 use clap::{Parser, Subcommand};
 use client::rest::Path;
 use std::ffi::OsString;
@@ -28,11 +28,11 @@ pub struct CommandLine {
 enum Family {
     /// Create bootstrap tokens, one for each worker
     #[command(subcommand)]
-    Token(Token),
+    Token(TokenCommand),
 }
 
 #[derive(Debug, Subcommand)]
-enum Token {
+enum TokenCommand {
     /// Create a token and print it, and nothing else, to standard output
     Generate {
         /// Lifetime of the token, such as 90s, 15m or 1h [default: policy token.default_ttl]
@@ -52,9 +52,9 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
 }
 
 async fn perform(line: CommandLine) -> Result<(), Failure> {
-    let Family::Token(Token::Generate { expires, tenant, worker }) = line.family;
+    let Family::Token(TokenCommand::Generate { expires, tenant, worker }) = line.family;
     let request =
-        CreateToken { expires, tenant, node: worker, profile: None, door: Some("taskrun".to_owned()) };
+        CreateTokenRequest { expires, tenant, node: worker, profile: None, door: Some("taskrun".to_owned()) };
     let minted: MintedToken = line.reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
     let output = Output::new(line.json);
     output.document(&minted, |minted| format!("{}\n", minted.token.reveal()))?;

@@ -1,10 +1,10 @@
 //! `enlist context add`: from flags, or from the file that `enlist operator add --out` writes.
 
 use super::saved::Context;
-use super::{Item, Says};
+use super::{ContextFields, ContextItem};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::reach::target::{self, Way};
+use crate::reach::target::{self, Target};
 use crate::reach::{Reach, absolute, read};
 use crate::table::harmless;
 use std::path::{Component, Path, PathBuf};
@@ -50,7 +50,7 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Fa
         None => from_flags(reach)?,
     };
     check(&context)?;
-    let place = super::place()?;
+    let place = super::contexts_file()?;
     let current = place.change(|contexts| {
         if contexts.contexts.contains_key(&name) && !replace {
             let message = format!("there is already a context {name}");
@@ -63,9 +63,9 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Fa
         }
         Ok(contexts.current.as_ref() == Some(&name))
     })?;
-    let item = Item { name: &name, current, says: Says::of(&context) };
+    let item = ContextItem { name: &name, current, fields: ContextFields::of(&context) };
     output.document(&item, |item| {
-        let (file, place) = (place.path().display(), harmless(item.says.place()));
+        let (file, place) = (place.path().display(), harmless(item.fields.place()));
         let next = if item.current {
             format!("It is the current context: commands without --dir, --socket, --server or --context go to {place}.")
         } else {
@@ -146,8 +146,8 @@ fn beside_it(dir: &Path, name: &Path) -> Option<PathBuf> {
 fn check(context: &Context) -> Result<(), Failure> {
     let flags = Reach::default();
     match target::of_context(context, &flags)? {
-        way @ Way::Server { .. } => flags.open(&way).map(drop),
-        Way::Socket(path) => {
+        target @ Target::Server { .. } => flags.open(&target).map(drop),
+        Target::Socket(path) => {
             let dir = context.dir.as_deref().or(path.parent()).unwrap_or(Path::new("/"));
             match dir.metadata() {
                 Ok(found) if found.is_dir() => Ok(()),

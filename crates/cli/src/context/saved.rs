@@ -71,9 +71,9 @@ impl Contexts {
 
 /// The file, which may be absent.
 #[derive(Debug, Clone)]
-pub struct Place(PathBuf);
+pub struct ContextsFile(PathBuf);
 
-impl Place {
+impl ContextsFile {
     /// None for a user without a home. A relative `XDG_CONFIG_HOME` counts as none, as its specification says.
     pub fn find(variables: &dyn Fn(&str) -> Option<OsString>) -> Option<Self> {
         let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -153,9 +153,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn place(dir: &Path) -> Place {
+    fn place(dir: &Path) -> ContextsFile {
         let home = dir.as_os_str().to_owned();
-        Place::find(&|name| (name == "XDG_CONFIG_HOME").then(|| home.clone())).unwrap()
+        ContextsFile::find(&|name| (name == "XDG_CONFIG_HOME").then(|| home.clone())).unwrap()
     }
 
     fn add(contexts: &mut Contexts, name: &str) -> Result<(), Failure> {
@@ -203,7 +203,7 @@ mod tests {
         let find = |variables: &[(&str, &str)]| {
             let lookup =
                 |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-            Place::find(&lookup).map(|place| place.path().display().to_string())
+            ContextsFile::find(&lookup).map(|place| place.path().display().to_string())
         };
         let home = ("HOME", "/home/a");
         assert_eq!(find(&[home]).as_deref(), Some("/home/a/.config/enlist/contexts.toml"));

@@ -1,89 +1,102 @@
 //! `enlist context show`: what a context says, and why it is the one in use.
 
 use super::saved::Context;
-use super::{Item, Says};
+use super::{ContextFields, ContextItem};
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
-use crate::reach::target::{self, By, Proof, Recognition, Way};
+use crate::reach::credential::{OperatorCredential, ServerTrust};
+use crate::reach::target::{self, ChosenBy, Target};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ContextDetail<'a> {
     name: Option<&'a str>,
     /// Whether it is the current context.
     current: bool,
     /// What made it the one in use: a flag, a variable, `current` or `default`; null for one that was asked for by name.
     chosen_by: Option<&'static str>,
     #[serde(flatten)]
-    says: Says,
+    fields: ContextFields,
     cert_not_after: Option<String>,
     /// Why it cannot be used as it is.
     problem: Option<String>,
 }
 
 pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Failure> {
-    let contexts = || super::place()?.load();
+    let contexts = || super::contexts_file()?.load();
     if let Some(name) = name {
         reach.only(&[])?;
         let contexts = contexts()?;
         let context = contexts.get(name)?;
-        let item = Item { name, current: contexts.current.as_deref() == Some(name), says: Says::of(context) };
+        let item = ContextItem {
+            name,
+            current: contexts.current.as_deref() == Some(name),
+            fields: ContextFields::of(context),
+        };
         return show(item, None, &target::of_context(context, &Reach::default())?, output);
     }
     let chosen = reach.chosen()?;
     let by = chosen.by.word();
     match &chosen.by {
-        By::Context { name, .. } => {
+        ChosenBy::Context { name, .. } => {
             let contexts = contexts()?;
             let current = contexts.current.as_ref() == Some(name);
-            let item = Item { name, current, says: Says::of(contexts.get(name)?) };
-            show(item, Some(by), &chosen.way, output)
+            let item = ContextItem { name, current, fields: ContextFields::of(contexts.get(name)?) };
+            show(item, Some(by), &chosen.target, output)
         }
-        By::Setting(_) | By::Default => {
-            show(Item { name: "", current: false, says: told(&chosen.way) }, Some(by), &chosen.way, output)
-        }
+        ChosenBy::Setting(_) | ChosenBy::Default => show(
+            ContextItem { name: "", current: false, fields: used_fields(&chosen.target) },
+            Some(by),
+            &chosen.target,
+            output,
+        ),
     }
 }
 
 /// What would be used, where no context is.
-fn told(way: &Way) -> Says {
-    let context = match way.clone() {
-        Way::Socket(path) => Context { socket: Some(path), ..Context::default() },
-        Way::Server { url, recognition, proof } => {
-            let (ca, ca_pin) = match recognition {
-                Recognition::Ca(path) => (Some(path), None),
-                Recognition::Pin(pin) => (None, Some(pin)),
+fn used_fields(target: &Target) -> ContextFields {
+    let context = match target.clone() {
+        Target::Socket(path) => Context { socket: Some(path), ..Context::default() },
+        Target::Server { url, server_trust, credential } => {
+            let (ca, ca_pin) = match server_trust {
+                ServerTrust::Ca(path) => (Some(path), None),
+                ServerTrust::Pin(pin) => (None, Some(pin)),
             };
-            let (cert, key, api_key_file) = match proof {
-                Proof::Certificate { cert, key } => (Some(cert), Some(key), None),
-                Proof::ApiKey(file) => (None, None, Some(file)),
+            let (cert, key, api_key_file) = match credential {
+                OperatorCredential::Certificate { cert, key } => (Some(cert), Some(key), None),
+                OperatorCredential::ApiKey(file) => (None, None, Some(file)),
             };
             Context { server: Some(url), ca, ca_pin, cert, key, api_key_file, ..Context::default() }
         }
     };
-    Says::of(&context)
+    ContextFields::of(&context)
 }
 
-fn show(item: Item<'_>, chosen_by: Option<&'static str>, way: &Way, output: Output) -> Result<(), Failure> {
-    let (presented, problem) = match Reach::default().open(way) {
+fn show(
+    item: ContextItem<'_>,
+    chosen_by: Option<&'static str>,
+    target: &Target,
+    output: Output,
+) -> Result<(), Failure> {
+    let (presented, problem) = match Reach::default().open(target) {
         Ok((_, presented)) => (presented, None),
         Err(failure) => (None, failure.message().map(str::to_owned)),
     };
-    let shown = Shown {
+    let shown = ContextDetail {
         name: Some(item.name).filter(|name| !name.is_empty()),
         current: item.current,
         chosen_by,
-        says: item.says,
+        fields: item.fields,
         cert_not_after: presented.map(|presented| presented.facts.not_after.to_string()),
         problem,
     };
     output.document(&shown, text)
 }
 
-fn text(shown: &Shown<'_>) -> String {
-    let Says { server, dir, socket, ca, ca_pin, cert, key, api_key_file } = &shown.says;
+fn text(shown: &ContextDetail<'_>) -> String {
+    let ContextFields { server, dir, socket, ca, ca_pin, cert, key, api_key_file } = &shown.fields;
     let chosen = match shown.chosen_by {
         Some("current") => Some("the current context"),
         Some("default") => Some("no flag, variable or context says otherwise"),

@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Failure};
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::MintedToken;
-use client::Operator;
+use client::OperatorApi;
 use client::rest::Path;
 use std::path::Path as FilePath;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ const ENROLL_LIMIT: Duration = Duration::from_secs(60);
 const ACTIVE_LIMIT: Duration = Duration::from_secs(15);
 const GLANCE: Duration = Duration::from_millis(50);
 
-pub async fn find(operator: &Operator) -> Result<Option<NodeItem>, Failure> {
+pub async fn find(operator: &OperatorApi) -> Result<Option<NodeItem>, Failure> {
     let nodes: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes")).await?;
     Ok(nodes.into_iter().find(|node| node.node_id == NODE))
 }
@@ -57,7 +57,7 @@ pub async fn enroll(
     }
 }
 
-pub async fn until_active(operator: &Operator) -> Result<NodeItem, Failure> {
+pub async fn until_active(operator: &OperatorApi) -> Result<NodeItem, Failure> {
     let wait = async {
         loop {
             match find(operator).await? {

@@ -3,10 +3,9 @@
 use crate::failure::{Exit, Failure};
 use crate::private_file::own_directory;
 use crate::reach;
-use crate::server::error;
 use ::server::config::RawConfig;
 use ::server::datadir::DataDir;
-use ::server::init::{IssuerChoice, Request, init};
+use ::server::init::{InitError, IssuerChoice, Request, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::io::ErrorKind;
@@ -18,19 +17,19 @@ const DOMAIN: &str = "dev.enlist";
 /// A directory with this file was made here: it holds nothing of value, and may be used again.
 const MARK: &str = "NOT-FOR-PRODUCTION";
 
-pub struct Place {
+pub struct DevDirectory {
     pub dir: DataDir,
     /// Made here, in the system's temporary directory.
     temporary: bool,
 }
 
-impl Place {
+impl DevDirectory {
     pub async fn prepare(asked: Option<&Path>, listen: SocketAddr) -> Result<Self, Failure> {
         let place = match asked {
             Some(path) => Self { dir: DataDir::new(reach::absolute(path)?), temporary: false },
             None => Self { dir: DataDir::new(temporary()?), temporary: true },
         };
-        let made = place.found(listen).await;
+        let made = place.initialize(listen).await;
         if made.is_err() {
             place.remove_if_temporary();
         }
@@ -38,7 +37,7 @@ impl Place {
     }
 
     /// Uses what an earlier run has made; never what someone else has.
-    async fn found(&self, listen: SocketAddr) -> Result<(), Failure> {
+    async fn initialize(&self, listen: SocketAddr) -> Result<(), Failure> {
         // Whoever else could write there would choose what the printed commands run.
         match self.dir.path().symlink_metadata() {
             Ok(found) if found.is_symlink() => {
@@ -74,8 +73,8 @@ impl Place {
             user: crate::server::user(),
         };
         // The root key is dropped: a domain for a day has no use for it.
-        let founded = init(request).await.map_err(error::founding)?;
-        founded.finish().map_err(|error| error::founding(error.into()))?;
+        let founded = init(request).await?;
+        founded.finish().map_err(InitError::from)?;
         let text = "Made by `enlist dev`. The key that seals the CA lies beside it.\n";
         std::fs::write(&mark, text).map_err(|error| Failure::file(&mark, &error))
     }

@@ -1,7 +1,7 @@
-//! What a stranger sees: less than a screen, and every line of it usable.
+//! What `enlist dev` prints: less than a screen, and every line of it usable.
 
 use super::Demo;
-use super::directory::Place;
+use super::directory::DevDirectory;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
@@ -13,14 +13,14 @@ use api::rest::tokens::MintedToken;
 use serde::Serialize;
 use std::path::Path;
 
-pub struct Scene<'a> {
-    pub place: &'a Place,
+pub struct DevSession<'a> {
+    pub place: &'a DevDirectory,
     /// This program, as another terminal finds it.
     pub enlist: &'a Path,
     /// The agent's program.
     pub agent: &'a Path,
     pub server: &'a Server,
-    /// For a node of the stranger's own.
+    /// For a node of the user's own.
     pub token: &'a MintedToken,
     pub demo: Option<&'a Demo>,
     /// Where the log is, unless it goes to standard error.
@@ -29,7 +29,7 @@ pub struct Scene<'a> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct DevSummary<'a> {
     dir: String,
     server_url: String,
     ca_pin: &'a str,
@@ -37,39 +37,39 @@ struct Report<'a> {
     demo_node: Option<&'a NodeItem>,
 }
 
-pub fn tell(scene: &Scene<'_>, output: Output) -> Result<(), Failure> {
-    let report = Report {
-        dir: scene.place.path(),
-        server_url: scene.server.url(),
-        ca_pin: &scene.token.ca_pin,
-        token: scene.token,
-        demo_node: scene.demo.map(|demo| &demo.node),
+pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), Failure> {
+    let summary = DevSummary {
+        dir: session.place.path(),
+        server_url: session.server.url(),
+        ca_pin: &session.token.ca_pin,
+        token: session.token,
+        demo_node: session.demo.map(|demo| &demo.node),
     };
-    output.document(&report, |report| text(scene, report, output.screen()))
+    output.document(&summary, |summary| text(session, summary, output.screen()))
 }
 
-fn text(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
+fn text(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> String {
     let fields = Fields::new()
-        .with("control plane", &report.server_url)
-        .with("data directory", &report.dir)
-        .with_some("log", scene.log.map(|log| log.display().to_string()).as_deref())
-        .with_some("demo node", scene.demo.map(|demo| demo.story.as_str()))
-        .with_some("SPIFFE ID", report.demo_node.and_then(|node| node.spiffe_id.as_deref()));
+        .with("control plane", &summary.server_url)
+        .with("data directory", &summary.dir)
+        .with_some("log", session.log.map(|log| log.display().to_string()).as_deref())
+        .with_some("demo node", session.demo.map(|demo| demo.story.as_str()))
+        .with_some("SPIFFE ID", summary.demo_node.and_then(|node| node.spiffe_id.as_deref()));
     format!(
         "A control plane is running.\n\
          Not for production: the key that seals its CA key lies in the same directory.\n\n\
          {}\n{}",
         fields.text_on(screen),
-        if scene.once { ending(scene, screen) } else { steps(scene, report, screen) }
+        if session.once { ending(session, screen) } else { steps(session, summary, screen) }
     )
 }
 
 /// What to do in another terminal. These lines are pasted into a shell.
-fn steps(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
-    let Report { server_url, ca_pin, token, .. } = report;
-    let (enlist, agent) = (quoted(scene.enlist), quoted(scene.agent));
-    let (dir, mine) = (quoted(scene.place.dir.path()), quoted(&scene.place.dir.path().join("my-agent")));
-    let shown = |line: String| shell::shown(&line, screen);
+fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> String {
+    let DevSummary { server_url, ca_pin, token, .. } = summary;
+    let (enlist, agent) = (quoted(session.enlist), quoted(session.agent));
+    let (dir, mine) = (quoted(session.place.dir.path()), quoted(&session.place.dir.path().join("my-agent")));
+    let shown = |line: String| shell::paragraph(&line, screen);
     format!(
         "In another terminal, enroll a node of your own.\n\
          The token works once, until {expires}:\n{enroll}\n\
@@ -91,9 +91,9 @@ fn steps(scene: &Scene<'_>, report: &Report<'_>, screen: Screen) -> String {
 }
 
 /// With --once nothing stays to be tried.
-fn ending(scene: &Scene<'_>, screen: Screen) -> String {
-    let dir = quoted(scene.place.dir.path());
-    if scene.place.is_temporary() {
+fn ending(session: &DevSession<'_>, screen: Screen) -> String {
+    let dir = quoted(session.place.dir.path());
+    if session.place.is_temporary() {
         return format!(
             "Everything works. Stopping now because of --once, and removing {dir}.\n\
              Without --once it keeps running, and says how to enroll a node of your own.\n"
@@ -101,12 +101,12 @@ fn ending(scene: &Scene<'_>, screen: Screen) -> String {
     }
     format!(
         "Everything works. Stopping now because of --once. To undo everything:\n{}",
-        shell::shown(&format!("rm -rf {dir}"), screen)
+        shell::paragraph(&format!("rm -rf {dir}"), screen)
     )
 }
 
 /// How to go on, or to be rid of it. With --json everything has been said.
-pub fn farewell(place: &Place, enlist: &Path, output: Output) -> Result<(), Failure> {
+pub fn print_stopped(place: &DevDirectory, enlist: &Path, output: Output) -> Result<(), Failure> {
     if output.is_json() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::harmless;
 use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
-use client::Operator;
+use client::OperatorApi;
 use client::rest::Path;
 use serde::Serialize;
 
@@ -66,30 +66,30 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, operator: &Operator, output: Output) -> Result<(), Failure> {
-    let act = Act { operator, output };
+pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), Failure> {
+    let call = NodeCall { operator, output };
     match command {
-        Command::Drain { id, within } => act.perform(&id, "drain", &Drain { within }, now).await,
-        Command::Undrain { id } => act.perform(&id, "undrain", &Plainly {}, now).await,
+        Command::Drain { id, within } => call.perform(&id, "drain", &Drain { within }, now).await,
+        Command::Undrain { id } => call.perform(&id, "undrain", &Plainly {}, now).await,
         Command::Quarantine { id, reason } => {
-            act.perform(&id, "quarantine", &Quarantine { reason }, now).await
+            call.perform(&id, "quarantine", &Quarantine { reason }, now).await
         }
-        Command::Release { id } => act.perform(&id, "release", &Plainly {}, now).await,
-        Command::Rotate { id } => act.perform(&id, "rotate", &Plainly {}, ordered).await,
+        Command::Release { id } => call.perform(&id, "release", &Plainly {}, now).await,
+        Command::Rotate { id } => call.perform(&id, "rotate", &Plainly {}, ordered).await,
         Command::Decommission { id, force } => {
-            act.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
+            call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
         }
-        Command::Revoke { id, reason } => act.perform(&id, "revoke", &Revoke { reason }, revoked).await,
-        Command::Reinstate { id } => act.perform(&id, "reinstate", &Plainly {}, living_again).await,
+        Command::Revoke { id, reason } => call.perform(&id, "revoke", &Revoke { reason }, revoked).await,
+        Command::Reinstate { id } => call.perform(&id, "reinstate", &Plainly {}, living_again).await,
     }
 }
 
-struct Act<'a> {
-    operator: &'a Operator,
+struct NodeCall<'a> {
+    operator: &'a OperatorApi,
     output: Output,
 }
 
-impl Act<'_> {
+impl NodeCall<'_> {
     async fn perform(
         &self,
         id: &str,

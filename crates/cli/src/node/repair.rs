@@ -4,15 +4,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::private_file::PrivateFile;
 use crate::table::harmless;
-use api::rest::nodes::{IssueRepairBundle, RepairBundle};
-use client::Operator;
+use api::rest::nodes::{IssueRepairBundleRequest, RepairBundle};
+use client::OperatorApi;
 use client::rest::Path as Url;
 use serde::Serialize;
 use std::path::Path;
 
 /// What may be shown: everything but the secret, and where that is.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct RepairBundleSummary<'a> {
     version: u32,
     node_id: &'a str,
     domain: &'a str,
@@ -27,7 +27,7 @@ struct Shown<'a> {
 }
 
 pub async fn issue(
-    operator: &Operator,
+    operator: &OperatorApi,
     output: Output,
     id: &str,
     out: &Path,
@@ -36,7 +36,7 @@ pub async fn issue(
     // Before anything is asked: issuing ends every other recovery token of the node.
     let mut file = PrivateFile::create(out)?;
     let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
-    let answer: Result<RepairBundle, _> = operator.post(&path, &IssueRepairBundle { expires }).await;
+    let answer: Result<RepairBundle, _> = operator.post(&path, &IssueRepairBundleRequest { expires }).await;
     let bundle = match answer {
         Ok(bundle) => bundle,
         Err(error) => {
@@ -51,8 +51,8 @@ pub async fn issue(
     output.document(&shown(&bundle, out), human)
 }
 
-fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> Shown<'a> {
-    Shown {
+fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> RepairBundleSummary<'a> {
+    RepairBundleSummary {
         version: bundle.version,
         node_id: &bundle.node_id,
         domain: &bundle.domain,
@@ -67,7 +67,7 @@ fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> Shown<'a> {
     }
 }
 
-fn human(shown: &Shown<'_>) -> String {
+fn human(shown: &RepairBundleSummary<'_>) -> String {
     let (id, until, file) = (harmless(shown.node_id), harmless(shown.expires_at), harmless(&shown.file));
     format!(
         "node {id} is quarantined until it is repaired; the repair bundle is in {file}, valid until {until}\n\n\

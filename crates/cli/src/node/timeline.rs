@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::{Table, Tone, or_dash};
 use api::rest::audit::AuditLine;
-use api::rest::page::{LIMIT_MAX, Page, PageQuery};
-use client::Operator;
+use api::rest::page::{LIMIT_MAX, PageQuery};
+use client::OperatorApi;
 use client::rest::Path;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,26 +25,19 @@ const TELLING: [&str; 10] = [
 ];
 
 /// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.
-pub async fn run(operator: &Operator, id: &str, output: Output) -> Result<(), Failure> {
+pub async fn run(operator: &OperatorApi, id: &str, output: Output) -> Result<(), Failure> {
     let mut table = Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "no events")
         .painting("EVENT")
         .cutting("DETAIL")
         .dropping(["CORRELATION", "SOURCE"]);
-    let mut query = PageQuery { limit: Some(LIMIT_MAX), cursor: None };
-    loop {
-        let path = Path::new("/v1/nodes").segment(id).segment("timeline").queries(&query)?;
-        let page: Page<Box<RawValue>> = operator.get(&path).await?;
+    let query = PageQuery { limit: Some(LIMIT_MAX), cursor: None };
+    let path = Path::new("/v1/nodes").segment(id).segment("timeline").queries(&query)?;
+    let mut pages = operator.pages::<Box<RawValue>>(path);
+    while let Some(page) = pages.next().await? {
         if output.is_json() {
-            output
-                .verbatim(&page.items.iter().map(|line| format!("{}\n", line.get())).collect::<String>())?;
+            output.verbatim(&page.iter().map(|line| format!("{}\n", line.get())).collect::<String>())?;
         } else {
-            for line in &page.items {
-                row(&mut table, line)?;
-            }
-        }
-        match page.next_cursor {
-            Some(next) if query.cursor.as_ref() != Some(&next) => query.cursor = Some(next),
-            _ => break,
+            page.iter().try_for_each(|line| row(&mut table, line))?;
         }
     }
     if output.is_json() { Ok(()) } else { output.verbatim(&table.text(output.screen())) }
@@ -61,7 +54,7 @@ fn row(table: &mut Table, line: &RawValue) -> Result<(), Failure> {
 }
 
 fn detail(line: &AuditLine) -> String {
-    let told = |name: &&str| {
+    let pair = |name: &&str| {
         let value = line.fields.get(*name)?;
         match value {
             Value::String(text) => Some(format!("{name}={text}")),
@@ -69,5 +62,5 @@ fn detail(line: &AuditLine) -> String {
             _ => None,
         }
     };
-    TELLING.iter().filter_map(told).collect::<Vec<_>>().join(" ")
+    TELLING.iter().filter_map(pair).collect::<Vec<_>>().join(" ")
 }

@@ -7,12 +7,12 @@ use crate::output::Output;
 use crate::screen::Screen;
 use crate::table::{harmless, shortened};
 use api::rest::nodes::{NodeEvent, NodeItem};
-use client::Operator;
+use client::OperatorApi;
 use client::rest::Path;
 
 /// Begins to listen before it lists, so that nothing happens unseen between the two; a change in between may
 /// be told twice.
-pub async fn follow(operator: &Operator, output: Output) -> Result<(), Failure> {
+pub async fn follow(operator: &OperatorApi, output: Output) -> Result<(), Failure> {
     let mut events = operator.events(&Path::new("/v1/events")).await?;
     let items: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes")).await?;
     let now = clock::now().to_string();

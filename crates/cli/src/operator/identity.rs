@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The directory, with the key in it, before anyone is asked: an operator whose key could not be kept would
 /// be of no use.
-pub struct Files {
+pub struct IdentityFiles {
     dir: PathBuf,
     /// Whether the directory was made here.
     made: bool,
@@ -20,7 +20,7 @@ pub struct Files {
     key_file: PrivateFile,
 }
 
-impl Files {
+impl IdentityFiles {
     pub fn prepare(dir: &Path) -> Result<Self, Failure> {
         let made = !dir.exists();
         let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -56,7 +56,7 @@ impl Files {
     }
 
     /// Leaf and chain together, as TLS clients want them; the context last, as it names the others.
-    pub fn finish(self, issued: &Issued<'_>) -> Result<(), Failure> {
+    pub fn finish(self, issued: &OperatorCertificate<'_>) -> Result<(), Failure> {
         let write = |name: &str, text: &str| {
             let path = self.dir.join(name);
             let made = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
@@ -72,7 +72,7 @@ impl Files {
 }
 
 /// What the control plane sent.
-pub struct Issued<'a> {
+pub struct OperatorCertificate<'a> {
     pub leaf: &'a str,
     pub chain: &'a str,
     pub ca: &'a str,
@@ -80,7 +80,7 @@ pub struct Issued<'a> {
     pub server: Option<&'a str>,
 }
 
-impl<'a> Issued<'a> {
+impl<'a> OperatorCertificate<'a> {
     pub fn of(added: &'a AddedOperator, server: Option<&'a str>) -> Result<Self, Failure> {
         match (&added.certificate, &added.ca) {
             (Some(leaf), Some(ca)) => {

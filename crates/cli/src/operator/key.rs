@@ -7,8 +7,8 @@ use crate::failure::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless};
-use api::rest::operators::{CreateOperatorKey, CreatedKey, KeyItem};
-use client::Operator;
+use api::rest::operators::{CreateOperatorKeyRequest, CreatedKey, KeyItem};
+use client::OperatorApi;
 use client::rest::Path;
 
 #[derive(Debug, clap::Subcommand)]
@@ -32,12 +32,12 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, operator: &Operator, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), Failure> {
     let path = Path::new("/v1/operator-keys");
     match command {
         Command::Create { name, rights, expires } => {
             let request =
-                CreateOperatorKey { name, role: rights.role.clone(), tenant: rights.scope(), expires };
+                CreateOperatorKeyRequest { name, role: rights.role.clone(), tenant: rights.scope(), expires };
             let created: CreatedKey = operator.post(&path, &request).await?;
             output.document(&created, text)
         }

@@ -4,22 +4,23 @@ use super::identity;
 use super::replacement::Replacement;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::reach::certificate::{self, Presented};
-use crate::reach::target::{Chosen, Proof, Way};
+use crate::reach::certificate::{self, ClientCertificate};
+use crate::reach::credential::OperatorCredential;
+use crate::reach::target::{ChosenTarget, Target};
 use crate::reach::{self, Reach};
 use crate::table::harmless;
-use api::rest::operators::{RenewOperator, RenewedOperator};
-use api::rest::scope::Scope;
+use api::rest::operators::{RenewOperatorRequest, RenewedOperator};
+use api::rest::scope::TenantScope;
 use client::rest::Path as Url;
-use client::{Operator, ServerUrl, Trust};
+use client::{OperatorApi, ServerUrl, Trust};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
-struct Renewed {
+struct RenewalResult {
     name: String,
     role: String,
-    tenant: Option<Scope>,
+    tenant: Option<TenantScope>,
     cert_serial: String,
     not_after: String,
     cert: String,
@@ -29,7 +30,7 @@ struct Renewed {
 }
 
 /// The certificate in use, and whom to ask with it.
-struct Identity<'a> {
+struct CertificateInUse<'a> {
     server: &'a str,
     url: ServerUrl,
     trust: Trust,
@@ -37,8 +38,8 @@ struct Identity<'a> {
     key: &'a Path,
 }
 
-impl Identity<'_> {
-    fn open(&self) -> Result<(Operator, Presented), Failure> {
+impl CertificateInUse<'_> {
+    fn open(&self) -> Result<(OperatorApi, ClientCertificate), Failure> {
         let (operator, presented) = certificate::open(&self.url, &self.trust, self.cert, self.key)?;
         presented.check(false)?;
         Ok((operator, presented))
@@ -46,46 +47,47 @@ impl Identity<'_> {
 }
 
 pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let Chosen { way, by } = reach.chosen()?;
-    let done = match identity(&way) {
+    let ChosenTarget { target, by } = reach.chosen()?;
+    let done = match identity(&target) {
         Ok(identity) => match out {
             Some(dir) => beside(&identity, dir).await,
             None => in_place(&identity).await,
         },
         Err(failure) => Err(failure),
     };
-    let done = done.map_err(|failure| match by.context() {
-        Some(name) => failure.in_context(name),
-        None => failure,
-    })?;
+    let done = done.map_err(|failure| by.explain(failure))?;
     output.document(&done, text)
 }
 
-fn identity(way: &Way) -> Result<Identity<'_>, Failure> {
-    match way {
-        Way::Socket(_) => Err(Failure::usage(
+fn identity(target: &Target) -> Result<CertificateInUse<'_>, Failure> {
+    match target {
+        Target::Socket(_) => Err(Failure::usage(
             "the operator socket uses no certificate, so there is none to renew",
             "give --context NAME, or --server URL with --cert, --key and --ca; `enlist operator add NAME --role ROLE --out DIR` issues a first certificate",
         )),
-        Way::Server { proof: Proof::ApiKey(_), .. } => Err(Failure::usage(
+        Target::Server { credential: OperatorCredential::ApiKey(_), .. } => Err(Failure::usage(
             "an API key has no certificate to renew",
             "create a new key with `enlist operator key create`, then revoke the old one with `enlist operator key revoke ID`",
         )),
-        Way::Server { url: server, recognition, proof: Proof::Certificate { cert, key } } => {
+        Target::Server {
+            url: server,
+            server_trust,
+            credential: OperatorCredential::Certificate { cert, key },
+        } => {
             let url = ServerUrl::parse(server).map_err(client::Error::from)?;
-            Ok(Identity { server, url, trust: reach::trust(recognition)?, cert, key })
+            Ok(CertificateInUse { server, url, trust: reach::trust(server_trust)?, cert, key })
         }
     }
 }
 
-async fn ask(operator: &Operator, csr: String) -> Result<RenewedOperator, Failure> {
-    Ok(operator.post(&Url::new("/v1/operators/renew"), &RenewOperator { csr }).await?)
+async fn ask(operator: &OperatorApi, csr: String) -> Result<RenewedOperator, Failure> {
+    Ok(operator.post(&Url::new("/v1/operators/renew"), &RenewOperatorRequest { csr }).await?)
 }
 
 /// New files in a directory of their own.
-async fn beside(identity: &Identity<'_>, dir: &Path) -> Result<Renewed, Failure> {
+async fn beside(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, Failure> {
     let (operator, _) = identity.open()?;
-    let files = identity::Files::prepare(dir)?;
+    let files = identity::IdentityFiles::prepare(dir)?;
     let answer = match ask(&operator, files.request()?).await {
         Ok(answer) => answer,
         Err(failure) => {
@@ -93,7 +95,7 @@ async fn beside(identity: &Identity<'_>, dir: &Path) -> Result<Renewed, Failure>
             return Err(failure);
         }
     };
-    let issued = identity::Issued {
+    let issued = identity::OperatorCertificate {
         leaf: &answer.certificate,
         chain: &answer.chain,
         ca: &answer.ca,
@@ -103,7 +105,7 @@ async fn beside(identity: &Identity<'_>, dir: &Path) -> Result<Renewed, Failure>
     Ok(renewed(answer, dir.join("cert.pem"), dir.join("key.pem"), false))
 }
 
-async fn in_place(identity: &Identity<'_>) -> Result<Renewed, Failure> {
+async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, Failure> {
     let (cert, key) = (identity.cert, identity.key);
     let lock = Replacement::lock(cert, key)?;
     let (operator, presented) = identity.open()?;
@@ -123,13 +125,13 @@ async fn in_place(identity: &Identity<'_>) -> Result<Renewed, Failure> {
     Ok(renewed(answer, cert.to_owned(), key.to_owned(), used))
 }
 
-fn renewed(answer: RenewedOperator, cert: PathBuf, key: PathBuf, in_use: bool) -> Renewed {
+fn renewed(answer: RenewedOperator, cert: PathBuf, key: PathBuf, in_use: bool) -> RenewalResult {
     let RenewedOperator { name, role, tenant, cert_serial, not_after, .. } = answer;
     let (cert, key) = (cert.display().to_string(), key.display().to_string());
-    Renewed { name, role, tenant, cert_serial, not_after, cert, key, in_use }
+    RenewalResult { name, role, tenant, cert_serial, not_after, cert, key, in_use }
 }
 
-fn text(done: &Renewed) -> String {
+fn text(done: &RenewalResult) -> String {
     let (name, until) = (harmless(&done.name), harmless(&done.not_after));
     let old = if done.in_use {
         "The old certificate is no longer accepted."

@@ -3,13 +3,13 @@
 
 use crate::failure::{Exit, Failure};
 use crate::private_file::{PrivateFile, own_directory};
-use crate::reach::certificate::{Presented, waiting};
+use crate::reach::certificate::{ClientCertificate, pending_path};
 use pki::agent_key::HostKey;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The two files, for one process at a time: another one's half must not end up beside ours.
-pub struct Lock {
+pub struct ReplacementLock {
     cert: PathBuf,
     key: PathBuf,
     /// The key's directory, locked until it is closed.
@@ -18,14 +18,14 @@ pub struct Lock {
 
 /// New files, waiting beside the old ones.
 pub struct Replacement {
-    lock: Lock,
+    lock: ReplacementLock,
     key: HostKey,
     key_file: PrivateFile,
     cert_file: PrivateFile,
 }
 
 impl Replacement {
-    pub fn lock(cert: &Path, key: &Path) -> Result<Lock, Failure> {
+    pub fn lock(cert: &Path, key: &Path) -> Result<ReplacementLock, Failure> {
         // The files themselves, not links to them.
         let real =
             |path: &Path| path.canonicalize().map_err(|error| crate::private_file::unreadable(path, &error));
@@ -44,7 +44,7 @@ impl Replacement {
         }
         let held = File::open(dir).map_err(|error| Failure::file(dir, &error))?;
         match held.try_lock() {
-            Ok(()) => Ok(Lock { cert, key, _held: held }),
+            Ok(()) => Ok(ReplacementLock { cert, key, _held: held }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another process renews the certificate in {}", dir.display());
                 Err(Failure::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
@@ -54,19 +54,19 @@ impl Replacement {
     }
 }
 
-impl Lock {
+impl ReplacementLock {
     /// Before anyone is asked: a certificate whose key could not be kept would be of no use.
-    pub fn prepare(self, presented: &Presented) -> Result<Replacement, Failure> {
-        let Lock { cert, key, .. } = &self;
+    pub fn prepare(self, presented: &ClientCertificate) -> Result<Replacement, Failure> {
+        let ReplacementLock { cert, key, .. } = &self;
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error: std::io::Error| Failure::file(&path, &error)
         };
-        if presented.path == waiting(cert) {
+        if presented.path == pending_path(cert) {
             // A renewal was killed after it had replaced the key.
-            std::fs::rename(waiting(cert), cert).map_err(failed(cert))?;
+            std::fs::rename(pending_path(cert), cert).map_err(failed(cert))?;
         }
-        for stale in [waiting(cert), waiting(key)] {
+        for stale in [pending_path(cert), pending_path(key)] {
             let _ = std::fs::remove_file(stale);
         }
         let new = HostKey::generate().map_err(|error| Failure::fault("key", error.to_string()))?;
@@ -84,7 +84,7 @@ impl Lock {
 
 /// A file that waits beside this one, with its owner and mode.
 fn create_like(path: &Path) -> Result<PrivateFile, Failure> {
-    let (old, new) = (path.metadata().map_err(|error| Failure::file(path, &error))?, waiting(path));
+    let (old, new) = (path.metadata().map_err(|error| Failure::file(path, &error))?, pending_path(path));
     let file = PrivateFile::create(&new)?;
     match file.liken(&old) {
         Ok(()) => Ok(file),
@@ -111,9 +111,9 @@ impl Replacement {
         chain: &str,
         fits: impl FnOnce(&Path, &[u8]) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let Lock { cert, key, .. } = &self.lock;
+        let ReplacementLock { cert, key, .. } = &self.lock;
         let written = self.cert_file.write(chain.as_bytes());
-        match written.and_then(|()| fits(&waiting(cert), self.key.to_pem().as_bytes())) {
+        match written.and_then(|()| fits(&pending_path(cert), self.key.to_pem().as_bytes())) {
             Ok(opened) => {
                 self.key_file.replace(key)?;
                 self.cert_file.replace(cert)?;
@@ -142,11 +142,11 @@ mod tests {
         (cert, key)
     }
 
-    fn presented(path: PathBuf) -> Presented {
+    fn presented(path: PathBuf) -> ClientCertificate {
         let domain = lifecycle::names::TrustDomain::parse("test.example").unwrap();
         let at = lifecycle::names::Timestamp::from_secs(1_800_000_000);
-        let made = pki::hierarchy::found(&domain, at, [[1; 16], [2; 16]]).unwrap();
-        Presented { path, facts: pki::describe::facts(&made.root_der).unwrap() }
+        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
+        ClientCertificate { path, facts: pki::describe::facts(&made.root_der).unwrap() }
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -188,10 +188,10 @@ mod tests {
     fn a_renewal_that_was_killed_half_way_is_finished_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = files(dir.path());
-        std::fs::write(waiting(&cert), "fits the key").unwrap();
-        std::fs::write(waiting(&key), "left behind").unwrap();
+        std::fs::write(pending_path(&cert), "fits the key").unwrap();
+        std::fs::write(pending_path(&key), "left behind").unwrap();
         let lock = Replacement::lock(&cert, &key).unwrap();
-        lock.prepare(&presented(waiting(&cert))).unwrap().discard();
+        lock.prepare(&presented(pending_path(&cert))).unwrap().discard();
         assert_eq!(std::fs::read_to_string(&cert).unwrap(), "fits the key");
         assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
     }

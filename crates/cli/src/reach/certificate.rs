@@ -7,20 +7,20 @@
 use crate::failure::{Exit, Failure};
 use crate::private_file;
 use client::rest::Credential;
-use client::{Identity, Operator, ServerUrl, Trust};
+use client::{OperatorApi, ServerUrl, TlsIdentity, Trust};
 use lifecycle::names::Timestamp;
 use pki::describe::{self, Facts};
 use std::path::{Path, PathBuf};
 
 /// Under which name a new file waits to take the place of this one.
-pub fn waiting(path: &Path) -> PathBuf {
+pub fn pending_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
 }
 
 /// The certificate that is presented.
-pub struct Presented {
+pub struct ClientCertificate {
     /// The file that it is in.
     pub path: PathBuf,
     pub facts: Facts,
@@ -31,12 +31,12 @@ pub fn open(
     trust: &Trust,
     cert: &Path,
     key: &Path,
-) -> Result<(Operator, Presented), Failure> {
+) -> Result<(OperatorApi, ClientCertificate), Failure> {
     let key =
         private_file::read(key, "ask for another certificate: `enlist operator add` on the control plane")?;
     match with(url, trust, cert, &key) {
         Err(failure) => {
-            let other = waiting(&cert.canonicalize().unwrap_or_else(|_| cert.to_owned()));
+            let other = pending_path(&cert.canonicalize().unwrap_or_else(|_| cert.to_owned()));
             with(url, trust, &other, &key).map_err(|_| failure)
         }
         opened => opened,
@@ -49,12 +49,12 @@ pub fn with(
     trust: &Trust,
     cert: &Path,
     key: &[u8],
-) -> Result<(Operator, Presented), Failure> {
+) -> Result<(OperatorApi, ClientCertificate), Failure> {
     let chain = super::read(cert)?;
-    let identity = Identity::from_pem(&chain, key).map_err(client::Error::from)?;
+    let identity = TlsIdentity::from_pem(&chain, key).map_err(client::Error::from)?;
     let credential = Credential::Certificate(identity);
-    let operator = Operator::over_tls(url.clone(), trust, Some(&credential))?;
-    Ok((operator, Presented { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
+    let operator = OperatorApi::over_tls(url.clone(), trust, Some(&credential))?;
+    Ok((operator, ClientCertificate { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
 }
 
 fn leaf(path: &Path, chain: &[u8]) -> Result<Facts, Failure> {
@@ -66,7 +66,7 @@ fn leaf(path: &Path, chain: &[u8]) -> Result<Facts, Failure> {
     describe::facts(chain.first().ok_or_else(unreadable)?).map_err(|_| unreadable())
 }
 
-impl Presented {
+impl ClientCertificate {
     /// Refuses one that has expired, and says in good time how to renew it.
     pub fn check(&self, notices: bool) -> Result<(), Failure> {
         let now = ::server::clock::now();
@@ -131,7 +131,7 @@ mod tests {
     fn the_last_third_is_late_and_the_end_is_the_end() {
         let at = Timestamp::from_secs(1_800_000_000);
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::found(&domain, at, [[1; 16], [2; 16]]).unwrap();
+        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
         let facts = describe::facts(&made.root_der).unwrap();
         let life = facts.not_after.since(facts.not_before).secs();
         let after = |secs: u64| age(&facts, facts.not_before.plus(lifecycle::names::Span::from_secs(secs)));

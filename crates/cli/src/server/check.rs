@@ -1,6 +1,5 @@
 //! `enlist server check`.
 
-use super::error;
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::output::Output;
@@ -11,7 +10,7 @@ use serde::Serialize;
 
 /// What `--json` prints, good or not.
 #[derive(Serialize)]
-struct Report {
+struct ConfigCheck {
     ok: bool,
     dir: String,
     listen: Vec<String>,
@@ -23,18 +22,18 @@ struct Report {
 pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
     let checked = check(dir);
     if output.is_json() || checked.is_ok() {
-        output.document(&report(dir, checked.as_ref()), text)?;
+        output.document(&result(dir, checked.as_ref()), text)?;
     }
-    checked.map(drop).map_err(error::starting)
+    Ok(checked.map(drop)?)
 }
 
-fn report(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Report {
+fn result(dir: &DataDir, checked: Result<&Config, &RunError>) -> ConfigCheck {
     let config = checked.ok();
     let mistakes = match checked {
         Err(RunError::Config(mistakes)) => mistakes.0.clone(),
         _ => Vec::new(),
     };
-    Report {
+    ConfigCheck {
         ok: config.is_some(),
         dir: dir.path().display().to_string(),
         listen: config
@@ -46,11 +45,11 @@ fn report(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Rep
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(result: &ConfigCheck) -> String {
     let fields = Fields::new()
-        .with("data directory", &report.dir)
-        .with("listen addresses", &report.listen.join(", "))
-        .with_some("URL", report.server_url.as_deref())
-        .with_some("key-encryption key", report.kek.as_deref());
+        .with("data directory", &result.dir)
+        .with("listen addresses", &result.listen.join(", "))
+        .with_some("URL", result.server_url.as_deref())
+        .with_some("key-encryption key", result.kek.as_deref());
     format!("no mistakes found\n{}", fields.text())
 }

@@ -1,53 +1,59 @@
-//! What a control plane of this machine can complain about, as failures of a command.
+//! Errors of a control plane on this machine, as failures of a command.
 
 use crate::failure::{Exit, Failure};
 use ::server::datadir::DirError;
 use ::server::init::InitError;
 use ::server::run::RunError;
 
-pub fn starting(error: RunError) -> Failure {
-    let (message, remedy) = (error.to_string(), error.remedy());
-    let code = match error {
-        RunError::Config(mistakes) => return Failure::config(mistakes.0),
-        RunError::Dir(error) => return directory(&error),
-        RunError::Kek(_) => "kek_unavailable",
-        RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
-        RunError::Open(_) => "store_unusable",
-        RunError::Clock { .. } => "clock_wrong",
-        RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
-        RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
-    };
-    Failure::new(Exit::Fault, code, message, remedy)
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let (message, remedy) = (error.to_string(), error.remedy());
+        let code = match error {
+            RunError::Config(mistakes) => return Failure::config(mistakes.0),
+            RunError::Dir(error) => return directory(&error),
+            RunError::Kek(_) => "kek_unavailable",
+            RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
+            RunError::Open(_) => "store_unusable",
+            RunError::Clock { .. } => "clock_wrong",
+            RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
+            RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
+        };
+        Failure::new(Exit::Fault, code, message, remedy)
+    }
 }
 
-pub fn founding(error: InitError) -> Failure {
-    let message = error.to_string();
-    let (exit, code, remedy) = match error {
-        InitError::Config(mistakes) => return Failure::config(mistakes.0),
-        InitError::Dir(error) => return directory(&error),
-        InitError::Kek(_) => (
-            Exit::Fault,
-            "kek_unavailable",
-            "give --kek file:PATH (created if missing) or --kek env:NAME (64 hex digits)",
-        ),
-        InitError::Imported(_) => (
-            Exit::Usage,
-            "ca_unusable",
-            "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM",
-        ),
-        InitError::ServerCertificate(_) => (
-            Exit::Usage,
-            "server_certificate",
-            "give a server certificate and its key, PEM, or remove both files so that the domain issues its own",
-        ),
-        InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => (Exit::Fault, "founding", ""),
-        InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => (
-            Exit::Fault,
-            "founding",
-            "remove the files that were left in the data directory, then run the command again",
-        ),
-    };
-    Failure::new(exit, code, message, remedy)
+impl From<InitError> for Failure {
+    fn from(error: InitError) -> Self {
+        let message = error.to_string();
+        let (exit, code, remedy) = match error {
+            InitError::Config(mistakes) => return Failure::config(mistakes.0),
+            InitError::Dir(error) => return directory(&error),
+            InitError::Kek(_) => (
+                Exit::Fault,
+                "kek_unavailable",
+                "give --kek file:PATH (created if missing) or --kek env:NAME (64 hex digits)",
+            ),
+            InitError::Imported(_) => (
+                Exit::Usage,
+                "ca_unusable",
+                "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM",
+            ),
+            InitError::ServerCertificate(_) => (
+                Exit::Usage,
+                "server_certificate",
+                "give a server certificate and its key, PEM, or remove both files so that the domain issues its own",
+            ),
+            InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => {
+                (Exit::Fault, "founding", "")
+            }
+            InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => (
+                Exit::Fault,
+                "founding",
+                "remove the files that were left in the data directory, then run the command again",
+            ),
+        };
+        Failure::new(exit, code, message, remedy)
+    }
 }
 
 /// A directory that is not there is a mistake in the command; one that is taken or damaged is a fault.

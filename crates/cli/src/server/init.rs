@@ -3,7 +3,6 @@
 mod from_taskrun;
 mod summary;
 
-use super::error;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::private_file::{self, PrivateFile};
@@ -11,7 +10,7 @@ use crate::reach;
 use ::server::config::{RawConfig, RawDoors};
 use ::server::datadir::DataDir;
 use ::server::from_taskrun::Document;
-use ::server::init::{Founded, IssuerChoice, Request, init};
+use ::server::init::{Founded, InitError, IssuerChoice, Request, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ pub struct Arguments {
     server_cn: Option<String>,
     /// Origin of the CA
     #[arg(long, value_enum, default_value_t)]
-    issuer: Issuer,
+    issuer: IssuerSource,
     /// Certificate of the CA to import, PEM: the issuer first, then its parents, the root last
     #[arg(long, value_name = "FILE", required_if_eq("issuer", "imported"))]
     ca_cert: Option<PathBuf>,
@@ -62,7 +61,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-enum Issuer {
+enum IssuerSource {
     /// Create a root, whose key is handed out once, and an intermediate, whose key is sealed
     #[default]
     Sealed,
@@ -71,7 +70,7 @@ enum Issuer {
 }
 
 /// What another program's command says of a new domain; the rest is as usual.
-pub struct Founding {
+pub struct InitOptions {
     pub domain: &'static str,
     pub profile: &'static str,
     pub kek: String,
@@ -80,22 +79,22 @@ pub struct Founding {
     pub root_key_out: Option<PathBuf>,
 }
 
-pub async fn found(founding: Founding, dir: DataDir, output: Output) -> Result<(), Failure> {
+pub async fn initialize(options: InitOptions, dir: DataDir, output: Output) -> Result<(), Failure> {
     let unusable = |error: &dyn std::fmt::Display| Failure::fault("domain", error.to_string());
     let arguments = Arguments {
-        domain: TrustDomain::parse(founding.domain).map_err(|error| unusable(&error))?,
-        kek: founding.kek,
-        listen: founding.listen,
-        name: founding.name,
+        domain: TrustDomain::parse(options.domain).map_err(|error| unusable(&error))?,
+        kek: options.kek,
+        listen: options.listen,
+        name: options.name,
         advertise: Vec::new(),
-        profile: Some(ProfileName::parse(founding.profile).map_err(|error| unusable(&error))?),
+        profile: Some(ProfileName::parse(options.profile).map_err(|error| unusable(&error))?),
         door: Vec::new(),
         server_cn: None,
-        issuer: Issuer::Sealed,
+        issuer: IssuerSource::Sealed,
         ca_cert: None,
         ca_key: None,
         from_taskrun: None,
-        root_key_out: founding.root_key_out,
+        root_key_out: options.root_key_out,
     };
     run(arguments, dir, output).await
 }
@@ -123,15 +122,15 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         Ok(founded) => founded,
         Err(error) => {
             key_file.into_iter().for_each(PrivateFile::discard);
-            return Err(error::founding(error));
+            return Err(error.into());
         }
     };
     hand_out(&founded, key_file)?;
     if let Some(document) = &document {
         from_taskrun::hand_out(document, &mut founded)?;
     }
-    summary::tell(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
-    founded.finish().map_err(|error| error::founding(error.into()))
+    summary::print(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
+    Ok(founded.finish().map_err(InitError::from)?)
 }
 
 fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), Failure> {
@@ -143,11 +142,11 @@ fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), Fail
 
 fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
     match (arguments.issuer, &arguments.ca_cert, &arguments.ca_key) {
-        (Issuer::Sealed, None, None) => Ok(IssuerChoice::Sealed),
-        (Issuer::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
+        (IssuerSource::Sealed, None, None) => Ok(IssuerChoice::Sealed),
+        (IssuerSource::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
             Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }
-        (Issuer::Imported, Some(cert), Some(key)) => {
+        (IssuerSource::Imported, Some(cert), Some(key)) => {
             let key = private_file::read(key, "make another CA")?;
             Ok(IssuerChoice::Imported { certificates: reach::read(cert)?, key })
         }

@@ -1,7 +1,7 @@
 //! `enlist server run`.
 
-use super::serving::{self, Signals};
-use super::{error, notify};
+use super::notify;
+use super::serving::{self, StopSignals};
 use crate::failure::{Exit, Failure};
 use crate::logs;
 use ::server::datadir::DataDir;
@@ -24,10 +24,10 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
     logs::start("info")?;
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let Arguments { metrics, listen, accept_clock } = arguments;
     let server = tokio::select! {
-        started = start(dir, Overrides { listen, metrics, accept_clock }) => started.map_err(error::starting)?,
+        started = start(dir, Overrides { listen, metrics, accept_clock }) => started?,
         // Nothing was promised to anyone yet.
         () = signals.next() => return Ok(()),
     };

@@ -1,4 +1,4 @@
-//! Signals, and ending in good order.
+//! StopSignals, and ending in good order.
 
 use super::notify;
 use crate::failure::{Exit, Failure};
@@ -10,12 +10,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const STOP_LIMIT: Duration = Duration::from_millis(9_700);
 
 /// SIGTERM and SIGINT, caught from the beginning: one that comes while starting is not lost.
-pub struct Signals {
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     pub fn listen() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             Failure::fault("signals", format!("signal handlers cannot be installed: {error}"))
@@ -35,7 +35,7 @@ impl Signals {
 
 /// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,
 /// but what was only counted is.
-pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> {
+pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), Failure> {
     notify::tell(notify::STOPPING);
     tracing::info!("stopping");
     tokio::select! {

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 /// Less of a sentence says nothing.
 const ELASTIC_LEAST: usize = 24;
 
-pub struct Plan {
+pub struct ColumnPlan {
     /// Of every column; absent for those that are left out.
     widths: Vec<Option<usize>>,
     /// What is left out, as in the head.
@@ -15,7 +15,7 @@ pub struct Plan {
     elastic: Option<usize>,
 }
 
-impl Plan {
+impl ColumnPlan {
     /// `natural` is what each column would take, `order` what may be left out, first things first.
     pub fn new(natural: Vec<usize>, order: &[usize], elastic: Option<usize>, columns: Option<usize>) -> Self {
         let widths = natural.iter().copied().map(Some).collect();

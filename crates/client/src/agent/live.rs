@@ -1,7 +1,7 @@
 //! A node's standing connection: Hello and Welcome, then messages both ways until it ends.
 
 use super::Reply;
-use super::line::{Labels, Line};
+use super::connection::{CallMetadata, GrpcConnection};
 use crate::error::Error;
 use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
@@ -15,34 +15,42 @@ const WAITING: usize = 64;
 
 /// Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Live {
-    line: Line,
+pub struct LiveConnection {
+    connection: GrpcConnection,
     /// Gone once nothing more is to be said.
     up: Option<mpsc::Sender<LiveUp>>,
     down: Streaming<LiveDown>,
     welcome: Welcome,
 }
 
-impl Live {
-    pub(super) async fn open(mut line: Line, hello: Hello, labels: &Labels) -> Result<Reply<Self>, Error> {
+impl LiveConnection {
+    pub(super) async fn open(
+        connection: GrpcConnection,
+        hello: Hello,
+        metadata: &CallMetadata,
+    ) -> Result<Reply<Self>, Error> {
         let (up, waiting) = mpsc::channel(WAITING);
         let full = |_| Error::Fault("a new stream takes no message".to_owned());
         up.try_send(message(live_up::Message::Hello(hello))).map_err(full)?;
-        let request = labels.attach(ReceiverStream::new(waiting));
-        let mut down = match line.client().live(request).await {
+        let request = metadata.attach(ReceiverStream::new(waiting));
+        let mut down = match connection.client().live(request).await {
             Ok(answer) => answer.into_inner(),
-            Err(status) => return Err(line.failure(&status)),
+            Err(status) => return Err(connection.failure(&status)),
         };
-        let welcome = match next(&line, &mut down).await? {
+        let welcome = match next(&connection, &mut down).await? {
             live_down::Message::Welcome(welcome) => welcome,
-            _ => return Err(line.broken(Unreachable::Garbage("its first message is not Welcome".to_owned()))),
+            _ => {
+                return Err(
+                    connection.broken(Unreachable::Garbage("its first message is not Welcome".to_owned()))
+                );
+            }
         };
-        let (server, server_time) = (line.server().clone(), u64::try_from(welcome.server_time_ms).ok());
-        Ok(Reply { message: Self { line, up: Some(up), down, welcome }, server, server_time })
+        let (server, server_time) = (connection.server().clone(), u64::try_from(welcome.server_time_ms).ok());
+        Ok(Reply { message: Self { connection, up: Some(up), down, welcome }, server, server_time })
     }
 
     pub fn server(&self) -> &ServerUrl {
-        self.line.server()
+        self.connection.server()
     }
 
     pub fn welcome(&self) -> &Welcome {
@@ -52,12 +60,12 @@ impl Live {
     /// Hands a message to the network without waiting for it.
     pub fn send(&self, word: live_up::Message) -> Result<(), Error> {
         let sent = self.up.as_ref().is_some_and(|up| up.try_send(message(word)).is_ok());
-        if sent { Ok(()) } else { Err(self.line.broken(Unreachable::TimedOut("stream"))) }
+        if sent { Ok(()) } else { Err(self.connection.broken(Unreachable::TimedOut("stream"))) }
     }
 
     /// The next message; an error is the end. Nothing is lost if this is dropped while it waits.
     pub async fn receive(&mut self) -> Result<live_down::Message, Error> {
-        next(&self.line, &mut self.down).await
+        next(&self.connection, &mut self.down).await
     }
 
     /// Says that nothing more will come from here, and hears the other side out.
@@ -72,13 +80,16 @@ fn message(word: live_up::Message) -> LiveUp {
 }
 
 /// A message of a kind that this version does not know is passed over.
-async fn next(line: &Line, down: &mut Streaming<LiveDown>) -> Result<live_down::Message, Error> {
+async fn next(
+    connection: &GrpcConnection,
+    down: &mut Streaming<LiveDown>,
+) -> Result<live_down::Message, Error> {
     loop {
         match down.message().await {
             Ok(Some(LiveDown { message: Some(message) })) => return Ok(message),
             Ok(Some(LiveDown { message: None })) => {}
-            Ok(None) => return Err(line.broken(Unreachable::Closed)),
-            Err(status) => return Err(line.failure(&status)),
+            Ok(None) => return Err(connection.broken(Unreachable::Closed)),
+            Err(status) => return Err(connection.failure(&status)),
         }
     }
 }

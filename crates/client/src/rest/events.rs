@@ -1,36 +1,36 @@
 //! Server-sent events, as far as the operator API uses them.
 
-use super::lines::Lines;
+use super::lines::ResponseLines;
 use crate::error::Error;
 
 /// All the data of one event together.
 const EVENT_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerSentEvent {
     pub id: Option<String>,
     pub name: Option<String>,
     pub data: String,
 }
 
-pub struct Events {
-    lines: Lines,
+pub struct ServerSentEvents {
+    lines: ResponseLines,
 }
 
-impl Events {
-    pub(super) fn new(lines: Lines) -> Self {
+impl ServerSentEvents {
+    pub(super) fn new(lines: ResponseLines) -> Self {
         Self { lines }
     }
 
     /// The next event that has data; none when the server ends the stream.
-    pub async fn next(&mut self) -> Result<Option<Event>, Error> {
-        let mut event = Event::default();
+    pub async fn next(&mut self) -> Result<Option<ServerSentEvent>, Error> {
+        let mut event = ServerSentEvent::default();
         let mut data: Option<String> = None;
         while let Some(line) = self.lines.next().await? {
             if line.is_empty() {
                 match data.take() {
-                    Some(data) => return Ok(Some(Event { data, ..event })),
-                    None => event = Event::default(),
+                    Some(data) => return Ok(Some(ServerSentEvent { data, ..event })),
+                    None => event = ServerSentEvent::default(),
                 }
                 continue;
             }

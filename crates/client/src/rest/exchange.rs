@@ -27,26 +27,36 @@ const HEAD_BYTES: usize = 64 * 1024;
 const HEADERS: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum RestTransport {
     Socket(PathBuf),
     Server { server: ServerUrl, tls: Arc<ClientConfig> },
 }
 
+impl RestTransport {
+    /// The server, as errors name it.
+    pub(super) fn server(&self) -> String {
+        match self {
+            RestTransport::Socket(path) => path.display().to_string(),
+            RestTransport::Server { server, .. } => server.to_string(),
+        }
+    }
+}
+
 /// An answer whose head has come. Dropping it ends the connection.
-pub(super) struct Answer {
+pub(super) struct RestResponse {
     pub(super) response: Response<Incoming>,
-    pub(super) origin: Origin,
+    pub(super) source: ResponseSource,
     pub(super) deadline: Instant,
     pub(super) driver: Driver,
 }
 
 /// Where an answer comes from, to say so when it breaks off.
-pub(super) struct Origin {
+pub(super) struct ResponseSource {
     server: String,
     cause: Cause,
 }
 
-impl Origin {
+impl ResponseSource {
     pub(super) fn lost(&self, cause: Unreachable) -> Error {
         Error::unreachable(self.server.clone(), self.cause.get().unwrap_or(cause))
     }
@@ -74,31 +84,31 @@ impl Drop for Driver {
     }
 }
 
-impl Answer {
+impl RestResponse {
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }
 }
 
 pub(super) async fn exchange(
-    place: &Place,
+    transport: &RestTransport,
     request: http::request::Builder,
     body: Option<Vec<u8>>,
-) -> Result<Answer, Error> {
+) -> Result<RestResponse, Error> {
     let deadline = Instant::now() + CALL_TIMEOUT;
-    match place {
-        Place::Socket(path) => {
+    match transport {
+        RestTransport::Socket(path) => {
             let server = path.display().to_string();
             let stream = UnixStream::connect(path).await.map_err(|error| socket_error(&server, &error))?;
             let (stream, cause) = Watched::new(stream);
-            let origin = Origin { server, cause };
-            over(stream, origin, request.header(header::HOST, "localhost"), body, deadline).await
+            let source = ResponseSource { server, cause };
+            over(stream, source, request.header(header::HOST, "localhost"), body, deadline).await
         }
-        Place::Server { server, tls } => {
+        RestTransport::Server { server, tls } => {
             let connected = connect(server, tls.clone(), deadline).await;
             let (stream, cause) = connected.map_err(|cause| Error::unreachable(server.to_string(), cause))?;
-            let origin = Origin { server: server.to_string(), cause };
-            over(stream, origin, request.header(header::HOST, server.authority()), body, deadline).await
+            let source = ResponseSource { server: server.to_string(), cause };
+            over(stream, source, request.header(header::HOST, server.authority()), body, deadline).await
         }
     }
 }
@@ -115,11 +125,11 @@ fn socket_error(server: &str, error: &std::io::Error) -> Error {
 
 async fn over<S>(
     stream: S,
-    origin: Origin,
+    source: ResponseSource,
     mut request: http::request::Builder,
     body: Option<Vec<u8>>,
     deadline: Instant,
-) -> Result<Answer, Error>
+) -> Result<RestResponse, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -135,15 +145,15 @@ where
         .max_headers(HEADERS)
         .handshake(TokioIo::new(stream))
         .await;
-    let (mut sender, connection) = handshake.map_err(|error| origin.failed(&error))?;
+    let (mut sender, connection) = handshake.map_err(|error| source.failed(&error))?;
     let driver = Driver(tokio::spawn(async move {
         // Its error reaches the one who waits for the answer.
         let _ = connection.await;
     }));
     match timeout_at(deadline, sender.send_request(request)).await {
-        Err(_) => Err(origin.lost(Unreachable::TimedOut("answer"))),
-        Ok(Err(error)) => Err(origin.failed(&error)),
-        Ok(Ok(response)) => Ok(Answer { response, origin, deadline, driver }),
+        Err(_) => Err(source.lost(Unreachable::TimedOut("answer"))),
+        Ok(Err(error)) => Err(source.failed(&error)),
+        Ok(Ok(response)) => Ok(RestResponse { response, source, deadline, driver }),
     }
 }
 

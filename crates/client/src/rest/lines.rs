@@ -1,6 +1,6 @@
 //! A long answer, line by line, never holding more than a line of it.
 
-use super::exchange::{Answer, Origin};
+use super::exchange::{ResponseSource, RestResponse};
 use crate::error::Error;
 use crate::unreachable::Unreachable;
 use bytes::{Buf as _, BytesMut};
@@ -11,16 +11,16 @@ use tokio::time::timeout;
 /// An audit line is about a kilobyte.
 const LINE_BYTES: usize = 256 * 1024;
 
-pub struct Lines {
-    answer: Answer,
+pub struct ResponseLines {
+    answer: RestResponse,
     idle: Option<Duration>,
     buffer: BytesMut,
     /// How much of the buffer is known to hold no line break.
     searched: usize,
 }
 
-impl Lines {
-    pub(super) fn new(answer: Answer, idle: Option<Duration>) -> Self {
+impl ResponseLines {
+    pub(super) fn new(answer: RestResponse, idle: Option<Duration>) -> Self {
         Self { answer, idle, buffer: BytesMut::new(), searched: 0 }
     }
 
@@ -61,12 +61,12 @@ impl Lines {
                 None => frame.await,
                 Some(idle) => match timeout(idle, frame).await {
                     Ok(frame) => frame,
-                    Err(_) => return Err(self.origin().lost(Unreachable::TimedOut("next line"))),
+                    Err(_) => return Err(self.source().lost(Unreachable::TimedOut("next line"))),
                 },
             };
             match frame {
                 None => return Ok(false),
-                Some(Err(error)) => return Err(self.origin().failed(&error)),
+                Some(Err(error)) => return Err(self.source().failed(&error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.buffer.extend_from_slice(&data);
@@ -84,10 +84,10 @@ impl Lines {
     }
 
     pub(super) fn garbage(&self, what: &str) -> Error {
-        self.origin().garbage(what)
+        self.source().garbage(what)
     }
 
-    fn origin(&self) -> &Origin {
-        &self.answer.origin
+    fn source(&self) -> &ResponseSource {
+        &self.answer.source
     }
 }

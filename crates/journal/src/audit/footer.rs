@@ -40,19 +40,19 @@ pub struct Footer {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct FooterLine {
     footer: Footer,
 }
 
 impl Footer {
     pub fn line(self) -> String {
-        serde_json::to_string(&Line { footer: self }).unwrap_or_default()
+        serde_json::to_string(&FooterLine { footer: self }).unwrap_or_default()
     }
 
     /// Reads a line if it is a footer.
     pub fn read(line: &str) -> Option<Self> {
         line.starts_with(r#"{"footer":"#)
-            .then(|| serde_json::from_str::<Line>(line).ok())
+            .then(|| serde_json::from_str::<FooterLine>(line).ok())
             .flatten()
             .map(|line| line.footer)
     }

@@ -1,7 +1,7 @@
 //! What others may do with the trail.
 
 use super::select::{self, Selection};
-use super::verify::{self, Fault, Verification};
+use super::verify::{self, TrailFault, Verification};
 use crate::view::Board;
 use lifecycle::names::{Fingerprint, Timestamp};
 use rusqlite::{Connection, OpenFlags, params};
@@ -15,7 +15,7 @@ const SETTLE_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 /// Why the trail cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", .file.display())]
-pub struct AuditError {
+pub struct AuditStoreError {
     pub file: PathBuf,
     pub source: rusqlite::Error,
 }
@@ -34,7 +34,7 @@ impl Audit {
     }
 
     /// Up to `limit` lines after `after_seq`, in order.
-    pub fn list(&self, after_seq: u64, limit: usize) -> Result<Vec<String>, AuditError> {
+    pub fn list(&self, after_seq: u64, limit: usize) -> Result<Vec<String>, AuditStoreError> {
         let read = || -> Result<Vec<String>, rusqlite::Error> {
             let connection = open(&self.file)?;
             let sql = "SELECT line FROM lines WHERE seq > ? ORDER BY seq LIMIT ?";
@@ -47,17 +47,17 @@ impl Audit {
     }
 
     /// Up to `limit` lines of a selection with their numbers, in its order.
-    pub fn select(&self, selection: &Selection, limit: usize) -> Result<Vec<(u64, String)>, AuditError> {
+    pub fn select(&self, selection: &Selection, limit: usize) -> Result<Vec<(u64, String)>, AuditStoreError> {
         select::select(&self.file, selection, limit).map_err(|source| self.failed(source))
     }
 
     /// The number of the first line at or after a time, or the one after the last.
-    pub fn first_since(&self, at: Timestamp) -> Result<u64, AuditError> {
+    pub fn first_since(&self, at: Timestamp) -> Result<u64, AuditStoreError> {
         select::first_since(&self.file, at).map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, source: rusqlite::Error) -> AuditError {
-        AuditError { file: self.file.clone(), source }
+    fn failed(&self, source: rusqlite::Error) -> AuditStoreError {
+        AuditStoreError { file: self.file.clone(), source }
     }
 
     /// Walks the whole chain, in bounded memory. `check_signature` is asked whether a checkpoint's signature
@@ -68,7 +68,11 @@ impl Audit {
         let found = verify::verify(&self.file, head, check_signature);
         if found.ok && !self.reaches(found.last_seq) {
             let what = format!("line {} is not one that the log has produced", found.last_seq);
-            return Verification { ok: false, fault: Some(Fault { seq: found.last_seq, what }), ..found };
+            return Verification {
+                ok: false,
+                fault: Some(TrailFault { seq: found.last_seq, what }),
+                ..found
+            };
         }
         found
     }

@@ -14,7 +14,7 @@ mod verify;
 
 pub use checkpoint::{CheckpointLine, checkpoint_message, checkpoint_of};
 pub use footer::{Footer, footer_message};
-pub use handle::{Audit, AuditError};
+pub use handle::{Audit, AuditStoreError};
 pub use select::Selection;
 pub use store::{FILE, PutError, Store};
-pub use verify::{Fault, Verification};
+pub use verify::{TrailFault, Verification};

@@ -72,9 +72,9 @@ fn next(connection: &Connection, seq: u64) -> Result<Option<(u64, String)>, rusq
 /// A line that cannot be read is not left out for it.
 fn is_before(line: &str, at: Timestamp) -> bool {
     #[derive(Deserialize)]
-    struct Line {
+    struct LineTime {
         at: String,
     }
-    let read = serde_json::from_str::<Line>(line).ok().and_then(|line| Timestamp::parse(&line.at).ok());
+    let read = serde_json::from_str::<LineTime>(line).ok().and_then(|line| Timestamp::parse(&line.at).ok());
     read.is_some_and(|written| written < at)
 }

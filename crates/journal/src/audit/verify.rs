@@ -19,17 +19,17 @@ pub struct Verification {
     pub head: Fingerprint,
     /// The last line that a checkpoint vouches for.
     pub checkpoint: Option<u64>,
-    pub fault: Option<Fault>,
+    pub fault: Option<TrailFault>,
 }
 
 /// The first thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct TrailFault {
     pub seq: u64,
     pub what: String,
 }
 
-impl Fault {
+impl TrailFault {
     fn new(seq: u64, what: impl Into<String>) -> Self {
         Self { seq, what: what.into() }
     }
@@ -46,7 +46,7 @@ impl Fault {
 
 type CheckSignature<'a> = &'a dyn Fn(u64, &Fingerprint, &[u8]) -> bool;
 
-struct Walk<'a> {
+struct TrailWalk<'a> {
     check_signature: CheckSignature<'a>,
     /// How far the chain must reach, and what it must end in there.
     head: AuditHead,
@@ -57,7 +57,8 @@ struct Walk<'a> {
 }
 
 pub(super) fn verify(file: &Path, head: AuditHead, check_signature: CheckSignature<'_>) -> Verification {
-    let mut walk = Walk { check_signature, head, first: 0, last: 0, hash: chain::origin(), checkpoint: None };
+    let mut walk =
+        TrailWalk { check_signature, head, first: 0, last: 0, hash: chain::origin(), checkpoint: None };
     let fault = walk.run(file).err();
     Verification {
         ok: fault.is_none(),
@@ -69,26 +70,26 @@ pub(super) fn verify(file: &Path, head: AuditHead, check_signature: CheckSignatu
     }
 }
 
-impl Walk<'_> {
-    fn run(&mut self, file: &Path) -> Result<(), Fault> {
+impl TrailWalk<'_> {
+    fn run(&mut self, file: &Path) -> Result<(), TrailFault> {
         if !file.exists() {
-            return Err(Fault::new(1, "the store is missing"));
+            return Err(TrailFault::new(1, "the store is missing"));
         }
         let connection = open(file).map_err(|error| self.unreadable(&error))?;
         self.lines(&connection)?;
         if self.last < self.head.seq {
-            return Err(Fault::missing(self.last + 1, self.head.seq));
+            return Err(TrailFault::missing(self.last + 1, self.head.seq));
         }
         Ok(())
     }
 
-    fn lines(&mut self, connection: &Connection) -> Result<(), Fault> {
+    fn lines(&mut self, connection: &Connection) -> Result<(), TrailFault> {
         let sql = "SELECT seq, line FROM lines ORDER BY seq";
         let mut select = connection.prepare(sql).map_err(|error| self.unreadable(&error))?;
         let mut rows = select.query([]).map_err(|error| self.unreadable(&error))?;
         while let Some(row) = rows.next().map_err(|error| self.unreadable(&error))? {
             let seq: i64 = row.get(0).map_err(|error| self.unreadable(&error))?;
-            let seq = u64::try_from(seq).map_err(|_| Fault::new(0, format!("there is a line {seq}")))?;
+            let seq = u64::try_from(seq).map_err(|_| TrailFault::new(0, format!("there is a line {seq}")))?;
             // What is no text at all was changed as well.
             let line = row.get_ref(1).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
             self.line(seq, line)?;
@@ -97,18 +98,18 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn line(&mut self, seq: u64, line: &str) -> Result<(), Fault> {
+    fn line(&mut self, seq: u64, line: &str) -> Result<(), TrailFault> {
         if self.first == 0 {
             self.first = seq;
         }
         let expected = self.last + 1;
         if seq < expected {
-            return Err(Fault::new(seq, format!("there is a line {seq} before the first")));
+            return Err(TrailFault::new(seq, format!("there is a line {seq} before the first")));
         }
         if seq > expected {
-            return Err(Fault::missing(expected, seq - 1));
+            return Err(TrailFault::missing(expected, seq - 1));
         }
-        let changed = |seq| Fault::new(seq, format!("line {seq} was changed"));
+        let changed = |seq| TrailFault::new(seq, format!("line {seq} was changed"));
         let hash = chain::check(line, seq, &self.hash).map_err(|fault| match fault {
             LineFault::Changed => changed(seq),
             LineFault::Detached if seq == 1 => changed(seq),
@@ -116,7 +117,7 @@ impl Walk<'_> {
                 let before = seq - 1;
                 let what =
                     format!("line {before} or {seq} was rewritten: {seq} does not follow from {before}");
-                Fault::new(before, what)
+                TrailFault::new(before, what)
             }
         })?;
         if seq == self.head.seq && hash != self.head.head {
@@ -127,10 +128,10 @@ impl Walk<'_> {
     }
 
     /// A checkpoint speaks about an earlier line, which by now is known to be whole.
-    fn checkpoint(&mut self, connection: &Connection, seq: u64, line: &str) -> Result<(), Fault> {
+    fn checkpoint(&mut self, connection: &Connection, seq: u64, line: &str) -> Result<(), TrailFault> {
         let Some(parsed) = checkpoint_of(line) else { return Ok(()) };
         let Ok(point) = parsed else {
-            return Err(Fault::new(seq, format!("the checkpoint in line {seq} cannot be read")));
+            return Err(TrailFault::new(seq, format!("the checkpoint in line {seq} cannot be read")));
         };
         let line: Option<String> = connection
             .prepare_cached("SELECT line FROM lines WHERE seq = ?")
@@ -143,10 +144,10 @@ impl Walk<'_> {
         };
         if hash != Some(point.head) {
             let what = format!("the checkpoint in line {seq} does not match line {}", point.seq);
-            return Err(Fault::new(seq, what));
+            return Err(TrailFault::new(seq, what));
         }
         if !(self.check_signature)(point.seq, &point.head, &point.signature) {
-            return Err(Fault::new(
+            return Err(TrailFault::new(
                 seq,
                 format!("the signature of the checkpoint in line {seq} is not valid"),
             ));
@@ -155,7 +156,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn unreadable(&self, error: &rusqlite::Error) -> Fault {
-        Fault::new(self.last + 1, format!("the store cannot be read after line {}: {error}", self.last))
+    fn unreadable(&self, error: &rusqlite::Error) -> TrailFault {
+        TrailFault::new(self.last + 1, format!("the store cannot be read after line {}: {error}", self.last))
     }
 }

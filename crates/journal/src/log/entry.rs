@@ -109,7 +109,7 @@ fn array(out: &mut Vec<u8>, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Item;
+    use crate::batch::EncodedEnvelope;
     use lifecycle::names::{RequestId, Source, Timestamp, Ulid};
     use lifecycle::registry::{Actor, Command, Envelope};
     use std::sync::Arc;
@@ -125,8 +125,9 @@ mod tests {
             command: Command::Tidy,
         };
         for count in [1u8, 20] {
-            let items =
-                (0..count).map(|n| Arc::new(Item::encode(envelope(n)).expect("encodes"))).collect::<Vec<_>>();
+            let items = (0..count)
+                .map(|n| Arc::new(EncodedEnvelope::encode(envelope(n)).expect("encodes")))
+                .collect::<Vec<_>>();
             let batch = Batch::new(Timestamp::from_millis(1_800_000_000_123), items);
             let log_id = LogId::new(CommittedLeaderId::new(3, 1), 70_000);
             let row = encode(&Entry { log_id, payload: EntryPayload::Normal(batch.clone()) });

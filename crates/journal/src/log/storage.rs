@@ -2,8 +2,8 @@
 
 use super::tables::{FILE, TableError, Tables};
 use super::tail::Tail;
-use super::writer::{Job, Writer};
-use crate::lock::Lock;
+use super::writer::{LogJob, Writer};
+use crate::lock::JournalLock;
 use crate::open_error::OpenError;
 use crate::options::Options;
 use crate::raft::{Entry, LogId, StorageError, TypeConfig, Vote};
@@ -22,14 +22,14 @@ const READ_BYTES: usize = 2 * 1024 * 1024;
 #[derive(Clone)]
 pub struct LogStore {
     tail: Arc<Mutex<Tail>>,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<LogJob>,
 }
 
 /// Opens the log for writing and starts its thread.
 pub fn start(
     options: &Options,
     audit_seq: Arc<AtomicU64>,
-    lock: Option<Arc<Lock>>,
+    lock: Option<Arc<JournalLock>>,
 ) -> Result<LogStore, OpenError> {
     let file = options.dir.join(FILE);
     let broken = |error: TableError| match error {
@@ -70,13 +70,13 @@ impl LogStore {
     pub async fn close(&self) -> Result<(), String> {
         let committed = self.tail().meta.committed;
         let (done, closed) = oneshot::channel();
-        if self.jobs.send(Job::Close { committed, done }).is_err() {
+        if self.jobs.send(LogJob::Close { committed, done }).is_err() {
             return Ok(());
         }
         closed.await.map_or(Ok(()), |result| result.map_err(|error| error.to_string()))
     }
 
-    async fn ask<T>(&self, job: impl FnOnce(super::writer::Done<T>) -> Job) -> Result<T, AnyError> {
+    async fn ask<T>(&self, job: impl FnOnce(super::writer::JobReply<T>) -> LogJob) -> Result<T, AnyError> {
         let (done, answer) = oneshot::channel();
         let gone = || AnyError::error("the log's thread has ended");
         self.jobs.send(job(done)).map_err(|_| gone())?;
@@ -92,7 +92,7 @@ impl LogStore {
             return Ok(held);
         }
         let upto = first.min(end);
-        let read = self.ask(|done| Job::Read { start, end: upto, limit, done }).await;
+        let read = self.ask(|done| LogJob::Read { start, end: upto, limit, done }).await;
         let mut entries = read.map_err(StorageIOError::read_logs)?;
         let cut_short = entries.last().is_some_and(|entry| entry.log_id.index + 1 < upto);
         if !cut_short {
@@ -138,7 +138,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
-        self.ask(|done| Job::Vote(*vote, done)).await.map_err(StorageIOError::write_vote)?;
+        self.ask(|done| LogJob::Vote(*vote, done)).await.map_err(StorageIOError::write_vote)?;
         self.tail().meta.vote = Some(*vote);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             tail.append(&entries);
             tail.meta.committed
         };
-        let job = Job::Append { entries, committed, flushed: callback };
+        let job = LogJob::Append { entries, committed, flushed: callback };
         self.jobs
             .send(job)
             .map_err(|_| StorageIOError::write_logs(AnyError::error("the log's thread has ended")).into())
@@ -176,7 +176,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
         self.tail().truncate(log_id.index);
-        let last = self.ask(|done| Job::Truncate { from: log_id.index, done }).await;
+        let last = self.ask(|done| LogJob::Truncate { from: log_id.index, done }).await;
         let last = last.map_err(StorageIOError::write_logs)?;
         let mut tail = self.tail();
         tail.last = last.max(tail.meta.last_purged);
@@ -184,7 +184,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        self.ask(|done| Job::Purge { upto: log_id, done }).await.map_err(StorageIOError::write_logs)?;
+        self.ask(|done| LogJob::Purge { upto: log_id, done }).await.map_err(StorageIOError::write_logs)?;
         self.tail().purge(log_id);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub enum TableError {
 
 /// The values beside the entries, each stored under its key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct LogMeta {
     pub vote: Option<Vote>,
     pub committed: Option<LogId>,
     pub last_purged: Option<LogId>,
@@ -145,8 +145,8 @@ impl Tables {
         self.put("audit_seq", &seq)
     }
 
-    pub fn meta(&self) -> Result<Meta, TableError> {
-        Ok(Meta {
+    pub fn meta(&self) -> Result<LogMeta, TableError> {
+        Ok(LogMeta {
             vote: self.get("vote")?,
             committed: self.get("committed")?,
             last_purged: self.get("last_purged")?,

@@ -1,7 +1,7 @@
 //! The end of the log, in memory: bounded by bytes, never without what is not yet on disk.
 
 use super::entry::weight;
-use super::tables::Meta;
+use super::tables::LogMeta;
 use crate::raft::{Entry, LogId};
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ const BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Tail {
     /// Vote, committed and purged, as saved last.
-    pub meta: Meta,
+    pub meta: LogMeta,
     /// The id of the last entry, in memory or not.
     pub last: Option<LogId>,
     /// Consecutive, the newest at the back.
@@ -20,7 +20,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub fn new(meta: Meta, last: Option<LogId>) -> Self {
+    pub fn new(meta: LogMeta, last: Option<LogId>) -> Self {
         Self { meta, last, entries: VecDeque::new(), bytes: 0 }
     }
 

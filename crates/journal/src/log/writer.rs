@@ -5,7 +5,7 @@
 
 use super::tables::{TableError, Tables};
 use super::tail::Tail;
-use crate::lock::Lock;
+use crate::lock::JournalLock;
 use crate::raft::{Entry, LogId, TypeConfig, Vote};
 use openraft::storage::LogFlushed;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,34 +16,34 @@ use tokio::sync::oneshot;
 /// How many jobs may share a transaction.
 const GROUP: usize = 64;
 
-pub type Done<T> = oneshot::Sender<Result<T, Arc<TableError>>>;
+pub type JobReply<T> = oneshot::Sender<Result<T, Arc<TableError>>>;
 
-pub enum Job {
+pub enum LogJob {
     Append {
         entries: Vec<Entry>,
         /// Rides along: a restart applies at once what is known to be committed.
         committed: Option<LogId>,
         flushed: LogFlushed<TypeConfig>,
     },
-    Vote(Vote, Done<()>),
+    Vote(Vote, JobReply<()>),
     Truncate {
         from: u64,
-        done: Done<Option<LogId>>,
+        done: JobReply<Option<LogId>>,
     },
     Purge {
         upto: LogId,
-        done: Done<()>,
+        done: JobReply<()>,
     },
     Read {
         start: u64,
         end: u64,
         limit: usize,
-        done: Done<Vec<Entry>>,
+        done: JobReply<Vec<Entry>>,
     },
     /// Writes what rides along and ends the thread; the file is closed when this is answered.
     Close {
         committed: Option<LogId>,
-        done: Done<()>,
+        done: JobReply<()>,
     },
 }
 
@@ -60,38 +60,38 @@ pub struct Writer {
     pub tail: Arc<Mutex<Tail>>,
     /// The directory stays ours for as long as something may be written.
     #[expect(dead_code, reason = "held for its lock")]
-    pub lock: Option<Arc<Lock>>,
+    pub lock: Option<Arc<JournalLock>>,
 }
 
 /// What is told once the transaction is on disk, or is not.
-type Report = Box<dyn FnOnce(Result<(), Arc<TableError>>) + Send>;
+type FlushCallback = Box<dyn FnOnce(Result<(), Arc<TableError>>) + Send>;
 
 impl Writer {
-    pub fn start(self, jobs: mpsc::Receiver<Job>) -> std::io::Result<()> {
+    pub fn start(self, jobs: mpsc::Receiver<LogJob>) -> std::io::Result<()> {
         std::thread::Builder::new().name("journal-log".to_owned()).spawn(move || self.run(&jobs)).map(drop)
     }
 
-    fn run(mut self, jobs: &mpsc::Receiver<Job>) {
+    fn run(mut self, jobs: &mpsc::Receiver<LogJob>) {
         while let Ok(first) = jobs.recv() {
             let mut group = vec![first];
             group.extend(jobs.try_iter().take(GROUP - 1));
             let mut closing = None;
-            let mut reports = Vec::with_capacity(group.len());
+            let mut callbacks = Vec::with_capacity(group.len());
             for job in group {
                 match job {
-                    Job::Read { start, end, limit, done } => {
+                    LogJob::Read { start, end, limit, done } => {
                         drop(done.send(self.tables.read(start, end, limit).map_err(Arc::new)));
                     }
-                    Job::Close { committed, done } => {
+                    LogJob::Close { committed, done } => {
                         self.write(|writer| writer.ride(committed));
                         closing = Some(done);
                     }
-                    job => self.perform(job, &mut reports),
+                    job => self.perform(job, &mut callbacks),
                 }
             }
             let result = self.finish();
-            for report in reports {
-                report(result.clone());
+            for callback in callbacks {
+                callback(result.clone());
             }
             if let Some(done) = closing {
                 drop(self);
@@ -101,43 +101,43 @@ impl Writer {
         }
     }
 
-    fn perform(&mut self, job: Job, reports: &mut Vec<Report>) {
+    fn perform(&mut self, job: LogJob, callbacks: &mut Vec<FlushCallback>) {
         match job {
-            Job::Append { entries, committed, flushed } => {
+            LogJob::Append { entries, committed, flushed } => {
                 self.write(|writer| {
                     entries.iter().try_for_each(|entry| writer.tables.insert(entry))?;
                     writer.ride(committed)
                 });
                 let tail = Arc::clone(&self.tail);
                 let last = entries.last().map(|entry| entry.log_id.index);
-                reports.push(Box::new(move |result| {
+                callbacks.push(Box::new(move |result| {
                     if let Some(index) = last.filter(|_| result.is_ok()) {
                         tail.lock().unwrap_or_else(PoisonError::into_inner).flushed(index);
                     }
                     flushed.log_io_completed(result.map_err(std::io::Error::other));
                 }));
             }
-            Job::Vote(vote, done) => {
+            LogJob::Vote(vote, done) => {
                 self.write(|writer| writer.tables.put_vote(&vote));
-                reports.push(Box::new(move |result| drop(done.send(result))));
+                callbacks.push(Box::new(move |result| drop(done.send(result))));
             }
-            Job::Truncate { from, done } => {
+            LogJob::Truncate { from, done } => {
                 let mut last = None;
                 self.write(|writer| {
                     writer.tables.delete_from(from)?;
                     last = writer.tables.last()?;
                     Ok(())
                 });
-                reports.push(Box::new(move |result| drop(done.send(result.map(|()| last)))));
+                callbacks.push(Box::new(move |result| drop(done.send(result.map(|()| last)))));
             }
-            Job::Purge { upto, done } => {
+            LogJob::Purge { upto, done } => {
                 self.write(|writer| {
                     writer.tables.delete_to(upto.index)?;
                     writer.tables.put_last_purged(&upto)
                 });
-                reports.push(Box::new(move |result| drop(done.send(result))));
+                callbacks.push(Box::new(move |result| drop(done.send(result))));
             }
-            Job::Read { .. } | Job::Close { .. } => {}
+            LogJob::Read { .. } | LogJob::Close { .. } => {}
         }
     }
 

@@ -1,15 +1,15 @@
 //! Making a snapshot from a copy of the registry, which costs a pointer, while writes go on.
 
 use crate::raft::{StorageError, TypeConfig};
-use crate::snapshot::{Carrier, Image, Shelf};
+use crate::snapshot::{Carrier, Image, SnapshotDir};
 use openraft::{AnyError, RaftSnapshotBuilder, Snapshot, StorageIOError};
 use tokio::sync::OwnedMutexGuard;
 
 pub struct Builder {
     /// The copy, or why there is none; taken by the first build.
     pub(super) image: Option<Result<Image, AnyError>>,
-    pub(super) shelf: Shelf,
-    /// Held until the snapshot is on the shelf, for shutdown to wait for.
+    pub(super) snapshots: SnapshotDir,
+    /// Held until the snapshot is on disk, for shutdown to wait for.
     pub(super) building: Option<OwnedMutexGuard<super::Closed>>,
 }
 
@@ -19,9 +19,9 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         let used = || Err(AnyError::error("this builder has built its snapshot"));
         let image = self.image.take().unwrap_or_else(used).map_err(failed)?;
         let meta = image.meta.to_raft();
-        let (shelf, building) = (self.shelf.clone(), self.building.take());
+        let (snapshots, building) = (self.snapshots.clone(), self.building.take());
         let write = move || {
-            let written = shelf.write(&image);
+            let written = snapshots.write(&image);
             drop(building);
             written
         };

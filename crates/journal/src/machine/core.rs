@@ -3,7 +3,7 @@
 use crate::audit::{PutError, Store, chain};
 use crate::batch::Batch;
 use crate::raft::{Entry, LogId, StoredMembership};
-use crate::snapshot::{Image, Meta};
+use crate::snapshot::{Image, ImageMeta};
 use crate::view::{AuditHead, Board, View};
 use lifecycle::registry::{self, Answer, AuditGap, State};
 use openraft::EntryPayload;
@@ -108,7 +108,7 @@ impl Core {
     pub fn image(&mut self) -> Result<Image, PutError> {
         self.audit.sync()?;
         self.since_snapshot.store(0, Ordering::Release);
-        let meta = Meta {
+        let meta = ImageMeta {
             log_id: self.applied,
             membership: self.membership.clone(),
             audit: self.head,

@@ -6,7 +6,7 @@ use crate::audit::{self, chain};
 use crate::open_error::OpenError;
 use crate::options::Options;
 use crate::raft::StoredMembership;
-use crate::snapshot::{Image, Meta, Shelf};
+use crate::snapshot::{Image, ImageMeta, SnapshotDir};
 use crate::thread::Thread;
 use crate::view::{AuditHead, Board, View};
 use lifecycle::registry::State;
@@ -35,7 +35,7 @@ pub fn start(
 ) -> Result<(Machine, Arc<Board>), OpenError> {
     let file = options.dir.join(audit::FILE);
     let image = image.unwrap_or_else(|| Image {
-        meta: Meta {
+        meta: ImageMeta {
             log_id: None,
             membership: StoredMembership::default(),
             audit: AuditHead::default(),
@@ -65,10 +65,10 @@ pub fn start(
         line: Vec::with_capacity(2048),
         failed: false,
     };
-    let shelf = Shelf::of(&options.dir);
-    shelf.prepare().map_err(OpenError::io(shelf.dir()))?;
+    let snapshots = SnapshotDir::of(&options.dir);
+    snapshots.prepare().map_err(OpenError::io(snapshots.dir()))?;
     let thread = Thread::start("journal-apply", core).map_err(OpenError::io(&options.dir))?;
-    Ok((Machine { thread, shelf, differs: Arc::new(Mutex::new(None)), building: Arc::default() }, board))
+    Ok((Machine { thread, snapshots, differs: Arc::new(Mutex::new(None)), building: Arc::default() }, board))
 }
 
 /// The line that the snapshot stands on, if it is there, must be the one that the snapshot knows.

@@ -4,7 +4,7 @@ use super::builder::Builder;
 use super::core::{ApplyError, Core};
 use crate::audit::PutError;
 use crate::raft::{Entry, LogId, StorageError, StoredMembership, TypeConfig};
-use crate::snapshot::{Carrier, Shelf};
+use crate::snapshot::{Carrier, SnapshotDir};
 use crate::thread::Thread;
 use lifecycle::registry::Answer;
 use openraft::storage::RaftStateMachine;
@@ -18,7 +18,7 @@ pub struct Closed(bool);
 #[derive(Clone)]
 pub struct Machine {
     pub(crate) thread: Thread<Core>,
-    pub(crate) shelf: Shelf,
+    pub(crate) snapshots: SnapshotDir,
     /// The audit line that stopped a replay, for whoever opens the journal to name it.
     pub(crate) differs: Arc<Mutex<Option<u64>>>,
     /// Held while a snapshot is being made.
@@ -79,12 +79,12 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 Err(gone) => Err(AnyError::new(&gone)),
             },
         };
-        Builder { image: Some(image), shelf: self.shelf.clone(), building: Some(building) }
+        Builder { image: Some(image), snapshots: self.snapshots.clone(), building: Some(building) }
     }
 
     /// The file that the transport between replicas writes into.
     async fn begin_receiving_snapshot(&mut self) -> Result<Box<Carrier>, StorageError> {
-        Ok(Box::new(Carrier { path: self.shelf.dir().join("incoming") }))
+        Ok(Box::new(Carrier { path: self.snapshots.dir().join("incoming") }))
     }
 
     async fn install_snapshot(
@@ -93,10 +93,10 @@ impl RaftStateMachine<TypeConfig> for Machine {
         snapshot: Box<Carrier>,
     ) -> Result<(), StorageError> {
         let failed = |error: AnyError| StorageIOError::write_snapshot(Some(meta.signature()), error);
-        let shelf = self.shelf.clone();
+        let snapshots = self.snapshots.clone();
         let kept = tokio::task::spawn_blocking(move || {
-            let image = shelf.read(&snapshot.path)?;
-            shelf.write(&image)?;
+            let image = snapshots.read(&snapshot.path)?;
+            snapshots.write(&image)?;
             Ok::<_, crate::snapshot::SnapshotError>(image)
         })
         .await;
@@ -111,7 +111,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<TypeConfig>>, StorageError> {
         let newest = self
-            .shelf
+            .snapshots
             .newest()
             .map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
         Ok(newest.map(|(meta, path)| Snapshot { meta: meta.to_raft(), snapshot: Box::new(Carrier { path }) }))

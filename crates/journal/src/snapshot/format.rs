@@ -1,4 +1,4 @@
-//! What is in a snapshot file: a header, then two MessagePack values with field names, [`Meta`] and the state.
+//! What is in a snapshot file: a header, then two MessagePack values with field names, [`ImageMeta`] and the state.
 //!
 //! Written and read as a stream: the registry of a large fleet is some hundred megabytes, and a second copy
 //! of it in memory would be the largest allocation of the program.
@@ -24,7 +24,7 @@ const META: u64 = 1 << 16;
 
 /// What a snapshot says about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct ImageMeta {
     pub log_id: Option<LogId>,
     pub membership: StoredMembership,
     pub audit: AuditHead,
@@ -32,7 +32,7 @@ pub struct Meta {
     pub at: Timestamp,
 }
 
-impl Meta {
+impl ImageMeta {
     pub fn index(&self) -> u64 {
         self.log_id.map_or(0, |id| id.index)
     }
@@ -51,7 +51,7 @@ impl Meta {
 /// A snapshot in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Image {
-    pub meta: Meta,
+    pub meta: ImageMeta,
     pub state: State,
 }
 
@@ -110,7 +110,7 @@ pub fn decode(mut file: impl Read + Seek) -> Result<Image, FormatError> {
 }
 
 /// Only what the snapshot says about itself; the body is not checked.
-pub fn peek(mut file: impl Read) -> Result<Meta, FormatError> {
+pub fn peek(mut file: impl Read) -> Result<ImageMeta, FormatError> {
     header(&mut file)?;
     let mut beginning = Vec::new();
     file.take(META).read_to_end(&mut beginning)?;

@@ -13,26 +13,26 @@ pub fn check(mut from: impl BufRead, values: u64, mut left: u64) -> io::Result<b
         let Some(marker) = bytes::<1>(&mut from, &mut left)?.map(|[marker]| marker) else { return Ok(false) };
         due -= 1;
         // The size of the length, what it is of, and what is fixed beside it.
-        let (length, kind) = match marker {
+        let (length, unit) = match marker {
             0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => continue,
-            0x80..=0x8f => (Length::Known(u64::from(marker & 0x0f)), Kind::Pairs),
-            0x90..=0x9f => (Length::Known(u64::from(marker & 0x0f)), Kind::Values),
-            0xa0..=0xbf => (Length::Known(u64::from(marker & 0x1f)), Kind::Bytes(0)),
-            0xc4 | 0xd9 => (Length::One, Kind::Bytes(0)),
-            0xc5 | 0xda => (Length::Two, Kind::Bytes(0)),
-            0xc6 | 0xdb => (Length::Four, Kind::Bytes(0)),
-            0xc7 => (Length::One, Kind::Bytes(1)),
-            0xc8 => (Length::Two, Kind::Bytes(1)),
-            0xc9 => (Length::Four, Kind::Bytes(1)),
-            0xcc | 0xd0 => (Length::Known(1), Kind::Bytes(0)),
-            0xcd | 0xd1 => (Length::Known(2), Kind::Bytes(0)),
-            0xca | 0xce | 0xd2 => (Length::Known(4), Kind::Bytes(0)),
-            0xcb | 0xcf | 0xd3 => (Length::Known(8), Kind::Bytes(0)),
-            0xd4..=0xd8 => (Length::Known(1 << (marker - 0xd4)), Kind::Bytes(1)),
-            0xdc => (Length::Two, Kind::Values),
-            0xdd => (Length::Four, Kind::Values),
-            0xde => (Length::Two, Kind::Pairs),
-            0xdf => (Length::Four, Kind::Pairs),
+            0x80..=0x8f => (Length::Known(u64::from(marker & 0x0f)), LengthUnit::Pairs),
+            0x90..=0x9f => (Length::Known(u64::from(marker & 0x0f)), LengthUnit::Values),
+            0xa0..=0xbf => (Length::Known(u64::from(marker & 0x1f)), LengthUnit::Bytes(0)),
+            0xc4 | 0xd9 => (Length::One, LengthUnit::Bytes(0)),
+            0xc5 | 0xda => (Length::Two, LengthUnit::Bytes(0)),
+            0xc6 | 0xdb => (Length::Four, LengthUnit::Bytes(0)),
+            0xc7 => (Length::One, LengthUnit::Bytes(1)),
+            0xc8 => (Length::Two, LengthUnit::Bytes(1)),
+            0xc9 => (Length::Four, LengthUnit::Bytes(1)),
+            0xcc | 0xd0 => (Length::Known(1), LengthUnit::Bytes(0)),
+            0xcd | 0xd1 => (Length::Known(2), LengthUnit::Bytes(0)),
+            0xca | 0xce | 0xd2 => (Length::Known(4), LengthUnit::Bytes(0)),
+            0xcb | 0xcf | 0xd3 => (Length::Known(8), LengthUnit::Bytes(0)),
+            0xd4..=0xd8 => (Length::Known(1 << (marker - 0xd4)), LengthUnit::Bytes(1)),
+            0xdc => (Length::Two, LengthUnit::Values),
+            0xdd => (Length::Four, LengthUnit::Values),
+            0xde => (Length::Two, LengthUnit::Pairs),
+            0xdf => (Length::Four, LengthUnit::Pairs),
             0xc1 => return Ok(false),
         };
         let length = match length {
@@ -42,10 +42,10 @@ pub fn check(mut from: impl BufRead, values: u64, mut left: u64) -> io::Result<b
             Length::Four => bytes(&mut from, &mut left)?.map(|length| u64::from(u32::from_be_bytes(length))),
         };
         let Some(length) = length else { return Ok(false) };
-        match kind {
-            Kind::Values => due = due.saturating_add(length),
-            Kind::Pairs => due = due.saturating_add(length.saturating_mul(2)),
-            Kind::Bytes(beside) => {
+        match unit {
+            LengthUnit::Values => due = due.saturating_add(length),
+            LengthUnit::Pairs => due = due.saturating_add(length.saturating_mul(2)),
+            LengthUnit::Bytes(beside) => {
                 let whole = length + beside;
                 if length > LONGEST || whole > left {
                     return Ok(false);
@@ -69,7 +69,7 @@ enum Length {
     Four,
 }
 
-enum Kind {
+enum LengthUnit {
     Values,
     Pairs,
     /// And so many more.

@@ -1,15 +1,15 @@
 //! Snapshots: the whole registry in one file, from which a replica starts without the older log.
 //!
-//! `format` says what is in a file, `shelf` which files there are and that a file is either whole or not
+//! `format` says what is in a file, `directory` which files there are and that a file is either whole or not
 //! there. The newest two are kept, and the log is purged only up to the older of them: should the newest be
 //! damaged, the older one and the log still give everything back.
 
+mod directory;
 mod format;
 mod lengths;
-mod shelf;
 
-pub use format::{FormatError, Image, Meta, decode, encode};
-pub use shelf::{Found, Shelf, SnapshotError};
+pub use directory::{FoundSnapshots, SnapshotDir, SnapshotError};
+pub use format::{FormatError, Image, ImageMeta, decode, encode};
 
 use std::path::PathBuf;
 

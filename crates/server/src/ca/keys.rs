@@ -3,7 +3,7 @@
 use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
 use lifecycle::registry::{self, CertificateProfile, Issued, State};
 use pki::csr;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
 use pki::seal::Kek;
 use pki::sign::AuditKey;
@@ -37,7 +37,7 @@ pub enum UnsealError {
 pub struct Keys {
     kek: RwLock<Arc<Kek>>,
     /// What signed last. Which issuer signs now is the registry's to say.
-    issuer: RwLock<Option<Arc<Issuer>>>,
+    issuer: RwLock<Option<Arc<SigningIssuer>>>,
     pub audit: AuditKey,
 }
 
@@ -62,7 +62,7 @@ impl Keys {
     }
 
     /// The issuer that signs now. After a roll its key is opened by whoever asks first.
-    pub fn issuer(&self, state: &State) -> Result<Arc<Issuer>, UnsealError> {
+    pub fn issuer(&self, state: &State) -> Result<Arc<SigningIssuer>, UnsealError> {
         let record = state.active_issuer().ok_or(UnsealError::Missing("issuer"))?;
         if let Some(issuer) = read(&self.issuer).filter(|issuer| issuer.id() == record.id) {
             return Ok(issuer);
@@ -73,7 +73,7 @@ impl Keys {
     }
 
     /// Any issuer whose key is held, active or not: it signs its own revocation list.
-    pub fn open(&self, record: &registry::Issuer) -> Result<Issuer, UnsealError> {
+    pub fn open(&self, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {
         open(&self.kek(), record)
     }
 }
@@ -91,9 +91,9 @@ pub fn unsealed(kek: &Kek, record: &registry::Issuer) -> Result<(String, Zeroizi
     contexts.into_iter().find_map(opened).ok_or(UnsealError::WrongKek("issuer's key"))
 }
 
-fn open(kek: &Kek, record: &registry::Issuer) -> Result<Issuer, UnsealError> {
+fn open(kek: &Kek, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {
     let (_, key) = unsealed(kek, record)?;
-    Issuer::new(&record.certificate, &key)
+    SigningIssuer::new(&record.certificate, &key)
         .map_err(|error| UnsealError::Unusable { what: "issuer", why: error.to_string() })
 }
 
@@ -111,8 +111,8 @@ pub struct Terms<'a> {
 
 /// Signs a leaf for a request. Nothing leaves the process with it before it is on record.
 pub fn sign(
-    issuer: &Issuer,
-    request: &csr::Request,
+    issuer: &SigningIssuer,
+    request: &csr::VerifiedCsr,
     terms: Terms<'_>,
     serial: [u8; 16],
     at: Timestamp,

@@ -15,7 +15,7 @@ use crate::issuance::Released;
 use crate::process::app::{App, Origin};
 use crate::process::chance;
 use api::code::{self, Code};
-use api::doors::probectl::{self, Identity};
+use api::doors::probectl::{self, ProbectlIdentity};
 use axum::Router;
 use axum::routing::{get, post};
 use lifecycle::names::{Label, NodeId};
@@ -96,11 +96,15 @@ fn label(name: &str, text: Option<&str>) -> Result<Option<Label>, Failure> {
     Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
 }
 
-fn identity(released: &Released) -> axum::Json<Identity> {
-    let Released { node, serial, certificate, der, view, .. } = released;
-    let state = &view.state;
-    axum::Json(Identity {
-        cert_pem: pem::leaf_and_chain(state, der, &certificate.issuer),
+fn identity(
+    state: &State,
+    node: &Node,
+    serial: &Serial,
+    certificate: &Certificate,
+    leaf: &[u8],
+) -> axum::Json<ProbectlIdentity> {
+    axum::Json(ProbectlIdentity {
+        cert_pem: pem::leaf_and_chain(state, leaf, &certificate.issuer),
         ca_bundle: pem::trust(state, &certificate.issuer),
         spiffe_id: probectl::spiffe_id(state, node),
         tenant_id: node.tenant.to_string(),

@@ -4,7 +4,7 @@
 
 mod word;
 
-use api::rest::nodes::Live;
+use api::rest::nodes::NodeLiveness;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start};
 use std::collections::{BTreeSet, HashMap};
@@ -221,8 +221,8 @@ impl Presence {
     }
 
     /// All that this process knows of a node, for those who ask.
-    pub fn live(&self, node: &NodeId) -> Live {
-        self.nodes().get(node).map_or_else(Live::default, |known| Live {
+    pub fn live(&self, node: &NodeId) -> NodeLiveness {
+        self.nodes().get(node).map_or_else(NodeLiveness::default, |known| NodeLiveness {
             last_seen: known.seen,
             connected: !known.streams.is_empty(),
             report: known.word.last().cloned(),

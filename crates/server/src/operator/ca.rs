@@ -10,8 +10,8 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::rest::ca::{
-    ActivateIssuer, BundleQuery, Ca, CrlQuery, PrepareRoll, RetireIssuer, RevokeIssuer, Rewrap, Rewrapped,
-    Roll,
+    ActivateIssuerRequest, BundleQuery, Ca, CrlQuery, PrepareRollRequest, RetireIssuer, RevokeIssuer,
+    RewrapRequest, Rewrapped, Roll,
 };
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -73,7 +73,7 @@ pub async fn roll(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
 pub async fn prepare(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(body): Json<PrepareRoll>,
+    Json(body): Json<PrepareRollRequest>,
 ) -> Result<axum::Json<Roll>, Failure> {
     let by = manager(&app, &caller)?;
     let view = match &body.certificate {
@@ -86,7 +86,7 @@ pub async fn prepare(
 pub async fn activate(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(body): Json<ActivateIssuer>,
+    Json(body): Json<ActivateIssuerRequest>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
     shown(&*roll::activate(&app, &manager(&app, &caller)?, named, body.force).await?)
@@ -116,7 +116,7 @@ pub async fn revoke(
 pub async fn rewrap(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(body): Json<Rewrap>,
+    Json(body): Json<RewrapRequest>,
 ) -> Result<axum::Json<Rewrapped>, Failure> {
     let kek_id = rewrap::rewrap(&app, &manager(&app, &caller)?, &body.kek).await?;
     Ok(axum::Json(Rewrapped { kek_id }))

@@ -7,7 +7,7 @@ use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::rest::alerts::AlertEvent;
-use api::rest::nodes::{Live, NodeEvent, NodeItem};
+use api::rest::nodes::{NodeEvent, NodeItem, NodeLiveness};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -91,7 +91,7 @@ fn difference(app: &App, before: &View, after: &View, tenants: &Tenants) -> Stri
         // When it was last seen is no news: every node would be told of every few minutes.
         let shown = |view: &View, node: &Node| NodeItem {
             last_seen: None,
-            ..NodeItem::of(&view.state, node, &Live::default())
+            ..NodeItem::of(&view.state, node, &NodeLiveness::default())
         };
         if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
             let item = NodeItem::of(&after.state, &node, &app.fleet.presence.live(id));

@@ -9,7 +9,7 @@ use crate::process::chance;
 use api::code;
 use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem};
 use api::rest::page::Page;
-use api::rest::scope::Scope;
+use api::rest::scope::TenantScope;
 use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
@@ -37,12 +37,12 @@ pub async fn list(
 pub async fn add(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(request): Json<operators::AddOperator>,
+    Json(request): Json<operators::AddOperatorRequest>,
 ) -> Result<(StatusCode, axum::Json<AddedOperator>), Failure> {
     // May it at all? Asked before anything is signed.
     authenticate::reader(&app, &caller.actor, Act::AddOperator)?;
     let name = OperatorName::parse(&request.name).map_err(bad)?;
-    let tenants = Scope::tenants(request.tenant.as_ref()).map_err(bad)?;
+    let tenants = TenantScope::tenants(request.tenant.as_ref()).map_err(bad)?;
     let certificate = request.csr.as_deref().map(|csr| sign(&app, &name, csr)).transpose()?;
     let command = AddOperator {
         name: name.clone(),
@@ -58,7 +58,7 @@ pub async fn add(
     let added = AddedOperator {
         name: name.to_string(),
         role: operator.role.as_str().to_owned(),
-        tenant: Scope::of(&operator.tenants),
+        tenant: TenantScope::of(&operator.tenants),
         certificate: certificate.as_ref().map(|issued| pem::certificate_pem(&issued.der)),
         chain: issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)),
         ca: certificate.as_ref().map(|_| pem::chain_pem(roots)),
@@ -73,12 +73,12 @@ fn sign(app: &App, name: &OperatorName, csr: &str) -> Result<Issued, Failure> {
     issue(app, name, &read_csr(csr)?)
 }
 
-pub(super) fn read_csr(pem: &str) -> Result<csr::Request, Failure> {
+pub(super) fn read_csr(pem: &str) -> Result<csr::VerifiedCsr, Failure> {
     csr::read(pem.as_bytes()).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))
 }
 
 /// A certificate for this operator, signed in memory.
-pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::Request) -> Result<Issued, Failure> {
+pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::VerifiedCsr) -> Result<Issued, Failure> {
     let view = app.view();
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
     let at = app.now();
@@ -116,7 +116,7 @@ pub async fn list_keys(
 pub async fn create_key(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(request): Json<operators::CreateOperatorKey>,
+    Json(request): Json<operators::CreateOperatorKeyRequest>,
 ) -> Result<(StatusCode, axum::Json<CreatedKey>), Failure> {
     let value = chance::secret(chance::KEY_PREFIX)?;
     let command = CreateOperatorKey {
@@ -124,7 +124,7 @@ pub async fn create_key(
         hash: pki::digest::secret_hash(value.as_bytes()),
         name: OperatorName::parse(&request.name).map_err(bad)?,
         role: role(&request.role)?,
-        tenants: Scope::tenants(request.tenant.as_ref()).map_err(bad)?,
+        tenants: TenantScope::tenants(request.tenant.as_ref()).map_err(bad)?,
         ttl: duration("expires", request.expires.as_deref())?.unwrap_or(KEY_TTL),
     };
     let id = command.key;
@@ -135,7 +135,7 @@ pub async fn create_key(
         key: Secret::new(value.as_str()),
         name: key.name.to_string(),
         role: key.role.as_str().to_owned(),
-        tenant: Scope::of(&key.tenants),
+        tenant: TenantScope::of(&key.tenants),
         expires_at: key.expires_at.to_string(),
     };
     Ok((StatusCode::CREATED, axum::Json(created)))

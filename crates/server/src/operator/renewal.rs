@@ -6,8 +6,8 @@ use crate::http::extract::{Caller, Json, Segment};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::rest::operators::{RenewOperator, RenewedOperator};
-use api::rest::scope::Scope;
+use api::rest::operators::{RenewOperatorRequest, RenewedOperator};
+use api::rest::scope::TenantScope;
 use axum::extract::State;
 use http::StatusCode;
 use lifecycle::registry::{Actor, Command, Rejection, operator_renewable};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub async fn renew(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(request): Json<RenewOperator>,
+    Json(request): Json<RenewOperatorRequest>,
 ) -> Result<axum::Json<RenewedOperator>, Failure> {
     let Actor::Operator { name, serial } = caller.actor.clone() else {
         return Err(no_certificate(&caller.actor));
@@ -35,7 +35,7 @@ pub async fn renew(
     Ok(axum::Json(RenewedOperator {
         name: name.to_string(),
         role: operator.role.as_str().to_owned(),
-        tenant: Scope::of(&operator.tenants),
+        tenant: TenantScope::of(&operator.tenants),
         certificate: pem::certificate_pem(&certificate.der),
         chain: issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default(),
         ca: pem::chain_pem(roots),

@@ -1,12 +1,10 @@
 //! `/v1/nodes/{id}/repair-bundle`.
 
 use super::nodes::parse;
-use crate::fleet::recovery_token;
-use crate::http::extract::{Caller, Json, Segment, duration};
-use crate::http::failure::Failure;
-use crate::issuance::repair;
-use crate::process::app::App;
-use api::rest::nodes::{IssueRepairBundle, RepairBundle};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::{recovery, repair};
+use api::rest::nodes::{IssueRepairBundleRequest, RepairBundle};
 use api::rest::secret::Secret;
 use axum::extract::State;
 use axum::http::header;
@@ -17,7 +15,7 @@ pub async fn issue(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Json(IssueRepairBundle { expires }): Json<IssueRepairBundle>,
+    Json(IssueRepairBundleRequest { expires }): Json<IssueRepairBundleRequest>,
 ) -> Result<impl IntoResponse, Failure> {
     let (node, ttl) = (parse(&id)?, duration("expires", expires.as_deref())?);
     let issued_by = caller.actor.to_string();

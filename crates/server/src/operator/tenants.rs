@@ -24,7 +24,7 @@ pub async fn list(
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(request): Json<tenants::CreateTenant>,
+    Json(request): Json<tenants::CreateTenantRequest>,
 ) -> Result<(StatusCode, axum::Json<TenantItem>), Failure> {
     let tenant = TenantId::parse(&request.name).map_err(bad)?;
     let command = Command::CreateTenant(CreateTenant { tenant: tenant.clone() });

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(request): Json<tokens::CreateToken>,
+    Json(request): Json<tokens::CreateTokenRequest>,
 ) -> Result<(StatusCode, axum::Json<MintedToken>), Failure> {
     let door = match request.door.as_deref() {
         None => Door::Native,

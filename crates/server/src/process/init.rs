@@ -12,7 +12,7 @@ use lifecycle::registry::{
     Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection, SetPolicy,
 };
 use pki::hierarchy;
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::seal::{Kek, KekError, KekSource};
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub enum InitError {
 struct Authority {
     root: Vec<u8>,
     root_key_pem: Option<Zeroizing<String>>,
-    issuer: Issuer,
+    issuer: SigningIssuer,
     issuer_key: Zeroizing<Vec<u8>>,
     kind: IssuerKind,
 }
@@ -166,8 +166,8 @@ fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
     match &request.issuer {
         IssuerChoice::Sealed => {
             let serials = [chance::serial(at)?, chance::serial(at)?];
-            let made = hierarchy::found(&request.domain, at, serials)?;
-            let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key)
+            let made = hierarchy::create(&request.domain, at, serials)?;
+            let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)
                 .map_err(hierarchy::HierarchyError::from)?;
             Ok(Authority {
                 root: made.root_der,
@@ -184,7 +184,7 @@ fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
             };
             hierarchy::check_chain(&chain).map_err(|error| unusable(&error))?;
             let key = pki::pem::private_key(key).map_err(|error| unusable(&error))?;
-            let issuer = Issuer::new(first, key.secret_der()).map_err(|error| unusable(&error))?;
+            let issuer = SigningIssuer::new(first, key.secret_der()).map_err(|error| unusable(&error))?;
             if issuer.not_after() <= at {
                 return Err(unusable(&format!("it expired at {}", issuer.not_after())));
             }

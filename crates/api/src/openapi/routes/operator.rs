@@ -1,34 +1,34 @@
 //! The operator API.
 
 use crate::code;
-use crate::openapi::route::Answer::{Empty, Json, Text};
 use crate::openapi::route::Method::{Delete, Get, Post, Put};
 use crate::openapi::route::Route;
+use crate::openapi::route::RouteAnswer::{Empty, Json, Text};
 use crate::openapi::shape::{of, page, query};
 use crate::rest::alerts::{AlertItem, AlertQuery};
 use crate::rest::audit::{AuditLine, AuditQuery, AuditVerify};
 use crate::rest::ca::{
-    ActivateIssuer, BundleQuery, Ca, CrlQuery, PrepareRoll, RetireIssuer, RevokeIssuer, Rewrap, Rewrapped,
-    Roll,
+    ActivateIssuerRequest, BundleQuery, Ca, CrlQuery, PrepareRollRequest, RetireIssuer, RevokeIssuer,
+    RewrapRequest, Rewrapped, Roll,
 };
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
-    Decommission, Drain, ImportNode, IssueRepairBundle, NodeDetail, NodeItem, NodeQuery, Quarantine,
+    Decommission, Drain, ImportNode, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery, Quarantine,
     RepairBundle, Revoke,
 };
 use crate::rest::operators::{
-    AddOperator, AddedOperator, CreateOperatorKey, CreatedKey, KeyItem, OperatorItem, RenewOperator,
-    RenewedOperator,
+    AddOperatorRequest, AddedOperator, CreateOperatorKeyRequest, CreatedKey, KeyItem, OperatorItem,
+    RenewOperatorRequest, RenewedOperator,
 };
 use crate::rest::page::PageQuery;
 use crate::rest::policy::{PolicyItem, PolicyList};
-use crate::rest::tenants::{CreateTenant, TenantItem};
-use crate::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
+use crate::rest::tenants::{CreateTenantRequest, TenantItem};
+use crate::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
 
 pub(super) const ROUTES: &[Route] = &[
     // Tokens.
     Route::new(Post, "/v1/tokens", "create_token", "Mint an enrollment token", Json(201, of::<MintedToken>))
-        .body(of::<CreateToken>)
+        .body(of::<CreateTokenRequest>)
         .errors(&[
             code::TENANT_NOT_FOUND,
             code::PROFILE_NOT_FOUND,
@@ -111,7 +111,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Issue a repair bundle for a host that cannot recover by itself, and quarantine the node",
         Json(200, of::<RepairBundle>),
     )
-    .body(of::<IssueRepairBundle>)
+    .body(of::<IssueRepairBundleRequest>)
     .errors(&[
         code::NODE_NOT_FOUND,
         code::NODE_REVOKED,
@@ -157,7 +157,7 @@ pub(super) const ROUTES: &[Route] = &[
     .errors(&[code::ALERT_NOT_FOUND]),
     // Tenants.
     Route::new(Post, "/v1/tenants", "create_tenant", "Create a tenant", Json(201, of::<TenantItem>))
-        .body(of::<CreateTenant>)
+        .body(of::<CreateTenantRequest>)
         .errors(&[code::TENANT_EXISTS]),
     Route::new(Get, "/v1/tenants", "list_tenants", "List tenants", Json(200, page::<TenantItem>))
         .query(query::<PageQuery>),
@@ -199,7 +199,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Begin a roll, or install the issuer's signed certificate",
         Json(200, of::<Roll>),
     )
-    .body(of::<PrepareRoll>)
+    .body(of::<PrepareRollRequest>)
     .errors(&[code::ROLL_UNDERWAY, code::NO_ROLL, code::ISSUER_UNAVAILABLE]),
     Route::new(
         Post,
@@ -208,7 +208,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Activate the prepared issuer",
         Json(200, of::<Ca>),
     )
-    .body(of::<ActivateIssuer>)
+    .body(of::<ActivateIssuerRequest>)
     .errors(&[
         code::NO_ROLL,
         code::ISSUER_NOT_FOUND,
@@ -241,7 +241,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Seal every key under another key-encryption key",
         Json(200, of::<Rewrapped>),
     )
-    .body(of::<Rewrap>)
+    .body(of::<RewrapRequest>)
     .errors(&[code::ISSUER_UNAVAILABLE]),
     // Audit trail.
     Route::new(
@@ -268,7 +268,7 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     // Operators and their automation.
     Route::new(Post, "/v1/operators", "add_operator", "Add an operator", Json(201, of::<AddedOperator>))
-        .body(of::<AddOperator>)
+        .body(of::<AddOperatorRequest>)
         .errors(&[
             code::OPERATOR_EXISTS,
             code::TENANT_NOT_FOUND,
@@ -284,7 +284,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Renew the operator's own certificate",
         Json(200, of::<RenewedOperator>),
     )
-    .body(of::<RenewOperator>)
+    .body(of::<RenewOperatorRequest>)
     .errors(&[
         code::CSR_INVALID,
         code::KEY_IN_USE,
@@ -300,7 +300,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Create an API key",
         Json(201, of::<CreatedKey>),
     )
-    .body(of::<CreateOperatorKey>)
+    .body(of::<CreateOperatorKeyRequest>)
     .errors(&[code::TENANT_NOT_FOUND, code::OPERATOR_KEY_TTL_INVALID]),
     Route::new(
         Get,

@@ -6,8 +6,8 @@ use crate::doors::plfm::{
     HostQuery, HostTokenList, HostTokenQuery, MintedHostToken, OverlayQuery, RevokeHost,
 };
 use crate::openapi::Route;
-use crate::openapi::route::Answer::{Empty, Json};
 use crate::openapi::route::Method::{Delete, Get, Post};
+use crate::openapi::route::RouteAnswer::{Empty, Json};
 use crate::openapi::shape::{of, query};
 
 pub(super) const ROUTES: &[Route] = &[

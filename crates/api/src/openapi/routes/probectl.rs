@@ -2,12 +2,12 @@
 
 use crate::code;
 use crate::doors::probectl::{
-    Agent, AgentQuery, Agents, DescribeAgent, EnrollAgent, Identity, MintEnrollToken, MintedEnrollToken,
-    RegisterCollector, RegisteredCollector, RevokedAgent, RotateAgent,
+    AgentQuery, Agents, DescribeAgent, EnrollAgent, MintEnrollToken, MintedEnrollToken, ProbectlAgent,
+    ProbectlIdentity, RegisterCollector, RegisteredCollector, RevokedAgent, RotateAgent,
 };
-use crate::openapi::route::Answer::{Empty, Json};
 use crate::openapi::route::Method::{Delete, Get, Patch, Post};
 use crate::openapi::route::Route;
+use crate::openapi::route::RouteAnswer::{Empty, Json};
 use crate::openapi::shape::{of, query};
 use crate::rest::nodes::Revoke;
 
@@ -17,7 +17,7 @@ pub(super) const ROUTES: &[Route] = &[
         "/enroll/agent",
         "enroll_agent",
         "Redeem a join token for an identity",
-        Json(200, of::<Identity>),
+        Json(200, of::<ProbectlIdentity>),
     )
     .body(of::<EnrollAgent>)
     .public()
@@ -27,7 +27,7 @@ pub(super) const ROUTES: &[Route] = &[
         "/enroll/agent/rotate",
         "rotate_agent",
         "Renew an identity by proof of the current key",
-        Json(200, of::<Identity>),
+        Json(200, of::<ProbectlIdentity>),
     )
     .body(of::<RotateAgent>)
     .public()
@@ -55,14 +55,14 @@ pub(super) const ROUTES: &[Route] = &[
     ]),
     Route::new(Get, "/v1/agents", "list_agents", "List agents", Json(200, of::<Agents>))
         .query(query::<AgentQuery>),
-    Route::new(Get, "/v1/agents/{id}", "show_agent", "Show an agent", Json(200, of::<Agent>))
+    Route::new(Get, "/v1/agents/{id}", "show_agent", "Show an agent", Json(200, of::<ProbectlAgent>))
         .errors(&[code::NODE_NOT_FOUND]),
     Route::new(
         Patch,
         "/v1/agents/{id}",
         "describe_agent",
         "Change an agent's name and labels",
-        Json(200, of::<Agent>),
+        Json(200, of::<ProbectlAgent>),
     )
     .body(of::<DescribeAgent>)
     .errors(&[code::NODE_NOT_FOUND]),

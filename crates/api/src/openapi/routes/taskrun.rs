@@ -6,8 +6,8 @@ use crate::doors::taskrun::{
     WorkerList,
 };
 use crate::openapi::Route;
-use crate::openapi::route::Answer::Json;
 use crate::openapi::route::Method::{Get, Post};
+use crate::openapi::route::RouteAnswer::Json;
 use crate::openapi::shape::{of, query};
 use crate::rest::page::PageQuery;
 

@@ -1,6 +1,6 @@
 //! Everything that is known of one node.
 
-use super::{EndpointProfile, EvidenceItem, Live, NodeItem};
+use super::{EndpointProfile, EvidenceItem, NodeItem, NodeLiveness};
 use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +19,7 @@ pub struct NodeDetail {
     pub agent_version: Option<String>,
     #[schema(required)]
     pub hardware: Option<HardwareFacts>,
-    pub overlay: Overlay,
+    pub overlay: NodeOverlay,
     /// When draining should end; null without a limit.
     #[schema(required)]
     pub drain_by: Option<String>,
@@ -99,7 +99,8 @@ pub struct HardwareFacts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Overlay {
+#[schema(as = Overlay)]
+pub struct NodeOverlay {
     #[schema(required)]
     pub address: Option<String>,
     #[schema(required)]
@@ -122,7 +123,7 @@ pub struct CertificateItem {
 
 impl NodeDetail {
     /// `profile` is the endpoint profile that hosts are given.
-    pub fn of(state: &State, node: &Node, live: &Live, profile: Option<&EndpointProfile>) -> Self {
+    pub fn of(state: &State, node: &Node, live: &NodeLiveness, profile: Option<&EndpointProfile>) -> Self {
         let alerts = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
         let certificates = node.serials.iter().filter_map(|serial| {
             let certificate = state.certificates.get(serial)?;
@@ -134,7 +135,7 @@ impl NodeDetail {
             hostname: node.hostname.as_ref().map(ToString::to_string),
             agent_version: node.agent_version.as_ref().map(ToString::to_string),
             hardware: node.hardware.as_ref().map(HardwareFacts::of),
-            overlay: Overlay {
+            overlay: NodeOverlay {
                 address: node.address.map(|address| address.to_string()),
                 wireguard_public_key: node
                     .wireguard

@@ -1,6 +1,6 @@
 //! Whether a node is well, in one word.
 
-use super::Live;
+use super::NodeLiveness;
 use lifecycle::host::Class;
 use lifecycle::registry::{Node, NodeState, PRESSURE, Report, State};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct NodeHealth {
 }
 
 impl NodeHealth {
-    pub(super) fn of(state: &State, node: &Node, live: &Live) -> Self {
+    pub(super) fn of(state: &State, node: &Node, live: &NodeLiveness) -> Self {
         if let Some((serial, held)) = state.ended_certificate(node) {
             let evidence = format!("certificate {serial} has expired and was not renewed");
             return Self::ill("cert_expired", held.not_after.to_string(), evidence);

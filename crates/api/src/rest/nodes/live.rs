@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// As the process that answers knows it now.
 #[derive(Debug, Clone, Default)]
-pub struct Live {
+pub struct NodeLiveness {
     pub last_seen: Option<Timestamp>,
     pub connected: bool,
     /// What the host said last of itself, if it was heard here.

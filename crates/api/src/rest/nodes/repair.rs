@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct IssueRepairBundle {
+#[schema(as = IssueRepairBundle)]
+pub struct IssueRepairBundleRequest {
     /// Lifetime, 10s to the policy's `recovery.ttl`; a day when absent.
     #[schema(example = "24h")]
     pub expires: Option<String>,

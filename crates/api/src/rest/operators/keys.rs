@@ -1,6 +1,6 @@
 //! API keys: an operator's automation.
 
-use crate::rest::scope::Scope;
+use crate::rest::scope::TenantScope;
 use crate::rest::secret::Secret;
 use lifecycle::names::Timestamp;
 use lifecycle::registry::OperatorKey;
@@ -9,13 +9,14 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateOperatorKey {
+#[schema(as = CreateOperatorKey)]
+pub struct CreateOperatorKeyRequest {
     /// Who or what will use it.
     pub name: String,
     /// `viewer`, `operator` or `platform-admin`.
     pub role: String,
     /// All tenants when absent.
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     #[schema(example = "90d")]
     pub expires: Option<String>,
 }
@@ -30,7 +31,7 @@ pub struct CreatedKey {
     pub role: String,
     /// Null for all tenants.
     #[schema(required)]
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     pub expires_at: String,
 }
 
@@ -41,7 +42,7 @@ pub struct KeyItem {
     pub role: String,
     /// Null for all tenants.
     #[schema(required)]
-    pub tenant: Option<Scope>,
+    pub tenant: Option<TenantScope>,
     /// `good`, `expired` or `revoked`.
     pub state: String,
     pub created_by: String,
@@ -62,7 +63,7 @@ impl KeyItem {
             key_id: key.id.to_string(),
             name: key.name.to_string(),
             role: key.role.as_str().to_owned(),
-            tenant: Scope::of(&key.tenants),
+            tenant: TenantScope::of(&key.tenants),
             state: state.to_owned(),
             created_by: key.created_by.clone(),
             created_at: key.created_at.to_string(),

@@ -4,7 +4,7 @@ use api::rest::audit::AuditFault;
 use journal::audit::{Footer, footer_message};
 use lifecycle::names::{ClusterId, Fingerprint, Timestamp};
 use pki::pin::Pin;
-use pki::sign::AuditError;
+use pki::sign::AuditKeyError;
 use pki::{pem, sign};
 
 /// Certificates as they come out of a PEM file.
@@ -12,14 +12,14 @@ type Certificates = Vec<rustls_pki_types::CertificateDer<'static>>;
 
 /// What the signature must lead to.
 #[derive(Debug, Clone)]
-pub enum Anchor {
+pub enum AuditAnchor {
     Roots(Certificates),
     Pin(Pin),
 }
 
 /// A footer whose signature is good and leads to the anchor.
 #[derive(Debug)]
-pub struct Checked {
+pub struct VerifiedFooter {
     pub cluster: ClusterId,
     /// The audit key's certificate, DER.
     pub certificate: Vec<u8>,
@@ -50,8 +50,8 @@ impl Flaw {
     }
 }
 
-impl Checked {
-    pub fn of(line: &str, anchor: &Anchor) -> Result<Self, Flaw> {
+impl VerifiedFooter {
+    pub fn of(line: &str, anchor: &AuditAnchor) -> Result<Self, Flaw> {
         let footer = Footer::read(line).ok_or("truncated: the signed footer is missing")?;
         let unreadable = |what: &str| format!("the footer's {what} cannot be read");
         let head = fingerprint(&footer.head).ok_or_else(|| unreadable("head"))?;
@@ -61,8 +61,8 @@ impl Checked {
         let own = own.first().ok_or_else(|| unreadable("certificate"))?;
         let chain = pem::certificates(footer.chain.as_bytes()).map_err(|_| unreadable("chain"))?;
         let roots = match anchor {
-            Anchor::Roots(roots) => roots.clone(),
-            Anchor::Pin(pin) => {
+            AuditAnchor::Roots(roots) => roots.clone(),
+            AuditAnchor::Pin(pin) => {
                 chain.iter().filter(|certificate| pin.matches(certificate)).cloned().collect()
             }
         };
@@ -71,7 +71,7 @@ impl Checked {
         }
         sign::verify_audit_chain(own, &chain, &roots, at).map_err(|error| match error {
             // The chain ends with the root, so a given CA that is not in it is another one.
-            AuditError::Chain(_) if !roots.iter().any(|root| chain.contains(root)) => Flaw::other_ca(),
+            AuditKeyError::Chain(_) if !roots.iter().any(|root| chain.contains(root)) => Flaw::other_ca(),
             error => Flaw::from(format!("the footer: {error}")),
         })?;
         let message = footer_message(&footer.cluster_id, &footer.domain, footer.last_seq, &head, at);

@@ -3,7 +3,7 @@ use crate::output::Output;
 use journal::audit::{Footer, chain, checkpoint_message, footer_message};
 use lifecycle::names::{ClusterId, Fingerprint, RequestId, Source, Timestamp, TrustDomain, Ulid};
 use lifecycle::registry::{Actor, AuditGap, Checkpoint, Command, Envelope, Event};
-use pki::issuer::Issuer;
+use pki::issuer::SigningIssuer;
 use pki::pin::Pin;
 use pki::sign::AuditKey;
 use pki::{hierarchy, pem};
@@ -15,18 +15,18 @@ fn cluster() -> ClusterId {
 }
 
 /// A domain that can sign exports.
-struct Domain {
+struct TestDomain {
     root: Vec<u8>,
     intermediate: Vec<u8>,
     certificate: Vec<u8>,
     key: AuditKey,
 }
 
-impl Domain {
+impl TestDomain {
     fn new() -> Self {
         let name = TrustDomain::parse("example").unwrap();
-        let made = hierarchy::found(&name, AT, [[1; 16], [2; 16]]).unwrap();
-        let issuer = Issuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&name, AT, [[1; 16], [2; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
         let (certificate, key) = hierarchy::audit_signer(&issuer, &name, [3; 16], AT).unwrap();
         let key = AuditKey::from_pkcs8(&key).unwrap();
         Self { root: made.root_der, intermediate: made.intermediate_der, certificate, key }
@@ -78,13 +78,13 @@ impl Domain {
         footer.line()
     }
 
-    fn pin(&self) -> Anchor {
-        Anchor::Pin(Pin::of(&self.root))
+    fn pin(&self) -> AuditAnchor {
+        AuditAnchor::Pin(Pin::of(&self.root))
     }
 }
 
 /// What is wrong with a file of these lines: sequence and words.
-fn check(lines: &[String], anchor: &Anchor) -> Option<(Option<u64>, String)> {
+fn check(lines: &[String], anchor: &AuditAnchor) -> Option<(Option<u64>, String)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("export.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").unwrap();
@@ -96,36 +96,36 @@ fn check(lines: &[String], anchor: &Anchor) -> Option<(Option<u64>, String)> {
 
 #[test]
 fn a_whole_export_holds_by_pin_and_by_certificate() {
-    let domain = Domain::new();
+    let domain = TestDomain::new();
     let (mut lines, head) = domain.lines(5);
     lines.push(domain.footer(5, &head));
     assert_eq!(check(&lines, &domain.pin()), None);
-    assert_eq!(check(&lines, &Anchor::Pin(Pin::of(&domain.intermediate))), None);
+    assert_eq!(check(&lines, &AuditAnchor::Pin(Pin::of(&domain.intermediate))), None);
     let roots = pem::certificates(pem::certificate_pem(&domain.root).as_bytes()).unwrap();
-    assert_eq!(check(&lines, &Anchor::Roots(roots)), None);
+    assert_eq!(check(&lines, &AuditAnchor::Roots(roots)), None);
 }
 
 #[test]
 fn an_export_of_another_domain_is_refused() {
-    let (domain, other) = (Domain::new(), Domain::new());
+    let (domain, other) = (TestDomain::new(), TestDomain::new());
     let (mut lines, head) = domain.lines(3);
     lines.push(domain.footer(3, &head));
     let (seq, what) = check(&lines, &other.pin()).unwrap();
     assert_eq!((seq, what.contains("another CA")), (None, true), "{what}");
     let roots = pem::certificates(pem::certificate_pem(&other.root).as_bytes()).unwrap();
-    let (seq, what) = check(&lines, &Anchor::Roots(roots)).unwrap();
+    let (seq, what) = check(&lines, &AuditAnchor::Roots(roots)).unwrap();
     assert_eq!((seq, what.contains("another CA")), (None, true), "{what}");
 }
 
 #[test]
 fn a_file_that_is_no_export_is_called_so() {
-    let (_, what) = check(&["# notes".to_owned(), "more".to_owned()], &Domain::new().pin()).unwrap();
+    let (_, what) = check(&["# notes".to_owned(), "more".to_owned()], &TestDomain::new().pin()).unwrap();
     assert!(what.contains("not an export"), "{what}");
 }
 
 #[test]
 fn a_missing_footer_is_called_truncated() {
-    let domain = Domain::new();
+    let domain = TestDomain::new();
     let (lines, _) = domain.lines(3);
     let (_, what) = check(&lines, &domain.pin()).unwrap();
     assert!(what.starts_with("truncated"), "{what}");
@@ -134,7 +134,7 @@ fn a_missing_footer_is_called_truncated() {
 
 #[test]
 fn what_was_done_to_the_lines_is_named_with_its_place() {
-    let domain = Domain::new();
+    let domain = TestDomain::new();
     let (lines, head) = domain.lines(5);
     let footer = domain.footer(5, &head);
     let seq_of = |change: &dyn Fn(&mut Vec<String>)| {
@@ -156,7 +156,7 @@ fn what_was_done_to_the_lines_is_named_with_its_place() {
 
 #[test]
 fn lines_after_the_footer_do_not_count_as_signed() {
-    let domain = Domain::new();
+    let domain = TestDomain::new();
     let (mut lines, head) = domain.lines(2);
     lines.push(domain.footer(2, &head));
     lines.extend(domain.lines(4).0.into_iter().skip(2));
@@ -165,7 +165,7 @@ fn lines_after_the_footer_do_not_count_as_signed() {
 
 #[test]
 fn a_footer_that_names_another_domain_is_not_good() {
-    let world = Domain::new();
+    let world = TestDomain::new();
     let (mut lines, head) = world.lines(3);
     lines.push(world.footer(3, &head).replace("\"domain\":\"example\"", "\"domain\":\"elsewhere\""));
     assert!(check(&lines, &world.pin()).is_some());

@@ -1,6 +1,6 @@
 //! One walk over the lines: each hangs on the one before, each checkpoint on a line that was seen.
 
-use super::footer::Checked;
+use super::footer::VerifiedFooter;
 use api::rest::audit::{AuditFault, AuditVerify};
 use journal::audit::chain::{self, LineFault};
 use journal::audit::{checkpoint_message, checkpoint_of};
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 /// A checkpoint speaks of a line that was written moments before it. So many hashes are remembered.
 const REMEMBERED: usize = 16 * 1024;
 
-pub struct Walk<'a> {
+pub struct ExportWalk<'a> {
     /// Whose key signs checkpoints; none where the footer is missing or false.
-    signer: Option<&'a Checked>,
+    signer: Option<&'a VerifiedFooter>,
     first: u64,
     pub last: u64,
     pub hash: Fingerprint,
@@ -22,8 +22,8 @@ pub struct Walk<'a> {
     checkpoint: Option<u64>,
 }
 
-impl<'a> Walk<'a> {
-    pub fn new(signer: Option<&'a Checked>) -> Self {
+impl<'a> ExportWalk<'a> {
+    pub fn new(signer: Option<&'a VerifiedFooter>) -> Self {
         let hash = chain::origin();
         Self { signer, first: 0, last: 0, hash, recent: VecDeque::new(), checkpoint: None }
     }

@@ -38,7 +38,7 @@ fn actor(line: &AuditLine) -> String {
 }
 
 fn detail(line: &AuditLine) -> String {
-    let told = |name: &&str| {
+    let pair = |name: &&str| {
         let value = match line.fields.get(*name)? {
             Value::String(value) => value.clone(),
             value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
@@ -48,5 +48,5 @@ fn detail(line: &AuditLine) -> String {
     };
     // Everywhere else it would say the same on almost every line.
     let issuer = line.event_type.starts_with("ca.").then_some(&"issuer");
-    issuer.into_iter().chain(&TELLING).filter_map(told).collect::<Vec<_>>().join("  ")
+    issuer.into_iter().chain(&TELLING).filter_map(pair).collect::<Vec<_>>().join("  ")
 }

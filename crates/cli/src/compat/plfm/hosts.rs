@@ -1,6 +1,6 @@
 //! `plfm hosts`: the same nodes under the document's names and states.
 
-use super::tenant_scope::Scope;
+use super::tenant_scope::PlfmTenant;
 use crate::failure::{Exit, Failure};
 use crate::fields::Fields;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, scope: Scope<'_>, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), Failure> {
     let act = Acts { scope, output };
     match command {
         Command::List => act.list().await,
@@ -57,7 +57,7 @@ pub async fn run(command: Command, scope: Scope<'_>, output: Output) -> Result<(
 }
 
 struct Acts<'a> {
-    scope: Scope<'a>,
+    scope: PlfmTenant<'a>,
     output: Output,
 }
 
@@ -66,7 +66,7 @@ impl Acts<'_> {
         let query = NodeQuery { tenant: Some(self.scope.tenant), ..NodeQuery::default() };
         let path = Path::new("/v1/nodes").queries(&query)?;
         let items: Vec<NodeItem> = self.scope.operator.list(&path).await?;
-        let hosts = items.iter().map(Host::of).collect::<Result<Vec<_>, _>>()?;
+        let hosts = items.iter().map(PlfmHost::of).collect::<Result<Vec<_>, _>>()?;
         self.output.list(&hosts, table)
     }
 
@@ -91,18 +91,18 @@ fn state(item: &NodeItem) -> &str {
 }
 
 /// A host for a list: the document that `--json` prints, and the node behind it.
-struct Host<'a> {
+struct PlfmHost<'a> {
     item: &'a NodeItem,
     document: Value,
 }
 
-impl<'a> Host<'a> {
+impl<'a> PlfmHost<'a> {
     fn of(item: &'a NodeItem) -> Result<Self, Failure> {
         Ok(Self { item, document: translated(item, item)? })
     }
 }
 
-impl Serialize for Host<'_> {
+impl Serialize for PlfmHost<'_> {
     fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         self.document.serialize(out)
     }
@@ -136,9 +136,9 @@ fn details(node: &NodeDetail) -> String {
         .text()
 }
 
-fn table(hosts: &[Host<'_>]) -> Table {
+fn table(hosts: &[PlfmHost<'_>]) -> Table {
     let mut table = Table::new(["HOST ID", "STATE", "ENROLLED", "LAST SEEN", "CERT UNTIL"], "no hosts");
-    for Host { item, .. } in hosts {
+    for PlfmHost { item, .. } in hosts {
         let tone = match state(item) {
             "active" => Tone::Good,
             "disabled" | "decommissioned" => Tone::Gone,

@@ -10,7 +10,7 @@ use crate::reach::Reach;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use tenant_scope::Scope;
+use tenant_scope::PlfmTenant;
 
 /// Manage hosts with the commands of plfm, on an Enlist control plane
 #[derive(Debug, Parser)]
@@ -32,11 +32,11 @@ pub struct CommandLine {
 enum Family {
     /// List, show, drain, decommission and revoke hosts
     #[command(subcommand)]
-    Hosts(Hosts),
+    Hosts(HostsCommand),
 }
 
 #[derive(Debug, Subcommand)]
-enum Hosts {
+enum HostsCommand {
     /// Create, list and revoke enrollment tokens, one for each host
     #[command(subcommand)]
     EnrollToken(tokens::Command),
@@ -51,9 +51,9 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
 async fn perform(line: CommandLine) -> Result<(), Failure> {
     let (operator, output) = (line.reach.operator()?, Output::new(line.json));
     let Family::Hosts(command) = line.family;
-    let scope = Scope::of(&operator, line.tenant).await?;
+    let scope = PlfmTenant::of(&operator, line.tenant).await?;
     match command {
-        Hosts::EnrollToken(command) => tokens::run(command, scope, output).await,
-        Hosts::Host(command) => hosts::run(command, scope, output).await,
+        HostsCommand::EnrollToken(command) => tokens::run(command, scope, output).await,
+        HostsCommand::Host(command) => hosts::run(command, scope, output).await,
     }
 }

@@ -5,20 +5,20 @@ use api::code::{self, Code};
 use api::rest::nodes::NodeDetail;
 use api::rest::tenants::TenantItem;
 use api::rest::tokens::TokenItem;
-use client::Operator;
+use client::OperatorApi;
 use client::rest::Path;
 
 /// What is meant when an operator of several tenants names none.
 const DEFAULT: &str = "default";
 
-pub struct Scope<'a> {
-    pub operator: &'a Operator,
+pub struct PlfmTenant<'a> {
+    pub operator: &'a OperatorApi,
     pub tenant: String,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> PlfmTenant<'a> {
     /// As named, else the operator's only one, else `default`; one that the operator may see.
-    pub async fn of(operator: &'a Operator, named: Option<String>) -> Result<Self, Failure> {
+    pub async fn of(operator: &'a OperatorApi, named: Option<String>) -> Result<Self, Failure> {
         let seen: Vec<TenantItem> = operator.list(&Path::new("/v1/tenants")).await?;
         let tenant = match (named, seen.as_slice()) {
             (Some(name), _) => name,

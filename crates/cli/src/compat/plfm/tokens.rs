@@ -1,11 +1,11 @@
 //! `plfm hosts enroll-token`: in the words that the document prints.
 
-use super::tenant_scope::Scope;
+use super::tenant_scope::PlfmTenant;
 use crate::failure::{Failure, not_the_secret};
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless, or_dash};
-use api::rest::tokens::{CreateToken, MintedToken, TokenItem, TokenQuery};
-use client::Operator;
+use api::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
+use client::OperatorApi;
 use client::rest::Path;
 use lifecycle::names::{Span, Timestamp};
 use serde::Serialize;
@@ -31,13 +31,18 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, scope: Scope<'_>, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), Failure> {
     let (path, operator) = (Path::new("/v1/tokens"), scope.operator);
     let tenant = Some(scope.tenant.clone());
     match command {
         Command::Create { expires } => {
-            let request =
-                CreateToken { expires, tenant, node: None, profile: None, door: Some("plfm".to_owned()) };
+            let request = CreateTokenRequest {
+                expires,
+                tenant,
+                node: None,
+                profile: None,
+                door: Some("plfm".to_owned()),
+            };
             let minted: MintedToken = operator.post(&path, &request).await?;
             let life = if output.is_json() { None } else { life(&minted, operator).await };
             output.document(&minted, |minted| created(minted, life))
@@ -45,7 +50,7 @@ pub async fn run(command: Command, scope: Scope<'_>, output: Output) -> Result<(
         Command::List { all } => {
             let query = TokenQuery { all: all.then_some(true), tenant, ..TokenQuery::default() };
             let items: Vec<TokenItem> = operator.list(&path.queries(&query)?).await?;
-            let items: Vec<Item> = items.into_iter().map(Item::of).collect();
+            let items: Vec<PlfmToken> = items.into_iter().map(PlfmToken::of).collect();
             output.list(&items, table)
         }
         Command::Revoke { token_id } => {
@@ -60,7 +65,7 @@ pub async fn run(command: Command, scope: Scope<'_>, output: Output) -> Result<(
 
 /// How long the token is good, as it is on record. Nothing if that cannot be read: the token is made, and must
 /// be shown all the same.
-async fn life(minted: &MintedToken, operator: &Operator) -> Option<Span> {
+async fn life(minted: &MintedToken, operator: &OperatorApi) -> Option<Span> {
     let item: TokenItem = operator.get(&Path::new("/v1/tokens").segment(&minted.token_id)).await.ok()?;
     let at = |text: &str| Timestamp::parse(text).ok();
     Some(at(&item.expires_at)?.since(at(&item.created_at)?))
@@ -101,25 +106,25 @@ fn words(life: Span) -> String {
 
 /// A token under the document's names too.
 #[derive(Serialize)]
-struct Item {
+struct PlfmToken {
     #[serde(flatten)]
     item: TokenItem,
     used: bool,
     used_by_host_id: Option<String>,
 }
 
-impl Item {
+impl PlfmToken {
     fn of(item: TokenItem) -> Self {
         Self { used: item.state == "used", used_by_host_id: item.used_by.clone(), item }
     }
 }
 
-fn table(items: &[Item]) -> Table {
+fn table(items: &[PlfmToken]) -> Table {
     let mut table = Table::new(
         ["TOKEN ID", "STATE", "CREATED BY", "EXPIRES", "USED BY"],
         "no pending tokens; --all shows the others",
     );
-    for Item { item, .. } in items {
+    for PlfmToken { item, .. } in items {
         let tone = if item.state == "unused" { Tone::Plain } else { Tone::Gone };
         let used_by = or_dash(item.used_by.as_deref());
         table.row(tone, [&item.token_id, &item.state, &item.created_by, &item.expires_at, used_by]);

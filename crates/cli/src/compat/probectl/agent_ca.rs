@@ -50,7 +50,7 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), F
             let dir = reach.data_dir()?;
             let kek = arguments.kek.or_else(|| std::env::var(KEK).ok().filter(|kek| !kek.is_empty()));
             let kek = kek.unwrap_or_else(|| KekSource::File(dir.join("keys/kek")).to_string());
-            let founding = server::Founding {
+            let options = server::InitOptions {
                 domain: DOMAIN,
                 profile: DOMAIN,
                 kek,
@@ -58,7 +58,7 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), F
                 name: arguments.name,
                 root_key_out: arguments.root_key_out,
             };
-            server::found(founding, DataDir::new(dir), output).await
+            server::initialize(options, DataDir::new(dir), output).await
         }
         Command::Export { file } => {
             let pem = ca::trusted(&reach, None).await?;

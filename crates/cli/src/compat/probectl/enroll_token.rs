@@ -5,7 +5,7 @@ use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::{self, Reach};
 use crate::table::harmless;
-use api::rest::tokens::{CreateToken, MintedToken};
+use api::rest::tokens::{CreateTokenRequest, MintedToken};
 use client::rest::Path;
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// The token under the document's names, beside Enlist's own.
 #[derive(Serialize)]
-struct Minted {
+struct ProbectlToken {
     id: String,
     tenant_id: String,
     agent_id: Option<String>,
@@ -40,7 +40,7 @@ struct Minted {
 
 pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
     let expires = arguments.ttl.map(|ttl| whole(&ttl).unwrap_or(ttl));
-    let request = CreateToken {
+    let request = CreateTokenRequest {
         expires,
         tenant: arguments.tenant,
         node: arguments.agent,
@@ -49,7 +49,7 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
     };
     let token: MintedToken = reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
     let server_cert_pin = pin(reach);
-    let minted = Minted {
+    let minted = ProbectlToken {
         id: token.token_id.clone(),
         tenant_id: token.tenant.clone(),
         agent_id: token.node.clone(),
@@ -73,7 +73,7 @@ fn command(token: &MintedToken, pin: Option<&str>) -> String {
     format!("probectl-agent enroll --server {server} --token {secret} --dir {AGENT_DIR} --ca-pin {pin}")
 }
 
-fn text(minted: &Minted) -> String {
+fn text(minted: &ProbectlToken) -> String {
     let fields = Fields::new()
         .with("token", minted.token.token.reveal())
         .with("id", &minted.id)

@@ -5,7 +5,7 @@ use crate::{private_file, reach};
 use ::server::config::{ConfigMistakes, RawTls};
 use ::server::datadir::replace;
 use ::server::from_taskrun::{self, Document};
-use ::server::init::{Founded, IssuerChoice};
+use ::server::init::{Founded, InitError, IssuerChoice};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
 pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failure> {
     if document.makes_ca {
         let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
-        written.map_err(|error| super::error::founding(error.into()))?;
+        written.map_err(InitError::from)?;
         return Ok(());
     }
     let Some(key) = document.server.as_ref().map(|own| &own.key) else { return Ok(()) };

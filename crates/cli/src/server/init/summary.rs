@@ -1,4 +1,4 @@
-//! What the founder of a domain is told.
+//! What `enlist server init` prints.
 
 use super::Arguments;
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct InitSummary<'a> {
     domain: &'a str,
     dir: String,
     trust_domain: &'a str,
@@ -31,7 +31,7 @@ struct Report<'a> {
     kek: &'a str,
 }
 
-pub fn tell(
+pub fn print(
     arguments: &Arguments,
     dir: &Path,
     founded: &Founded,
@@ -39,7 +39,7 @@ pub fn tell(
     output: Output,
 ) -> Result<(), Failure> {
     let pin = founded.root_fingerprint.pin();
-    let report = Report {
+    let summary = InitSummary {
         domain: arguments.domain.as_str(),
         dir: dir.display().to_string(),
         trust_domain: arguments.domain.as_str(),
@@ -57,28 +57,28 @@ pub fn tell(
         // A warning that nobody can read is still in the document.
         let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");
     }
-    output.document(&report, |report| text(report, output.screen()))
+    output.document(&summary, |summary| text(summary, output.screen()))
 }
 
-fn text(report: &Report<'_>, screen: Screen) -> String {
-    let dir = &report.dir;
+fn text(summary: &InitSummary<'_>, screen: Screen) -> String {
+    let dir = &summary.dir;
     let fields = Fields::new()
         .with("data directory", dir)
         .with("configuration", &format!("{dir}/enlist.toml"))
         .with("CA certificate", &format!("{dir}/ca/bundle.pem"))
-        .with("CA pin", &report.ca_pin)
-        .with("URL", report.server_url.unwrap_or("printed by `enlist server run`, which chooses the port"))
-        .with("key-encryption key", report.kek)
-        .with_some("root key", report.root_key_file.as_deref());
-    let mut text = format!("domain {} is initialized\n{}", report.domain, fields.text_on(screen));
-    if let Some(key) = report.root_key_pem {
+        .with("CA pin", &summary.ca_pin)
+        .with("URL", summary.server_url.unwrap_or("printed by `enlist server run`, which chooses the port"))
+        .with("key-encryption key", summary.kek)
+        .with_some("root key", summary.root_key_file.as_deref());
+    let mut text = format!("domain {} is initialized\n{}", summary.domain, fields.text_on(screen));
+    if let Some(key) = summary.root_key_pem {
         text.push_str(&format!(
             "\n##### ROOT KEY of {}: shown only once, stored nowhere. Keep it offline. #####\n\
              {key}\
              ##### end of the root key #####\n",
-            report.domain
+            summary.domain
         ));
-    } else if let Some(file) = &report.root_key_file {
+    } else if let Some(file) = &summary.root_key_file {
         text.push_str(&format!("\nThe root key is in {file} and nowhere else: move it offline.\n"));
     }
     text.push_str(
@@ -86,5 +86,5 @@ fn text(report: &Report<'_>, screen: Screen) -> String {
          backups cannot be used: keep a copy of it in another place.\n",
     );
     let run = format!("{} server run --dir {}", shell::program(), shell::quoted(Path::new(dir)));
-    text + &format!("\nNext:\n{}", shell::shown(&run, screen))
+    text + &format!("\nNext:\n{}", shell::paragraph(&run, screen))
 }

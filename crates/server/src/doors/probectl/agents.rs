@@ -6,8 +6,7 @@ use crate::http::failure::Failure;
 use crate::operator::acts::reason;
 use crate::operator::nodes::parse;
 use crate::operator::tokens::limit;
-use crate::process::app::App;
-use api::doors::probectl::{Agent, AgentQuery, Agents, DescribeAgent, RevokedAgent, spiffe_id};
+use api::doors::probectl::{AgentQuery, Agents, DescribeAgent, ProbectlAgent, RevokedAgent, spiffe_id};
 use api::rest::nodes::Revoke;
 use axum::extract::State;
 use http::StatusCode;
@@ -30,7 +29,7 @@ pub async fn list(
     let after = query.after.as_deref().filter(|after| !after.is_empty());
     let after = after.map(NodeId::parse).transpose().map_err(bad_in("after"))?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut agents: Vec<Agent> = view
+    let mut agents: Vec<ProbectlAgent> = view
         .state
         .nodes
         .range((from, Bound::Unbounded))
@@ -49,7 +48,7 @@ pub async fn show(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-) -> Result<axum::Json<Agent>, Failure> {
+) -> Result<axum::Json<ProbectlAgent>, Failure> {
     let (view, node) = visible(&app, &caller, &id)?;
     Ok(axum::Json(shown(&app, &view, &node)))
 }
@@ -59,7 +58,7 @@ pub async fn describe(
     caller: Caller,
     Segment(id): Segment,
     Json(request): Json<DescribeAgent>,
-) -> Result<axum::Json<Agent>, Failure> {
+) -> Result<axum::Json<ProbectlAgent>, Failure> {
     let (_, node) = visible(&app, &caller, &id)?;
     let describe = Describe {
         node: node.id.clone(),
@@ -135,6 +134,6 @@ fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
     Ok((view, tenant))
 }
 
-fn shown(app: &App, view: &View, node: &Node) -> Agent {
-    Agent::of(&view.state, node, app.fleet.presence.last_seen(&node.id))
+fn shown(app: &App, view: &View, node: &Node) -> ProbectlAgent {
+    ProbectlAgent::of(&view.state, node, app.presence.last_seen(&node.id))
 }

@@ -1,12 +1,12 @@
 //! `POST /enroll/agent`: a join token becomes an identity.
 
-use super::{Refused, agent_id, identity, label};
-use crate::doors::{NAMING, idempotency};
-use crate::http::extract::Json;
-use crate::http::failure::Failure;
-use crate::issuance::enroll::{self, Enrollment, Naming};
-use crate::process::app::{App, Origin};
-use api::doors::probectl::{EnrollAgent, Identity};
+use super::{Refused, identity, label};
+use crate::app::{App, Origin};
+use crate::doors::idempotency;
+use crate::enroll;
+use crate::failure::Failure;
+use crate::operator::extract::Json;
+use api::doors::probectl::{EnrollAgent, ProbectlIdentity};
 use api::{code, header};
 use axum::Extension;
 use axum::extract::State;
@@ -22,7 +22,7 @@ pub async fn enroll(
     Extension(origin): Extension<Origin>,
     headers: HeaderMap,
     Json(request): Json<EnrollAgent>,
-) -> Result<axum::Json<Identity>, Failure> {
+) -> Result<axum::Json<ProbectlIdentity>, Failure> {
     let request = match shape(&headers, &request) {
         Ok(request) => request,
         Err(failure) => {

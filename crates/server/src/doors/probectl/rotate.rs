@@ -5,12 +5,10 @@
 
 use super::{Refused, identity};
 use crate::edge::tls::node_issuers;
-use crate::http::extract::Json;
-use crate::http::failure::Failure;
-use crate::issuance::Released;
-use crate::issuance::renew::{self, RenewalRequest};
-use crate::process::app::{App, Origin};
-use api::doors::probectl::{Identity, RotateAgent};
+use crate::failure::Failure;
+use crate::operator::extract::Json;
+use crate::renew::{self, Renewed};
+use api::doors::probectl::{ProbectlIdentity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
 use lifecycle::names::{NodeId, Serial, SpiffePath, Timestamp};
@@ -23,11 +21,15 @@ pub async fn rotate(
     State(app): State<Arc<App>>,
     Extension(origin): Extension<Origin>,
     Json(request): Json<RotateAgent>,
-) -> Result<axum::Json<Identity>, Failure> {
-    match attempt(&app, &origin, request).await {
-        Ok(renewed) => Ok(identity(&renewed)),
-        Err(refused) => Err(refused.recorded(&app, &origin).await),
-    }
+) -> Result<axum::Json<ProbectlIdentity>, Failure> {
+    let (node, renewed) = match attempt(&app, &origin, request).await {
+        Ok(rotated) => rotated,
+        Err(refused) => return Err(refused.recorded(&app, &origin).await),
+    };
+    let Renewed { serial, certificate, der, view } = &renewed;
+    let missing = || Failure::internal("a renewal without its node", &node);
+    let node = view.state.nodes.get(&node).ok_or_else(missing)?;
+    Ok(identity(&view.state, node, serial, certificate, der))
 }
 
 async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<Released, Refused> {

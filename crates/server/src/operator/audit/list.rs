@@ -9,7 +9,7 @@ use crate::process::app::App;
 use api::code;
 use api::rest::audit::AuditQuery;
 use axum::extract::State;
-use journal::AuditError;
+use journal::AuditStoreError;
 use journal::audit::Selection;
 use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::Act;
@@ -66,7 +66,7 @@ fn page(
     mut all: Selection,
     since: Option<Timestamp>,
     limit: usize,
-) -> Result<(Found, Option<u64>), AuditError> {
+) -> Result<(Found, Option<u64>), AuditStoreError> {
     let audit = app.journal.audit();
     if let Some(at) = since {
         all.after = all.after.max(audit.first_since(at)?.saturating_sub(1));

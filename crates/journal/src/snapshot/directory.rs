@@ -1,6 +1,6 @@
 //! The directory of snapshots: `DIR/snapshots/<index>.snap`, the newest two.
 
-use super::format::{self, FormatError, Image, Meta};
+use super::format::{self, FormatError, Image, ImageMeta};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ pub struct SnapshotError {
     pub cause: FormatError,
 }
 
-/// What is on the shelf.
+/// What is in the directory.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundSnapshots {
     /// The newest snapshot that can be read.
     pub image: Option<Image>,
     /// Newer ones that cannot.
@@ -24,11 +24,11 @@ pub struct Found {
 }
 
 #[derive(Debug, Clone)]
-pub struct Shelf {
+pub struct SnapshotDir {
     dir: PathBuf,
 }
 
-impl Shelf {
+impl SnapshotDir {
     pub fn of(data: &Path) -> Self {
         Self { dir: data.join("snapshots") }
     }
@@ -63,16 +63,16 @@ impl Shelf {
     }
 
     /// Reads the newest good snapshot and names the damaged ones it passed on the way. Changes nothing.
-    pub fn find(&self) -> Result<Found, SnapshotError> {
+    pub fn find(&self) -> Result<FoundSnapshots, SnapshotError> {
         let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
         let mut damaged = Vec::new();
         for index in indexes {
             match self.read(&self.path(index)) {
-                Ok(image) => return Ok(Found { image: Some(image), damaged }),
+                Ok(image) => return Ok(FoundSnapshots { image: Some(image), damaged }),
                 Err(error) => damaged.push(error),
             }
         }
-        Ok(Found { image: None, damaged })
+        Ok(FoundSnapshots { image: None, damaged })
     }
 
     pub fn read(&self, path: &Path) -> Result<Image, SnapshotError> {
@@ -81,7 +81,7 @@ impl Shelf {
     }
 
     /// What the newest snapshot says about itself.
-    pub fn newest(&self) -> Result<Option<(Meta, PathBuf)>, SnapshotError> {
+    pub fn newest(&self) -> Result<Option<(ImageMeta, PathBuf)>, SnapshotError> {
         let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
         let Some(path) = indexes.first().map(|index| self.path(*index)) else { return Ok(None) };
         let file = File::open(&path).map_err(|error| self.fault(&path, error.into()))?;

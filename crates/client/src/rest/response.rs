@@ -1,7 +1,7 @@
 //! Reading an answer whole, within its bounds, and telling a refusal from an accident.
 
-use super::exchange::{Answer, Origin};
-use crate::error::{Error, Refusal, retry_after};
+use super::exchange::{ResponseSource, RestResponse};
+use crate::error::{ApiError, Error, retry_after};
 use crate::unreachable::Unreachable;
 use api::error::ErrorBody;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 /// A page of a thousand nodes fits several times over.
 const BODY_BYTES: usize = 8 * 1024 * 1024;
 
-impl Answer {
+impl RestResponse {
     /// This answer if it is not an error, else what the error says.
     pub(super) async fn granted(self) -> Result<Self, Error> {
         let status = self.status();
@@ -21,15 +21,15 @@ impl Answer {
         }
         let asked = self.response.headers().get(api::header::RETRY_AFTER);
         let retry_after = asked.and_then(|value| retry_after(value.to_str().ok()?));
-        let (origin, body) = self.parts().await?;
+        let (source, body) = self.parts().await?;
         match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(ErrorBody { error: detail }) => Err(Error::Refused(Box::new(Refusal {
+            Ok(ErrorBody { error: detail }) => Err(Error::Refused(Box::new(ApiError {
                 detail,
                 retry_after,
                 server_time: None,
                 not_needed: None,
             }))),
-            Err(_) => Err(origin.garbage(format!("HTTP {status} without an Enlist error"))),
+            Err(_) => Err(source.garbage(format!("HTTP {status} without an Enlist error"))),
         }
     }
 
@@ -37,30 +37,30 @@ impl Answer {
         self.parts().await.map(|(_, body)| body)
     }
 
-    async fn parts(self) -> Result<(Origin, Bytes), Error> {
-        let Answer { response, origin, deadline, driver: _driver } = self;
+    async fn parts(self) -> Result<(ResponseSource, Bytes), Error> {
+        let RestResponse { response, source, deadline, driver: _driver } = self;
         let body = Limited::new(response.into_body(), BODY_BYTES).collect();
         match timeout_at(deadline, body).await {
-            Err(_) => Err(origin.lost(Unreachable::TimedOut("end of the answer"))),
-            Ok(Ok(body)) => Ok((origin, body.to_bytes())),
+            Err(_) => Err(source.lost(Unreachable::TimedOut("end of the answer"))),
+            Ok(Ok(body)) => Ok((source, body.to_bytes())),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                Err(origin.garbage(format!("an answer of more than {BODY_BYTES} bytes")))
+                Err(source.garbage(format!("an answer of more than {BODY_BYTES} bytes")))
             }
             Ok(Err(error)) => Err(match error.downcast_ref::<hyper::Error>() {
-                Some(error) => origin.failed(error),
-                None => origin.lost(Unreachable::Closed),
+                Some(error) => source.failed(error),
+                None => source.lost(Unreachable::Closed),
             }),
         }
     }
 
     pub(super) async fn text(self) -> Result<String, Error> {
-        let (origin, body) = self.parts().await?;
-        String::from_utf8(body.into()).map_err(|_| origin.garbage("an answer that is not text"))
+        let (source, body) = self.parts().await?;
+        String::from_utf8(body.into()).map_err(|_| source.garbage("an answer that is not text"))
     }
 
     pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
-        let (origin, body) = self.parts().await?;
+        let (source, body) = self.parts().await?;
         serde_json::from_slice(&body)
-            .map_err(|error| origin.garbage(format!("an answer that cannot be read: {error}")))
+            .map_err(|error| source.garbage(format!("an answer that cannot be read: {error}")))
     }
 }

@@ -4,7 +4,7 @@
 //! snapshots does not hold stays in the log.
 
 use crate::raft::Raft;
-use crate::snapshot::Shelf;
+use crate::snapshot::SnapshotDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::sync::{Notify, watch};
 /// A snapshot that takes longer than this is not waited for; the next one purges.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-pub struct Keeper {
+pub struct Compactor {
     pub raft: Raft,
-    pub shelf: Shelf,
+    pub snapshots: SnapshotDir,
     pub due: Arc<Notify>,
     /// Bytes of log since the last snapshot, and how many are too many.
     pub gathered: Arc<AtomicU64>,
     pub limit: u64,
-    /// Ends the keeper, by its value or by being dropped.
+    /// Ends the task, by its value or by being dropped.
     pub closing: watch::Receiver<bool>,
 }
 
-impl Keeper {
+impl Compactor {
     pub async fn run(mut self) {
         let mut closing = self.closing.clone();
         loop {
@@ -32,13 +32,13 @@ impl Keeper {
                 _ = closing.wait_for(|closing| *closing) => return,
                 () = self.due.notified() => {}
             }
-            if let Err(reason) = self.keep().await {
+            if let Err(reason) = self.compact().await {
                 tracing::warn!(%reason, "no snapshot was made; the log grows until the next one");
             }
         }
     }
 
-    async fn keep(&mut self) -> Result<(), String> {
+    async fn compact(&mut self) -> Result<(), String> {
         // Told while the last snapshot was still beginning.
         if self.gathered.load(Ordering::Acquire) < self.limit {
             return Ok(());
@@ -51,7 +51,7 @@ impl Keeper {
             _ = self.closing.wait_for(|closing| *closing) => return Ok(()),
             made = made => drop(made.map_err(|error| error.to_string())?),
         }
-        let indexes = self.shelf.indexes().map_err(|error| error.to_string())?;
+        let indexes = self.snapshots.indexes().map_err(|error| error.to_string())?;
         if let Some(older) = indexes.get(1) {
             self.raft.trigger().purge_log(*older).await.map_err(|error| error.to_string())?;
         }

@@ -4,7 +4,7 @@
 use super::{OnRetry, Reply};
 use crate::backoff::Backoff;
 use crate::error::Error;
-use crate::unreachable::{Alert, Unreachable};
+use crate::unreachable::{TlsAlert, Unreachable};
 use crate::url::ServerUrl;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// The longest one try may take: connecting, and then the call.
 const TRY_TIMEOUT: Duration = Duration::from_secs(40);
 
-pub(super) async fn take<T, F>(
+pub(super) async fn call<T, F>(
     servers: &[ServerUrl],
     deadline: Option<Instant>,
     on_retry: &OnRetry,
@@ -37,9 +37,9 @@ where
         let pause = backoff.next(round.retry_after);
         let time_left = deadline.is_some_and(|deadline| Instant::now() + pause < deadline);
         if !(round.again && time_left) {
-            return Err(round.told());
+            return Err(round.into_error());
         }
-        if let Some(error) = &round.told {
+        if let Some(error) = &round.error {
             on_retry(error, pause);
         }
         sleep(pause).await;
@@ -55,7 +55,7 @@ fn too_late(server: &ServerUrl) -> Error {
 fn is_final(error: &Error) -> bool {
     match error {
         Error::Refused(refusal) => !refusal.detail.retryable,
-        Error::Unreachable { cause, .. } => *cause == Unreachable::Alert(Alert::Revoked),
+        Error::Unreachable { cause, .. } => *cause == Unreachable::Alert(TlsAlert::Revoked),
         Error::Usage(_) | Error::Fault(_) => true,
     }
 }
@@ -65,26 +65,27 @@ fn is_final(error: &Error) -> bool {
 struct Round {
     again: bool,
     retry_after: Option<Duration>,
-    told: Option<Error>,
+    /// The one that says most.
+    error: Option<Error>,
 }
 
 impl Round {
-    fn note(&mut self, error: Error) {
-        self.again |= error.is_retryable();
-        if let Error::Refused(refusal) = &error {
+    fn note(&mut self, new: Error) {
+        self.again |= new.is_retryable();
+        if let Error::Refused(refusal) = &new {
             self.retry_after = self.retry_after.max(refusal.retry_after);
         }
-        if self.told.as_ref().is_none_or(|told| weight(&error) > weight(told)) {
-            self.told = Some(error);
+        if self.error.as_ref().is_none_or(|known| weight(&new) > weight(known)) {
+            self.error = Some(new);
         }
     }
 
-    fn told(self) -> Error {
-        self.told.unwrap_or_else(|| Error::Usage("no server is configured".to_owned()))
+    fn into_error(self) -> Error {
+        self.error.unwrap_or_else(|| Error::Usage("no server is configured".to_owned()))
     }
 }
 
-/// Which of several failures is worth telling: the nearer it came to an answer, the more it says.
+/// Which of several failures is reported: the nearer it came to an answer, the more it says.
 fn weight(error: &Error) -> u8 {
     match error {
         Error::Refused(_) => 4,

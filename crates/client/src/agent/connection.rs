@@ -2,7 +2,7 @@
 
 use super::Reply;
 use crate::connect::{Connection, connect};
-use crate::error::{Error, Refusal, retry_after};
+use crate::error::{ApiError, Error, retry_after};
 use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
 use crate::watched::Cause;
@@ -32,12 +32,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// What goes with a call beside its message.
 #[derive(Clone)]
-pub(super) struct Labels {
+pub(super) struct CallMetadata {
     idempotency: Option<MetadataValue<Ascii>>,
     correlation: MetadataValue<Ascii>,
 }
 
-impl Labels {
+impl CallMetadata {
     pub(super) fn new(idempotency: Option<&str>, correlation: &str) -> Result<Self, Error> {
         let value = |text: &str, what: &str| {
             MetadataValue::try_from(text).map_err(|_| Error::Usage(format!("{text:?} is not {what}")))
@@ -57,13 +57,13 @@ impl Labels {
 }
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct GrpcConnection {
     client: AgentClient<Channel>,
     server: ServerUrl,
     cause: Cause,
 }
 
-impl Line {
+impl GrpcConnection {
     pub(super) async fn open(
         server: ServerUrl,
         tls: Arc<ClientConfig>,
@@ -103,8 +103,9 @@ impl Line {
         Ok(Self { client, server, cause })
     }
 
-    pub(super) fn client(&mut self) -> &mut AgentClient<Channel> {
-        &mut self.client
+    /// Cloning shares the connection.
+    pub(super) fn client(&self) -> AgentClient<Channel> {
+        self.client.clone()
     }
 
     pub(super) fn read<T>(self, answer: Result<Response<T>, Status>) -> Result<Reply<T>, Error> {
@@ -127,7 +128,7 @@ impl Line {
                 let time = status.metadata().get(header::SERVER_TIME);
                 let server_time = time.and_then(|value| value.to_str().ok()?.parse().ok());
                 let not_needed = NotNeeded::from_status(status);
-                Error::Refused(Box::new(Refusal { detail, retry_after, server_time, not_needed }))
+                Error::Refused(Box::new(ApiError { detail, retry_after, server_time, not_needed }))
             }
             None => self.broken(accident(status)),
         }
