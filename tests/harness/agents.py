@@ -5,24 +5,18 @@ import evidence
 from machine import AGENT, run
 
 
+def enroll_command(plane, directory, *options, server: str | None = None, trust=None) -> list[str]:
+    """The agent's command line, without a token unless the options name one."""
+    trust = ("--ca-pin", plane.pin) if trust is None else trust
+    command = AGENT, "enroll", "--server", server or plane.url, "--dir", directory, *trust, *options
+    return [str(word) for word in command]
+
+
 def enroll(plane, directory, *options, token: str | None = None, server: str | None = None, trust=None, env=None):
     """Runs the agent with a token on its standard input, unless the options say otherwise."""
-    trust = ("--ca-pin", plane.pin) if trust is None else trust
     given = () if token is None else ("--token", "-")
-    done = run(
-        AGENT,
-        "enroll",
-        "--server",
-        server or plane.url,
-        "--dir",
-        directory,
-        "--json",
-        *trust,
-        *given,
-        *options,
-        stdin=(token or "").encode(),
-        env=env,
-    )
+    command = enroll_command(plane, directory, "--json", *given, *options, server=server, trust=trust)
+    done = run(*command, stdin=(token or "").encode(), env=env)
     current = directory / "identity" / "current" / "key.pem"
     if current.exists():
         evidence.private_key("agent", current.read_bytes())

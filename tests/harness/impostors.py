@@ -9,8 +9,8 @@ import threading
 import certs
 from certs import hashes, serialization, x509
 from daemons import lasting_port
+from listener import Listener, Proxy, shut
 from machine import scratch
-from relay import shut
 
 PAGE = b"<html><body>Please sign in to use this network</body></html>"
 DAY = datetime.timedelta(days=1)
@@ -102,20 +102,20 @@ def has_request(heard: bytes) -> bool:
     return {HEADERS, DATA} <= seen
 
 
-class Impostor:
+class Impostor(Listener):
     """Answers every request with the same bytes, and keeps what it was told and how every handshake ended."""
 
     def __init__(self, says: str, authority: Authority | None = None, name: str = "127.0.0.1"):
+        super().__init__()
         self.says = ANSWERS[says]
-        self.heard, self.handshakes, self.certificates, self.connections = b"", 0, 0, 0
+        self.heard, self.handshakes, self.certificates = b"", 0, 0
         self.refusals: list[str] = []
         self.context = None
         if authority:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(*map(str, authority.files(name)))
             self.context.set_alpn_protocols(["http/1.1"] if says == "portal" else ["h2", "http/1.1"])
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.listen()
 
     def ask_for_certificates(self, anchors: bytes) -> "Impostor":
         """Whoever has a client certificate of these shows it."""
@@ -123,24 +123,7 @@ class Impostor:
         self.context.load_verify_locations(cadata=anchors.decode())
         return self
 
-    @property
-    def port(self) -> int:
-        return self.listener.getsockname()[1]
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         client.settimeout(30)
         try:
             if self.context:
@@ -163,33 +146,16 @@ class Impostor:
             pass
         shut(client)
 
-    def close(self) -> None:
-        self.listener.close()
 
-    def __enter__(self) -> "Impostor":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-
-class Crossing:
+class Crossing(Proxy):
     """One address; behind it is the control plane, or something else, or nobody. Keeps what clients send through it."""
 
     def __init__(self):
         # Asked for by its number it stays ours while nobody listens.
-        port = lasting_port()
-        self.listener = socket.create_server(("127.0.0.1", port))
-        self.port, self.target = port, 0
-        self.open: list[socket.socket] = []
+        super().__init__(0, lasting_port())
         self.sent: list[bytearray] = []
-        self.lock = threading.Lock()
         self.listening = True
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        self.listen()
 
     def lead(self, port: int) -> None:
         """Everybody gets there from now on; what is open is closed."""
@@ -197,7 +163,7 @@ class Crossing:
         if not self.listening:
             self.listening = True
             self.listener.listen()
-            threading.Thread(target=self._accept, daemon=True).start()
+            self.listen()
         self.cut()
 
     def refuse(self) -> None:
@@ -207,41 +173,16 @@ class Crossing:
             self.listener.shutdown(socket.SHUT_RDWR)
         self.cut()
 
-    def cut(self) -> None:
-        with self.lock:
-            doomed, self.open = self.open, []
-        for connection in doomed:
-            shut(connection)
-
-    @property
-    def connections(self) -> int:
-        return len(self.sent)
-
     def in_clear(self) -> list[bytes]:
         """What was sent that does not begin as TLS does. Must be nothing, always."""
         return [bytes(sent[:64]) for sent in self.sent if sent and sent[:2] != b"\x16\x03"]
 
-    def close(self) -> None:
-        self.listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                shut(client)
-                continue
-            sent = bytearray()
-            with self.lock:
-                self.open += [client, server]
-                self.sent.append(sent)
-            threading.Thread(target=self._pass, args=(client, server, sent), daemon=True).start()
-            threading.Thread(target=self._pass, args=(server, client, bytearray()), daemon=True).start()
+    def forward(self, client: socket.socket, server: socket.socket) -> None:
+        sent = bytearray()
+        with self.lock:
+            self.sent.append(sent)
+        threading.Thread(target=self._pass, args=(client, server, sent), daemon=True).start()
+        self._pass(server, client, bytearray())
 
     def _pass(self, source: socket.socket, target: socket.socket, kept: bytearray) -> None:
         try:
@@ -252,9 +193,3 @@ class Crossing:
         except OSError:
             pass
         shut(target)
-
-    def __enter__(self) -> "Crossing":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()

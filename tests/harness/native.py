@@ -1,39 +1,23 @@
 """A client of the native gRPC door, from its .proto file and grpcio alone."""
 
-import importlib
 import queue
 import secrets
 import socket
 import ssl
-import sys
 import threading
 import time
 
 import certs
-from machine import PATIENCE, PROTO, missing, scratch
+from machine import PATIENCE, missing, scratch
+from protos import compiled
 
 try:
     import grpc
-    from grpc_tools import protoc
 except ImportError:
     missing("grpcio with grpcio-tools")
 
 OPTIONS = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
-
-
-def _messages():
-    """Compiles the .proto files into modules."""
-    place = scratch("proto")
-    source = PROTO / "enlist" / "agent" / "v1" / "agent.proto"
-    flags = ["protoc", f"-I{PROTO}", f"--python_out={place}", f"--grpc_python_out={place}", str(source)]
-    assert protoc.main(flags) == 0
-    sys.path.insert(0, str(place))
-    return importlib.import_module("enlist.agent.v1.agent_pb2"), importlib.import_module(
-        "enlist.agent.v1.agent_pb2_grpc"
-    )
-
-
-pb, pb_grpc = _messages()
+pb, pb_grpc = compiled("enlist/agent/v1/agent.proto")
 
 
 class Refused(Exception):

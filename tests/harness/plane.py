@@ -154,16 +154,19 @@ class ControlPlane:
             context.load_cert_chain(*map(str, certificate))
         return context
 
-    def items(self, path: str) -> list[dict]:
-        """All pages of a list."""
-        found, cursor = [], None
+    def pages(self, path: str):
+        """The pages of a list, one after the other."""
+        cursor = None
         while True:
             join = "&" if "?" in path else "?"
             page = self.api("GET", path + (f"{join}cursor={cursor}" if cursor else "")).json()
-            found += page["items"]
+            yield page
             cursor = page["next_cursor"]
             if not cursor:
-                return found
+                return
+
+    def items(self, path: str) -> list[dict]:
+        return [item for page in self.pages(path) for item in page["items"]]
 
     def mint(self, **fields) -> dict:
         answer = self.api("POST", "/v1/tokens", fields)

@@ -3,19 +3,19 @@
 import datetime
 import socket
 import ssl
-import threading
 
 import certs
 from certs import hashes, x509
+from listener import Listener
 from machine import scratch
 
 
-class Recorder:
+class Recorder(Listener):
     """A server that is not ours, and keeps every byte that a client tells it; over TLS what was decrypted."""
 
     def __init__(self, tls: bool = True, not_after_days: int = 10):
-        self.heard, self.connections = b"", 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        super().__init__()
+        self.heard = b""
         self.context = None
         if tls:
             place = scratch("rec")
@@ -34,31 +34,15 @@ class Recorder:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(*files)
             self.context.set_alpn_protocols(["h2", "http/1.1"])
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.listen()
 
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            try:
-                client.settimeout(5)
-                if self.context:
-                    client = self.context.wrap_socket(client, server_side=True)
-                while data := client.recv(65536):
-                    self.heard += data
-            except (OSError, ssl.SSLError):
-                pass
-            client.close()
-
-    def __enter__(self) -> "Recorder":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.listener.close()
+    def serve(self, client: socket.socket) -> None:
+        try:
+            client.settimeout(5)
+            if self.context:
+                client = self.context.wrap_socket(client, server_side=True)
+            while data := client.recv(65536):
+                self.heard += data
+        except (OSError, ssl.SSLError):
+            pass
+        client.close()

@@ -3,6 +3,8 @@
 import socket
 import threading
 
+from listener import Proxy, shut
+
 APPLICATION_DATA = 23
 """The TLS record type of everything encrypted: a client's first one ends its handshake."""
 
@@ -23,7 +25,7 @@ class Records:
             self.buffer = self.buffer[end:]
 
 
-class Relay:
+class Relay(Proxy):
     """Passes bytes both ways. After `lose()` no answer comes through until `cut()` closes what is open.
 
     A connection that is still in its handshake gets to the end of it first, so that the client does send its
@@ -31,21 +33,10 @@ class Relay:
     """
 
     def __init__(self, port: int):
-        self.target = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        super().__init__(port)
         self.losing = threading.Event()
         self.swallowed = 0
-        self.open: list[socket.socket] = []
-        self.lock = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        return self.listener.getsockname()[1]
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        self.listen()
 
     def lose(self) -> None:
         self.losing.set()
@@ -53,33 +44,12 @@ class Relay:
     def cut(self) -> None:
         """Closes every connection, and passes everything from then on."""
         self.losing.clear()
-        with self.lock:
-            doomed, self.open = self.open, []
-        for connection in doomed:
-            shut(connection)
+        super().cut()
 
-    def close(self) -> None:
-        self.listener.close()
-        self.cut()
-
-    def __enter__(self) -> "Relay":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                return
-            with self.lock:
-                self.open += [client, server]
-            records = Records()
-            threading.Thread(target=self._requests, args=(client, server, records), daemon=True).start()
-            threading.Thread(target=self._answers, args=(server, client, records), daemon=True).start()
+    def forward(self, client: socket.socket, server: socket.socket) -> None:
+        records = Records()
+        threading.Thread(target=self._requests, args=(client, server, records), daemon=True).start()
+        self._answers(server, client, records)
 
     def _requests(self, client: socket.socket, server: socket.socket, records: Records) -> None:
         try:
@@ -101,11 +71,3 @@ class Relay:
             pass
         if not self.losing.is_set():
             shut(client)
-
-
-def shut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
-    connection.close()

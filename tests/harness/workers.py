@@ -1,18 +1,16 @@
 """Workers of the TaskRun document: a client of its door, from its own shapes, http.client and openssl alone."""
 
-import importlib
 import queue
-import sys
 import threading
 
 import certs
 import evidence
 import native
-from machine import PATIENCE, PROTO, missing, scratch
+from machine import PATIENCE, missing, scratch
+from protos import compiled
 
 try:
     import grpc
-    from grpc_tools import protoc
 except ImportError:
     missing("grpcio with grpcio-tools")
 
@@ -83,16 +81,7 @@ def flat(answer) -> str:
 
 # The stream: messages from the .proto file, through grpcio alone.
 
-
-def _messages():
-    place = scratch("proto")
-    source = PROTO / "taskrun" / "v1" / "run.proto"
-    assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={place}", str(source)]) == 0
-    sys.path.insert(0, str(place))
-    return importlib.import_module("taskrun.v1.run_pb2")
-
-
-pb = _messages()
+pb, _ = compiled("taskrun/v1/run.proto")
 CONNECT = "/taskrun.v1.RunService/StreamConnect"
 
 

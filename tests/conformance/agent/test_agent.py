@@ -8,7 +8,7 @@ import pytest
 
 import certs
 import evidence
-from agents import enroll, listed, serial_on_disk, serialization_key, status
+from agents import enroll, enroll_command, listed, serial_on_disk, serialization_key, status
 from machine import AGENT, run, secret
 
 
@@ -90,19 +90,7 @@ def test_an_enrolled_host_leaves_the_token_unspent(plane, place):
     assert enroll(plane, place / "a", token=plane.token()).code == 0
     before = serial_on_disk(place / "a")
     minted = plane.mint()
-    done = run(
-        AGENT,
-        "enroll",
-        "--server",
-        plane.url,
-        "--ca-pin",
-        plane.pin,
-        "--dir",
-        place / "a",
-        "--token",
-        "-",
-        stdin=minted["token"].encode(),
-    )
+    done = run(*enroll_command(plane, place / "a", "--token", "-"), stdin=minted["token"].encode())
     assert done.code == 0, done
     assert "already enrolled" in (done.out + done.err)
     assert plane.token_state(minted["token_id"]) == "unused" and serial_on_disk(place / "a") == before
@@ -211,20 +199,5 @@ def test_a_second_server_is_tried(plane, place):
     """A dead address first does not stop an enrollment."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"https://127.0.0.1:{closed.getsockname()[1]}"
-    done = run(
-        AGENT,
-        "enroll",
-        "--server",
-        dead,
-        "--server",
-        plane.url,
-        "--ca-pin",
-        plane.pin,
-        "--dir",
-        place / "a",
-        "--token",
-        "-",
-        "--json",
-        stdin=plane.token().encode(),
-    )
+    done = enroll(plane, place / "a", "--server", plane.url, token=plane.token(), server=dead)
     assert done.code == 0, done

@@ -15,14 +15,10 @@ def test_hosts_are_listed_in_pages_and_shown(plane_of_its_own):
     """Proves PLFM-27: `hosts` with `next_cursor`, and each as it is shown alone."""
     plane = plane_of_its_own
     fleet = sorted(hosts.enroll(plane).id for _ in range(5))
-    found, cursor = [], ""
-    while True:
-        page = plane.api("GET", f"/v1/hosts?limit=2{cursor}").json()
+    found = []
+    for page in plane.pages("/v1/hosts?limit=2"):
         assert set(page) == {"hosts", "next_cursor"} and len(page["hosts"]) <= 2
         found += page["hosts"]
-        if not page["next_cursor"]:
-            break
-        cursor = f"&cursor={page['next_cursor']}"
     assert [host["host_id"] for host in found] == fleet
     for host in found:
         assert plane.api("GET", f"/v1/hosts/{host['host_id']}").json() == host

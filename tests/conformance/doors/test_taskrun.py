@@ -386,14 +386,10 @@ def test_workers_are_listed_page_by_page(plane):
     shown = plane.api("GET", "/v1/workers/listed").json()
     assert set(shown) == {"worker_id", "state", "cert_serial", "expires_at", "last_seen", "enrolled_at"}
     assert shown["state"] == "active" and shown["last_seen"]
-    found, cursor = [], None
-    while True:
-        page = plane.api("GET", "/v1/workers?limit=3" + (f"&cursor={cursor}" if cursor else "")).json()
+    found = []
+    for page in plane.pages("/v1/workers?limit=3"):
         assert set(page) == {"workers", "next_cursor"} and len(page["workers"]) <= 3
         found += [w["worker_id"] for w in page["workers"]]
-        cursor = page["next_cursor"]
-        if not cursor:
-            break
     assert found == sorted(set(found)) and "listed" in found
     for bad in ("limit=0", "limit=x", "cursor=a%20b", "colour=1"):
         answer = plane.api("GET", f"/v1/workers?{bad}")

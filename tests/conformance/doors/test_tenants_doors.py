@@ -16,6 +16,10 @@ RED, BLUE = "red", "blue"
 class Rest:
     """An operator of one tenant, with an API key, and hosts that enroll with tokens of that tenant."""
 
+    tokens: str
+    wanted: dict = {}
+    """Where tokens are minted, and what is asked for."""
+
     def __init__(self, plane, tenant: str):
         self.plane, self.tenant = plane, tenant
         self.key = make_key(plane, "operator", "--tenant", tenant)["key"]
@@ -26,21 +30,15 @@ class Rest:
             headers["X-Tenant"] = tenant
         return self.plane.https(method, path, body, headers=headers, certificate=certificate)
 
-
-def kept(pem: str, key) -> tuple:
-    """Certificate and key as files."""
-    place = scratch("tenant")
-    (place / "cert.pem").write_text(pem)
-    (place / "key.pem").write_bytes(certs.key_pem(key))
-    return place / "cert.pem", place / "key.pem"
-
-
-class Plfm(Rest):
     def mint(self, tenant=None):
-        answer = self.ask("POST", "/v1/hosts/enroll-tokens", {}, tenant)
+        answer = self.ask("POST", self.tokens, self.wanted, tenant)
         if answer.status == 201:
             evidence.token(answer.json()["token"])
         return answer
+
+
+class Plfm(Rest):
+    tokens = "/v1/hosts/enroll-tokens"
 
     def enroll(self):
         key = certs.ec_key()
@@ -60,7 +58,7 @@ class Plfm(Rest):
         )
         assert answer.status == 201, answer
         made = answer.json()
-        return made["host_id"], kept(made["mtls_cert"], key), token["token_id"]
+        return made["host_id"], certs.identity(scratch("tenant"), key, made["mtls_cert"]), token["token_id"]
 
     def listed(self, tenant=None):
         answer = self.ask("GET", "/v1/hosts", None, tenant)
@@ -76,11 +74,7 @@ class Plfm(Rest):
 
 
 class Probectl(Rest):
-    def mint(self, tenant=None):
-        answer = self.ask("POST", "/v1/agents/enroll-tokens", {}, tenant)
-        if answer.status == 201:
-            evidence.token(answer.json()["token"])
-        return answer
+    tokens = "/v1/agents/enroll-tokens"
 
     def enroll(self):
         key = certs.ec_key()
@@ -89,7 +83,7 @@ class Probectl(Rest):
         assert answer.status == 200, answer
         made = answer.json()
         assert made["tenant_id"] == self.tenant
-        return made["agent_id"], kept(made["cert_pem"], key), token["id"]
+        return made["agent_id"], certs.identity(scratch("tenant"), key, made["cert_pem"]), token["id"]
 
     def listed(self, tenant=None):
         answer = self.ask("GET", "/v1/agents", None, tenant)
@@ -106,11 +100,8 @@ class Probectl(Rest):
 
 
 class Taskrun(Rest):
-    def mint(self, tenant=None):
-        answer = self.ask("POST", "/v1/tokens", {"door": "taskrun"}, tenant)
-        if answer.status == 201:
-            evidence.token(answer.json()["token"])
-        return answer
+    tokens = "/v1/tokens"
+    wanted = {"door": "taskrun"}
 
     def enroll(self):
         key = certs.ec_key()
@@ -119,7 +110,7 @@ class Taskrun(Rest):
         body = {"bootstrap_token": token["token"], "csr": certs.csr(key, f"worker:{name}")}
         answer = self.plane.https("POST", "/v1/enroll", body)
         assert answer.status == 200, answer
-        return name, kept(answer.json()["worker_cert"], key), token["token_id"]
+        return name, certs.identity(scratch("tenant"), key, answer.json()["worker_cert"]), token["token_id"]
 
     def listed(self, tenant=None):
         answer = self.ask("GET", "/v1/workers", None, tenant)

@@ -7,8 +7,8 @@ import time
 
 import certs
 import evidence
-from agents import enroll, listed, serialization_key
-from machine import AGENT, PATIENCE, clean_env, scratch
+from agents import enroll, enroll_command, listed, serialization_key
+from machine import PATIENCE, clean_env, scratch
 
 SEED = int(os.environ.get("ENLIST_SEED", random.SystemRandom().randrange(1 << 32)))
 
@@ -20,18 +20,7 @@ def test_sigkill_in_the_middle_leaves_nothing_half_done(plane):
     for number in range(8):
         directory, token = scratch("kill") / "a", plane.token()
         before = {node["node_id"] for node in plane.nodes()}
-        command = [
-            str(AGENT),
-            "enroll",
-            "--server",
-            plane.url,
-            "--ca-pin",
-            plane.pin,
-            "--dir",
-            str(directory),
-            "--token",
-            "-",
-        ]
+        command = enroll_command(plane, directory, "--token", "-")
         with evidence.log("agent-killed").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=clean_env())
             process.stdin.write(token.encode())
@@ -54,18 +43,7 @@ def test_two_agents_in_one_directory_make_one_identity(plane, place):
     """Started at the same time with two tokens: whole files, and the one on disk is active."""
     tokens = [plane.mint() for _ in range(2)]
     with evidence.log("agent-two").open("wb") as log:
-        command = [
-            str(AGENT),
-            "enroll",
-            "--server",
-            plane.url,
-            "--ca-pin",
-            plane.pin,
-            "--dir",
-            str(place / "a"),
-            "--token",
-            "-",
-        ]
+        command = enroll_command(plane, place / "a", "--token", "-")
         processes = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=clean_env()) for _ in tokens
         ]

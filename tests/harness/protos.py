@@ -1,0 +1,21 @@
+"""Modules from the .proto files, by grpcio's own compiler."""
+
+import importlib
+import sys
+
+from machine import PROTO, missing, scratch
+
+try:
+    from grpc_tools import protoc
+except ImportError:
+    missing("grpcio with grpcio-tools")
+
+
+def compiled(file: str) -> tuple:
+    """The messages and the services of a file such as `enlist/agent/v1/agent.proto`."""
+    place = scratch("proto")
+    flags = [f"-I{PROTO}", f"--python_out={place}", f"--grpc_python_out={place}", str(PROTO / file)]
+    assert protoc.main(["protoc", *flags]) == 0
+    sys.path.insert(0, str(place))
+    name = file.removesuffix(".proto").replace("/", ".")
+    return importlib.import_module(f"{name}_pb2"), importlib.import_module(f"{name}_pb2_grpc")
