@@ -1,6 +1,6 @@
 //! `enlist alert`: what wants an operator's attention.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless, or_dash};
@@ -26,7 +26,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     let path = Path::new("/v1/alerts");
     match command {

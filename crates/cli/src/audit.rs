@@ -5,9 +5,11 @@ mod file;
 mod list;
 mod verify;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
+use api::rest::audit::AuditLine;
+use serde_json::Value;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
@@ -31,7 +33,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
         Command::List(arguments) => list::run(&reach.operator()?, arguments, output).await,
         Command::Export { out: None } => export::to_output(&reach.operator()?, output).await,
@@ -41,4 +43,14 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             verify::offline(&file, ca_file.as_deref(), reach, output)
         }
     }
+}
+
+/// Those fields of a line that it has and that fit into a cell, as `name=value`.
+pub fn pairs<'a>(line: &AuditLine, names: impl IntoIterator<Item = &'a &'static str>) -> Vec<String> {
+    let pair = |name: &&str| match line.fields.get(*name)? {
+        Value::String(text) => Some(format!("{name}={text}")),
+        value @ (Value::Number(_) | Value::Bool(_)) => Some(format!("{name}={value}")),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    names.into_iter().filter_map(pair).collect()
 }

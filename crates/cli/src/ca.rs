@@ -3,7 +3,7 @@
 mod roll;
 mod sign_intermediate;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -57,7 +57,7 @@ pub enum Command {
     SignIntermediate(sign_intermediate::Arguments),
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
         Command::Show => {
             let operator = reach.operator()?;
@@ -115,7 +115,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 /// What verifies nodes, or what hosts trust (`server`), PEM.
-pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, Failure> {
+pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, CommandError> {
     let query = BundleQuery { server };
     Ok(reach.operator()?.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?)
 }

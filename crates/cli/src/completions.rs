@@ -1,7 +1,7 @@
 //! `enlist completions`: from the same definition as the parser.
 
 use crate::command_line::definition;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
@@ -10,7 +10,7 @@ pub struct Arguments {
     shell: clap_complete::Shell,
 }
 
-pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut definition(), "enlist", &mut script);
     output.verbatim(&String::from_utf8_lossy(&script))

@@ -4,7 +4,7 @@ mod add;
 pub mod saved;
 mod show;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::{Reach, variable};
 use crate::table::{Table, Tone};
@@ -95,7 +95,7 @@ impl ContextFields {
     }
 }
 
-pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
         Command::Add(arguments) => add::run(arguments, reach, output),
         Command::Use { name } => {
@@ -130,10 +130,10 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failur
     }
 }
 
-fn contexts_file() -> Result<ContextsFile, Failure> {
+fn contexts_file() -> Result<ContextsFile, CommandError> {
     ContextsFile::find(&variable).ok_or_else(|| {
         let message = "this user has no place for configuration: neither XDG_CONFIG_HOME nor HOME is set";
-        Failure::usage(message, "set HOME, or use flags or ENLIST_* variables instead of a context")
+        CommandError::usage(message, "set HOME, or use flags or ENLIST_* variables instead of a context")
     })
 }
 

@@ -4,7 +4,7 @@ mod agent;
 mod directory;
 mod summary;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::logs;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -19,7 +19,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path as FilePath;
 
-/// Where it listens unless told otherwise, and if that is free.
+/// The default address, used if its port is free.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Arguments {
     once: bool,
 }
 
-pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(), CommandError> {
     reach.only_dir()?;
     // What is printed here must not be interrupted by the log, unless the user asks for both.
     let read_along = logs::is_asked_for();
@@ -59,13 +59,13 @@ async fn serve(
     place: &DevDirectory,
     output: Output,
     signals: &mut StopSignals,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let server = listen(arguments.listen, place).await?;
     let shown = tokio::select! {
         shown = show(arguments, place, &server, output) => shown,
         () = signals.next() => {
             let stopped = serving::stop(server, signals).await;
-            // Nobody was told of it yet.
+            // Nothing has been printed yet.
             place.remove_if_temporary();
             return stopped;
         }
@@ -80,7 +80,7 @@ async fn serve(
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
-async fn listen(asked: Option<SocketAddr>, place: &DevDirectory) -> Result<Server, Failure> {
+async fn listen(asked: Option<SocketAddr>, place: &DevDirectory) -> Result<Server, CommandError> {
     let at = |listen| start(place.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
     let started = match at(asked.unwrap_or(LISTEN)).await {
         Err(RunError::Listen { error, .. }) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
@@ -96,7 +96,7 @@ async fn show(
     place: &DevDirectory,
     server: &Server,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let operator = OperatorApi::over_socket(place.dir.operator_socket());
     let (program, enlist, log) = (place.agent_program()?, place.own_program()?, place.log());
     let demo = match arguments.no_agent {
@@ -131,7 +131,7 @@ async fn demo_node(
     program: &FilePath,
     server: &Server,
     operator: &OperatorApi,
-) -> Result<Demo, Failure> {
+) -> Result<Demo, CommandError> {
     if let Some(node) = agent::find(operator).await? {
         let story = format!("{} is {}, from an earlier run", node.node_id, node.state);
         return Ok(Demo { node, story });

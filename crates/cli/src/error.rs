@@ -78,6 +78,11 @@ impl CommandError {
         Self::new(Exit::Fault, "file", message, "check that the path exists and that this user may use it")
     }
 
+    /// Never over a file that is there: it may be another key, or a certificate that is still needed.
+    pub fn exists(path: &Path, hint: &str) -> Self {
+        Self::new(Exit::Usage, "file_exists", format!("{} exists already", path.display()), hint)
+    }
+
     /// No control plane there; it may come yet.
     pub fn unreachable(message: impl Into<String>, hint: &str) -> Self {
         let mut failure = Self::new(Exit::Unreachable, "endpoint_unreachable", message, hint);

@@ -9,7 +9,7 @@
 //! - `output`, `screen`, `table`, `fields`: what goes to standard output, for people or as JSON.
 //! - `shell`: command lines to paste into a shell.
 //! - `progress`: how far long work has come, at a terminal.
-//! - `failure`: what goes to standard error, and the exit code.
+//! - `error`: what goes to standard error, and the exit code.
 //! - `examples`: command lines below the help of every command.
 //! - `compat`: the same program called by another document's name, and that document's command lines.
 
@@ -22,8 +22,8 @@ mod compat;
 mod completions;
 mod context;
 mod dev;
+mod error;
 mod examples;
-mod failure;
 mod fields;
 mod logs;
 mod manual;
@@ -44,7 +44,7 @@ mod token;
 use clap::Parser;
 use clap::error::ErrorKind;
 use command_line::{CommandLine, Family};
-use failure::{Exit, Failure};
+use error::{CommandError, Exit};
 use output::Output;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     if let Some(name) = arguments.first().and_then(|program| compat::Name::of(program)) {
         return name.main(arguments);
     }
-    // One program answers to both names: what builds it has built all that it speaks of.
+    // The agent is linked into this program, for `enlist dev` and for links under its name.
     if arguments.first().is_some_and(|program| ::agent::is_agent(program)) {
         return ::agent::main_with(arguments);
     }
@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
 fn serve<L: Parser>(
     arguments: &[OsString],
     json: impl FnOnce(&L) -> bool,
-    dispatch: impl AsyncFnOnce(L) -> Result<(), Failure>,
+    dispatch: impl AsyncFnOnce(L) -> Result<(), CommandError>,
 ) -> ExitCode {
     let mut definition = examples::added_to(L::command());
     let parsed = definition.try_get_matches_from_mut(arguments);
@@ -81,7 +81,7 @@ fn serve<L: Parser>(
                 .map_or_else(|failure| failure.naming_flags(&called).report(json), |()| ExitCode::SUCCESS)
         }
         Err(error) if !error.use_stderr() => {
-            // Help or version was asked for; nobody to read it is nobody's fault.
+            // Help or version was asked for; a closed standard output is no error.
             let _ = error.print();
             ExitCode::SUCCESS
         }
@@ -89,7 +89,7 @@ fn serve<L: Parser>(
             incomplete(&error)
         }
         Err(error) => {
-            Failure::command_line(&error).report(arguments.iter().any(|argument| argument == "--json"))
+            CommandError::command_line(&error).report(arguments.iter().any(|argument| argument == "--json"))
         }
     }
 }
@@ -100,17 +100,18 @@ fn incomplete(help: &clap::Error) -> ExitCode {
     ExitCode::from(Exit::Usage as u8)
 }
 
-fn perform(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn perform(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Failure::fault("runtime", format!("the runtime could not be started: {error}")))?;
+    let runtime = runtime.map_err(|error| {
+        CommandError::fault("runtime", format!("the runtime could not be started: {error}"))
+    })?;
     let done = runtime.block_on(work);
-    // Whatever still runs has been told to stop, or has nothing to lose.
+    // Tasks that still run have been asked to stop, or hold nothing that must be written.
     runtime.shutdown_background();
     done
 }
 
-async fn dispatch(line: CommandLine) -> Result<(), Failure> {
+async fn dispatch(line: CommandLine) -> Result<(), CommandError> {
     let (mut reach, output) = (line.reach, Output::new(line.json));
     reach.notices = !line.json;
     match line.family {

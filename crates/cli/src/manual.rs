@@ -1,8 +1,8 @@
 //! `enlist man`: from the same definition as the parser.
 
 use crate::command_line::definition;
+use crate::error::CommandError;
 use crate::examples;
-use crate::failure::Failure;
 use crate::output::Output;
 use clap::builder::Resettable;
 use clap::{Arg, Command};
@@ -17,18 +17,18 @@ pub struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments, output: Output) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
     let mut program = definition().disable_help_subcommand(true);
     program.build();
     match &arguments.out {
         None => {
             let mut text = Vec::new();
-            page(&program, &mut text).map_err(|error| Failure::fault("man", error.to_string()))?;
+            page(&program, &mut text).map_err(|error| CommandError::fault("man", error.to_string()))?;
             output.verbatim(&String::from_utf8_lossy(&text))
         }
         Some(dir) => {
             let made = std::fs::create_dir_all(dir).and_then(|()| pages(&program, dir));
-            made.map_err(|error| Failure::file(dir, &error))?;
+            made.map_err(|error| CommandError::file(dir, &error))?;
             let dir = dir.display().to_string();
             output
                 .document(&serde_json::json!({ "dir": dir }), |_| format!("the manual pages are in {dir}\n"))

@@ -8,7 +8,7 @@ mod timeline;
 mod watch;
 
 use crate::command_line::duration;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::{self, Reach};
 use crate::table::{Table, Tone, harmless, or_dash};
@@ -58,7 +58,7 @@ pub enum Command {
     Act(act::Command),
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     // Its --cert is not the operator's own: that one comes from ENLIST_CERT.
     let reach = match &command {
         Command::Import { .. } => Reach { cert: None, ..reach.clone() },

@@ -5,7 +5,7 @@ mod key;
 mod renew;
 mod replacement;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::reach::target::Target;
@@ -79,7 +79,7 @@ fn tenants(scope: Option<&TenantScope>) -> String {
     }
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     if let Command::Renew { out } = command {
         return renew::run(reach, out.as_deref(), output).await;
     }

@@ -1,6 +1,6 @@
 //! Standard output: for people, or as JSON with `--json`.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::screen::Screen;
 use crate::table::Table;
 use serde::Serialize;
@@ -27,12 +27,20 @@ impl Output {
     }
 
     /// One thing.
-    pub fn document<T: Serialize>(self, value: &T, human: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    pub fn document<T: Serialize>(
+        self,
+        value: &T,
+        human: impl FnOnce(&T) -> String,
+    ) -> Result<(), CommandError> {
         if self.json { self.json_line(value) } else { write(&human(value)) }
     }
 
     /// Several of a kind: a table, or a line of JSON each.
-    pub fn list<T: Serialize>(self, items: &[T], table: impl FnOnce(&[T]) -> Table) -> Result<(), Failure> {
+    pub fn list<T: Serialize>(
+        self,
+        items: &[T],
+        table: impl FnOnce(&[T]) -> Table,
+    ) -> Result<(), CommandError> {
         if !self.json {
             return write(&table(items).text(self.screen));
         }
@@ -45,26 +53,27 @@ impl Output {
     }
 
     /// What is the same for people and programs, such as PEM.
-    pub fn verbatim(self, text: &str) -> Result<(), Failure> {
+    pub fn verbatim(self, text: &str) -> Result<(), CommandError> {
         write(text)
     }
 
-    fn json_line<T: Serialize>(self, value: &T) -> Result<(), Failure> {
+    fn json_line<T: Serialize>(self, value: &T) -> Result<(), CommandError> {
         write(&format!("{}\n", encode(value)?))
     }
 }
 
-fn encode<T: Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string(value)
-        .map_err(|error| Failure::fault("json", format!("the result cannot be written as JSON: {error}")))
+fn encode<T: Serialize>(value: &T) -> Result<String, CommandError> {
+    serde_json::to_string(value).map_err(|error| {
+        CommandError::fault("json", format!("the result cannot be written as JSON: {error}"))
+    })
 }
 
 /// Colour only where there is a terminal and NO_COLOR does not forbid it.
-fn write(text: &str) -> Result<(), Failure> {
+fn write(text: &str) -> Result<(), CommandError> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
-        Err(error) => Err(Failure::fault("output", format!("standard output: {error}"))),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(CommandError::OutputClosed),
+        Err(error) => Err(CommandError::fault("output", format!("standard output: {error}"))),
     }
 }

@@ -1,6 +1,6 @@
 //! `enlist policy`: replicated values that can change an outcome.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless};
@@ -31,38 +31,7 @@ pub enum Command {
     },
 }
 
-/// Any text is a key, since the control plane may know other keys than this program; shells complete the known ones.
-#[derive(Clone)]
-struct KnownKeys;
-
-impl TypedValueParser for KnownKeys {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        static KEYS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| Policy::default().list());
-        Some(Box::new(KEYS.iter().map(|(key, _)| PossibleValue::new(key.as_str()))))
-    }
-}
-
-/// Every key with its meaning, for the long help.
-fn explained() -> String {
-    let key = |key: PolicyKeyReference| {
-        format!("{}: {}. Value: {}. Default: {}", key.key, key.help, key.accepts, key.default)
-    };
-    let keys: Vec<String> = Policy::reference().into_iter().map(key).collect();
-    format!("Policy key, one of the following; NAME is that of a profile\n\n{}", keys.join("\n"))
-}
-
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     let path = Path::new("/v1/policy");
     match command {
@@ -83,9 +52,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 /// As `set` would be refused.
-fn unknown(key: &str) -> Failure {
+fn unknown(key: &str) -> CommandError {
     let code = code::POLICY_KEY_UNKNOWN;
-    Failure::new(Exit::Refused, code.word, format!("there is no policy key {key}"), code.hint)
+    CommandError::new(Exit::Refused, code.word, format!("there is no policy key {key}"), code.hint)
 }
 
 fn table(items: &[PolicyItem]) -> Table {

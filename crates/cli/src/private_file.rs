@@ -1,6 +1,6 @@
 //! Files that hold a secret: made new and readable by their owner only, and refused when others may read them.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -18,25 +18,19 @@ pub struct PrivateFile {
 
 impl PrivateFile {
     /// Never over something that is there already: it may be another key.
-    pub fn create(path: &Path) -> Result<Self, Failure> {
+    pub fn create(path: &Path) -> Result<Self, CommandError> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(file) => Ok(Self { path: path.to_owned(), file }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let message = format!("{} exists already", path.display());
-                Err(Failure::new(
-                    Exit::Usage,
-                    "file_exists",
-                    message,
-                    "choose another path: keys are never overwritten",
-                ))
+                Err(CommandError::exists(path, "choose another path: keys are never overwritten"))
             }
-            Err(error) => Err(Failure::file(path, &error)),
+            Err(error) => Err(CommandError::file(path, &error)),
         }
     }
 
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
-        written.map_err(|error| Failure::file(&self.path, &error))
+        written.map_err(|error| CommandError::file(&self.path, &error))
     }
 
     /// For when what should have gone into it was not made.
@@ -54,8 +48,8 @@ impl PrivateFile {
     }
 
     /// Puts it in the place of another file, at once.
-    pub fn replace(self, path: &Path) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::file(path, &error);
+    pub fn replace(self, path: &Path) -> Result<(), CommandError> {
+        let failed = |error: std::io::Error| CommandError::file(path, &error);
         std::fs::rename(&self.path, path).map_err(failed)?;
         sync_dir(path)
     }
@@ -63,8 +57,8 @@ impl PrivateFile {
 
 /// Only this user, or root, may change what lies in the directory: elsewhere a name can be swapped for a link between two
 /// steps.
-pub fn own_directory(dir: &Path) -> Result<(), Failure> {
-    let found = dir.metadata().map_err(|error| Failure::file(dir, &error))?;
+pub fn own_directory(dir: &Path) -> Result<(), CommandError> {
+    let found = dir.metadata().map_err(|error| CommandError::file(dir, &error))?;
     let writable = found.mode() & 0o022 != 0;
     if found.is_dir() && is_trusted(found.uid()) && !writable {
         return Ok(());
@@ -72,7 +66,7 @@ pub fn own_directory(dir: &Path) -> Result<(), Failure> {
     let message = format!("other users may change the directory {}", dir.display());
     let hint =
         "run the command as the user that owns the directory, with `chmod go-w` on it, or use another one";
-    Err(Failure::new(Exit::Fault, "directory_exposed", message, hint))
+    Err(CommandError::new(Exit::Fault, "directory_exposed", message, hint))
 }
 
 /// This user, or root, who can read everything anyway.
@@ -81,15 +75,15 @@ pub fn is_trusted(owner: u32) -> bool {
 }
 
 /// A rename survives a power cut only once its directory is on disk.
-fn sync_dir(path: &Path) -> Result<(), Failure> {
+fn sync_dir(path: &Path) -> Result<(), CommandError> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(|error| Failure::file(dir, &error))
+    synced.map_err(|error| CommandError::file(dir, &error))
 }
 
 /// The content of a file that holds a secret. The mode is asked of the open file, links followed; a pipe has no
 /// mode worth asking for. `otherwise` is what to do if the secret may have been read.
-pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
+pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     let unreadable = |error: &std::io::Error| unreadable(path, error);
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     let found = file.metadata().map_err(|error| unreadable(&error))?;
@@ -99,7 +93,7 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
             path.display()
         );
         let message = format!("others than this user may read {}", path.display());
-        return Err(Failure::new(Exit::Fault, "key_exposed", message, hint));
+        return Err(CommandError::new(Exit::Fault, "key_exposed", message, hint));
     }
     // Room for everything from the start: a buffer that grows leaves copies behind.
     let mut bytes =
@@ -109,17 +103,17 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, Failure>
 }
 
 /// A file that was not read to its end is refused, not taken for what its beginning says.
-pub fn whole(path: &Path, read: usize) -> Result<(), Failure> {
+pub fn whole(path: &Path, read: usize) -> Result<(), CommandError> {
     if u64::try_from(read).is_ok_and(|read| read <= MAX_BYTES) {
         return Ok(());
     }
     let message = format!("{} is larger than {} KiB", path.display(), MAX_BYTES / 1024);
-    Err(Failure::usage(message, "check the path"))
+    Err(CommandError::usage(message, "check the path"))
 }
 
-pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+pub fn unreadable(path: &Path, error: &std::io::Error) -> CommandError {
     let message = format!("{}: {error}", path.display());
-    Failure::usage(message, "name a file that exists and that this user may read")
+    CommandError::usage(message, "name a file that exists and that this user may read")
 }
 
 #[cfg(test)]

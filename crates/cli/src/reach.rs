@@ -2,7 +2,7 @@
 //! usual place.
 
 use crate::context::saved::{Contexts, ContextsFile};
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::private_file::{self, unreadable};
 use api::rest::secret::Secret;
 use client::rest::Credential;
@@ -18,7 +18,7 @@ use certificate::ClientCertificate;
 use credential::{OperatorCredential, ServerTrust};
 use target::{ChosenTarget, Target};
 
-/// Where a control plane keeps its data unless told otherwise.
+/// The default data directory of a control plane.
 const DEFAULT_DIR: &str = "/var/lib/enlist";
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -58,7 +58,7 @@ pub struct Reach {
 
 impl Reach {
     /// The operator API.
-    pub fn operator(&self) -> Result<OperatorApi, Failure> {
+    pub fn operator(&self) -> Result<OperatorApi, CommandError> {
         let ChosenTarget { target, by } = self.chosen()?;
         let reached = match self.open(&target) {
             Ok((operator, presented)) => {
@@ -70,12 +70,12 @@ impl Reach {
     }
 
     /// Which control plane it is, and what chose it.
-    pub fn chosen(&self) -> Result<ChosenTarget, Failure> {
+    pub fn chosen(&self) -> Result<ChosenTarget, CommandError> {
         target::choose(self, &variable, &saved)
     }
 
     /// Reads the files that the target names. Nothing is sent.
-    pub fn open(&self, target: &Target) -> Result<(OperatorApi, Option<ClientCertificate>), Failure> {
+    pub fn open(&self, target: &Target) -> Result<(OperatorApi, Option<ClientCertificate>), CommandError> {
         let (url, server_trust, credential) = match target {
             Target::Socket(path) => {
                 present(path)?;
@@ -106,19 +106,19 @@ impl Reach {
     }
 
     /// The data directory, for commands that work on one. Absolute: it ends up in files and in messages.
-    pub fn data_dir(&self) -> Result<PathBuf, Failure> {
+    pub fn data_dir(&self) -> Result<PathBuf, CommandError> {
         self.only_dir()?;
         let dir = self.dir.clone().or_else(|| variable("ENLIST_DIR").map(PathBuf::from));
         absolute(&dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DIR)))
     }
 
     /// Refuses flags that would be ignored.
-    pub fn only_dir(&self) -> Result<(), Failure> {
+    pub fn only_dir(&self) -> Result<(), CommandError> {
         self.only(&["--dir"])
     }
 
     /// The same with other flags that are not.
-    pub fn only(&self, used: &[&str]) -> Result<(), Failure> {
+    pub fn only(&self, used: &[&str]) -> Result<(), CommandError> {
         let Reach { context, dir, socket, server, cert, key, api_key_file, ca, ca_pin, notices: _ } = self;
         let text = |flag: &Option<String>| flag.is_some();
         let path = |flag: &Option<PathBuf>| flag.is_some();
@@ -136,18 +136,18 @@ impl Reach {
         match given.iter().find(|(flag, given)| *given && !used.contains(flag)) {
             None => Ok(()),
             Some((flag, _)) => {
-                Err(Failure::usage(format!("{flag} is not used by this command"), "remove the flag"))
+                Err(CommandError::usage(format!("{flag} is not used by this command"), "remove the flag"))
             }
         }
     }
 }
 
 /// Every saved context. A user without a home has none.
-fn saved() -> Result<Contexts, Failure> {
+fn saved() -> Result<Contexts, CommandError> {
     ContextsFile::find(&variable).map_or_else(|| Ok(Contexts::default()), |place| place.load())
 }
 
-pub fn trust(server_trust: &ServerTrust) -> Result<Trust, Failure> {
+pub fn trust(server_trust: &ServerTrust) -> Result<Trust, CommandError> {
     match server_trust {
         ServerTrust::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
         ServerTrust::Pin(pin) => Ok(Trust::Pin(parse_pin(pin)?)),
@@ -159,33 +159,33 @@ pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| Failure::file(path, &error))
+pub fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
+    std::path::absolute(path).map_err(|error| CommandError::file(path, &error))
 }
 
-pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, Failure> {
+pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, CommandError> {
     pki::pin::Pin::parse(text)
-        .map_err(|error| Failure::usage(error.to_string(), "`enlist ca show` prints the CA pin"))
+        .map_err(|error| CommandError::usage(error.to_string(), "`enlist ca show` prints the CA pin"))
 }
 
-/// The most common mistake deserves its own words.
-fn present(socket: &Path) -> Result<(), Failure> {
+/// A missing socket, the most common mistake, has a message of its own.
+fn present(socket: &Path) -> Result<(), CommandError> {
     match socket.symlink_metadata() {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let message = format!("the current user may not use the operator socket {}", socket.display());
             let hint = "run as root, the service's user or a member of its group, or use --server with a certificate or an API key";
-            Err(Failure::unreachable(message, hint))
+            Err(CommandError::unreachable(message, hint))
         }
         Err(error) => {
             let message = format!("no operator socket at {}: {error}", socket.display());
             let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server; `enlist context add` saves one";
-            Err(Failure::unreachable(message, hint))
+            Err(CommandError::unreachable(message, hint))
         }
     }
 }
 
-pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut bytes = Vec::new();
@@ -194,14 +194,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     private_file::whole(path, bytes.len()).map(|()| bytes)
 }
 
-fn api_key(path: &Path) -> Result<Secret, Failure> {
+fn api_key(path: &Path) -> Result<Secret, CommandError> {
     let bytes =
         private_file::read(path, "revoke the key with `enlist operator key revoke ID` and create another")?;
     match std::str::from_utf8(&bytes).map(str::trim) {
         Ok(key) if !key.is_empty() => Ok(Secret::new(key)),
         _ => {
             let message = format!("{} contains no API key", path.display());
-            Err(Failure::usage(message, "create one with `enlist operator key create`"))
+            Err(CommandError::usage(message, "create one with `enlist operator key create`"))
         }
     }
 }

@@ -9,7 +9,7 @@ pub mod serving;
 
 pub use init::{InitOptions, initialize, user};
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use ::server::datadir::DataDir;
@@ -27,7 +27,7 @@ pub enum Command {
     Check,
 }
 
-pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), CommandError> {
     let dir = DataDir::new(reach.data_dir()?);
     match command {
         Command::Init(arguments) => init::run(*arguments, dir, output).await,

@@ -1,5 +1,6 @@
 //! Command lines that people paste: they work as they are shown, from any directory of this machine.
 
+use crate::error::CommandError;
 use crate::reach::Reach;
 use crate::screen::Screen;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,13 @@ pub fn program() -> String {
     called
         .filter(|called| called.components().count() > 1)
         .map_or_else(|| "enlist".to_owned(), |called| quoted(&called))
+}
+
+/// The file of this program, whatever it was called by.
+pub fn executable() -> Result<PathBuf, CommandError> {
+    std::env::current_exe().map_err(|error| {
+        CommandError::fault("program", format!("the path of this program is unknown: {error}"))
+    })
 }
 
 /// In single quotes wherever a shell would see more than a word.

@@ -1,6 +1,6 @@
 //! `enlist tenant`: sub-scopes of the domain.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless};
@@ -18,7 +18,7 @@ pub enum Command {
     List,
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     let path = Path::new("/v1/tenants");
     match command {

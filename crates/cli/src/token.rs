@@ -1,8 +1,8 @@
 //! `enlist token`: secrets that let one node in, once.
 
 use crate::command_line::duration;
-use crate::failure::Failure;
-use crate::failure::not_the_secret;
+use crate::error::CommandError;
+use crate::error::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -45,7 +45,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     match command {
         Command::Create { expires, tenant, node, profile } => {

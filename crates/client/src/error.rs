@@ -27,15 +27,15 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub detail: ErrorDetail,
-    /// How long it asks us to stay away.
+    /// Its Retry-After.
     pub retry_after: Option<Duration>,
     /// Its clock, in Unix milliseconds.
     pub server_time: Option<u64>,
-    /// What comes with the word that a recovery is not needed.
+    /// The detail of `recovery_not_needed`.
     pub not_needed: Option<NotNeeded>,
 }
 
-/// Whoever asks us to stay away for longer gets a day.
+/// Longer values of Retry-After count as a day.
 const RETRY_AFTER_MOST: u64 = 86_400;
 
 /// `Retry-After` in its form of whole seconds; a date is not worth a clock.

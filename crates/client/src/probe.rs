@@ -2,8 +2,8 @@
 //!
 //! One connection whose chain is checked as always, by the same anchors, for the same name and use, only at a time
 //! within its own validity. It carries `GET /healthz` and nothing else, no client certificate above all, and all
-//! that is taken from the answer is its date. That may choose a word for what is wrong; it opens no door. Whoever
-//! holds the key of a certificate that has ended can say any date, so no more may ever hang on it.
+//! that is taken from the answer is its date. It chooses the failure class, nothing else: whoever
+//! holds the key of an expired certificate can send any date.
 
 use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::error::Error;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-/// The head of an answer; whoever says more is not asked about the time.
+/// The most bytes of a response head.
 const HEAD: usize = 8 * 1024;
 
 /// What a server says the time is.

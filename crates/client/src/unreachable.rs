@@ -129,7 +129,7 @@ impl Unreachable {
     }
 
     /// What ended a handshake. In TLS 1.3 a server looks at our certificate only when our handshake is over, so
-    /// an alert that comes before is no word about it, and it may be forged.
+    /// an alert before that may be forged.
     pub(crate) fn in_handshake(error: &io::Error) -> Self {
         match Self::from_io(error) {
             Unreachable::Alert(alert) => Unreachable::BrokenOff(format!(
@@ -191,7 +191,7 @@ impl Distrust {
     }
 }
 
-/// The libraries name the rest by their own types, which tell nobody anything.
+/// The rest would be shown as the Debug form of library types.
 fn in_words(error: &CertificateError) -> &'static str {
     match error {
         CertificateError::BadEncoding => "its certificate is malformed",

@@ -1,4 +1,4 @@
-//! Telling somebody else's server something: one POST of JSON, and whether it was taken.
+//! Webhooks: one POST of JSON to a foreign server, and whether it was accepted.
 //!
 //! The receiver is not a control plane: it is recognised by the system's roots, or not at all over plain http,
 //! which is for receivers on the same machine. Redirects are not followed, because what was configured is what

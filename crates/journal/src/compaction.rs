@@ -1,4 +1,4 @@
-//! Keeps the log short: when enough bytes have gathered since the last snapshot, makes the next one and purges.
+//! Log compaction: when enough bytes have gathered since the last snapshot, makes the next one and purges.
 //!
 //! The order matters: the audit store is synced before the snapshot is made, and what the older of the kept
 //! snapshots does not hold stays in the log.
@@ -39,7 +39,7 @@ impl Compactor {
     }
 
     async fn compact(&mut self) -> Result<(), String> {
-        // Told while the last snapshot was still beginning.
+        // Notified while the last snapshot was still beginning.
         if self.gathered.load(Ordering::Acquire) < self.limit {
             return Ok(());
         }

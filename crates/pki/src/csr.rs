@@ -1,4 +1,4 @@
-//! Certificate signing requests: what a stranger sends to be certified.
+//! Certificate signing requests, from callers that are not authenticated yet.
 //!
 //! A request proves possession of a key, and that is all that is taken from it. Names and extensions it
 //! asks for are ignored: the registry decides who a host is. x509-parser reads the body; algorithm, size

@@ -1,4 +1,4 @@
-//! Who a client certificate speaks for, and whether it may.
+//! Verification of client certificates: chain, time, usage, and the SPIFFE ID within its trust domain.
 
 use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp, TrustDomain};
 use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor};

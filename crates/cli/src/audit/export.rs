@@ -1,6 +1,6 @@
 //! `enlist audit export`: the trail as it is, line by line, the signed footer last.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::progress::Progress;
 use client::OperatorApi;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The control plane reads its own disk; a longer silence means that it is gone.
 const IDLE: Duration = Duration::from_secs(60);
 
-async fn lines(operator: &OperatorApi) -> Result<ResponseLines, Failure> {
+async fn lines(operator: &OperatorApi) -> Result<ResponseLines, CommandError> {
     Ok(operator.lines(&Path::new("/v1/audit/export"), Some(IDLE)).await?)
 }
 
@@ -32,12 +32,12 @@ impl Completeness {
         self.lines += u64::from(!self.complete);
     }
 
-    fn finish(self) -> Result<u64, Failure> {
+    fn finish(self) -> Result<u64, CommandError> {
         if self.complete {
             return Ok(self.lines);
         }
         let message = format!("the export ended after {} lines, without its signed footer", self.lines);
-        Err(Failure::new(
+        Err(CommandError::new(
             Exit::Fault,
             "truncated",
             message,
@@ -46,7 +46,7 @@ impl Completeness {
     }
 }
 
-pub async fn to_output(operator: &OperatorApi, output: Output) -> Result<(), Failure> {
+pub async fn to_output(operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let mut lines = lines(operator).await?;
     let mut seen = Completeness::default();
     while let Some(mut line) = lines.next().await? {
@@ -58,7 +58,7 @@ pub async fn to_output(operator: &OperatorApi, output: Output) -> Result<(), Fai
 }
 
 /// Under another name until it is whole.
-pub async fn to_file(operator: &OperatorApi, path: &FilePath, output: Output) -> Result<(), Failure> {
+pub async fn to_file(operator: &OperatorApi, path: &FilePath, output: Output) -> Result<(), CommandError> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -70,14 +70,14 @@ pub async fn to_file(operator: &OperatorApi, path: &FilePath, output: Output) ->
             return Err(failure);
         }
     };
-    std::fs::rename(&part, path).map_err(|error| Failure::file(path, &error))?;
+    std::fs::rename(&part, path).map_err(|error| CommandError::file(path, &error))?;
     let done = serde_json::json!({ "file": path.display().to_string(), "lines": count });
     output.document(&done, |_| format!("{count} lines and the footer are in {}\n", path.display()))
 }
 
-async fn write(operator: &OperatorApi, part: &FilePath, mut progress: Progress) -> Result<u64, Failure> {
+async fn write(operator: &OperatorApi, part: &FilePath, mut progress: Progress) -> Result<u64, CommandError> {
     let mut lines = lines(operator).await?;
-    let failed = |error| Failure::file(part, &error);
+    let failed = |error| CommandError::file(part, &error);
     // The trail tells who did what from where: not for every reader of this machine.
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(part).map_err(failed)?;
@@ -89,7 +89,7 @@ async fn write(operator: &OperatorApi, part: &FilePath, mut progress: Progress) 
         writeln!(file, "{line}").map_err(failed)?;
     }
     let count = seen.finish()?;
-    let file = file.into_inner().map_err(|error| Failure::file(part, error.error()))?;
+    let file = file.into_inner().map_err(|error| CommandError::file(part, error.error()))?;
     file.sync_all().map_err(failed)?;
     Ok(count)
 }

@@ -3,7 +3,7 @@
 mod line;
 mod names;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use api::rest::audit::AuditQuery;
 use api::rest::page::LIMIT_MAX;
@@ -31,7 +31,7 @@ pub struct Arguments {
     limit: Option<u32>,
 }
 
-pub async fn run(operator: &OperatorApi, arguments: Arguments, output: Output) -> Result<(), Failure> {
+pub async fn run(operator: &OperatorApi, arguments: Arguments, output: Output) -> Result<(), CommandError> {
     let Arguments { node, event, since, limit } = arguments;
     let query = AuditQuery { node, event_type: event.clone(), since, ..AuditQuery::default() };
     let found = match limit.and_then(|limit| usize::try_from(limit).ok()) {
@@ -47,7 +47,7 @@ pub async fn run(operator: &OperatorApi, arguments: Arguments, output: Output) -
 }
 
 /// Every line, printed as it comes. Whether there was any.
-async fn all(operator: &OperatorApi, mut query: AuditQuery, output: Output) -> Result<bool, Failure> {
+async fn all(operator: &OperatorApi, mut query: AuditQuery, output: Output) -> Result<bool, CommandError> {
     query.limit = Some(LIMIT_MAX);
     let mut pages = pages(operator, &query)?;
     let mut found = false;
@@ -64,7 +64,7 @@ async fn newest(
     mut query: AuditQuery,
     limit: usize,
     output: Output,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandError> {
     query.order = Some("desc".to_owned());
     query.limit = Some(LIMIT_MAX.min(limit));
     let mut pages = pages(operator, &query)?;
@@ -80,7 +80,10 @@ async fn newest(
     Ok(!lines.is_empty())
 }
 
-fn pages<'a>(operator: &'a OperatorApi, query: &AuditQuery) -> Result<Pages<'a, Box<RawValue>>, Failure> {
+fn pages<'a>(
+    operator: &'a OperatorApi,
+    query: &AuditQuery,
+) -> Result<Pages<'a, Box<RawValue>>, CommandError> {
     Ok(operator.pages(Path::new("/v1/audit").queries(query)?))
 }
 

@@ -1,7 +1,7 @@
 //! `enlist audit verify`: online by the control plane itself, or of a file with nothing but the CA at hand.
 
 use super::file;
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -11,16 +11,21 @@ use client::OperatorApi;
 use client::rest::Path;
 use std::path::Path as FilePath;
 
-pub async fn online(operator: &OperatorApi, output: Output) -> Result<(), Failure> {
+pub async fn online(operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let path = Path::new("/v1/audit/verify");
     let result: AuditVerify = Progress::new("verifying", output).during(operator.get(&path)).await?;
     conclude(&result, COMPARE, output)
 }
 
-pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Output) -> Result<(), Failure> {
+pub fn offline(
+    path: &FilePath,
+    ca: Option<&FilePath>,
+    flags: &Reach,
+    output: Output,
+) -> Result<(), CommandError> {
     let ca = match (ca, flags.ca.as_deref()) {
         (Some(_), Some(_)) => {
-            return Err(Failure::usage("--ca-file and --ca are both given", "give one of them"));
+            return Err(CommandError::usage("--ca-file and --ca are both given", "give one of them"));
         }
         (ca, global) => ca.or(global),
     };
@@ -28,7 +33,7 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
         (Some(ca), None) => {
             let roots = pki::pem::certificates(&reach::read(ca)?);
             file::AuditAnchor::Roots(roots.map_err(|error| {
-                Failure::usage(
+                CommandError::usage(
                     format!("{}: {error}", ca.display()),
                     "give a file with the CA certificate, PEM",
                 )
@@ -37,14 +42,14 @@ pub fn offline(path: &FilePath, ca: Option<&FilePath>, flags: &Reach, output: Ou
         (None, Some(pin)) => file::AuditAnchor::Pin(reach::parse_pin(pin)?),
         (None, None) => {
             let message = "no CA is given to verify the signature of the file";
-            return Err(Failure::usage(message, "give --ca-file FILE or --ca-pin PIN"));
+            return Err(CommandError::usage(message, "give --ca-file FILE or --ca-pin PIN"));
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::usage("a CA file and --ca-pin are both given", "give one of them"));
+            return Err(CommandError::usage("a CA file and --ca-pin are both given", "give one of them"));
         }
     };
     let verdict = file::verify(path, &anchor, Progress::new("verifying", output))
-        .map_err(|error| Failure::file(path, &error))?;
+        .map_err(|error| CommandError::file(path, &error))?;
     conclude(&verdict.report, verdict.remedy.unwrap_or(COMPARE), output)
 }
 
@@ -53,13 +58,13 @@ const COMPARE: &str =
     "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
 
 /// The report to standard output whatever it says; a fault is an error as well.
-fn conclude(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), Failure> {
+fn conclude(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), CommandError> {
     output.document(result, text)?;
     if result.ok {
         return Ok(());
     }
     let what = result.fault.as_ref().map_or("the audit trail is not intact", |fault| fault.what.as_str());
-    Err(Failure::new(Exit::Refused, "audit_fault", what, remedy))
+    Err(CommandError::new(Exit::Refused, "audit_fault", what, remedy))
 }
 
 fn text(result: &AuditVerify) -> String {

@@ -1,7 +1,7 @@
 //! `enlist ca roll`: the next issuer, step by step. The root key stays where it is.
 
 use super::text;
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::{self, Reach};
@@ -52,7 +52,7 @@ pub struct PrepareInput {
     cert: Option<PathBuf>,
 }
 
-pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     let next = NextStep { reach, screen: output.screen() };
     match command {
@@ -136,12 +136,12 @@ impl NextStep<'_> {
     }
 }
 
-/// The request that is out may be written again where it lies; anything else there may be somebody's.
-fn write_request(out: &Path, request: &str, force: bool) -> Result<(), Failure> {
+/// The pending CSR may be written again to its file; a file with another content is overwritten only with --force.
+fn write_request(out: &Path, request: &str, force: bool) -> Result<(), CommandError> {
     match std::fs::read(out) {
         Ok(found) if found == request.as_bytes() => return Ok(()),
         Ok(_) if !force => {
-            return Err(Failure::new(
+            return Err(CommandError::new(
                 Exit::Usage,
                 "file_exists",
                 format!("{} exists already and does not hold this CSR", out.display()),
@@ -150,7 +150,7 @@ fn write_request(out: &Path, request: &str, force: bool) -> Result<(), Failure> 
         }
         _ => {}
     }
-    std::fs::write(out, request).map_err(|error| Failure::file(out, &error))
+    std::fs::write(out, request).map_err(|error| CommandError::file(out, &error))
 }
 
 fn status(roll: &Roll, next: &NextStep<'_>) -> String {

@@ -1,6 +1,6 @@
 //! `enlist ca sign-intermediate`: on the machine where the root key is, without a control plane.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::private_file;
@@ -50,12 +50,12 @@ struct SignedIntermediate {
     out: String,
 }
 
-pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let root = root(&arguments.root_cert, &arguments.root_key)?;
     let request =
         csr::read(&reach::read(&arguments.csr)?).map_err(|error| bad_csr(&arguments.csr, &error))?;
     let at = clock::now();
-    let serial = chance::serial(at).map_err(|error| Failure::fault("chance", error.to_string()))?;
+    let serial = chance::serial(at).map_err(|error| CommandError::fault("chance", error.to_string()))?;
     let signed =
         hierarchy::sign_intermediate(&root, &request.spki, serial, at, Span::from_days(arguments.days));
     let signed = signed.map_err(|error| refused(arguments, &error))?;
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), F
 }
 
 /// The certificate in the file that belongs to the key.
-fn root(certificates: &Path, key: &Path) -> Result<SigningIssuer, Failure> {
+fn root(certificates: &Path, key: &Path) -> Result<SigningIssuer, CommandError> {
     let key_pem = private_file::read(key, EXPOSED)?;
     let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
     let found = pem::certificates(&reach::read(certificates)?);
@@ -84,27 +84,28 @@ fn root(certificates: &Path, key: &Path) -> Result<SigningIssuer, Failure> {
     Err(bad_root(certificates, &mismatch))
 }
 
-fn bad_root(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+fn bad_root(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
     let message = format!("{}: {error}", path.display());
     let hint = "give the root key that `enlist server init` printed or wrote, and the root certificate of that key, PEM";
-    Failure::new(Exit::Usage, "ca_unusable", message, hint)
+    CommandError::new(Exit::Usage, "ca_unusable", message, hint)
 }
 
-fn bad_csr(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+fn bad_csr(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
     let message = format!("{}: {error}", path.display());
     let hint = "give the CSR as `enlist ca roll prepare --csr-out` wrote it: one PEM block, unchanged";
-    Failure::new(Exit::Usage, "csr_invalid", message, hint)
+    CommandError::new(Exit::Usage, "csr_invalid", message, hint)
 }
 
-fn refused(arguments: &Arguments, error: &HierarchyError) -> Failure {
+fn refused(arguments: &Arguments, error: &HierarchyError) -> CommandError {
     match error {
         HierarchyError::OwnKey => bad_csr(&arguments.csr, error),
         _ => bad_root(&arguments.root_cert, error),
     }
 }
 
-fn report(signed: &Signed, out: &Path) -> Result<SignedIntermediate, Failure> {
-    let facts = describe::facts(&signed.der).map_err(|error| Failure::fault("signing", error.to_string()))?;
+fn report(signed: &Signed, out: &Path) -> Result<SignedIntermediate, CommandError> {
+    let facts =
+        describe::facts(&signed.der).map_err(|error| CommandError::fault("signing", error.to_string()))?;
     Ok(SignedIntermediate {
         subject: facts.subject,
         fingerprint: facts.fingerprint.pin(),
@@ -113,19 +114,17 @@ fn report(signed: &Signed, out: &Path) -> Result<SignedIntermediate, Failure> {
     })
 }
 
-/// Never over something that is there: it may be a certificate that is still needed.
-fn write(path: &Path, pem: &str) -> Result<(), Failure> {
+fn write(path: &Path, pem: &str) -> Result<(), CommandError> {
     let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o644).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let message = format!("{} exists already", path.display());
-            return Err(Failure::new(Exit::Usage, "file_exists", message, "choose another --out path"));
+            return Err(CommandError::exists(path, "choose another --out path"));
         }
-        Err(error) => return Err(Failure::file(path, &error)),
+        Err(error) => return Err(CommandError::file(path, &error)),
     };
     file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
         let _ = std::fs::remove_file(path);
-        Failure::file(path, &error)
+        CommandError::file(path, &error)
     })
 }
 

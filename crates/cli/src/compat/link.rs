@@ -1,8 +1,9 @@
 //! `enlist compat link`: symbolic links under the names of the documents.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::{self, Reach};
+use crate::shell;
 use serde::Serialize;
 use std::fs;
 use std::io::ErrorKind;
@@ -34,15 +35,15 @@ struct CompatLink {
     made: bool,
 }
 
-pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(reach: &Reach, output: Output) -> Result<(), CommandError> {
     reach.only_dir()?;
     let Some(dir) = &reach.dir else {
         let hint = "give a directory that is in PATH: enlist compat link --dir /usr/local/bin";
-        return Err(Failure::usage("no directory is given for the links", hint));
+        return Err(CommandError::usage("no directory is given for the links", hint));
     };
     let dir = reach::absolute(dir)?;
     let (program, agent) = programs()?;
-    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, &error))?;
+    fs::create_dir_all(&dir).map_err(|error| CommandError::file(&dir, &error))?;
     let target = |kind: &str| if kind == AGENT { &agent } else { &program };
     // All are looked at before the first is made: half of the names would be worse than none.
     let mut plans = Vec::new();
@@ -53,7 +54,7 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
     let mut links = Vec::new();
     for (name, found, path, target) in plans {
         if found != LinkState::Current {
-            make(&path, target, found).map_err(|error| Failure::file(&path, &error))?;
+            make(&path, target, found).map_err(|error| CommandError::file(&path, &error))?;
         }
         links.push(CompatLink {
             name,
@@ -65,15 +66,13 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), Failure> {
 }
 
 /// Both programs by their real paths, whatever this one was called by.
-fn programs() -> Result<(PathBuf, PathBuf), Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::fault("program", format!("the path of this program is unknown: {error}"))
-    })?;
+fn programs() -> Result<(PathBuf, PathBuf), CommandError> {
+    let program = shell::executable()?;
     let agent = program.with_file_name(AGENT);
     if !agent.is_file() {
         let message = format!("{} does not exist", agent.display());
         let hint = "install enlist-agent beside enlist, then run this command again";
-        return Err(Failure::new(Exit::Fault, "agent_missing", message, hint));
+        return Err(CommandError::new(Exit::Fault, "agent_missing", message, hint));
     }
     Ok((program, agent))
 }
@@ -86,10 +85,10 @@ enum LinkState {
     Stale,
 }
 
-fn look(path: &Path, target: &Path, kind: &str) -> Result<LinkState, Failure> {
+fn look(path: &Path, target: &Path, kind: &str) -> Result<LinkState, CommandError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LinkState::Absent),
-        Err(error) => return Err(Failure::file(path, &error)),
+        Err(error) => return Err(CommandError::file(path, &error)),
         Ok(_) => {}
     }
     match fs::read_link(path) {
@@ -98,7 +97,7 @@ fn look(path: &Path, target: &Path, kind: &str) -> Result<LinkState, Failure> {
         _ => {
             let message = format!("{} exists already and is not a link to {kind}", path.display());
             let hint = "choose another directory, or move the file away; nothing was changed";
-            Err(Failure::new(Exit::Fault, "file_exists", message, hint))
+            Err(CommandError::new(Exit::Fault, "file_exists", message, hint))
         }
     }
 }

@@ -6,7 +6,7 @@ mod plfm;
 mod probectl;
 mod taskrun;
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::Reach;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ pub enum Command {
     Link,
 }
 
-pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
         Command::Link => link::run(reach, output),
     }
@@ -59,7 +59,7 @@ impl Name {
                 let message = "the command lines of pact are not supported by this version";
                 let hint = "use `enlist node` and `enlist tenant`; `enlist --help` lists the commands";
                 let json = arguments.iter().any(|argument| argument == "--json");
-                Failure::new(Exit::Usage, "unsupported", message, hint).report(json)
+                CommandError::new(Exit::Usage, "unsupported", message, hint).report(json)
             }
         }
     }

@@ -3,7 +3,7 @@
 mod agent_ca;
 mod enroll_token;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -37,7 +37,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     crate::serve(&arguments, |line: &CommandLine| line.json, perform)
 }
 
-async fn perform(line: CommandLine) -> Result<(), Failure> {
+async fn perform(line: CommandLine) -> Result<(), CommandError> {
     let output = Output::new(line.json);
     match line.family {
         Family::AgentCa(command) => agent_ca::run(command, line.reach, output).await,

@@ -1,6 +1,6 @@
 //! `taskrun`: the command line of 003. It has one command.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::harmless;
@@ -51,7 +51,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     crate::serve(arguments, |line: &CommandLine| line.json, perform)
 }
 
-async fn perform(line: CommandLine) -> Result<(), Failure> {
+async fn perform(line: CommandLine) -> Result<(), CommandError> {
     let Family::Token(TokenCommand::Generate { expires, tenant, worker }) = line.family;
     let request =
         CreateTokenRequest { expires, tenant, node: worker, profile: None, door: Some("taskrun".to_owned()) };
@@ -61,7 +61,7 @@ async fn perform(line: CommandLine) -> Result<(), Failure> {
     if !line.json {
         let mut stderr = anstream::stderr().lock();
         let (id, until) = (harmless(&minted.token_id), harmless(&minted.expires_at));
-        // The token is out; that nobody reads this is no reason to call it lost.
+        // The token has been printed; a closed standard error does not fail the command.
         let _ = writeln!(stderr, "bootstrap token {id} works once, until {until}; it is not shown again");
     }
     Ok(())

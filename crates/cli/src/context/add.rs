@@ -2,7 +2,7 @@
 
 use super::saved::Context;
 use super::{ContextFields, ContextItem};
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::target::{self, Target};
 use crate::reach::{Reach, absolute, read};
@@ -37,13 +37,13 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let Arguments { name, file, replace, make_current } = arguments;
     let context = match &file {
         Some(file) => {
             reach.only(&[]).map_err(|_| {
                 let message = "--file and connection flags such as --server exclude each other";
-                Failure::usage(message, "give one of them")
+                CommandError::usage(message, "give one of them")
             })?;
             from_file(file)?
         }
@@ -55,7 +55,7 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Fa
         if contexts.contexts.contains_key(&name) && !replace {
             let message = format!("there is already a context {name}");
             let hint = "choose another name, or give --replace";
-            return Err(Failure::new(Exit::Usage, "context_exists", message, hint));
+            return Err(CommandError::new(Exit::Usage, "context_exists", message, hint));
         }
         contexts.contexts.insert(name.clone(), context.clone());
         if make_current || contexts.current.is_none() {
@@ -75,7 +75,7 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Fa
     })
 }
 
-fn from_flags(reach: &Reach) -> Result<Context, Failure> {
+fn from_flags(reach: &Reach) -> Result<Context, CommandError> {
     let credentials = ["--cert", "--key", "--api-key-file", "--ca", "--ca-pin"];
     let place = if reach.server.is_some() {
         "--server"
@@ -86,7 +86,10 @@ fn from_flags(reach: &Reach) -> Result<Context, Failure> {
     };
     if reach.server.is_none() && reach.socket.is_none() && reach.dir.is_none() {
         let message = "nothing says where the control plane is";
-        return Err(Failure::usage(message, "give --server URL, --dir DIR, --socket PATH or --file FILE"));
+        return Err(CommandError::usage(
+            message,
+            "give --server URL, --dir DIR, --socket PATH or --file FILE",
+        ));
     }
     // The operator socket asks for no credentials.
     let used: Vec<&str> =
@@ -105,11 +108,11 @@ fn from_flags(reach: &Reach) -> Result<Context, Failure> {
     })
 }
 
-fn from_file(file: &Path) -> Result<Context, Failure> {
+fn from_file(file: &Path) -> Result<Context, CommandError> {
     let wrong = |what: &str| {
         let message = format!("{}: {}", file.display(), what.trim_end());
         let hint = "give a context.toml as `enlist operator add --out` writes it, unchanged";
-        Failure::new(Exit::Usage, "context_invalid", message, hint)
+        CommandError::new(Exit::Usage, "context_invalid", message, hint)
     };
     if file.metadata().is_ok_and(|found| !found.is_file()) {
         return Err(wrong("is not a regular file"));
@@ -143,7 +146,7 @@ fn beside_it(dir: &Path, name: &Path) -> Option<PathBuf> {
 }
 
 /// Whatever it names is there and can be used; the control plane itself may be down.
-fn check(context: &Context) -> Result<(), Failure> {
+fn check(context: &Context) -> Result<(), CommandError> {
     let flags = Reach::default();
     match target::of_context(context, &flags)? {
         target @ Target::Server { .. } => flags.open(&target).map(drop),
@@ -151,13 +154,16 @@ fn check(context: &Context) -> Result<(), Failure> {
             let dir = context.dir.as_deref().or(path.parent()).unwrap_or(Path::new("/"));
             match dir.metadata() {
                 Ok(found) if found.is_dir() => Ok(()),
-                Ok(_) => Err(Failure::usage(
+                Ok(_) => Err(CommandError::usage(
                     format!("{} is no directory", dir.display()),
                     "name the data directory",
                 )),
                 Err(error) => {
                     let message = format!("{}: {error}", dir.display());
-                    Err(Failure::usage(message, "name a directory that exists and that this user may read"))
+                    Err(CommandError::usage(
+                        message,
+                        "name a directory that exists and that this user may read",
+                    ))
                 }
             }
         }

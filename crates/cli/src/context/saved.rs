@@ -1,6 +1,6 @@
 //! Saved contexts: `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config`. It names files, never a secret.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::private_file::{MAX_BYTES, PrivateFile, is_trusted, unreadable, whole};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct Contexts {
 
 impl Contexts {
     /// The context of this name, or a refusal that lists those there are.
-    pub fn get(&self, name: &str) -> Result<&Context, Failure> {
+    pub fn get(&self, name: &str) -> Result<&Context, CommandError> {
         self.contexts.get(name).ok_or_else(|| {
             let hint = if self.contexts.is_empty() {
                 "there are none; `enlist context add NAME` saves one".to_owned()
@@ -54,7 +54,7 @@ impl Contexts {
                 let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
                 format!("saved are: {}", known.join(", "))
             };
-            Failure::new(Exit::Usage, "context_not_found", format!("there is no context {name}"), hint)
+            CommandError::new(Exit::Usage, "context_not_found", format!("there is no context {name}"), hint)
         })
     }
 
@@ -85,7 +85,7 @@ impl ContextsFile {
         &self.0
     }
 
-    pub fn load(&self) -> Result<Contexts, Failure> {
+    pub fn load(&self) -> Result<Contexts, CommandError> {
         // Not a pipe, which would never be opened.
         match std::fs::metadata(&self.0) {
             Ok(found) if !found.is_file() => return Err(self.damaged("is not a regular file")),
@@ -108,18 +108,22 @@ impl ContextsFile {
     }
 
     /// Changes what is saved: one process at a time, and the file is the old one or the new one, never half of one.
-    pub fn change<T>(&self, how: impl FnOnce(&mut Contexts) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn change<T>(
+        &self,
+        how: impl FnOnce(&mut Contexts) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         let dir = self.0.parent().unwrap_or(Path::new("/"));
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|error| Failure::file(dir, &error))?;
+        made.map_err(|error| CommandError::file(dir, &error))?;
         // Held until it is closed.
-        let lock = File::open(dir).map_err(|error| Failure::file(dir, &error))?;
-        lock.lock().map_err(|error| Failure::file(dir, &error))?;
+        let lock = File::open(dir).map_err(|error| CommandError::file(dir, &error))?;
+        lock.lock().map_err(|error| CommandError::file(dir, &error))?;
         let mut contexts = self.load()?;
         let done = how(&mut contexts)?;
-        let text = toml::to_string(&contexts).map_err(|error| Failure::fault("toml", error.to_string()))?;
+        let text =
+            toml::to_string(&contexts).map_err(|error| CommandError::fault("toml", error.to_string()))?;
         whole(&self.0, text.len()).map_err(|_| {
-            Failure::usage("more contexts than fit into 64 KiB", "remove contexts that are not used")
+            CommandError::usage("more contexts than fit into 64 KiB", "remove contexts that are not used")
         })?;
         let fresh = self.0.with_extension("toml.new");
         // Of a process that was killed: whoever holds the lock may take it away.
@@ -134,17 +138,17 @@ impl ContextsFile {
         }
     }
 
-    fn exposed(&self) -> Failure {
+    fn exposed(&self) -> CommandError {
         let path = self.0.display();
         let message = format!("others than this user may read or write {path}, which says where commands go");
         let hint = format!("look through it, then close it with `chmod 600 {path}`");
-        Failure::new(Exit::Usage, "contexts_exposed", message, hint)
+        CommandError::new(Exit::Usage, "contexts_exposed", message, hint)
     }
 
-    fn damaged(&self, what: &str) -> Failure {
+    fn damaged(&self, what: &str) -> CommandError {
         let path = self.0.display();
         let hint = format!("correct the file, or move it away and save the contexts again: {path}");
-        Failure::new(Exit::Usage, "contexts_damaged", format!("{path}: {}", what.trim_end()), hint)
+        CommandError::new(Exit::Usage, "contexts_damaged", format!("{path}: {}", what.trim_end()), hint)
     }
 }
 
@@ -158,7 +162,7 @@ mod tests {
         ContextsFile::find(&|name| (name == "XDG_CONFIG_HOME").then(|| home.clone())).unwrap()
     }
 
-    fn add(contexts: &mut Contexts, name: &str) -> Result<(), Failure> {
+    fn add(contexts: &mut Contexts, name: &str) -> Result<(), CommandError> {
         let context = Context { dir: Some("/d".into()), ..Context::default() };
         contexts.contexts.insert(name.to_owned(), context);
         contexts.current = Some(name.to_owned());

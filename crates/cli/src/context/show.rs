@@ -2,7 +2,7 @@
 
 use super::saved::Context;
 use super::{ContextFields, ContextItem};
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
@@ -24,7 +24,7 @@ struct ContextDetail<'a> {
     problem: Option<String>,
 }
 
-pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let contexts = || super::contexts_file()?.load();
     if let Some(name) = name {
         reach.only(&[])?;
@@ -79,7 +79,7 @@ fn show(
     chosen_by: Option<&'static str>,
     target: &Target,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let (presented, problem) = match Reach::default().open(target) {
         Ok((_, presented)) => (presented, None),
         Err(failure) => (None, failure.message().map(str::to_owned)),

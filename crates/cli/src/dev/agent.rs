@@ -1,6 +1,6 @@
-//! The demo node: a real agent, in a process of its own, through the front door.
+//! The demo node: a real agent, in a process of its own, which enrolls over TLS like any other.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::MintedToken;
 use client::OperatorApi;
@@ -18,7 +18,7 @@ const ENROLL_LIMIT: Duration = Duration::from_secs(60);
 const ACTIVE_LIMIT: Duration = Duration::from_secs(15);
 const GLANCE: Duration = Duration::from_millis(50);
 
-pub async fn find(operator: &OperatorApi) -> Result<Option<NodeItem>, Failure> {
+pub async fn find(operator: &OperatorApi) -> Result<Option<NodeItem>, CommandError> {
     let nodes: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes")).await?;
     Ok(nodes.into_iter().find(|node| node.node_id == NODE))
 }
@@ -29,10 +29,10 @@ pub async fn enroll(
     server: &str,
     token: &MintedToken,
     dir: &FilePath,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let failed = |what: String| {
         let hint = "use --no-agent to run the control plane alone, or set ENLIST_LOG=debug to log more";
-        Failure::new(Exit::Fault, "demo_agent", what, hint)
+        CommandError::new(Exit::Fault, "demo_agent", what, hint)
     };
     let mut command = Command::new(program);
     command.args(["enroll", "--server", server, "--ca-pin", &token.ca_pin, "--token", "-", "--dir"]);
@@ -57,7 +57,7 @@ pub async fn enroll(
     }
 }
 
-pub async fn until_active(operator: &OperatorApi) -> Result<NodeItem, Failure> {
+pub async fn until_active(operator: &OperatorApi) -> Result<NodeItem, CommandError> {
     let wait = async {
         loop {
             match find(operator).await? {
@@ -68,6 +68,6 @@ pub async fn until_active(operator: &OperatorApi) -> Result<NodeItem, Failure> {
     };
     timeout(ACTIVE_LIMIT, wait).await.unwrap_or_else(|_| {
         let hint = "set ENLIST_LOG=debug to log what the control plane does";
-        Err(Failure::new(Exit::Fault, "demo_agent", "the demo node did not become active in time", hint))
+        Err(CommandError::new(Exit::Fault, "demo_agent", "the demo node did not become active in time", hint))
     })
 }

@@ -1,8 +1,9 @@
 //! Where `enlist dev` keeps what it makes.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::private_file::own_directory;
 use crate::reach;
+use crate::shell;
 use ::server::config::RawConfig;
 use ::server::datadir::DataDir;
 use ::server::init::{InitError, IssuerChoice, Request, init};
@@ -24,7 +25,7 @@ pub struct DevDirectory {
 }
 
 impl DevDirectory {
-    pub async fn prepare(asked: Option<&Path>, listen: SocketAddr) -> Result<Self, Failure> {
+    pub async fn prepare(asked: Option<&Path>, listen: SocketAddr) -> Result<Self, CommandError> {
         let place = match asked {
             Some(path) => Self { dir: DataDir::new(reach::absolute(path)?), temporary: false },
             None => Self { dir: DataDir::new(temporary()?), temporary: true },
@@ -37,12 +38,12 @@ impl DevDirectory {
     }
 
     /// Uses what an earlier run has made; never what someone else has.
-    async fn initialize(&self, listen: SocketAddr) -> Result<(), Failure> {
+    async fn initialize(&self, listen: SocketAddr) -> Result<(), CommandError> {
         // Whoever else could write there would choose what the printed commands run.
         match self.dir.path().symlink_metadata() {
             Ok(found) if found.is_symlink() => {
                 let message = format!("{} is a link", self.path());
-                return Err(Failure::usage(message, "give the directory itself as --dir"));
+                return Err(CommandError::usage(message, "give the directory itself as --dir"));
             }
             Ok(_) => own_directory(self.dir.path())?,
             Err(_) => {}
@@ -55,13 +56,13 @@ impl DevDirectory {
             let message =
                 format!("{} belongs to a control plane that `enlist dev` did not make", self.path());
             let hint = "choose another --dir, or run that control plane with `enlist server run`";
-            return Err(Failure::new(Exit::Fault, "directory_exists", message, hint));
+            return Err(CommandError::new(Exit::Fault, "directory_exists", message, hint));
         }
         let kek = KekSource::File(self.dir.keys("kek"));
         let request = Request {
             dir: self.dir.clone(),
             domain: TrustDomain::parse(DOMAIN)
-                .map_err(|error| Failure::fault("domain", error.to_string()))?,
+                .map_err(|error| CommandError::fault("domain", error.to_string()))?,
             profile: ProfileName::default_profile(),
             config: RawConfig {
                 listen: vec![listen.to_string()],
@@ -76,7 +77,7 @@ impl DevDirectory {
         let founded = init(request).await?;
         founded.finish().map_err(InitError::from)?;
         let text = "Made by `enlist dev`. The key that seals the CA lies beside it.\n";
-        std::fs::write(&mark, text).map_err(|error| Failure::file(&mark, &error))
+        std::fs::write(&mark, text).map_err(|error| CommandError::file(&mark, &error))
     }
 
     pub fn path(&self) -> String {
@@ -88,14 +89,14 @@ impl DevDirectory {
         self.dir.path().join("dev.log")
     }
 
-    /// This program under the agent's name: whoever has built this one alone has no other.
-    pub fn agent_program(&self) -> Result<PathBuf, Failure> {
+    /// A link to this program under the agent's name: `cargo run --bin enlist` builds no other.
+    pub fn agent_program(&self) -> Result<PathBuf, CommandError> {
         self.link("enlist-agent")
     }
 
     /// This program as another terminal finds it: by its name if this one did, else by a link, because a relative path
     /// leads elsewhere from there.
-    pub fn own_program(&self) -> Result<PathBuf, Failure> {
+    pub fn own_program(&self) -> Result<PathBuf, CommandError> {
         let called = std::env::args_os().next().map(PathBuf::from);
         match called.filter(|called| called.components().count() == 1) {
             Some(name) => Ok(name),
@@ -103,17 +104,15 @@ impl DevDirectory {
         }
     }
 
-    fn link(&self, name: &str) -> Result<PathBuf, Failure> {
-        let program = std::env::current_exe().map_err(|error| {
-            Failure::fault("program", format!("the path of this program is unknown: {error}"))
-        })?;
+    fn link(&self, name: &str) -> Result<PathBuf, CommandError> {
+        let program = shell::executable()?;
         let dir = self.dir.path().join("bin");
         let link = dir.join(name);
         let made = std::fs::create_dir_all(&dir).and_then(|()| match std::fs::remove_file(&link) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => symlink(&program, &link),
         });
-        made.map_err(|error| Failure::file(&link, &error))?;
+        made.map_err(|error| CommandError::file(&link, &error))?;
         Ok(link)
     }
 
@@ -133,7 +132,7 @@ impl DevDirectory {
 }
 
 /// A directory that was not there before: nobody else can have prepared it.
-fn temporary() -> Result<PathBuf, Failure> {
+fn temporary() -> Result<PathBuf, CommandError> {
     let base = std::env::temp_dir();
     // Short, because people type it.
     let names = std::iter::once("enlist-dev".to_owned()).chain((2..1000).map(|n| format!("enlist-dev-{n}")));
@@ -142,8 +141,8 @@ fn temporary() -> Result<PathBuf, Failure> {
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return reach::absolute(&path),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Failure::file(&path, &error)),
+            Err(error) => return Err(CommandError::file(&path, &error)),
         }
     }
-    Err(Failure::fault("directory", format!("no free name for a directory in {}", base.display())))
+    Err(CommandError::fault("directory", format!("no free name for a directory in {}", base.display())))
 }

@@ -2,7 +2,7 @@
 
 use super::Demo;
 use super::directory::DevDirectory;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::screen::Screen;
@@ -37,7 +37,7 @@ struct DevSummary<'a> {
     demo_node: Option<&'a NodeItem>,
 }
 
-pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), Failure> {
+pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), CommandError> {
     let summary = DevSummary {
         dir: session.place.path(),
         server_url: session.server.url(),
@@ -106,7 +106,7 @@ fn ending(session: &DevSession<'_>, screen: Screen) -> String {
 }
 
 /// How to go on, or to be rid of it. With --json everything has been said.
-pub fn print_stopped(place: &DevDirectory, enlist: &Path, output: Output) -> Result<(), Failure> {
+pub fn print_stopped(place: &DevDirectory, enlist: &Path, output: Output) -> Result<(), CommandError> {
     if output.is_json() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use super::state;
 use crate::command_line::duration;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
 use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
@@ -66,7 +66,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let call = NodeCall { operator, output };
     match command {
         Command::Drain { id, within } => call.perform(&id, "drain", &Drain { within }, now).await,
@@ -96,7 +96,7 @@ impl NodeCall<'_> {
         verb: &str,
         words: &impl Serialize,
         human: fn(&NodeItem) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let path = Path::new("/v1/nodes").segment(id).segment(verb);
         let item: NodeItem = self.operator.post(&path, words).await?;
         self.output.document(&item, human)

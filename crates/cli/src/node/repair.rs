@@ -1,6 +1,6 @@
 //! `enlist node repair-bundle`: a file for a host that has nothing left to recover with.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::private_file::PrivateFile;
 use crate::table::harmless;
@@ -32,7 +32,7 @@ pub async fn issue(
     id: &str,
     out: &Path,
     expires: Option<String>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     // Before anything is asked: issuing ends every other recovery token of the node.
     let mut file = PrivateFile::create(out)?;
     let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
@@ -44,8 +44,9 @@ pub async fn issue(
             return Err(error.into());
         }
     };
-    let mut text = serde_json::to_string_pretty(&bundle)
-        .map_err(|error| Failure::fault("json", format!("the result cannot be written as JSON: {error}")))?;
+    let mut text = serde_json::to_string_pretty(&bundle).map_err(|error| {
+        CommandError::fault("json", format!("the result cannot be written as JSON: {error}"))
+    })?;
     text.push('\n');
     file.write(text.as_bytes())?;
     output.document(&shown(&bundle, out), human)

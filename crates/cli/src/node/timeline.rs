@@ -1,13 +1,13 @@
 //! `enlist node show ID --timeline`: what has happened to a node, oldest first.
 
-use crate::failure::Failure;
+use crate::audit::pairs;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::{Table, Tone, or_dash};
 use api::rest::audit::AuditLine;
 use api::rest::page::{LIMIT_MAX, PageQuery};
 use client::OperatorApi;
 use client::rest::Path;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// What tells one event from another of its kind.
@@ -25,7 +25,7 @@ const TELLING: [&str; 10] = [
 ];
 
 /// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.
-pub async fn run(operator: &OperatorApi, id: &str, output: Output) -> Result<(), Failure> {
+pub async fn run(operator: &OperatorApi, id: &str, output: Output) -> Result<(), CommandError> {
     let mut table = Table::new(["AT", "EVENT", "ACTOR", "SOURCE", "CORRELATION", "DETAIL"], "no events")
         .painting("EVENT")
         .cutting("DETAIL")
@@ -43,24 +43,19 @@ pub async fn run(operator: &OperatorApi, id: &str, output: Output) -> Result<(),
     if output.is_json() { Ok(()) } else { output.verbatim(&table.text(output.screen())) }
 }
 
-fn row(table: &mut Table, line: &RawValue) -> Result<(), Failure> {
+fn row(table: &mut Table, line: &RawValue) -> Result<(), CommandError> {
     let line: AuditLine = serde_json::from_str(line.get())
-        .map_err(|error| Failure::fault("line_unreadable", format!("audit line unreadable: {error}")))?;
+        .map_err(|error| CommandError::fault("line_unreadable", format!("audit line unreadable: {error}")))?;
     let tone = if line.event_type.starts_with("alert.raised") { Tone::Attention } else { Tone::Plain };
     let correlation = or_dash(line.correlation_id.as_deref());
-    let cells = [&line.at, &line.event_type, &line.actor, &line.source, correlation, &detail(&line)];
+    let cells = [
+        &line.at,
+        &line.event_type,
+        &line.actor,
+        &line.source,
+        correlation,
+        &pairs(&line, &TELLING).join(" "),
+    ];
     table.row(tone, cells);
     Ok(())
-}
-
-fn detail(line: &AuditLine) -> String {
-    let pair = |name: &&str| {
-        let value = line.fields.get(*name)?;
-        match value {
-            Value::String(text) => Some(format!("{name}={text}")),
-            Value::Number(_) | Value::Bool(_) => Some(format!("{name}={value}")),
-            _ => None,
-        }
-    };
-    TELLING.iter().filter_map(pair).collect::<Vec<_>>().join(" ")
 }

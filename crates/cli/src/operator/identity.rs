@@ -1,7 +1,7 @@
 //! An operator's certificate on disk: the key is made here, and only its request leaves.
 
 use crate::context::saved::Context;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
 use crate::private_file::{PrivateFile, own_directory};
 use crate::table::{harmless, or_dash};
 use api::rest::operators::AddedOperator;
@@ -21,31 +21,25 @@ pub struct IdentityFiles {
 }
 
 impl IdentityFiles {
-    pub fn prepare(dir: &Path) -> Result<Self, Failure> {
+    pub fn prepare(dir: &Path) -> Result<Self, CommandError> {
         let made = !dir.exists();
         let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        there.map_err(|error| Failure::file(dir, &error))?;
+        there.map_err(|error| CommandError::file(dir, &error))?;
         own_directory(dir)?;
         for name in ["cert.pem", "ca.pem", "context.toml"] {
             let path = dir.join(name);
             if path.symlink_metadata().is_ok() {
-                let message = format!("{} exists already", path.display());
-                return Err(Failure::new(
-                    Exit::Usage,
-                    "file_exists",
-                    message,
-                    "choose another --out directory",
-                ));
+                return Err(CommandError::exists(&path, "choose another --out directory"));
             }
         }
-        let key = HostKey::generate().map_err(|error| Failure::fault("key", error.to_string()))?;
+        let key = HostKey::generate().map_err(|error| CommandError::fault("key", error.to_string()))?;
         let mut key_file = PrivateFile::create(&dir.join("key.pem"))?;
         key_file.write(key.to_pem().as_bytes())?;
         Ok(Self { dir: dir.to_owned(), made, key, key_file })
     }
 
-    pub fn request(&self) -> Result<String, Failure> {
-        self.key.csr_pem().map_err(|error| Failure::fault("key", error.to_string()))
+    pub fn request(&self) -> Result<String, CommandError> {
+        self.key.csr_pem().map_err(|error| CommandError::fault("key", error.to_string()))
     }
 
     pub fn discard(self) {
@@ -56,11 +50,11 @@ impl IdentityFiles {
     }
 
     /// Leaf and chain together, as TLS clients want them; the context last, as it names the others.
-    pub fn finish(self, issued: &OperatorCertificate<'_>) -> Result<(), Failure> {
+    pub fn finish(self, issued: &OperatorCertificate<'_>) -> Result<(), CommandError> {
         let write = |name: &str, text: &str| {
             let path = self.dir.join(name);
             let made = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-            made.map_err(|error| Failure::file(&path, &error))
+            made.map_err(|error| CommandError::file(&path, &error))
         };
         write("cert.pem", &format!("{}{}", issued.leaf, issued.chain))?;
         write("ca.pem", issued.ca)?;
@@ -81,18 +75,18 @@ pub struct OperatorCertificate<'a> {
 }
 
 impl<'a> OperatorCertificate<'a> {
-    pub fn of(added: &'a AddedOperator, server: Option<&'a str>) -> Result<Self, Failure> {
+    pub fn of(added: &'a AddedOperator, server: Option<&'a str>) -> Result<Self, CommandError> {
         match (&added.certificate, &added.ca) {
             (Some(leaf), Some(ca)) => {
                 Ok(Self { leaf, chain: added.chain.as_deref().unwrap_or_default(), ca, server })
             }
-            _ => Err(Failure::fault("answer_incomplete", "the control plane sent no certificate")),
+            _ => Err(CommandError::fault("answer_incomplete", "the control plane sent no certificate")),
         }
     }
 }
 
 /// For `enlist context add --file`: the other files by the names that they have beside it.
-fn context(server: &str) -> Result<String, Failure> {
+fn context(server: &str) -> Result<String, CommandError> {
     let context = Context {
         server: Some(server.to_owned()),
         ca: Some("ca.pem".into()),
@@ -100,7 +94,7 @@ fn context(server: &str) -> Result<String, Failure> {
         key: Some("key.pem".into()),
         ..Context::default()
     };
-    let text = toml::to_string(&context).map_err(|error| Failure::fault("toml", error.to_string()))?;
+    let text = toml::to_string(&context).map_err(|error| CommandError::fault("toml", error.to_string()))?;
     Ok(format!(
         "# Take this in with `enlist context add NAME --file context.toml`; the paths are relative to this file.\n{text}"
     ))

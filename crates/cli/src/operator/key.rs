@@ -2,8 +2,8 @@
 
 use super::{Rights, tenants};
 use crate::command_line::duration;
-use crate::failure::Failure;
-use crate::failure::not_the_secret;
+use crate::error::CommandError;
+use crate::error::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless};
@@ -32,7 +32,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let path = Path::new("/v1/operator-keys");
     match command {
         Command::Create { name, rights, expires } => {

@@ -2,7 +2,7 @@
 
 use super::identity;
 use super::replacement::Replacement;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::certificate::{self, ClientCertificate};
 use crate::reach::credential::OperatorCredential;
@@ -39,14 +39,14 @@ struct CertificateInUse<'a> {
 }
 
 impl CertificateInUse<'_> {
-    fn open(&self) -> Result<(OperatorApi, ClientCertificate), Failure> {
+    fn open(&self) -> Result<(OperatorApi, ClientCertificate), CommandError> {
         let (operator, presented) = certificate::open(&self.url, &self.trust, self.cert, self.key)?;
         presented.check(false)?;
         Ok((operator, presented))
     }
 }
 
-pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<(), Failure> {
+pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<(), CommandError> {
     let ChosenTarget { target, by } = reach.chosen()?;
     let done = match identity(&target) {
         Ok(identity) => match out {
@@ -59,13 +59,13 @@ pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<()
     output.document(&done, text)
 }
 
-fn identity(target: &Target) -> Result<CertificateInUse<'_>, Failure> {
+fn identity(target: &Target) -> Result<CertificateInUse<'_>, CommandError> {
     match target {
-        Target::Socket(_) => Err(Failure::usage(
+        Target::Socket(_) => Err(CommandError::usage(
             "the operator socket uses no certificate, so there is none to renew",
             "give --context NAME, or --server URL with --cert, --key and --ca; `enlist operator add NAME --role ROLE --out DIR` issues a first certificate",
         )),
-        Target::Server { credential: OperatorCredential::ApiKey(_), .. } => Err(Failure::usage(
+        Target::Server { credential: OperatorCredential::ApiKey(_), .. } => Err(CommandError::usage(
             "an API key has no certificate to renew",
             "create a new key with `enlist operator key create`, then revoke the old one with `enlist operator key revoke ID`",
         )),
@@ -80,12 +80,12 @@ fn identity(target: &Target) -> Result<CertificateInUse<'_>, Failure> {
     }
 }
 
-async fn ask(operator: &OperatorApi, csr: String) -> Result<RenewedOperator, Failure> {
+async fn ask(operator: &OperatorApi, csr: String) -> Result<RenewedOperator, CommandError> {
     Ok(operator.post(&Url::new("/v1/operators/renew"), &RenewOperatorRequest { csr }).await?)
 }
 
 /// New files in a directory of their own.
-async fn beside(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, Failure> {
+async fn beside(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, CommandError> {
     let (operator, _) = identity.open()?;
     let files = identity::IdentityFiles::prepare(dir)?;
     let answer = match ask(&operator, files.request()?).await {
@@ -105,7 +105,7 @@ async fn beside(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalRe
     Ok(renewed(answer, dir.join("cert.pem"), dir.join("key.pem"), false))
 }
 
-async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, Failure> {
+async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, CommandError> {
     let (cert, key) = (identity.cert, identity.key);
     let lock = Replacement::lock(cert, key)?;
     let (operator, presented) = identity.open()?;

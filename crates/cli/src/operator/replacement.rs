@@ -1,7 +1,7 @@
 //! A new certificate and key in the place of the old ones. `reach/certificate.rs` says in which order, and why a kill
 //! between any two steps leaves a pair that works.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::private_file::{PrivateFile, own_directory};
 use crate::reach::certificate::{ClientCertificate, pending_path};
 use pki::agent_key::HostKey;
@@ -25,14 +25,14 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    pub fn lock(cert: &Path, key: &Path) -> Result<ReplacementLock, Failure> {
+    pub fn lock(cert: &Path, key: &Path) -> Result<ReplacementLock, CommandError> {
         // The files themselves, not links to them.
         let real =
             |path: &Path| path.canonicalize().map_err(|error| crate::private_file::unreadable(path, &error));
         let (cert, key) = (real(cert)?, real(key)?);
         if cert == key {
             let message = format!("{} holds both certificate and key", cert.display());
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 message,
                 "give --out DIR: the new ones are written there, a file each",
             ));
@@ -42,25 +42,25 @@ impl Replacement {
         for dir in [dir, cert.parent().unwrap_or(dir)] {
             own_directory(dir)?;
         }
-        let held = File::open(dir).map_err(|error| Failure::file(dir, &error))?;
+        let held = File::open(dir).map_err(|error| CommandError::file(dir, &error))?;
         match held.try_lock() {
             Ok(()) => Ok(ReplacementLock { cert, key, _held: held }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another process renews the certificate in {}", dir.display());
-                Err(Failure::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
+                Err(CommandError::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
             }
-            Err(TryLockError::Error(error)) => Err(Failure::file(dir, &error)),
+            Err(TryLockError::Error(error)) => Err(CommandError::file(dir, &error)),
         }
     }
 }
 
 impl ReplacementLock {
     /// Before anyone is asked: a certificate whose key could not be kept would be of no use.
-    pub fn prepare(self, presented: &ClientCertificate) -> Result<Replacement, Failure> {
+    pub fn prepare(self, presented: &ClientCertificate) -> Result<Replacement, CommandError> {
         let ReplacementLock { cert, key, .. } = &self;
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |error: std::io::Error| Failure::file(&path, &error)
+            move |error: std::io::Error| CommandError::file(&path, &error)
         };
         if presented.path == pending_path(cert) {
             // A renewal was killed after it had replaced the key.
@@ -69,7 +69,7 @@ impl ReplacementLock {
         for stale in [pending_path(cert), pending_path(key)] {
             let _ = std::fs::remove_file(stale);
         }
-        let new = HostKey::generate().map_err(|error| Failure::fault("key", error.to_string()))?;
+        let new = HostKey::generate().map_err(|error| CommandError::fault("key", error.to_string()))?;
         let mut key_file = create_like(key)?;
         let cert_file = match key_file.write(new.to_pem().as_bytes()).and_then(|()| create_like(cert)) {
             Ok(file) => file,
@@ -83,21 +83,21 @@ impl ReplacementLock {
 }
 
 /// A file that waits beside this one, with its owner and mode.
-fn create_like(path: &Path) -> Result<PrivateFile, Failure> {
-    let (old, new) = (path.metadata().map_err(|error| Failure::file(path, &error))?, pending_path(path));
+fn create_like(path: &Path) -> Result<PrivateFile, CommandError> {
+    let (old, new) = (path.metadata().map_err(|error| CommandError::file(path, &error))?, pending_path(path));
     let file = PrivateFile::create(&new)?;
     match file.liken(&old) {
         Ok(()) => Ok(file),
         Err(error) => {
             file.discard();
-            Err(Failure::file(&new, &error))
+            Err(CommandError::file(&new, &error))
         }
     }
 }
 
 impl Replacement {
-    pub fn request(&self) -> Result<String, Failure> {
-        self.key.csr_pem().map_err(|error| Failure::fault("key", error.to_string()))
+    pub fn request(&self) -> Result<String, CommandError> {
+        self.key.csr_pem().map_err(|error| CommandError::fault("key", error.to_string()))
     }
 
     pub fn discard(self) {
@@ -109,8 +109,8 @@ impl Replacement {
     pub fn finish<T>(
         mut self,
         chain: &str,
-        fits: impl FnOnce(&Path, &[u8]) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        fits: impl FnOnce(&Path, &[u8]) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         let ReplacementLock { cert, key, .. } = &self.lock;
         let written = self.cert_file.write(chain.as_bytes());
         match written.and_then(|()| fits(&pending_path(cert), self.key.to_pem().as_bytes())) {
@@ -178,7 +178,7 @@ mod tests {
         let (cert, key) = files(dir.path());
         let lock = Replacement::lock(&cert, &key).unwrap();
         let files = lock.prepare(&presented(cert.clone())).unwrap();
-        let refused = files.finish("another", |_, _| Err::<(), _>(Failure::fault("no", "no")));
+        let refused = files.finish("another", |_, _| Err::<(), _>(CommandError::fault("no", "no")));
         assert!(refused.is_err());
         assert_eq!(std::fs::read_to_string(&key).unwrap(), "old key");
         assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);

@@ -4,7 +4,7 @@
 //! one first, under a name with `.new`; then the key is replaced, then the certificate. Killed in between, it leaves
 //! the new key, the old certificate, and beside it the one that fits: [`open`] takes that.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::private_file;
 use client::rest::Credential;
 use client::{OperatorApi, ServerUrl, TlsIdentity, Trust};
@@ -31,7 +31,7 @@ pub fn open(
     trust: &Trust,
     cert: &Path,
     key: &Path,
-) -> Result<(OperatorApi, ClientCertificate), Failure> {
+) -> Result<(OperatorApi, ClientCertificate), CommandError> {
     let key =
         private_file::read(key, "ask for another certificate: `enlist operator add` on the control plane")?;
     match with(url, trust, cert, &key) {
@@ -49,7 +49,7 @@ pub fn with(
     trust: &Trust,
     cert: &Path,
     key: &[u8],
-) -> Result<(OperatorApi, ClientCertificate), Failure> {
+) -> Result<(OperatorApi, ClientCertificate), CommandError> {
     let chain = super::read(cert)?;
     let identity = TlsIdentity::from_pem(&chain, key).map_err(client::Error::from)?;
     let credential = Credential::Certificate(identity);
@@ -57,10 +57,10 @@ pub fn with(
     Ok((operator, ClientCertificate { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
 }
 
-fn leaf(path: &Path, chain: &[u8]) -> Result<Facts, Failure> {
+fn leaf(path: &Path, chain: &[u8]) -> Result<Facts, CommandError> {
     let unreadable = || {
         let message = format!("{} holds no certificate that can be read", path.display());
-        Failure::usage(message, "give the certificate as it was issued, PEM")
+        CommandError::usage(message, "give the certificate as it was issued, PEM")
     };
     let chain = pki::pem::certificates(chain).map_err(|_| unreadable())?;
     describe::facts(chain.first().ok_or_else(unreadable)?).map_err(|_| unreadable())
@@ -68,7 +68,7 @@ fn leaf(path: &Path, chain: &[u8]) -> Result<Facts, Failure> {
 
 impl ClientCertificate {
     /// Refuses one that has expired, and says in good time how to renew it.
-    pub fn check(&self, notices: bool) -> Result<(), Failure> {
+    pub fn check(&self, notices: bool) -> Result<(), CommandError> {
         let now = ::server::clock::now();
         match age(&self.facts, now) {
             Age::Expired => Err(self.expired()),
@@ -76,7 +76,7 @@ impl ClientCertificate {
                 let path = crate::table::harmless(&self.path.display().to_string());
                 let until = self.facts.not_after;
                 let mut stderr = anstream::stderr().lock();
-                // Nobody to read it is nobody's fault.
+                // A closed standard error does not fail the command.
                 let _ = std::io::Write::write_fmt(
                     &mut stderr,
                     format_args!(
@@ -89,7 +89,7 @@ impl ClientCertificate {
         }
     }
 
-    fn expired(&self) -> Failure {
+    fn expired(&self) -> CommandError {
         let Facts { not_after, spiffe, .. } = &self.facts;
         let name = match spiffe.as_ref().map(|id| &id.path) {
             Some(lifecycle::names::SpiffePath::Operator { name }) => name.to_string(),
@@ -99,7 +99,7 @@ impl ClientCertificate {
         let hint = format!(
             "it cannot be renewed any more: ask a platform-admin for `enlist operator remove {name}` and `enlist operator add {name} --role ROLE --out DIR`; if that time is still to come, correct this machine's clock"
         );
-        Failure::new(Exit::Refused, "cert_expired", message, hint)
+        CommandError::new(Exit::Refused, "cert_expired", message, hint)
     }
 }
 

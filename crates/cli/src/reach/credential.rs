@@ -3,7 +3,7 @@
 use super::Reach;
 use super::target::Variables;
 use crate::context::saved::Context;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use std::path::PathBuf;
 
 /// What the certificate of the control plane is verified by. There is no trust on first use.
@@ -24,9 +24,9 @@ pub fn server_trust(
     flags: &Reach,
     variables: Variables<'_>,
     context: Option<&Context>,
-) -> Result<ServerTrust, Failure> {
+) -> Result<ServerTrust, CommandError> {
     let one_of = |ca: Option<&PathBuf>, pin: Option<&String>, names: &str| match (ca, pin) {
-        (Some(_), Some(_)) => Err(Failure::usage(format!("{names} are both given"), "give one of them")),
+        (Some(_), Some(_)) => Err(CommandError::usage(format!("{names} are both given"), "give one of them")),
         (Some(ca), None) => Ok(Some(ServerTrust::Ca(ca.clone()))),
         (None, Some(pin)) => Ok(Some(ServerTrust::Pin(pin.clone()))),
         (None, None) => Ok(None),
@@ -40,7 +40,7 @@ pub fn server_trust(
     let saved = context.map(|context| one_of(context.ca.as_ref(), context.ca_pin.as_ref(), "ca and ca_pin"));
     saved.transpose()?.flatten().ok_or_else(|| {
         let message = "nothing says how to verify the control plane's certificate";
-        Failure::usage(message, "give --ca FILE (its ca/bundle.pem) or --ca-pin PIN")
+        CommandError::usage(message, "give --ca FILE (its ca/bundle.pem) or --ca-pin PIN")
     })
 }
 
@@ -62,7 +62,7 @@ pub fn credential(
     flags: &Reach,
     variables: Variables<'_>,
     context: Option<&Context>,
-) -> Result<OperatorCredential, Failure> {
+) -> Result<OperatorCredential, CommandError> {
     let path = |name: &str| variables(name).map(PathBuf::from);
     let mut given = GivenCredential {
         cert: flags.cert.clone(),
@@ -83,16 +83,16 @@ pub fn credential(
     match (given.cert, given.key, given.api_key) {
         (Some(cert), Some(key), None) => Ok(OperatorCredential::Certificate { cert, key }),
         (None, None, Some(file)) => Ok(OperatorCredential::ApiKey(file)),
-        (None, None, None) => Err(Failure::usage(
+        (None, None, None) => Err(CommandError::usage(
             "no operator credential is given",
             "give --cert FILE and --key FILE, or --api-key-file FILE",
         )),
-        (_, _, None) => Err(Failure::usage(
+        (_, _, None) => Err(CommandError::usage(
             "a certificate and its private key must be given together",
             "give both --cert and --key",
         )),
         (_, _, Some(_)) => {
-            Err(Failure::usage("both a certificate and an API key are given", "give one of them"))
+            Err(CommandError::usage("both a certificate and an API key are given", "give one of them"))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::credential::{OperatorCredential, ServerTrust, credential, server_trust};
 use super::{DEFAULT_DIR, Reach};
 use crate::context::saved::{Context, Contexts};
-use crate::failure::Failure;
+use crate::error::CommandError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl ChosenBy {
     }
 
     /// A failure with the context that led to it, if one did.
-    pub fn explain(&self, failure: Failure) -> Failure {
+    pub fn explain(&self, failure: CommandError) -> CommandError {
         match self.context() {
             Some(name) => failure.in_context(name),
             None => failure,
@@ -58,8 +58,8 @@ pub struct ChosenTarget {
 }
 
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
-/// Read only where a context may be needed: a damaged file must not be in the way of whoever says `--dir`.
-pub type Saved<'a> = &'a dyn Fn() -> Result<Contexts, Failure>;
+/// Read only where a context may be needed: a damaged file must not fail a command with `--dir`.
+pub type Saved<'a> = &'a dyn Fn() -> Result<Contexts, CommandError>;
 
 const CONTEXT: &str = "ENLIST_CONTEXT";
 /// In the order in which they count.
@@ -67,7 +67,11 @@ const PLACES: [&str; 3] = ["ENLIST_SOCKET", "ENLIST_DIR", "ENLIST_SERVER"];
 
 /// Flags, then variables, then the current context, then the usual place. Any flag beats any variable: whoever types
 /// one means it.
-pub fn choose(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Result<ChosenTarget, Failure> {
+pub fn choose(
+    flags: &Reach,
+    variables: Variables<'_>,
+    saved: Saved<'_>,
+) -> Result<ChosenTarget, CommandError> {
     if let Some(chosen) = by_flag(flags, variables, saved)? {
         return Ok(chosen);
     }
@@ -75,7 +79,7 @@ pub fn choose(flags: &Reach, variables: Variables<'_>, saved: Saved<'_>) -> Resu
     match (place, text(CONTEXT, variables)?) {
         (Some((place, _)), Some(_)) => {
             let message = format!("{CONTEXT} and {place} both say where the control plane is");
-            Err(Failure::usage(
+            Err(CommandError::usage(
                 message,
                 format!("unset one of them, or give --context or {}", flag_of(place)),
             ))
@@ -97,7 +101,7 @@ fn by_flag(
     flags: &Reach,
     variables: Variables<'_>,
     saved: Saved<'_>,
-) -> Result<Option<ChosenTarget>, Failure> {
+) -> Result<Option<ChosenTarget>, CommandError> {
     let (target, flag) = match (&flags.socket, &flags.dir, &flags.server, &flags.context) {
         (None, None, None, None) => return Ok(None),
         (Some(socket), None, None, None) => (Target::Socket(socket.clone()), "--socket"),
@@ -106,20 +110,25 @@ fn by_flag(
         (None, None, None, Some(name)) => return named(name.clone(), "--context", flags, saved).map(Some),
         _ => {
             let message = "--socket, --dir, --server and --context each say where the control plane is";
-            return Err(Failure::usage(message, "give one of them"));
+            return Err(CommandError::usage(message, "give one of them"));
         }
     };
     Ok(Some(ChosenTarget { target, by: ChosenBy::Setting(flag) }))
 }
 
-/// A context that somebody named counts as it is: only flags take the place of what it says.
-fn named(name: String, by: &'static str, flags: &Reach, saved: Saved<'_>) -> Result<ChosenTarget, Failure> {
+/// A context that a flag or a variable names counts as it is: only flags take the place of what it says.
+fn named(
+    name: String,
+    by: &'static str,
+    flags: &Reach,
+    saved: Saved<'_>,
+) -> Result<ChosenTarget, CommandError> {
     let target = of_context(saved()?.get(&name)?, flags).map_err(|failure| failure.in_context(&name))?;
     Ok(ChosenTarget { target, by: ChosenBy::Context { name, named_by: Some(by) } })
 }
 
 /// Credentials in variables belong to the server in a variable: beside a saved context they would be sent elsewhere.
-fn current(flags: &Reach, saved: Saved<'_>) -> Result<ChosenTarget, Failure> {
+fn current(flags: &Reach, saved: Saved<'_>) -> Result<ChosenTarget, CommandError> {
     let contexts = saved()?;
     let Some(name) = contexts.current.clone() else {
         return Ok(ChosenTarget { target: in_dir(Path::new(DEFAULT_DIR)), by: ChosenBy::Default });
@@ -129,12 +138,12 @@ fn current(flags: &Reach, saved: Saved<'_>) -> Result<ChosenTarget, Failure> {
 }
 
 /// What a context leads to.
-pub fn of_context(context: &Context, flags: &Reach) -> Result<Target, Failure> {
+pub fn of_context(context: &Context, flags: &Reach) -> Result<Target, CommandError> {
     match (&context.socket, &context.dir, &context.server) {
         (Some(socket), None, None) => Ok(Target::Socket(socket.clone())),
         (None, Some(dir), None) => Ok(in_dir(dir)),
         (None, None, Some(url)) => server(url.clone(), flags, &|_| None, Some(context)),
-        _ => Err(Failure::usage(
+        _ => Err(CommandError::usage(
             "a context says where the control plane is by one of server, dir and socket",
             "give one of them",
         )),
@@ -153,8 +162,8 @@ fn flag_of(variable: &str) -> &'static str {
     }
 }
 
-fn text(name: &str, variables: Variables<'_>) -> Result<Option<String>, Failure> {
-    let unreadable = |_| Failure::usage(format!("{name} is not UTF-8"), "set it to text, or unset it");
+fn text(name: &str, variables: Variables<'_>) -> Result<Option<String>, CommandError> {
+    let unreadable = |_| CommandError::usage(format!("{name} is not UTF-8"), "set it to text, or unset it");
     variables(name).map(OsString::into_string).transpose().map_err(unreadable)
 }
 
@@ -163,7 +172,7 @@ fn server(
     flags: &Reach,
     variables: Variables<'_>,
     context: Option<&Context>,
-) -> Result<Target, Failure> {
+) -> Result<Target, CommandError> {
     let server_trust = server_trust(flags, variables, context)?;
     Ok(Target::Server { url, server_trust, credential: credential(flags, variables, context)? })
 }

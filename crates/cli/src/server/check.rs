@@ -1,6 +1,6 @@
 //! `enlist server check`.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use ::server::config::{ConfigMistake, ControlPlaneConfig};
@@ -19,7 +19,7 @@ struct ConfigCheck {
     mistakes: Vec<ConfigMistake>,
 }
 
-pub fn run(dir: &DataDir, output: Output) -> Result<(), Failure> {
+pub fn run(dir: &DataDir, output: Output) -> Result<(), CommandError> {
     let checked = check(dir);
     if output.is_json() || checked.is_ok() {
         output.document(&result(dir, checked.as_ref()), text)?;

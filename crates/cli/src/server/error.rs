@@ -1,15 +1,15 @@
 //! Errors of a control plane on this machine, as failures of a command.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use ::server::datadir::DirError;
 use ::server::init::InitError;
 use ::server::run::RunError;
 
-impl From<RunError> for Failure {
+impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
         let (message, remedy) = (error.to_string(), error.remedy());
         let code = match error {
-            RunError::Config(mistakes) => return Failure::config(mistakes.0),
+            RunError::Config(mistakes) => return CommandError::config(mistakes.0),
             RunError::Dir(error) => return directory(&error),
             RunError::Kek(_) => "kek_unavailable",
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
@@ -18,15 +18,15 @@ impl From<RunError> for Failure {
             RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
         };
-        Failure::new(Exit::Fault, code, message, remedy)
+        CommandError::new(Exit::Fault, code, message, remedy)
     }
 }
 
-impl From<InitError> for Failure {
+impl From<InitError> for CommandError {
     fn from(error: InitError) -> Self {
         let message = error.to_string();
         let (exit, code, remedy) = match error {
-            InitError::Config(mistakes) => return Failure::config(mistakes.0),
+            InitError::Config(mistakes) => return CommandError::config(mistakes.0),
             InitError::Dir(error) => return directory(&error),
             InitError::Kek(_) => (
                 Exit::Fault,
@@ -52,12 +52,12 @@ impl From<InitError> for Failure {
                 "remove the files that were left in the data directory, then run the command again",
             ),
         };
-        Failure::new(exit, code, message, remedy)
+        CommandError::new(exit, code, message, remedy)
     }
 }
 
 /// A directory that is not there is a mistake in the command; one that is taken or damaged is a fault.
-fn directory(error: &DirError) -> Failure {
+fn directory(error: &DirError) -> CommandError {
     let (exit, code) = match error {
         DirError::Missing(_) => (Exit::Usage, "directory_missing"),
         DirError::Exists(_) => (Exit::Fault, "directory_exists"),
@@ -67,5 +67,5 @@ fn directory(error: &DirError) -> Failure {
         DirError::InUse(_) => (Exit::Fault, "directory_in_use"),
         DirError::Io { .. } => (Exit::Fault, "file"),
     };
-    Failure::new(exit, code, error.to_string(), error.remedy())
+    CommandError::new(exit, code, error.to_string(), error.remedy())
 }

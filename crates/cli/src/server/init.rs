@@ -3,7 +3,7 @@
 mod from_taskrun;
 mod summary;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::private_file::{self, PrivateFile};
 use crate::reach;
@@ -79,8 +79,8 @@ pub struct InitOptions {
     pub root_key_out: Option<PathBuf>,
 }
 
-pub async fn initialize(options: InitOptions, dir: DataDir, output: Output) -> Result<(), Failure> {
-    let unusable = |error: &dyn std::fmt::Display| Failure::fault("domain", error.to_string());
+pub async fn initialize(options: InitOptions, dir: DataDir, output: Output) -> Result<(), CommandError> {
+    let unusable = |error: &dyn std::fmt::Display| CommandError::fault("domain", error.to_string());
     let arguments = Arguments {
         domain: TrustDomain::parse(options.domain).map_err(|error| unusable(&error))?,
         kek: options.kek,
@@ -99,7 +99,7 @@ pub async fn initialize(options: InitOptions, dir: DataDir, output: Output) -> R
     run(arguments, dir, output).await
 }
 
-pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(), Failure> {
+pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(), CommandError> {
     let document = arguments.from_taskrun.as_deref().map(from_taskrun::load).transpose()?;
     let issuer = match &document {
         Some(document) => from_taskrun::issuer(document, arguments.root_key_out.is_some())?,
@@ -133,31 +133,31 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     Ok(founded.finish().map_err(InitError::from)?)
 }
 
-fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), Failure> {
+fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), CommandError> {
     match (&founded.root_key_pem, key_file) {
         (Some(key), Some(mut file)) => file.write(key.as_bytes()),
         _ => Ok(()),
     }
 }
 
-fn issuer(arguments: &Arguments) -> Result<IssuerChoice, Failure> {
+fn issuer(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     match (arguments.issuer, &arguments.ca_cert, &arguments.ca_key) {
         (IssuerSource::Sealed, None, None) => Ok(IssuerChoice::Sealed),
         (IssuerSource::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
-            Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"))
+            Err(CommandError::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }
         (IssuerSource::Imported, Some(cert), Some(key)) => {
             let key = private_file::read(key, "make another CA")?;
             Ok(IssuerChoice::Imported { certificates: reach::read(cert)?, key })
         }
-        _ => Err(Failure::usage(
+        _ => Err(CommandError::usage(
             "--ca-cert and --ca-key are used with --issuer imported only",
             "give all three or none",
         )),
     }
 }
 
-fn config(arguments: &Arguments, document: Option<&Document>) -> Result<RawConfig, Failure> {
+fn config(arguments: &Arguments, document: Option<&Document>) -> Result<Raw, CommandError> {
     let profile = profile(arguments)?;
     Ok(RawConfig {
         listen: arguments.listen.clone(),
@@ -172,20 +172,20 @@ fn config(arguments: &Arguments, document: Option<&Document>) -> Result<RawConfi
 }
 
 /// The file is found again from wherever the control plane is started.
-fn kek(text: &str) -> Result<String, Failure> {
+fn kek(text: &str) -> Result<String, CommandError> {
     match KekSource::parse(text) {
         Ok(KekSource::File(path)) => Ok(KekSource::File(reach::absolute(&path)?).to_string()),
-        // What is wrong is told with every other mistake.
+        // Reported with every other mistake of the configuration.
         _ => Ok(text.to_owned()),
     }
 }
 
 /// The TaskRun document's file asks for its profile.
-fn profile(arguments: &Arguments) -> Result<Option<ProfileName>, Failure> {
+fn profile(arguments: &Arguments) -> Result<Option<ProfileName>, CommandError> {
     match (&arguments.profile, &arguments.from_taskrun) {
         (None, Some(_)) => ProfileName::parse("taskrun")
             .map(Some)
-            .map_err(|error| Failure::fault("profile", error.to_string())),
+            .map_err(|error| CommandError::fault("profile", error.to_string())),
         (profile, _) => Ok(profile.clone()),
     }
 }
@@ -195,7 +195,7 @@ fn default_cn(profile: &ProfileName) -> Option<String> {
     matches!(profile.as_str(), "taskrun" | "taskrun-prod").then(|| "taskrun-control-plane".to_owned())
 }
 
-/// Who founds the domain, for the record: the name that the operator socket would give.
+/// The user who initializes the domain, for the audit trail: the name that the operator socket would give.
 pub fn user() -> String {
     server::user_name(rustix::process::getuid().as_raw())
 }

@@ -2,7 +2,7 @@
 
 use super::notify;
 use super::serving::{self, StopSignals};
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
@@ -22,7 +22,7 @@ pub struct Arguments {
     accept_clock: bool,
 }
 
-pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
+pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
     logs::start("info")?;
     let mut signals = StopSignals::listen()?;
     let Arguments { metrics, listen, accept_clock } = arguments;
@@ -50,7 +50,7 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), Failure> {
             let message = format!("replication stopped: {cause}");
             let hint =
                 "correct the cause, such as a full or failing disk, then start the control plane again";
-            Err(Failure::new(Exit::Fault, "replication_stopped", message, hint))
+            Err(CommandError::new(Exit::Fault, "replication_stopped", message, hint))
         }
     }
 }

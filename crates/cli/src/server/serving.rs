@@ -1,7 +1,7 @@
 //! StopSignals, and ending in good order.
 
 use super::notify;
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use ::server::run::Server;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,9 +16,9 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    pub fn listen() -> Result<Self, Failure> {
+    pub fn listen() -> Result<Self, CommandError> {
         let failed = |error: std::io::Error| {
-            Failure::fault("signals", format!("signal handlers cannot be installed: {error}"))
+            CommandError::fault("signals", format!("signal handlers cannot be installed: {error}"))
         };
         let terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -35,7 +35,7 @@ impl StopSignals {
 
 /// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,
 /// but what was only counted is.
-pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), Failure> {
+pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), CommandError> {
     notify::tell(notify::STOPPING);
     tracing::info!("stopping");
     tokio::select! {
@@ -47,7 +47,7 @@ pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), Failu
         }
         () = signals.next() => {
             let hint = "acknowledged changes are kept; an orderly stop takes up to 10 seconds after the first signal";
-            Err(Failure::new(Exit::Fault, "interrupted", "a second signal ended the shutdown early", hint))
+            Err(CommandError::new(Exit::Fault, "interrupted", "a second signal ended the shutdown early", hint))
         }
     }
 }

@@ -119,7 +119,7 @@ impl GrpcConnection {
         }
     }
 
-    /// What a status means: the control plane's word, or what happened to the connection.
+    /// A status with an error detail is the control plane's refusal; without one the connection or a proxy failed.
     pub(super) fn failure(&self, status: &Status) -> Error {
         match ErrorDetail::from_status(status) {
             Some(detail) => {

@@ -68,7 +68,7 @@ impl LiveConnection {
         next(&self.connection, &mut self.down).await
     }
 
-    /// Says that nothing more will come from here, and hears the other side out.
+    /// Half-closes the stream and reads until the server ends it.
     pub async fn finish(mut self) {
         self.up = None;
         while self.receive().await.is_ok() {}

@@ -113,7 +113,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// A socket that is missing, dead or not for us; each is somebody else's mistake.
+/// A socket that is missing, has no listener, or denies this user: each has its own remedy.
 fn socket_error(server: &str, error: &std::io::Error) -> Error {
     let cause = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => Unreachable::ConnectionRefused,

@@ -50,7 +50,7 @@ pub enum LogJob {
 pub struct Writer {
     pub tables: Tables,
     pub slow_fsync: Option<Duration>,
-    /// The last audit line that is in its store; told by the state machine.
+    /// The last audit line that is in its store; set by the state machine.
     pub audit_seq: Arc<AtomicU64>,
     /// What rode along last.
     pub written: (Option<LogId>, u64),
@@ -63,7 +63,7 @@ pub struct Writer {
     pub lock: Option<Arc<JournalLock>>,
 }
 
-/// What is told once the transaction is on disk, or is not.
+/// Called once the transaction is on disk, or has failed.
 type FlushCallback = Box<dyn FnOnce(Result<(), Arc<TableError>>) + Send>;
 
 impl Writer {

@@ -7,7 +7,7 @@ use journal::audit::{checkpoint_message, checkpoint_of};
 use lifecycle::names::Fingerprint;
 use std::collections::VecDeque;
 
-/// A checkpoint speaks of a line that was written moments before it. So many hashes are remembered.
+/// A checkpoint signs the hash of a line shortly before it: this many hashes are kept.
 const REMEMBERED: usize = 16 * 1024;
 
 pub struct ExportWalk<'a> {

@@ -1,6 +1,7 @@
 //! How lines of the trail look: for programs byte for byte, for people when, what, who, and the fields that tell which.
 
-use crate::failure::Failure;
+use crate::audit::pairs;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::{Table, Tone};
 use api::rest::audit::AuditLine;
@@ -12,7 +13,7 @@ const TELLING: [&str; 9] =
     ["node_id", "token_id", "name", "tenant", "key", "value", "reason", "count", "cert_serial"];
 
 /// One page; none of it is nothing.
-pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, Failure> {
+pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, CommandError> {
     if output.is_json() {
         // A line's hash is over these bytes.
         return Ok(lines.iter().map(|line| format!("{}\n", line.get())).collect());
@@ -23,8 +24,9 @@ pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, Failure> 
     let head = ["SEQ", "AT", "EVENT", "ACTOR", "DETAIL"];
     let mut table = Table::new(head, "").painting("EVENT").cutting("DETAIL");
     for line in lines {
-        let line: AuditLine = serde_json::from_str(line.get())
-            .map_err(|error| Failure::fault("line_unreadable", format!("a line cannot be read: {error}")))?;
+        let line: AuditLine = serde_json::from_str(line.get()).map_err(|error| {
+            CommandError::fault("line_unreadable", format!("a line cannot be read: {error}"))
+        })?;
         let cells = [&line.seq.to_string(), &line.at, &line.event_type, &actor(&line), &detail(&line)];
         table.row(Tone::Plain, cells.map(String::as_str));
     }
@@ -38,15 +40,7 @@ fn actor(line: &AuditLine) -> String {
 }
 
 fn detail(line: &AuditLine) -> String {
-    let pair = |name: &&str| {
-        let value = match line.fields.get(*name)? {
-            Value::String(value) => value.clone(),
-            value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
-            _ => return None,
-        };
-        Some(format!("{name}={value}"))
-    };
     // Everywhere else it would say the same on almost every line.
     let issuer = line.event_type.starts_with("ca.").then_some(&"issuer");
-    issuer.into_iter().chain(&TELLING).filter_map(pair).collect::<Vec<_>>().join("  ")
+    pairs(line, issuer.into_iter().chain(&TELLING)).join("  ")
 }

@@ -1,13 +1,13 @@
 //! A name that no event has, and what may have been meant.
 
-use crate::failure::Failure;
-use lifecycle::registry::audit_event_names;
+use crate::error::CommandError;
+use lifecycle::registry::AUDIT_EVENTS;
 
 /// Names that are offered instead.
 const OFFERED: usize = 5;
 
-pub fn check(event: &str) -> Result<(), Failure> {
-    if audit_event_names().contains(&event) {
+pub fn check(event: &str) -> Result<(), CommandError> {
+    if AUDIT_EVENTS.contains(&event) {
         return Ok(());
     }
     let near = near(event);
@@ -15,7 +15,7 @@ pub fn check(event: &str) -> Result<(), Failure> {
         [] => format!("use one of {}", audit_event_names().into_iter().collect::<Vec<_>>().join(", ")),
         near => format!("did you mean {}?", near.join(", ")),
     };
-    Err(Failure::usage(format!("there is no audit event {event:?}"), hint))
+    Err(CommandError::usage(format!("there is no audit event {event:?}"), hint))
 }
 
 /// Those that have a word in common with it: `enrolled` and `node.enrolled` mean `host.enrolled`.

@@ -1,7 +1,7 @@
 //! `plfm hosts`: the same nodes under the document's names and states.
 
 use super::tenant_scope::PlfmTenant;
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless, or_dash};
@@ -39,7 +39,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), CommandError> {
     let act = Acts { scope, output };
     match command {
         Command::List => act.list().await,
@@ -62,7 +62,7 @@ struct Acts<'a> {
 }
 
 impl Acts<'_> {
-    async fn list(self) -> Result<(), Failure> {
+    async fn list(self) -> Result<(), CommandError> {
         let query = NodeQuery { tenant: Some(self.scope.tenant), ..NodeQuery::default() };
         let path = Path::new("/v1/nodes").queries(&query)?;
         let items: Vec<NodeItem> = self.scope.operator.list(&path).await?;
@@ -70,7 +70,7 @@ impl Acts<'_> {
         self.output.list(&hosts, table)
     }
 
-    async fn perform(&self, host_id: &str, verb: &str, words: &impl Serialize) -> Result<(), Failure> {
+    async fn perform(&self, host_id: &str, verb: &str, words: &impl Serialize) -> Result<(), CommandError> {
         let host = self.scope.host(host_id).await?;
         let path = Path::new("/v1/nodes").segment(&host.item.node_id).segment(verb);
         let item: NodeItem = self.scope.operator.post(&path, words).await?;
@@ -97,7 +97,7 @@ struct PlfmHost<'a> {
 }
 
 impl<'a> PlfmHost<'a> {
-    fn of(item: &'a NodeItem) -> Result<Self, Failure> {
+    fn of(item: &'a NodeItem) -> Result<Self, CommandError> {
         Ok(Self { item, document: translated(item, item)? })
     }
 }
@@ -109,8 +109,8 @@ impl Serialize for PlfmHost<'_> {
 }
 
 /// A node's document with the document's own id and state beside Enlist's fields.
-fn translated(node: &impl Serialize, item: &NodeItem) -> Result<Value, Failure> {
-    let unusable = |what: String| Failure::new(Exit::Fault, "json", what, "");
+fn translated(node: &impl Serialize, item: &NodeItem) -> Result<Value, CommandError> {
+    let unusable = |what: String| CommandError::new(Exit::Fault, "json", what, "");
     match serde_json::to_value(node).map_err(|error| unusable(error.to_string()))? {
         Value::Object(mut fields) => {
             fields.insert("host_id".to_owned(), Value::String(item.node_id.clone()));

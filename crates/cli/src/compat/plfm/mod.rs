@@ -4,7 +4,7 @@ mod hosts;
 mod tenant_scope;
 mod tokens;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use clap::{Parser, Subcommand};
@@ -48,7 +48,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     crate::serve(arguments, |line: &CommandLine| line.json, perform)
 }
 
-async fn perform(line: CommandLine) -> Result<(), Failure> {
+async fn perform(line: CommandLine) -> Result<(), CommandError> {
     let (operator, output) = (line.reach.operator()?, Output::new(line.json));
     let Family::Hosts(command) = line.family;
     let scope = PlfmTenant::of(&operator, line.tenant).await?;

@@ -1,6 +1,6 @@
 //! The one tenant that a command line is about. What lies in another does not exist for it, as on the plfm door.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use api::code::{self, Code};
 use api::rest::nodes::NodeDetail;
 use api::rest::tenants::TenantItem;
@@ -18,7 +18,7 @@ pub struct PlfmTenant<'a> {
 
 impl<'a> PlfmTenant<'a> {
     /// As named, else the operator's only one, else `default`; one that the operator may see.
-    pub async fn of(operator: &'a OperatorApi, named: Option<String>) -> Result<Self, Failure> {
+    pub async fn of(operator: &'a OperatorApi, named: Option<String>) -> Result<Self, CommandError> {
         let seen: Vec<TenantItem> = operator.list(&Path::new("/v1/tenants")).await?;
         let tenant = match (named, seen.as_slice()) {
             (Some(name), _) => name,
@@ -31,7 +31,7 @@ impl<'a> PlfmTenant<'a> {
         Err(absent(code::TENANT_NOT_FOUND, format!("there is no tenant {tenant}")))
     }
 
-    pub async fn host(&self, id: &str) -> Result<NodeDetail, Failure> {
+    pub async fn host(&self, id: &str) -> Result<NodeDetail, CommandError> {
         let node: NodeDetail = self.operator.get(&Path::new("/v1/nodes").segment(id)).await?;
         if node.item.tenant == self.tenant {
             return Ok(node);
@@ -39,7 +39,7 @@ impl<'a> PlfmTenant<'a> {
         Err(absent(code::NODE_NOT_FOUND, format!("there is no node {}", node.item.node_id)))
     }
 
-    pub async fn token(&self, id: &str) -> Result<TokenItem, Failure> {
+    pub async fn token(&self, id: &str) -> Result<TokenItem, CommandError> {
         let token: TokenItem = self.operator.get(&Path::new("/v1/tokens").segment(id)).await?;
         if token.tenant == self.tenant {
             return Ok(token);
@@ -48,6 +48,6 @@ impl<'a> PlfmTenant<'a> {
     }
 }
 
-fn absent(code: &Code, message: String) -> Failure {
-    Failure::new(Exit::Refused, code.word, message, code.hint)
+fn absent(code: &Code, message: String) -> CommandError {
+    CommandError::new(Exit::Refused, code.word, message, code.hint)
 }

@@ -1,7 +1,7 @@
 //! `plfm hosts enroll-token`: in the words that the document prints.
 
 use super::tenant_scope::PlfmTenant;
-use crate::failure::{Failure, not_the_secret};
+use crate::error::{CommandError, not_the_secret};
 use crate::output::Output;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
@@ -31,7 +31,7 @@ pub enum Command {
     },
 }
 
-pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Result<(), CommandError> {
     let (path, operator) = (Path::new("/v1/tokens"), scope.operator);
     let tenant = Some(scope.tenant.clone());
     match command {

@@ -1,6 +1,6 @@
 //! `probectl-control agent-ca`: founding the domain `probectl`, and what verifies its agents.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::{ca, server};
@@ -44,7 +44,7 @@ pub struct Arguments {
     root_key_out: Option<PathBuf>,
 }
 
-pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), CommandError> {
     match command {
         Command::Init(arguments) => {
             let dir = reach.data_dir()?;
@@ -65,7 +65,7 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), F
             if file == Path::new("-") {
                 return output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone());
             }
-            std::fs::write(&file, &pem).map_err(|error| Failure::file(&file, &error))?;
+            std::fs::write(&file, &pem).map_err(|error| CommandError::file(&file, &error))?;
             let path = file.display().to_string();
             output.document(&serde_json::json!({ "file": path }), |_| {
                 format!("the trust bundle is written to {path}\n")

@@ -1,6 +1,6 @@
 //! `probectl-control enroll-token -tenant T -agent A -ttl D`.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::{self, Reach};
@@ -38,7 +38,7 @@ struct ProbectlToken {
     token: MintedToken,
 }
 
-pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Failure> {
+pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let expires = arguments.ttl.map(|ttl| whole(&ttl).unwrap_or(ttl));
     let request = CreateTokenRequest {
         expires,

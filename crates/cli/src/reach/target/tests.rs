@@ -1,7 +1,7 @@
 use super::*;
 use clap::{Args, FromArgMatches};
 
-fn chosen(flags: &[&str], variables: &[(&str, &str)], saved: Contexts) -> Result<ChosenTarget, Failure> {
+fn chosen(flags: &[&str], variables: &[(&str, &str)], saved: Contexts) -> Result<ChosenTarget, CommandError> {
     let command = Reach::augment_args(clap::Command::new("x"));
     let matches = command.try_get_matches_from([&["x"], flags].concat()).unwrap();
     let reach = Reach::from_arg_matches(&matches).unwrap();
@@ -19,7 +19,7 @@ fn check(flags: &[&str], variables: &[(&str, &str)], expected: Option<Target>) {
 fn check_saved(flags: &[&str], variables: &[(&str, &str)], expected: Result<(Target, &str), &str>) {
     let found = chosen(flags, variables, contexts());
     let found = found.as_ref().map(|chosen| (chosen.target.clone(), chosen.by.word()));
-    assert_eq!(found.map_err(Failure::code), expected, "{flags:?} {variables:?}");
+    assert_eq!(found.map_err(CommandError::code), expected, "{flags:?} {variables:?}");
 }
 
 fn contexts() -> Contexts {
@@ -133,7 +133,7 @@ fn credentials_beside_a_context_take_the_place_of_its_own() {
 #[test]
 fn saved_contexts_are_not_read_where_none_can_be_meant() {
     let reach = Reach { dir: Some("/d".into()), ..Reach::default() };
-    let damaged = || Err(Failure::fault("damaged", ""));
+    let damaged = || Err(CommandError::fault("damaged", ""));
     assert!(choose(&reach, &|_| None, &damaged).is_ok());
     assert!(choose(&Reach::default(), &|name| (name == "ENLIST_DIR").then(|| "/e".into()), &damaged).is_ok());
     assert!(choose(&Reach::default(), &|_| None, &damaged).is_err());

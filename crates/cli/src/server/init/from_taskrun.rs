@@ -1,6 +1,6 @@
 //! `server init --from-taskrun FILE`: the control plane's TOML of the TaskRun document, as it stands there.
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::{private_file, reach};
 use ::server::config::{ConfigMistakes, RawTls};
 use ::server::datadir::replace;
@@ -9,33 +9,33 @@ use ::server::init::{Founded, InitError, IssuerChoice};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-pub fn load(path: &Path) -> Result<Document, Failure> {
-    from_taskrun::load(path).map_err(|ConfigMistakes(mistakes)| Failure::config(mistakes))
+pub fn load(path: &Path) -> Result<Document, CommandError> {
+    from_taskrun::load(path).map_err(|Mistakes(mistakes)| CommandError::config(mistakes))
 }
 
 /// The CA in the files, or a new one if there are none.
-pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, Failure> {
+pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, CommandError> {
     if document.makes_ca {
         return Ok(IssuerChoice::Sealed);
     }
     if root_key_out {
-        return Err(Failure::usage("an imported CA has no root key to write", "omit --root-key-out"));
+        return Err(CommandError::usage("an imported CA has no root key to write", "omit --root-key-out"));
     }
     let key = private_file::read(&document.ca_key, "make another CA")?;
     Ok(IssuerChoice::Imported { certificates: reach::read(&document.ca_cert)?, key })
 }
 
 /// The folders in which a new CA is to lie.
-pub fn make_room(document: &Document) -> Result<(), Failure> {
+pub fn make_room(document: &Document) -> Result<(), CommandError> {
     for folder in [&document.ca_cert, &document.ca_key].into_iter().filter_map(|path| path.parent()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
+        std::fs::create_dir_all(folder).map_err(|error| CommandError::file(folder, &error))?;
     }
     Ok(())
 }
 
 /// The files are found again from wherever the control plane is started.
-pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
-    let path = |path: &Path| Ok::<_, Failure>(reach::absolute(path)?.display().to_string());
+pub fn server_certificate(document: &Document) -> Result<RawTls, CommandError> {
+    let path = |path: &Path| Ok::<_, CommandError>(reach::absolute(path)?.display().to_string());
     Ok(match &document.server {
         Some(own) => RawTls { server_cert: Some(path(&own.cert)?), server_key: Some(path(&own.key)?) },
         None => RawTls::default(),
@@ -43,7 +43,7 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, Failure> {
 }
 
 /// Puts the certificate of a new CA where workers are given it from, and warns of a server key that others may read.
-pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), Failure> {
+pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), CommandError> {
     if document.makes_ca {
         let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
         written.map_err(InitError::from)?;

@@ -1,7 +1,7 @@
 //! What `enlist server init` prints.
 
 use super::Arguments;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::screen::Screen;
@@ -37,7 +37,7 @@ pub fn print(
     founded: &Founded,
     key_file: Option<&Path>,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let pin = founded.root_fingerprint.pin();
     let summary = InitSummary {
         domain: arguments.domain.as_str(),
@@ -54,7 +54,7 @@ pub fn print(
     let mut stderr = anstream::stderr().lock();
     for warning in &founded.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-        // A warning that nobody can read is still in the document.
+        // Standard error may be closed; the document holds the warnings too.
         let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");
     }
     output.document(&summary, |summary| text(summary, output.screen()))
