@@ -67,7 +67,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Export { server, server_url: _ } => {
             let url = server.clone().flatten().or_else(|| reach.server.clone());
             let reach = Reach { server: url, ..reach.clone() };
-            let pem = trusted(&reach, (server == Some(None)).then_some(true)).await?;
+            let pem = trust_bundle(&reach, (server == Some(None)).then_some(true)).await?;
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
         }
         Command::Crl { issuer } => {
@@ -115,7 +115,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 /// What verifies nodes, or what hosts trust (`server`), PEM.
-pub async fn trusted(reach: &Reach, server: Option<bool>) -> Result<String, CommandError> {
+pub async fn trust_bundle(reach: &Reach, server: Option<bool>) -> Result<String, CommandError> {
     let query = BundleQuery { server };
     Ok(reach.operator()?.text(&Path::new("/v1/ca/bundle").queries(&query)?).await?)
 }

@@ -26,10 +26,10 @@ pub fn start_in(file: &Path, level: &str) -> Result<(), CommandError> {
 
 /// Whether ENLIST_LOG asks for logs on standard error.
 pub fn is_asked_for() -> bool {
-    asked().is_some()
+    requested_filter().is_some()
 }
 
-fn asked() -> Option<String> {
+fn requested_filter() -> Option<String> {
     std::env::var("ENLIST_LOG").ok().filter(|asked| !asked.is_empty())
 }
 
@@ -38,7 +38,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     // openraft warns of what it recovers from by itself; `ENLIST_LOG=openraft=warn` shows it.
-    let filter = format!("openraft=error,{}", asked().as_deref().unwrap_or(level));
+    let filter = format!("openraft=error,{}", requested_filter().as_deref().unwrap_or(level));
     let filter: Targets = filter.parse().map_err(|error| {
         let hint = "use error, warn, info, debug or trace, or a directive such as server=debug";
         CommandError::usage(format!("ENLIST_LOG: {error}"), hint)

@@ -39,7 +39,7 @@ impl PrivateFile {
     }
 
     /// Gives it the owner and mode of another file.
-    pub fn liken(&self, to: &Metadata) -> std::io::Result<()> {
+    pub fn copy_owner_and_mode(&self, to: &Metadata) -> std::io::Result<()> {
         let made = self.file.metadata()?;
         if (made.uid(), made.gid()) != (to.uid(), to.gid()) {
             fchown(&self.file, Some(to.uid()), Some(to.gid()))?;
@@ -99,11 +99,11 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, CommandE
     let mut bytes =
         Zeroizing::new(Vec::with_capacity(usize::try_from(found.len().min(MAX_BYTES)).unwrap_or(0) + 1));
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    whole(path, bytes.len()).map(|()| bytes)
+    check_size(path, bytes.len()).map(|()| bytes)
 }
 
 /// A file that was not read to its end is refused, not taken for what its beginning says.
-pub fn whole(path: &Path, read: usize) -> Result<(), CommandError> {
+pub fn check_size(path: &Path, read: usize) -> Result<(), CommandError> {
     if u64::try_from(read).is_ok_and(|read| read <= MAX_BYTES) {
         return Ok(());
     }

@@ -78,7 +78,7 @@ impl Reach {
     pub fn open(&self, target: &Target) -> Result<(OperatorApi, Option<ClientCertificate>), CommandError> {
         let (url, server_trust, credential) = match target {
             Target::Socket(path) => {
-                present(path)?;
+                check_socket(path)?;
                 return Ok((OperatorApi::over_socket(path), None));
             }
             Target::Server { url, server_trust, credential } => (url, server_trust, credential),
@@ -169,7 +169,7 @@ pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, CommandError> {
 }
 
 /// A missing socket, the most common mistake, has a message of its own.
-fn present(socket: &Path) -> Result<(), CommandError> {
+fn check_socket(socket: &Path) -> Result<(), CommandError> {
     match socket.symlink_metadata() {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -191,7 +191,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = file.take(private_file::MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(path, &error))?;
-    private_file::whole(path, bytes.len()).map(|()| bytes)
+    private_file::check_size(path, bytes.len()).map(|()| bytes)
 }
 
 fn api_key(path: &Path) -> Result<Secret, CommandError> {

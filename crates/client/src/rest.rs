@@ -85,7 +85,7 @@ impl OperatorApi {
     }
 
     pub async fn delete(&self, path: &Path) -> Result<(), Error> {
-        self.send(Method::DELETE, path, None).await?.whole().await.map(drop)
+        self.send(Method::DELETE, path, None).await?.bytes().await.map(drop)
     }
 
     /// An answer that is not JSON, such as PEM.
@@ -139,13 +139,13 @@ impl OperatorApi {
         let time = answer.response.headers().get(api::header::SERVER_TIME);
         let time = time.and_then(|value| value.to_str().ok()?.parse().ok());
         if answer.status().is_server_error() {
-            return Err(answer.source.ailing(format!("it answered HTTP {}", answer.status().as_u16())));
+            return Err(answer.source.unavailable(format!("it answered HTTP {}", answer.status().as_u16())));
         }
         // What wants people to sign in sends pages, and may not even end them properly.
         let kind = answer.response.headers().get(http::header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
             let what = format!("HTTP {} without an Enlist answer", answer.status().as_u16());
-            return Err(answer.source.garbage(what));
+            return Err(answer.source.unexpected(what));
         }
         let alive: Alive = answer.granted().await?.json().await?;
         Ok(time.filter(|_| alive.ok))

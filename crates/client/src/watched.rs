@@ -32,7 +32,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         (Self { inner, cause: cause.clone() }, cause)
     }
 
-    fn keep<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn record<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(error)) = &result {
             // Only the first counts: what follows is its consequence.
             self.cause.0.get_or_init(|| Unreachable::from_io(error));
@@ -45,9 +45,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
         if matches!(result, Poll::Ready(Err(_))) {
             let mut scratch = [0; 1];
             let read = Pin::new(&mut self.inner).poll_read(cx, &mut ReadBuf::new(&mut scratch));
-            let _ = self.keep(read);
+            let _ = self.record(read);
         }
-        self.keep(result)
+        self.record(result)
     }
 }
 
@@ -64,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<S> {
             // Nobody asks for the cause when the answer was complete.
             self.cause.0.get_or_init(|| Unreachable::Closed);
         }
-        self.keep(result)
+        self.record(result)
     }
 }
 

@@ -36,10 +36,10 @@ pub fn check_succession(
         if !ca.parsed.is_ca() {
             return Err(SuccessionError::NotCa(place));
         }
-        if !current.iter().any(|known| known.der == ca.der || known.vouches_for(&ca, at)) {
+        if !current.iter().any(|known| known.der == ca.der || known.may_introduce(&ca, at)) {
             return Err(SuccessionError::Stranger(place));
         }
-        left |= ca.lasts(at) && current.iter().any(|known| known.is_same(&ca) && known.lasts(at));
+        left |= ca.is_in_date(at) && current.iter().any(|known| known.is_same(&ca) && known.is_in_date(at));
     }
     if left { Ok(()) } else { Err(SuccessionError::NoneLeft) }
 }
@@ -61,20 +61,24 @@ impl<'a> TrustedCa<'a> {
             && self.parsed.public_key().raw == other.parsed.public_key().raw
     }
 
-    fn lasts(&self, at: Timestamp) -> bool {
+    fn is_in_date(&self, at: Timestamp) -> bool {
         at <= x509_time::timestamp(self.parsed.validity().not_after)
     }
 
     /// How many CAs may follow below it.
-    fn below(&self) -> u32 {
+    fn path_length(&self) -> u32 {
         let constraints = self.parsed.basic_constraints().ok().flatten();
         constraints.map_or(0, |found| found.value.path_len_constraint.unwrap_or(u32::MAX))
     }
 
     /// A CA that may have no other below it speaks for itself alone, and gives itself no more rights.
-    fn vouches_for(&self, other: &Self, at: Timestamp) -> bool {
-        let may = if self.is_same(other) { other.below() <= self.below() } else { self.below() > 0 };
-        may && self.parsed.is_ca() && self.lasts(at) && is_issued_by(other.der, self.der)
+    fn may_introduce(&self, other: &Self, at: Timestamp) -> bool {
+        let may = if self.is_same(other) {
+            other.path_length() <= self.path_length()
+        } else {
+            self.path_length() > 0
+        };
+        may && self.parsed.is_ca() && self.is_in_date(at) && is_issued_by(other.der, self.der)
     }
 }
 

@@ -111,7 +111,7 @@ impl NodeIssuers {
         );
         let path = path.map_err(refusal)?;
         let spiffe = identity(&certificate)?;
-        self.vouches(path.anchor(), &spiffe, at)?;
+        self.check_anchor(path.anchor(), &spiffe, at)?;
         let parsed = parsed(leaf)?;
         // webpki lets a certificate without any stated use pass for every use.
         if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
@@ -122,7 +122,7 @@ impl NodeIssuers {
 
     /// Whether the CA at the end of the path is itself within its dates, which webpki does not ask, and may
     /// speak for this domain. The same CA may be listed more than once, with other dates.
-    fn vouches(&self, end: &TrustAnchor<'_>, spiffe: &SpiffeId, at: Timestamp) -> Result<(), PeerError> {
+    fn check_anchor(&self, end: &TrustAnchor<'_>, spiffe: &SpiffeId, at: Timestamp) -> Result<(), PeerError> {
         let same = |anchor: &TrustAnchor<'_>| {
             anchor.subject == end.subject && anchor.subject_public_key_info == end.subject_public_key_info
         };

@@ -49,7 +49,7 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), CommandError> {
     let mut plans = Vec::new();
     for (name, kind) in NAMES {
         let (path, target) = (dir.join(name), target(kind));
-        plans.push((name, look(&path, target, kind)?, path, target));
+        plans.push((name, inspect(&path, target, kind)?, path, target));
     }
     let mut links = Vec::new();
     for (name, found, path, target) in plans {
@@ -85,7 +85,7 @@ enum LinkState {
     Stale,
 }
 
-fn look(path: &Path, target: &Path, kind: &str) -> Result<LinkState, CommandError> {
+fn inspect(path: &Path, target: &Path, kind: &str) -> Result<LinkState, CommandError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LinkState::Absent),
         Err(error) => return Err(CommandError::file(path, &error)),
@@ -132,14 +132,14 @@ mod tests {
     fn what_is_no_link_of_ours_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Absent);
+        assert_eq!(inspect(&path, &target, PROGRAM).unwrap(), LinkState::Absent);
         make(&path, &target, LinkState::Absent).unwrap();
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Current);
-        assert_eq!(look(&path, &dir.path().join("new/enlist"), PROGRAM).unwrap(), LinkState::Stale);
-        assert!(look(&path, &dir.path().join(AGENT), AGENT).is_err());
+        assert_eq!(inspect(&path, &target, PROGRAM).unwrap(), LinkState::Current);
+        assert_eq!(inspect(&path, &dir.path().join("new/enlist"), PROGRAM).unwrap(), LinkState::Stale);
+        assert!(inspect(&path, &dir.path().join(AGENT), AGENT).is_err());
         fs::remove_file(&path).unwrap();
         fs::write(&path, "somebody's own").unwrap();
-        assert!(look(&path, &target, PROGRAM).is_err());
+        assert!(inspect(&path, &target, PROGRAM).is_err());
         assert_eq!(make(&path, &target, LinkState::Absent).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's own");
     }
@@ -149,7 +149,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, target) = (dir.path().join("plfm"), dir.path().join("enlist"));
         symlink("/old/enlist", &path).unwrap();
-        make(&path, &target, look(&path, &target, PROGRAM).unwrap()).unwrap();
-        assert_eq!(look(&path, &target, PROGRAM).unwrap(), LinkState::Current);
+        make(&path, &target, inspect(&path, &target, PROGRAM).unwrap()).unwrap();
+        assert_eq!(inspect(&path, &target, PROGRAM).unwrap(), LinkState::Current);
     }
 }

@@ -124,7 +124,7 @@ fn from_file(file: &Path) -> Result<Context, CommandError> {
     if found.dir.is_some() || found.socket.is_some() {
         return Err(wrong("names a directory or a socket of this machine"));
     }
-    let path = |path: Option<PathBuf>| path.map(|path| beside_it(beside, &path).ok_or(path)).transpose();
+    let path = |path: Option<PathBuf>| path.map(|path| sibling_file(beside, &path).ok_or(path)).transpose();
     let elsewhere =
         |path: PathBuf| wrong(&format!("names {}, which is not a file beside it", path.display()));
     Ok(Context {
@@ -138,7 +138,7 @@ fn from_file(file: &Path) -> Result<Context, CommandError> {
 
 /// A file in the same directory, and no link: whoever wrote the context could otherwise choose which of this user's secrets
 /// is sent to the server that it names.
-fn beside_it(dir: &Path, name: &Path) -> Option<PathBuf> {
+fn sibling_file(dir: &Path, name: &Path) -> Option<PathBuf> {
     let plain = matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]);
     let path = dir.join(name);
     let file = path.symlink_metadata().is_ok_and(|found| found.is_file());

@@ -1,7 +1,7 @@
 //! Saved contexts: `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config`. It names files, never a secret.
 
 use crate::error::{CommandError, Exit};
-use crate::private_file::{MAX_BYTES, PrivateFile, is_trusted, unreadable, whole};
+use crate::private_file::{MAX_BYTES, PrivateFile, check_size, is_trusted, unreadable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ impl ContextsFile {
         let mut text = String::new();
         let read = file.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text);
         read.map_err(|error| self.damaged(&error.to_string()))?;
-        whole(&self.0, text.len()).map_err(|_| self.damaged("is larger than 64 KiB"))?;
+        check_size(&self.0, text.len()).map_err(|_| self.damaged("is larger than 64 KiB"))?;
         Contexts::parse(&text).map_err(|what| self.damaged(&what))
     }
 
@@ -122,7 +122,7 @@ impl ContextsFile {
         let done = how(&mut contexts)?;
         let text =
             toml::to_string(&contexts).map_err(|error| CommandError::fault("toml", error.to_string()))?;
-        whole(&self.0, text.len()).map_err(|_| {
+        check_size(&self.0, text.len()).map_err(|_| {
             CommandError::usage("more contexts than fit into 64 KiB", "remove contexts that are not used")
         })?;
         let fresh = self.0.with_extension("toml.new");

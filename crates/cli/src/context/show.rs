@@ -38,7 +38,7 @@ pub fn run(name: Option<&str>, reach: &Reach, output: Output) -> Result<(), Comm
         return show(item, None, &target::of_context(context, &Reach::default())?, output);
     }
     let chosen = reach.chosen()?;
-    let by = chosen.by.word();
+    let by = chosen.by.as_str();
     match &chosen.by {
         ChosenBy::Context { name, .. } => {
             let contexts = contexts()?;

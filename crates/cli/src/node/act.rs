@@ -80,7 +80,7 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
             call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
         }
         Command::Revoke { id, reason } => call.perform(&id, "revoke", &Revoke { reason }, revoked).await,
-        Command::Reinstate { id } => call.perform(&id, "reinstate", &Plainly {}, living_again).await,
+        Command::Reinstate { id } => call.perform(&id, "reinstate", &Plainly {}, reinstated).await,
     }
 }
 
@@ -119,7 +119,7 @@ fn revoked(item: &NodeItem) -> String {
     )
 }
 
-fn living_again(item: &NodeItem) -> String {
+fn reinstated(item: &NodeItem) -> String {
     let (id, state) = (harmless(&item.node_id), harmless(&state(item)));
     format!(
         "node {id} is {state}, generation {}\nTo enroll it again, create a token for it:\n  \

@@ -50,7 +50,7 @@ pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<()
     let ChosenTarget { target, by } = reach.chosen()?;
     let done = match identity(&target) {
         Ok(identity) => match out {
-            Some(dir) => beside(&identity, dir).await,
+            Some(dir) => into_directory(&identity, dir).await,
             None => in_place(&identity).await,
         },
         Err(failure) => Err(failure),
@@ -80,15 +80,15 @@ fn identity(target: &Target) -> Result<CertificateInUse<'_>, CommandError> {
     }
 }
 
-async fn ask(operator: &OperatorApi, csr: String) -> Result<RenewedOperator, CommandError> {
+async fn request_certificate(operator: &OperatorApi, csr: String) -> Result<RenewedOperator, CommandError> {
     Ok(operator.post(&Url::new("/v1/operators/renew"), &RenewOperatorRequest { csr }).await?)
 }
 
 /// New files in a directory of their own.
-async fn beside(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, CommandError> {
+async fn into_directory(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, CommandError> {
     let (operator, _) = identity.open()?;
     let files = identity::IdentityFiles::prepare(dir)?;
-    let answer = match ask(&operator, files.request()?).await {
+    let answer = match request_certificate(&operator, files.request()?).await {
         Ok(answer) => answer,
         Err(failure) => {
             files.discard();
@@ -110,7 +110,7 @@ async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, Comm
     let lock = Replacement::lock(cert, key)?;
     let (operator, presented) = identity.open()?;
     let files = lock.prepare(&presented)?;
-    let answer = match ask(&operator, files.request()?).await {
+    let answer = match request_certificate(&operator, files.request()?).await {
         Ok(answer) => answer,
         Err(failure) => {
             files.discard();

@@ -86,7 +86,7 @@ impl ReplacementLock {
 fn create_like(path: &Path) -> Result<PrivateFile, CommandError> {
     let (old, new) = (path.metadata().map_err(|error| CommandError::file(path, &error))?, pending_path(path));
     let file = PrivateFile::create(&new)?;
-    match file.liken(&old) {
+    match file.copy_owner_and_mode(&old) {
         Ok(()) => Ok(file),
         Err(error) => {
             file.discard();

@@ -42,7 +42,7 @@ impl ChosenBy {
     }
 
     /// As people and programs read it.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             ChosenBy::Setting(setting) | ChosenBy::Context { named_by: Some(setting), .. } => setting,
             ChosenBy::Context { named_by: None, .. } => "current",

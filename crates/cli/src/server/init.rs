@@ -107,7 +107,7 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     };
     let made = document.as_ref().filter(|document| document.makes_ca);
     let root_key_out = arguments.root_key_out.clone().or_else(|| made.map(|made| made.ca_key.clone()));
-    made.map(from_taskrun::make_room).transpose()?;
+    made.map(from_taskrun::create_folders).transpose()?;
     let key_file = root_key_out.as_deref().map(PrivateFile::create).transpose()?;
     let request = Request {
         dir: dir.clone(),
@@ -125,15 +125,15 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
             return Err(error.into());
         }
     };
-    hand_out(&founded, key_file)?;
+    write_root_key(&founded, key_file)?;
     if let Some(document) = &document {
-        from_taskrun::hand_out(document, &mut founded)?;
+        from_taskrun::publish_ca(document, &mut founded)?;
     }
     summary::print(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
     Ok(founded.finish().map_err(InitError::from)?)
 }
 
-fn hand_out(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), CommandError> {
+fn write_root_key(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), CommandError> {
     match (&founded.root_key_pem, key_file) {
         (Some(key), Some(mut file)) => file.write(key.as_bytes()),
         _ => Ok(()),

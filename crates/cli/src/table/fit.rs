@@ -44,13 +44,13 @@ impl ColumnPlan {
                 plan.set(*column, Some(least(*column)));
             }
         }
-        plan.settle(&natural, elastic, columns);
+        plan.distribute(&natural, elastic, columns);
         plan.dropped = (0..natural.len()).filter(|column| plan.widths.get(*column) == Some(&None)).collect();
         plan
     }
 
     /// What is left over belongs to the prose. If not even the indispensable fits, its widest part is cut.
-    fn settle(&mut self, natural: &[usize], elastic: Option<usize>, columns: usize) {
+    fn distribute(&mut self, natural: &[usize], elastic: Option<usize>, columns: usize) {
         let spare = columns.saturating_sub(self.total());
         if let Some(column) = elastic
             && let (Some(Some(width)), Some(whole)) = (self.widths.get(column).copied(), natural.get(column))

@@ -50,7 +50,7 @@ impl ServerSentEvents {
                 _ => {}
             }
             if data.as_ref().is_some_and(|data| data.len() > EVENT_BYTES) {
-                return Err(self.lines.garbage("an event without end"));
+                return Err(self.lines.unexpected("an event without end"));
             }
         }
         // An event that was not finished does not count.

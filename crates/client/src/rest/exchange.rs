@@ -57,21 +57,25 @@ pub(super) struct ResponseSource {
 }
 
 impl ResponseSource {
-    pub(super) fn lost(&self, cause: Unreachable) -> Error {
+    pub(super) fn interrupted(&self, cause: Unreachable) -> Error {
         Error::unreachable(self.server.clone(), self.cause.get().unwrap_or(cause))
     }
 
-    pub(super) fn garbage(&self, what: impl Into<String>) -> Error {
+    pub(super) fn unexpected(&self, what: impl Into<String>) -> Error {
         Error::unreachable(self.server.clone(), Unreachable::Garbage(what.into()))
     }
 
     /// It answered, and cannot serve.
-    pub(super) fn ailing(&self, what: impl Into<String>) -> Error {
+    pub(super) fn unavailable(&self, what: impl Into<String>) -> Error {
         Error::unreachable(self.server.clone(), Unreachable::Network(what.into()))
     }
 
     pub(super) fn failed(&self, error: &hyper::Error) -> Error {
-        if error.is_parse() { self.garbage(error.to_string()) } else { self.lost(Unreachable::Closed) }
+        if error.is_parse() {
+            self.unexpected(error.to_string())
+        } else {
+            self.interrupted(Unreachable::Closed)
+        }
     }
 }
 
@@ -151,7 +155,7 @@ where
         let _ = connection.await;
     }));
     match timeout_at(deadline, sender.send_request(request)).await {
-        Err(_) => Err(source.lost(Unreachable::TimedOut("answer"))),
+        Err(_) => Err(source.interrupted(Unreachable::TimedOut("answer"))),
         Ok(Err(error)) => Err(source.failed(&error)),
         Ok(Ok(response)) => Ok(RestResponse { response, source, deadline, driver }),
     }

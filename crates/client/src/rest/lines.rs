@@ -31,7 +31,7 @@ impl ResponseLines {
                 return self.text(&line).map(Some);
             }
             if self.buffer.len() > LINE_BYTES {
-                return Err(self.garbage("a line without end"));
+                return Err(self.unexpected("a line without end"));
             }
             if !self.receive().await? {
                 let rest = self.buffer.split();
@@ -61,7 +61,7 @@ impl ResponseLines {
                 None => frame.await,
                 Some(idle) => match timeout(idle, frame).await {
                     Ok(frame) => frame,
-                    Err(_) => return Err(self.source().lost(Unreachable::TimedOut("next line"))),
+                    Err(_) => return Err(self.source().interrupted(Unreachable::TimedOut("next line"))),
                 },
             };
             match frame {
@@ -80,11 +80,11 @@ impl ResponseLines {
     fn text(&self, line: &[u8]) -> Result<String, Error> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let text = std::str::from_utf8(line).map(str::to_owned);
-        text.map_err(|_| self.garbage("a line that is not text"))
+        text.map_err(|_| self.unexpected("a line that is not text"))
     }
 
-    pub(super) fn garbage(&self, what: &str) -> Error {
-        self.source().garbage(what)
+    pub(super) fn unexpected(&self, what: &str) -> Error {
+        self.source().unexpected(what)
     }
 
     fn source(&self) -> &ResponseSource {

@@ -29,11 +29,11 @@ impl RestResponse {
                 server_time: None,
                 not_needed: None,
             }))),
-            Err(_) => Err(source.garbage(format!("HTTP {status} without an Enlist error"))),
+            Err(_) => Err(source.unexpected(format!("HTTP {status} without an Enlist error"))),
         }
     }
 
-    pub(super) async fn whole(self) -> Result<Bytes, Error> {
+    pub(super) async fn bytes(self) -> Result<Bytes, Error> {
         self.parts().await.map(|(_, body)| body)
     }
 
@@ -41,26 +41,26 @@ impl RestResponse {
         let RestResponse { response, source, deadline, driver: _driver } = self;
         let body = Limited::new(response.into_body(), BODY_BYTES).collect();
         match timeout_at(deadline, body).await {
-            Err(_) => Err(source.lost(Unreachable::TimedOut("end of the answer"))),
+            Err(_) => Err(source.interrupted(Unreachable::TimedOut("end of the answer"))),
             Ok(Ok(body)) => Ok((source, body.to_bytes())),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                Err(source.garbage(format!("an answer of more than {BODY_BYTES} bytes")))
+                Err(source.unexpected(format!("an answer of more than {BODY_BYTES} bytes")))
             }
             Ok(Err(error)) => Err(match error.downcast_ref::<hyper::Error>() {
                 Some(error) => source.failed(error),
-                None => source.lost(Unreachable::Closed),
+                None => source.interrupted(Unreachable::Closed),
             }),
         }
     }
 
     pub(super) async fn text(self) -> Result<String, Error> {
         let (source, body) = self.parts().await?;
-        String::from_utf8(body.into()).map_err(|_| source.garbage("an answer that is not text"))
+        String::from_utf8(body.into()).map_err(|_| source.unexpected("an answer that is not text"))
     }
 
     pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
         let (source, body) = self.parts().await?;
         serde_json::from_slice(&body)
-            .map_err(|error| source.garbage(format!("an answer that cannot be read: {error}")))
+            .map_err(|error| source.unexpected(format!("an answer that cannot be read: {error}")))
     }
 }

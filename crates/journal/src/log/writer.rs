@@ -83,7 +83,7 @@ impl Writer {
                         drop(done.send(self.tables.read(start, end, limit).map_err(Arc::new)));
                     }
                     LogJob::Close { committed, done } => {
-                        self.write(|writer| writer.ride(committed));
+                        self.write(|writer| writer.write_progress(committed));
                         closing = Some(done);
                     }
                     job => self.perform(job, &mut callbacks),
@@ -106,7 +106,7 @@ impl Writer {
             LogJob::Append { entries, committed, flushed } => {
                 self.write(|writer| {
                     entries.iter().try_for_each(|entry| writer.tables.insert(entry))?;
-                    writer.ride(committed)
+                    writer.write_progress(committed)
                 });
                 let tail = Arc::clone(&self.tail);
                 let last = entries.last().map(|entry| entry.log_id.index);
@@ -154,7 +154,7 @@ impl Writer {
     }
 
     /// Writes what rides along, where it changed.
-    fn ride(&mut self, committed: Option<LogId>) -> Result<(), TableError> {
+    fn write_progress(&mut self, committed: Option<LogId>) -> Result<(), TableError> {
         let audit_seq = self.audit_seq.load(Ordering::Acquire);
         if let Some(id) = committed.filter(|_| committed > self.written.0) {
             self.tables.put_committed(&id)?;

@@ -26,8 +26,8 @@ impl NodeHealth {
             return Self::ill("cert_expired", held.not_after.to_string(), evidence);
         }
         let report = node.newest_report(live.report.as_ref()).filter(|_| !node.state.is_gone());
-        if let Some(told) = report.and_then(|report| Self::told(report)) {
-            return told;
+        if let Some(problem) = report.and_then(|report| Self::reported(report)) {
+            return problem;
         }
         let about = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
         if let Some(alert) = about.min_by_key(|alert| (alert.since, alert.id)) {
@@ -42,7 +42,7 @@ impl NodeHealth {
     }
 
     /// What the host says itself stands even when it falls silent: then it is the likely cause.
-    fn told(report: &Report) -> Option<Self> {
+    fn reported(report: &Report) -> Option<Self> {
         let reason = match report.class {
             Some(class) => class.as_str(),
             None if report.observability_pressure => PRESSURE,

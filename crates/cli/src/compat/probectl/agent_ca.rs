@@ -61,7 +61,7 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), C
             server::initialize(options, DataDir::new(dir), output).await
         }
         Command::Export { file } => {
-            let pem = ca::trusted(&reach, None).await?;
+            let pem = ca::trust_bundle(&reach, None).await?;
             if file == Path::new("-") {
                 return output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone());
             }

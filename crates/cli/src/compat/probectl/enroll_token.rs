@@ -39,7 +39,7 @@ struct ProbectlToken {
 }
 
 pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
-    let expires = arguments.ttl.map(|ttl| whole(&ttl).unwrap_or(ttl));
+    let expires = arguments.ttl.map(|ttl| go_duration(&ttl).unwrap_or(ttl));
     let request = CreateTokenRequest {
         expires,
         tenant: arguments.tenant,
@@ -85,7 +85,7 @@ fn text(minted: &ProbectlToken) -> String {
 }
 
 /// `1h30m` and the like, as that program's language writes durations, in seconds.
-fn whole(text: &str) -> Option<String> {
+fn go_duration(text: &str) -> Option<String> {
     let (mut secs, mut rest) = (0_u64, text);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn durations_may_have_several_units() {
         for (text, secs) in [("1h", "3600s"), ("1h0m0s", "3600s"), ("1h30m", "5400s"), ("90s", "90s")] {
-            assert_eq!(whole(text).as_deref(), Some(secs), "{text}");
+            assert_eq!(go_duration(text).as_deref(), Some(secs), "{text}");
         }
         for other in ["", "7d", "1.5h", "h", "10ms", "0s", "-1h", "99999999999999999999h"] {
-            assert_eq!(whole(other), None, "{other}");
+            assert_eq!(go_duration(other), None, "{other}");
         }
     }
 }

@@ -18,7 +18,7 @@ fn check(flags: &[&str], variables: &[(&str, &str)], expected: Option<Target>) {
 /// With contexts `far` (current), `near` and `half`, which lacks its credentials.
 fn check_saved(flags: &[&str], variables: &[(&str, &str)], expected: Result<(Target, &str), &str>) {
     let found = chosen(flags, variables, contexts());
-    let found = found.as_ref().map(|chosen| (chosen.target.clone(), chosen.by.word()));
+    let found = found.as_ref().map(|chosen| (chosen.target.clone(), chosen.by.as_str()));
     assert_eq!(found.map_err(CommandError::code), expected, "{flags:?} {variables:?}");
 }
 

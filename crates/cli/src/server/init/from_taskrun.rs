@@ -26,7 +26,7 @@ pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, C
 }
 
 /// The folders in which a new CA is to lie.
-pub fn make_room(document: &Document) -> Result<(), CommandError> {
+pub fn create_folders(document: &Document) -> Result<(), CommandError> {
     for folder in [&document.ca_cert, &document.ca_key].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(folder).map_err(|error| CommandError::file(folder, &error))?;
     }
@@ -43,7 +43,7 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, CommandError> {
 }
 
 /// Puts the certificate of a new CA where workers are given it from, and warns of a server key that others may read.
-pub fn hand_out(document: &Document, founded: &mut Founded) -> Result<(), CommandError> {
+pub fn publish_ca(document: &Document, founded: &mut Founded) -> Result<(), CommandError> {
     if document.makes_ca {
         let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
         written.map_err(InitError::from)?;
