@@ -43,30 +43,30 @@ pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(
         logs::start("info")?;
     }
     let mut signals = StopSignals::listen()?;
-    let place = DevDirectory::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
+    let directory = DevDirectory::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
     if !read_along {
-        logs::start_in(&place.log(), "info").inspect_err(|_| place.remove_if_temporary())?;
+        logs::start_in(&directory.log(), "info").inspect_err(|_| directory.remove_if_temporary())?;
     }
-    let done = serve(&arguments, &place, output, &mut signals).await;
+    let done = serve(&arguments, &directory, output, &mut signals).await;
     if arguments.once || done.is_err() {
-        place.remove_if_temporary();
+        directory.remove_if_temporary();
     }
     done
 }
 
 async fn serve(
     arguments: &Arguments,
-    place: &DevDirectory,
+    directory: &DevDirectory,
     output: Output,
     signals: &mut StopSignals,
 ) -> Result<(), CommandError> {
-    let server = listen(arguments.listen, place).await?;
+    let server = listen(arguments.listen, directory).await?;
     let shown = tokio::select! {
-        shown = show(arguments, place, &server, output) => shown,
+        shown = show(arguments, directory, &server, output) => shown,
         () = signals.next() => {
             let stopped = serving::stop(server, signals).await;
             // Nothing has been printed yet.
-            place.remove_if_temporary();
+            directory.remove_if_temporary();
             return stopped;
         }
     };
@@ -76,12 +76,13 @@ async fn serve(
     }
     signals.next().await;
     serving::stop(server, signals).await?;
-    summary::print_stopped(place, &place.own_program()?, output)
+    summary::print_stopped(directory, &directory.own_program()?, output)
 }
 
 /// A port that is taken is no reason to fail, unless it was asked for.
-async fn listen(asked: Option<SocketAddr>, place: &DevDirectory) -> Result<Server, CommandError> {
-    let at = |listen| start(place.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
+async fn listen(asked: Option<SocketAddr>, directory: &DevDirectory) -> Result<Server, CommandError> {
+    let at =
+        |listen| start(directory.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
     let started = match at(asked.unwrap_or(LISTEN)).await {
         Err(RunError::Listen { error, .. }) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
             at(SocketAddr::new(LISTEN.ip(), 0)).await
@@ -93,20 +94,20 @@ async fn listen(asked: Option<SocketAddr>, place: &DevDirectory) -> Result<Serve
 
 async fn show(
     arguments: &Arguments,
-    place: &DevDirectory,
+    directory: &DevDirectory,
     server: &Server,
     output: Output,
 ) -> Result<(), CommandError> {
-    let operator = OperatorApi::over_socket(place.dir.operator_socket());
-    let (program, enlist, log) = (place.agent_program()?, place.own_program()?, place.log());
+    let operator = OperatorApi::over_socket(directory.dir.operator_socket());
+    let (program, enlist, log) = (directory.agent_program()?, directory.own_program()?, directory.log());
     let demo = match arguments.no_agent {
         true => None,
-        false => Some(demo_node(place, &program, server, &operator).await?),
+        false => Some(demo_node(directory, &program, server, &operator).await?),
     };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateTokenRequest::default()).await?;
     summary::print(
         &summary::DevSession {
-            place,
+            directory,
             enlist: &enlist,
             agent: &program,
             server,
@@ -127,7 +128,7 @@ struct Demo {
 
 /// The node of an earlier run is shown as it is.
 async fn demo_node(
-    place: &DevDirectory,
+    directory: &DevDirectory,
     program: &FilePath,
     server: &Server,
     operator: &OperatorApi,
@@ -139,7 +140,7 @@ async fn demo_node(
     let began = tokio::time::Instant::now();
     let request = CreateTokenRequest { node: Some(agent::NODE.to_owned()), ..CreateTokenRequest::default() };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
-    agent::enroll(program, &server.url(), &token, &place.demo_agent()).await?;
+    agent::enroll(program, &server.url(), &token, &directory.demo_agent()).await?;
     let node = agent::until_active(operator).await?;
     let took = began.elapsed().as_secs_f32();
     let story = format!("{} enrolled with a token and is {}, {took:.1} s later", node.node_id, node.state);

@@ -26,15 +26,15 @@ pub struct DevDirectory {
 
 impl DevDirectory {
     pub async fn prepare(asked: Option<&Path>, listen: SocketAddr) -> Result<Self, CommandError> {
-        let place = match asked {
+        let directory = match asked {
             Some(path) => Self { dir: DataDir::new(reach::absolute(path)?), temporary: false },
             None => Self { dir: DataDir::new(temporary()?), temporary: true },
         };
-        let made = place.initialize(listen).await;
+        let made = directory.initialize(listen).await;
         if made.is_err() {
-            place.remove_if_temporary();
+            directory.remove_if_temporary();
         }
-        made.map(|()| place)
+        made.map(|()| directory)
     }
 
     /// Uses what an earlier run has made; never what someone else has.

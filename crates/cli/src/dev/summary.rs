@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::Path;
 
 pub struct DevSession<'a> {
-    pub place: &'a DevDirectory,
+    pub directory: &'a DevDirectory,
     /// This program, as another terminal finds it.
     pub enlist: &'a Path,
     /// The agent's program.
@@ -39,7 +39,7 @@ struct DevSummary<'a> {
 
 pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), CommandError> {
     let summary = DevSummary {
-        dir: session.place.path(),
+        dir: session.directory.path(),
         server_url: session.server.url(),
         ca_pin: &session.token.ca_pin,
         token: session.token,
@@ -68,7 +68,8 @@ fn text(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> S
 fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> String {
     let DevSummary { server_url, ca_pin, token, .. } = summary;
     let (enlist, agent) = (quoted(session.enlist), quoted(session.agent));
-    let (dir, mine) = (quoted(session.place.dir.path()), quoted(&session.place.dir.path().join("my-agent")));
+    let (dir, mine) =
+        (quoted(session.directory.dir.path()), quoted(&session.directory.dir.path().join("my-agent")));
     let shown = |line: String| shell::paragraph(&line, screen);
     format!(
         "In another terminal, enroll a node of your own.\n\
@@ -92,8 +93,8 @@ fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> 
 
 /// With --once nothing stays to be tried.
 fn ending(session: &DevSession<'_>, screen: Screen) -> String {
-    let dir = quoted(session.place.dir.path());
-    if session.place.is_temporary() {
+    let dir = quoted(session.directory.dir.path());
+    if session.directory.is_temporary() {
         return format!(
             "Everything works. Stopping now because of --once, and removing {dir}.\n\
              Without --once it keeps running, and says how to enroll a node of your own.\n"
@@ -106,11 +107,11 @@ fn ending(session: &DevSession<'_>, screen: Screen) -> String {
 }
 
 /// How to go on, or to be rid of it. With --json everything has been said.
-pub fn print_stopped(place: &DevDirectory, enlist: &Path, output: Output) -> Result<(), CommandError> {
+pub fn print_stopped(directory: &DevDirectory, enlist: &Path, output: Output) -> Result<(), CommandError> {
     if output.is_json() {
         return Ok(());
     }
-    let (enlist, dir) = (quoted(enlist), quoted(place.dir.path()));
+    let (enlist, dir) = (quoted(enlist), quoted(directory.dir.path()));
     output.verbatim(&format!(
         "\nStopped. All data is kept; start the control plane again with\n  {enlist} dev --dir {dir}\n\
          or remove the data:\n  rm -rf {dir}\n"

@@ -21,7 +21,7 @@ pub type JobReply<T> = oneshot::Sender<Result<T, Arc<TableError>>>;
 pub enum LogJob {
     Append {
         entries: Vec<Entry>,
-        /// Rides along: a restart applies at once what is known to be committed.
+        /// Written in the same transaction: a restart applies at once what is known to be committed.
         committed: Option<LogId>,
         flushed: LogFlushed<TypeConfig>,
     },
@@ -40,7 +40,7 @@ pub enum LogJob {
         limit: usize,
         done: JobReply<Vec<Entry>>,
     },
-    /// Writes what rides along and ends the thread; the file is closed when this is answered.
+    /// Writes the commit index and ends the thread; the file is closed when this is answered.
     Close {
         committed: Option<LogId>,
         done: JobReply<()>,
@@ -52,7 +52,7 @@ pub struct Writer {
     pub slow_fsync: Option<Duration>,
     /// The last audit line that is in its store; set by the state machine.
     pub audit_seq: Arc<AtomicU64>,
-    /// What rode along last.
+    /// The commit index and the audit sequence that were written last.
     pub written: (Option<LogId>, u64),
     pub broken: Option<Arc<TableError>>,
     /// Whether a transaction is open.
@@ -153,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Writes what rides along, where it changed.
+    /// Writes the commit index and the audit sequence, where they changed.
     fn write_progress(&mut self, committed: Option<LogId>) -> Result<(), TableError> {
         let audit_seq = self.audit_seq.load(Ordering::Acquire);
         if let Some(id) = committed.filter(|_| committed > self.written.0) {
