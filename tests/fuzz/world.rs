@@ -159,7 +159,7 @@ pub fn token(n: u8, pinned: Option<&str>) -> CreateToken {
 pub fn enroll(n: u8, name: &str) -> Enroll {
     let certificate = issued(n, SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node(name)));
     Enroll {
-        token: SecretHash::new([50 + n; 32]),
+        credential: Credential::Token(SecretHash::new([50 + n; 32])),
         key: certificate.key,
         key_kind: KeyKind::P256,
         idempotency: Some(IdempotencyHash::new([60 + n; 32])),

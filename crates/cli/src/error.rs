@@ -5,7 +5,7 @@ use crate::screen::Screen;
 use crate::table::{harmless, harmless_lines};
 use api::error::ErrorDetail;
 use serde::Serialize;
-use server::config::Mistake;
+use server::config::ConfigMistake;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ pub struct ErrorReport {
     retryable: bool,
     /// Every mistake of a configuration, so that all can be corrected in one go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<ConfigMistake>,
 }
 
 impl CommandError {
@@ -92,7 +92,7 @@ impl CommandError {
         failure
     }
 
-    pub fn config(mistakes: Vec<Mistake>) -> Self {
+    pub fn config(mistakes: Vec<ConfigMistake>) -> Self {
         let message = match mistakes.as_slice() {
             [only] => only.to_string(),
             many => format!("{} mistakes in the configuration", many.len()),

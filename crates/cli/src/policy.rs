@@ -31,6 +31,37 @@ pub enum Command {
     },
 }
 
+/// Any text is a key, since the control plane may know other keys than this program; shells complete the known ones.
+#[derive(Clone)]
+struct KnownKeys;
+
+impl TypedValueParser for KnownKeys {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        static KEYS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| Policy::default().list());
+        Some(Box::new(KEYS.iter().map(|(key, _)| PossibleValue::new(key.as_str()))))
+    }
+}
+
+/// Every key with its meaning, for the long help.
+fn explained() -> String {
+    let key = |key: PolicyKeyReference| {
+        format!("{}: {}. Value: {}. Default: {}", key.key, key.help, key.accepts, key.default)
+    };
+    let keys: Vec<String> = Policy::reference().into_iter().map(key).collect();
+    format!("Policy key, one of the following; NAME is that of a profile\n\n{}", keys.join("\n"))
+}
+
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     let path = Path::new("/v1/policy");

@@ -48,7 +48,7 @@ pub struct Committed {
 /// A proposal on its way to an entry.
 pub struct Waiting {
     pub item: Arc<EncodedEnvelope>,
-    pub answer: oneshot::Sender<Result<Answer, ProposeError>>,
+    pub answer: oneshot::Sender<Result<Committed, ProposeError>>,
 }
 
 pub struct Batcher {

@@ -2,8 +2,9 @@
 
 use crate::audit::{self, Audit};
 use crate::batch::EncodedEnvelope;
-use crate::batcher::{Batcher, ProposeError, Waiting};
+use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::compaction::Compactor;
+use crate::leadership::Leadership;
 use crate::lock::JournalLock;
 use crate::log::{self, LogStore};
 use crate::machine::{self, Machine, Signals};
@@ -168,9 +169,23 @@ impl Journal {
         }
     }
 
-    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Tried again with
-    /// the same id when no answer comes; what was applied once is not applied again.
-    pub async fn propose(&self, envelope: Envelope) -> Result<Answer, ProposeError> {
+    /// Whether this replica leads now, confirmed by a quorum.
+    pub async fn leadership(&self) -> Option<Leadership> {
+        if *self.closing.borrow() {
+            return None;
+        }
+        tokio::time::timeout(BARRIER, Leadership::ask(&self.raft)).await.ok().flatten()
+    }
+
+    /// Whether a leadership that was confirmed before is still this replica's.
+    pub fn still_leads(&self, leadership: &Leadership) -> bool {
+        leadership.holds(&self.raft)
+    }
+
+    /// Proposes a command and waits for its answer: durable, applied, and in the audit trail. Read its effects in the
+    /// view that comes with the answer. Tried again with the same id when no answer comes; what was applied once is
+    /// not applied again.
+    pub async fn propose(&self, envelope: Envelope) -> Result<Committed, ProposeError> {
         let item = EncodedEnvelope::encode(envelope).map_err(|error| {
             tracing::error!(%error, "a command cannot be encoded");
             ProposeError::Unavailable
@@ -189,7 +204,11 @@ impl Journal {
     }
 
     /// `queued` becomes true once the command may have been taken, and false when it surely was not.
-    async fn attempt(&self, item: &Arc<EncodedEnvelope>, queued: &mut bool) -> Result<Answer, ProposeError> {
+    async fn attempt(
+        &self,
+        item: &Arc<EncodedEnvelope>,
+        queued: &mut bool,
+    ) -> Result<Committed, ProposeError> {
         if *self.closing.borrow() {
             return Err(ProposeError::ShuttingDown);
         }

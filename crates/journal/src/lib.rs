@@ -17,6 +17,7 @@ mod batch;
 mod batcher;
 mod compaction;
 mod journal;
+mod leadership;
 mod lock;
 mod log;
 mod machine;
@@ -32,7 +33,7 @@ mod thread;
 mod view;
 
 pub use audit::{Audit, AuditStoreError, TrailFault, Verification, checkpoint_message};
-pub use batcher::ProposeError;
+pub use batcher::{Committed, ProposeError};
 pub use journal::{Journal, ShutdownError};
 pub use leadership::Leadership;
 pub use open_error::OpenError;

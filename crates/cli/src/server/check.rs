@@ -27,7 +27,7 @@ pub fn run(dir: &DataDir, output: Output) -> Result<(), CommandError> {
     Ok(checked.map(drop)?)
 }
 
-fn result(dir: &DataDir, checked: Result<&Config, &RunError>) -> ConfigCheck {
+fn result(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> ConfigCheck {
     let config = checked.ok();
     let mistakes = match checked {
         Err(RunError::Config(mistakes)) => mistakes.0.clone(),

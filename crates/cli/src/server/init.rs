@@ -157,7 +157,7 @@ fn issuer(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     }
 }
 
-fn config(arguments: &Arguments, document: Option<&Document>) -> Result<Raw, CommandError> {
+fn config(arguments: &Arguments, document: Option<&Document>) -> Result<RawConfig, CommandError> {
     let profile = profile(arguments)?;
     Ok(RawConfig {
         listen: arguments.listen.clone(),

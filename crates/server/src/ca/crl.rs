@@ -5,7 +5,7 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use bytes::Bytes;
 use lifecycle::names::{IssuerId, Span, Timestamp};
-use lifecycle::registry::{Certificate, CertificateStatus, Issuer, NodeState, Owner, Rejection, State};
+use lifecycle::registry::{Issuer, Rejection, Revocation, RevocationReason, State};
 use pki::crl::{Contents, CrlReason, LIFETIME, Revoked, sign_crl};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,20 +104,9 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
 /// The registry's reason, as a list writes it.
 fn entry(revocation: Revocation) -> Revoked {
     let reason = match revocation.reason {
-        RevocationReason::Unspecified => Reason::Unspecified,
-        RevocationReason::Superseded => Reason::Superseded,
-        RevocationReason::CessationOfOperation => Reason::CessationOfOperation,
+        RevocationReason::Unspecified => CrlReason::Unspecified,
+        RevocationReason::Superseded => CrlReason::Superseded,
+        RevocationReason::CessationOfOperation => CrlReason::CessationOfOperation,
     };
-    let ends = [certificate.denied_at, issuer.revoked_at, superseded];
-    ends.into_iter().flatten().min().unwrap_or(now)
-}
-
-fn reason(state: &State, certificate: &Certificate) -> CrlReason {
-    let Owner::Node(node) = &certificate.owner else { return CrlReason::Unspecified };
-    match state.nodes.get(node).map(|node| node.state) {
-        Some(NodeState::Decommissioned) => CrlReason::CessationOfOperation,
-        Some(NodeState::Revoked) => CrlReason::Unspecified,
-        _ if state.issuer_is_revoked(&certificate.issuer) => CrlReason::Unspecified,
-        _ => CrlReason::Superseded,
-    }
+    Revoked { serial: revocation.serial, at: revocation.at, reason }
 }

@@ -96,15 +96,11 @@ fn label(name: &str, text: Option<&str>) -> Result<Option<Label>, Failure> {
     Label::parse(text).map(Some).map_err(|error| Failure::new(code::BAD_REQUEST, format!("{name}: {error}")))
 }
 
-fn identity(
-    state: &State,
-    node: &Node,
-    serial: &Serial,
-    certificate: &Certificate,
-    leaf: &[u8],
-) -> axum::Json<ProbectlIdentity> {
+fn identity(released: &Released) -> axum::Json<ProbectlIdentity> {
+    let Released { node, serial, certificate, der, view, .. } = released;
+    let state = &view.state;
     axum::Json(ProbectlIdentity {
-        cert_pem: pem::leaf_and_chain(state, leaf, &certificate.issuer),
+        cert_pem: pem::leaf_and_chain(state, der, &certificate.issuer),
         ca_bundle: pem::trust(state, &certificate.issuer),
         spiffe_id: probectl::spiffe_id(state, node),
         tenant_id: node.tenant.to_string(),

@@ -35,7 +35,7 @@ pub struct Enrollment {
 #[derive(Clone, Copy)]
 pub struct Naming {
     /// The id that a CSR asks for. Only of a CSR whose token is good and names no node.
-    pub requested: fn(&csr::Request) -> Result<Option<NodeId>, Failure>,
+    pub requested: fn(&csr::VerifiedCsr) -> Result<Option<NodeId>, Failure>,
     /// An id for a node of this profile that nobody has named.
     pub drawn: fn(&App, &ProfileName) -> Result<NodeId, Failure>,
 }
@@ -124,7 +124,7 @@ fn wireguard(text: &str) -> Result<Wireguard, Failure> {
 
 struct Enrolling {
     command: Enroll,
-    csr: csr::Request,
+    csr: csr::VerifiedCsr,
     naming: Naming,
 }
 

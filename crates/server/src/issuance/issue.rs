@@ -114,7 +114,7 @@ fn released(
 pub fn sign(
     app: &App,
     state: &State,
-    csr: &csr::Request,
+    csr: &csr::VerifiedCsr,
     tenant: &TenantId,
     profile: &ProfileName,
     node: &NodeId,
@@ -131,7 +131,7 @@ pub fn sign(
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))
 }
 
-pub fn read_csr(bytes: &[u8]) -> Result<csr::Request, Failure> {
+pub fn read_csr(bytes: &[u8]) -> Result<csr::VerifiedCsr, Failure> {
     csr::read(bytes).map_err(|error| Failure::new(code::CSR_INVALID, error.to_string()))
 }
 

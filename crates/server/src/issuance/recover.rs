@@ -68,7 +68,7 @@ async fn attempt(app: &Arc<App>, origin: &Origin, request: &RecoveryRequest) -> 
 
 struct Recovering {
     command: Recover,
-    csr: csr::Request,
+    csr: csr::VerifiedCsr,
 }
 
 impl Issue for Recovering {

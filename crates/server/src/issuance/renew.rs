@@ -43,7 +43,7 @@ async fn attempt(app: &App, origin: &Origin, request: RenewalRequest) -> Result<
 
 struct Renewing {
     command: Renew,
-    csr: csr::Request,
+    csr: csr::VerifiedCsr,
     with: Serial,
 }
 

@@ -1,9 +1,11 @@
 //! `/v1/nodes/{id}/repair-bundle`.
 
 use super::nodes::parse;
-use crate::app::App;
-use crate::failure::Failure;
-use crate::{recovery, repair};
+use crate::fleet::recovery_token;
+use crate::http::extract::{Caller, Json, Segment, duration};
+use crate::http::failure::Failure;
+use crate::issuance::repair;
+use crate::process::app::App;
 use api::rest::nodes::{IssueRepairBundleRequest, RepairBundle};
 use api::rest::secret::Secret;
 use axum::extract::State;

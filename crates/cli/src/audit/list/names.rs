@@ -1,13 +1,13 @@
 //! A name that no event has, and what may have been meant.
 
 use crate::error::CommandError;
-use lifecycle::registry::AUDIT_EVENTS;
+use lifecycle::registry::audit_event_names;
 
 /// Names that are offered instead.
 const OFFERED: usize = 5;
 
 pub fn check(event: &str) -> Result<(), CommandError> {
-    if AUDIT_EVENTS.contains(&event) {
+    if audit_event_names().contains(&event) {
         return Ok(());
     }
     let near = near(event);

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub fn load(path: &Path) -> Result<Document, CommandError> {
-    from_taskrun::load(path).map_err(|Mistakes(mistakes)| CommandError::config(mistakes))
+    from_taskrun::load(path).map_err(|ConfigMistakes(mistakes)| CommandError::config(mistakes))
 }
 
 /// The CA in the files, or a new one if there are none.

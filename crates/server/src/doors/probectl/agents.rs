@@ -6,6 +6,7 @@ use crate::http::failure::Failure;
 use crate::operator::acts::reason;
 use crate::operator::nodes::parse;
 use crate::operator::tokens::limit;
+use crate::process::app::App;
 use api::doors::probectl::{AgentQuery, Agents, DescribeAgent, ProbectlAgent, RevokedAgent, spiffe_id};
 use api::rest::nodes::Revoke;
 use axum::extract::State;
@@ -135,5 +136,5 @@ fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
 }
 
 fn shown(app: &App, view: &View, node: &Node) -> ProbectlAgent {
-    ProbectlAgent::of(&view.state, node, app.presence.last_seen(&node.id))
+    ProbectlAgent::of(&view.state, node, app.fleet.presence.last_seen(&node.id))
 }

@@ -1,11 +1,11 @@
 //! `POST /enroll/agent`: a join token becomes an identity.
 
-use super::{Refused, identity, label};
-use crate::app::{App, Origin};
-use crate::doors::idempotency;
-use crate::enroll;
-use crate::failure::Failure;
-use crate::operator::extract::Json;
+use super::{Refused, agent_id, identity, label};
+use crate::doors::{NAMING, idempotency};
+use crate::http::extract::Json;
+use crate::http::failure::Failure;
+use crate::issuance::enroll::{self, Enrollment, Naming};
+use crate::process::app::{App, Origin};
 use api::doors::probectl::{EnrollAgent, ProbectlIdentity};
 use api::{code, header};
 use axum::Extension;

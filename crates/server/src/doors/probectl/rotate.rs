@@ -5,9 +5,11 @@
 
 use super::{Refused, identity};
 use crate::edge::tls::node_issuers;
-use crate::failure::Failure;
-use crate::operator::extract::Json;
-use crate::renew::{self, Renewed};
+use crate::http::extract::Json;
+use crate::http::failure::Failure;
+use crate::issuance::Released;
+use crate::issuance::renew::{self, RenewalRequest};
+use crate::process::app::{App, Origin};
 use api::doors::probectl::{ProbectlIdentity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
@@ -22,14 +24,10 @@ pub async fn rotate(
     Extension(origin): Extension<Origin>,
     Json(request): Json<RotateAgent>,
 ) -> Result<axum::Json<ProbectlIdentity>, Failure> {
-    let (node, renewed) = match attempt(&app, &origin, request).await {
-        Ok(rotated) => rotated,
-        Err(refused) => return Err(refused.recorded(&app, &origin).await),
-    };
-    let Renewed { serial, certificate, der, view } = &renewed;
-    let missing = || Failure::internal("a renewal without its node", &node);
-    let node = view.state.nodes.get(&node).ok_or_else(missing)?;
-    Ok(identity(&view.state, node, serial, certificate, der))
+    match attempt(&app, &origin, request).await {
+        Ok(renewed) => Ok(identity(&renewed)),
+        Err(refused) => Err(refused.recorded(&app, &origin).await),
+    }
 }
 
 async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<Released, Refused> {

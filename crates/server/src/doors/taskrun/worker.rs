@@ -14,7 +14,7 @@ pub fn named(common_name: &str) -> Result<NodeId, Malformed> {
 }
 
 /// A worker writes the id that it wants into the common name of its CSR.
-pub fn requested(csr: &csr::Request) -> Result<Option<NodeId>, Failure> {
+pub fn requested(csr: &csr::VerifiedCsr) -> Result<Option<NodeId>, Failure> {
     let name = csr.common_name.as_deref().filter(|name| !name.is_empty());
     name.map(named).transpose().map_err(|error| {
         Failure::new(code::CSR_INVALID, format!("the common name holds no worker id: {error}"))
