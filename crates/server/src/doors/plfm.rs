@@ -7,15 +7,9 @@ mod overlay;
 mod peers;
 mod tokens;
 
-use crate::edge::authenticate;
-use crate::http::extract::Caller;
-use crate::http::failure::Failure;
 use crate::process::app::App;
 use axum::Router;
 use axum::routing::{delete, get, post};
-use journal::View;
-use lifecycle::names::TenantId;
-use lifecycle::registry::{Act, Rejection};
 use std::sync::Arc;
 
 pub fn router() -> Router<Arc<App>> {
@@ -30,15 +24,4 @@ pub fn router() -> Router<Arc<App>> {
         .route("/v1/hosts/{id}/drain", post(hosts::drain))
         .route("/v1/hosts/{id}/decommission", post(hosts::decommission))
         .route("/v1/hosts/{id}/revoke", post(hosts::revoke))
-}
-
-/// The one tenant that a request on this door is about. What lies in another does not exist here.
-fn scope(app: &App, caller: &Caller, act: Act) -> Result<(Arc<View>, TenantId), Failure> {
-    let (view, seen) = authenticate::reader(app, &caller.actor, act)?;
-    let tenant = caller.tenant(app, None)?;
-    if seen.include(&tenant) && view.state.tenants.contains_key(&tenant) {
-        Ok((view, tenant))
-    } else {
-        Err(Rejection::TenantNotFound { tenant }.into())
-    }
 }

@@ -1,6 +1,7 @@
 //! Every connection with a client certificate, so that it can be cut the moment the certificate is refused: a connection is registered first and checked then, so that no revocation falls in between.
 
 use crate::process::app::App;
+use crate::process::views::Views;
 use lifecycle::names::{Serial, Timestamp};
 use lifecycle::registry::State;
 use std::collections::HashMap;
@@ -74,18 +75,17 @@ pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
 
 /// Looks at the open connections whenever something was denied, until the process stops.
 pub async fn watch(app: Arc<App>) {
-    let (mut changes, mut stopping) = (app.journal.changes(), app.stopping.clone());
+    let mut views = Views::new(&app);
     let mut denials = None;
     loop {
-        let view = app.view();
-        if denials != Some(view.state.denials) {
-            denials = Some(view.state.denials);
-            app.edge.connections.sweep(&view.state, app.now());
+        let state = &views.seen().state;
+        if denials != Some(state.denials) {
+            denials = Some(state.denials);
+            app.edge.connections.sweep(state, app.now());
         }
         tokio::select! {
-            changed = changes.changed() => if changed.is_err() { return },
+            next = views.next() => if next.is_none() { return },
             () = tokio::time::sleep(TICK) => denials = None,
-            _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
 }

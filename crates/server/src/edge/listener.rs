@@ -36,12 +36,11 @@ pub async fn accept(
     tasks: TaskTracker,
 ) {
     let acceptor = TlsAcceptor::from(config);
-    let mut stopping = app.stopping.clone();
     loop {
         let Ok(permit) = connections.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         };
         match accepted {
             Ok((stream, address)) => {
@@ -70,10 +69,9 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     let source = Source::Address(address.ip().to_canonical());
     let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
-    let mut stopping = app.stopping.clone();
     let handshake = tokio::select! {
         done = tokio::time::timeout(HANDSHAKE_LIMIT, handshake) => done,
-        _ = stopping.wait_for(|stop| *stop) => return,
+        () = app.stopped() => return,
     };
     let stream = match handshake {
         Ok(Ok(stream)) => stream,
@@ -139,7 +137,6 @@ async fn let_alert_be_read(mut stream: TcpStream) {
 
 /// The plain listener for scrapers: one path, nothing secret, only where the operator asked for it.
 pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
-    let mut stopping = app.stopping.clone();
     let router = Router::new().route(
         "/metrics",
         axum::routing::get({
@@ -152,7 +149,7 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
         let Ok(permit) = places.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         };
         let Ok((stream, address)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;

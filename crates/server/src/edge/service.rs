@@ -109,13 +109,11 @@ pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, leas
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut stopping = app.stopping.clone();
-    let clock = app.clone();
     let watch = Arc::new(Watch::default());
     let stranger = peer.local_user.is_none() && peer.certificate.is_none();
     watch.known.store(!stranger, Ordering::Relaxed);
     let service = service_fn({
-        let watch = watch.clone();
+        let (app, watch) = (app.clone(), watch.clone());
         move |request: Request<Incoming>| {
             let open = Open::new(&watch);
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
@@ -137,10 +135,10 @@ where
             () = idle(&watch) => {}
             () = overstayed(&watch) => {}
             () = watch.enough.notified() => {}
-            _ = stopping.wait_for(|stop| *stop) => {}
+            () = app.stopped() => {}
         }
     };
-    let cut = cut(&clock, leash);
+    let cut = cut(&app, leash);
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder

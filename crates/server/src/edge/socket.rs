@@ -34,12 +34,11 @@ pub fn bind(path: &Path) -> Result<UnixListener, DirError> {
 
 pub async fn accept(app: Arc<App>, listener: UnixListener, router: Router, tasks: TaskTracker) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut stopping = app.stopping.clone();
     loop {
         let Ok(permit) = places.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         };
         let Ok((stream, _)) = accepted else {
             // Out of descriptors, most likely: give others the time to finish.

@@ -10,6 +10,7 @@ use crate::fleet::presence::{Opening, Stream};
 use crate::fleet::recovery_token;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Origin};
+use crate::process::views::Views;
 use api::agent::{
     Ack, Bundle, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow, Standing,
     Welcome, live_down, live_up, order,
@@ -168,7 +169,6 @@ impl Session {
     }
 
     async fn talk(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
-        let mut stopping = self.app.stopping.clone();
         let mut allowance = Allowance::new();
         loop {
             tokio::select! {
@@ -181,7 +181,7 @@ impl Session {
                 },
                 () = stream.wake.notified() => self.tell(&self.app.view(), stream)?,
                 () = self.down.closed() => return Ok(()),
-                _ = stopping.wait_for(|stop| *stop) => {
+                () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }
@@ -364,23 +364,16 @@ impl Allowance {
 
 /// Wakes the streams of nodes that have changed, until the process stops.
 pub async fn follow(app: Arc<App>) {
-    let (mut changes, mut stopping) = (app.journal.changes(), app.stopping.clone());
-    let mut seen = app.view();
-    loop {
-        tokio::select! {
-            changed = changes.changed() => if changed.is_err() { return },
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
-        let now = app.view();
-        if now.state.bundle_version != seen.state.bundle_version {
+    let mut views = Views::new(&app);
+    while let Some((before, now)) = views.next().await {
+        if before.state.bundle_version != now.state.bundle_version {
             app.fleet.presence.wake_all();
-        } else {
-            for item in seen.state.nodes.diff(&now.state.nodes) {
-                if let DiffItem::Update { new: (id, _), .. } = item {
-                    app.fleet.presence.wake(id);
-                }
+            continue;
+        }
+        for item in before.state.nodes.diff(&now.state.nodes) {
+            if let DiffItem::Update { new: (id, _), .. } = item {
+                app.fleet.presence.wake(id);
             }
         }
-        seen = now;
     }
 }

@@ -2,6 +2,7 @@
 //! registry says.
 
 use crate::process::app::App;
+use crate::process::views::Views;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::{NodeId, TenantId};
 use std::collections::HashMap;
@@ -86,20 +87,13 @@ impl Drop for Turn {
 
 /// Wakes those who wait for the overlays that have changed, until the process stops.
 pub async fn follow(app: Arc<App>) {
-    let (mut changes, mut stopping) = (app.journal.changes(), app.stopping.clone());
-    let mut seen = app.view();
-    loop {
-        tokio::select! {
-            changed = changes.changed() => if changed.is_err() { return },
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
-        let now = app.view();
-        for item in seen.state.overlays.diff(&now.state.overlays) {
+    let mut views = Views::new(&app);
+    while let Some((before, now)) = views.next().await {
+        for item in before.state.overlays.diff(&now.state.overlays) {
             if let DiffItem::Add(tenant, _) | DiffItem::Update { new: (tenant, _), .. } = item {
                 app.fleet.overlays.news(tenant).notify_waiters();
             }
         }
-        seen = now;
     }
 }
 

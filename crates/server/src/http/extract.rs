@@ -10,8 +10,9 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::BodyExt;
+use journal::View;
 use lifecycle::names::{Span, TenantId};
-use lifecycle::registry::{Actor, Tenants, permissions};
+use lifecycle::registry::{Act, Actor, Tenants, permissions};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
@@ -56,6 +57,14 @@ impl Caller {
             _ => None,
         };
         Ok(only.unwrap_or_else(TenantId::default_tenant))
+    }
+
+    /// For an API whose requests are about one tenant: which one, and the view in which the caller may see it.
+    pub fn scope(&self, app: &App, act: Act) -> Result<(Arc<View>, TenantId), Failure> {
+        let (view, seen) = authenticate::reader(app, &self.actor, act)?;
+        let tenant = self.tenant(app, None)?;
+        self.narrowed(app, seen, Some(tenant.as_str()))?;
+        Ok((view, tenant))
     }
 
     /// The tenants a list shows: those the caller may see, narrowed to the one it names.

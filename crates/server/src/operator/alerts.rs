@@ -1,10 +1,10 @@
 //! `/v1/alerts`: what wants attention, and the word that somebody gives it.
 
-use super::tokens::limit;
 use crate::edge::authenticate;
 use crate::fleet::alert_changes;
-use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in};
+use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::process::app::App;
 use api::code;
 use api::rest::alerts::{AlertItem, AlertQuery};
@@ -13,7 +13,6 @@ use api::rest::page::Page;
 use axum::extract::State;
 use lifecycle::names::{AlertId, NodeId};
 use lifecycle::registry::{Act, Alert, AlertKind, Command, Rejection};
-use std::ops::Bound;
 use std::sync::Arc;
 
 pub async fn list(
@@ -26,18 +25,14 @@ pub async fn list(
     let kind = query.kind.as_deref().map(kind_word).transpose()?;
     let node = query.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?;
     let limit = limit(query.limit)?;
-    let after = query.cursor.as_deref().map(AlertId::parse).transpose().map_err(bad_in("cursor"))?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let range = after("cursor", query.cursor.as_deref(), AlertId::parse)?;
     let wanted = |alert: &&Alert| {
         alert_changes::is_visible(&view.state, &tenants, alert)
             && kind.is_none_or(|kind| alert.kind == kind)
             && (node.is_none() || alert.node == node)
     };
-    let range = view.state.alerts.range((from, Bound::Unbounded)).map(|(_, alert)| alert);
-    let mut items: Vec<AlertItem> = range.filter(wanted).take(limit + 1).map(AlertItem::of).collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next_cursor = more.then(|| items.last().map(|item| item.alert_id.clone())).flatten();
+    let alerts = view.state.alerts.range(range).map(|(_, alert)| alert).filter(wanted);
+    let (items, next_cursor) = page(alerts.map(AlertItem::of), limit, |item| item.alert_id.clone());
     Ok(axum::Json(Page { items, next_cursor }))
 }
 

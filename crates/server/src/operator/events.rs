@@ -6,13 +6,14 @@ use crate::fleet::alert_changes;
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
+use crate::process::views::Views;
 use api::rest::alerts::AlertEvent;
 use api::rest::nodes::{NodeEvent, NodeItem, NodeLiveness};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use http::header;
 use imbl::ordmap::DiffItem;
 use journal::View;
@@ -22,59 +23,45 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A comment now and then, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
-    // Before the first look, so that nothing falls in between.
-    let wake = app.journal.changes();
-    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let views = Views::new(&app);
+    authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((kind, Body::from_stream(changes(app, caller.actor, view, wake))).into_response())
+    Ok((kind, Body::from_stream(changes(app, caller.actor, views))).into_response())
 }
 
-fn changes(
-    app: Arc<App>,
-    actor: Actor,
-    start: Arc<View>,
-    wake: watch::Receiver<u64>,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let first = (app, actor, start, wake, true);
-    futures::stream::unfold(first, |(app, actor, mut seen, mut wake, greet)| async move {
-        if greet {
-            return Some((Ok(Bytes::from_static(b": following\n\n")), (app, actor, seen, wake, false)));
-        }
+fn changes(app: Arc<App>, actor: Actor, views: Views) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let greeting = futures::stream::iter([Ok(Bytes::from_static(b": following\n\n"))]);
+    let rest = futures::stream::unfold((app, actor, views), |(app, actor, mut views)| async move {
         loop {
-            let mut stopping = app.stopping.clone();
             let text = tokio::select! {
-                changed = wake.changed() => {
-                    changed.ok()?;
-                    let (now, tenants) = still_allowed(&app, &actor)?;
-                    let text = difference(&app, &seen, &now, &tenants);
-                    if text.is_empty() {
-                        seen = now;
-                        continue;
-                    }
-                    return Some((Ok(Bytes::from(text)), (app, actor, now, wake, false)));
+                next = views.next() => {
+                    let (before, now) = next?;
+                    let tenants = still_allowed(&app, &now, &actor)?;
+                    difference(&app, &before, &now, &tenants)
                 }
-                () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b": still here\n\n"),
-                _ = stopping.wait_for(|stop| *stop) => return None,
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    still_allowed(&app, views.seen(), &actor)?;
+                    ": still here\n\n".to_owned()
+                }
             };
-            still_allowed(&app, &actor)?;
-            return Some((Ok(text), (app, actor, seen, wake, false)));
+            if !text.is_empty() {
+                return Some((Ok(Bytes::from(text)), (app, actor, views)));
+            }
         }
-    })
+    });
+    greeting.chain(rest)
 }
 
 /// Rights may have gone since the stream began: by a change, or by time alone.
-fn still_allowed(app: &App, actor: &Actor) -> Option<(Arc<View>, Tenants)> {
-    let view = app.view();
+fn still_allowed(app: &App, view: &View, actor: &Actor) -> Option<Tenants> {
     let mut state = view.state.clone();
     state.at = app.now();
-    let tenants = may_read(&state, actor, Act::ReadNodes).ok()?;
-    Some((view, tenants))
+    may_read(&state, actor, Act::ReadNodes).ok()
 }
 
 /// What to tell a reader who knew `before`.

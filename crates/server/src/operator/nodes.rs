@@ -1,17 +1,17 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
-use super::tokens::limit;
 use crate::edge::authenticate;
-use crate::http::extract::{Caller, Query, Segment, bad_in};
+use crate::http::extract::{Caller, Query, Segment};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::process::app::App;
 use api::code;
 use api::rest::nodes::{NodeDetail, NodeItem, NodeQuery};
 use api::rest::page::Page;
 use axum::extract::State;
-use lifecycle::names::NodeId;
+use journal::View;
+use lifecycle::names::{NodeId, TenantId};
 use lifecycle::registry::{Act, Node, NodeState, Rejection};
-use std::ops::Bound;
 use std::sync::Arc;
 
 pub async fn list(
@@ -23,8 +23,7 @@ pub async fn list(
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
     let state = query.state.as_deref().map(state_word).transpose()?;
     let limit = limit(query.limit)?;
-    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad_in("cursor"))?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
     let wanted = |node: &&Node| {
         tenants.include(&node.tenant)
             && state.is_none_or(|state| node.state == state)
@@ -34,18 +33,9 @@ pub async fn list(
                 .is_none_or(|name| node.vcluster.as_ref().is_some_and(|has| has.as_str() == name))
             && !(query.unassigned == Some(true) && node.vcluster.is_some())
     };
-    let mut items: Vec<NodeItem> = view
-        .state
-        .nodes
-        .range((from, Bound::Unbounded))
-        .map(|(_, node)| node.as_ref())
-        .filter(wanted)
-        .take(limit + 1)
-        .map(|node| NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)))
-        .collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next_cursor = more.then(|| items.last().map(|item| item.node_id.clone())).flatten();
+    let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref()).filter(wanted);
+    let items = nodes.map(|node| NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)));
+    let (items, next_cursor) = page(items, limit, |item| item.node_id.clone());
     Ok(axum::Json(Page { items, next_cursor }))
 }
 
@@ -68,6 +58,12 @@ pub async fn show(
     let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let profile = app.config.endpoint_profile.as_ref();
     Ok(axum::Json(NodeDetail::of(&view.state, node, &app.fleet.presence.live(&id), profile)))
+}
+
+/// A node of one tenant; what lies in another does not exist for the caller.
+pub fn of_tenant(view: &View, tenant: &TenantId, id: &NodeId) -> Result<Arc<Node>, Failure> {
+    let node = view.state.nodes.get(id).filter(|node| node.tenant == *tenant);
+    node.cloned().ok_or_else(|| Rejection::NodeNotFound { node: id.clone() }.into())
 }
 
 /// What cannot be an id is not found.

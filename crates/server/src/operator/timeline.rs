@@ -2,10 +2,10 @@
 
 use super::audit::{Lines, line, unreadable};
 use super::nodes::parse;
-use super::tokens::limit;
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Query, Segment};
 use crate::http::failure::Failure;
+use crate::http::page::limit;
 use crate::process::app::App;
 use api::code;
 use api::rest::page::PageQuery;

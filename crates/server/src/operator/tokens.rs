@@ -1,12 +1,13 @@
 //! `/v1/tokens`: minting, listing, revoking.
 
 use crate::edge::authenticate;
-use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in, duration};
+use crate::http::extract::{Caller, Json, Query, Segment, bad, duration};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::issuance::mint;
 use crate::process::app::App;
 use api::code;
-use api::rest::page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
+use api::rest::page::Page;
 use api::rest::secret::Secret;
 use api::rest::tokens::{self, MintedToken, TokenItem, TokenQuery};
 use axum::extract::State;
@@ -66,36 +67,19 @@ pub async fn list(
 ) -> Result<axum::Json<Page<TokenItem>>, Failure> {
     let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadTokens)?;
     let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
-    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad_in("cursor"))?;
+    let range = after("cursor", query.cursor.as_deref(), TokenId::parse)?;
     let (now, all) = (app.now(), query.all.unwrap_or(false));
-    let limit = limit(query.limit)?;
-    let mut items: Vec<TokenItem> = view
-        .state
-        .tokens
-        .values()
-        .filter(|token| after.is_none_or(|after| token.id > after))
+    let tokens = view.state.tokens.range(range).map(|(_, token)| token);
+    let wanted = tokens
         .filter(|token| tenants.include(&token.tenant) && (all || is_pending(token, now)))
-        .take(limit + 1)
-        .map(|token| TokenItem::of(token, now))
-        .collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next_cursor = more.then(|| items.last().map(|item| item.token_id.clone())).flatten();
+        .map(|token| TokenItem::of(token, now));
+    let (items, next_cursor) = page(wanted, limit(query.limit)?, |item| item.token_id.clone());
     Ok(axum::Json(Page { items, next_cursor }))
 }
 
 /// Whether it can still be redeemed.
 pub fn is_pending(token: &Token, at: Timestamp) -> bool {
     token.state == TokenState::Unused && !token.is_expired(at)
-}
-
-/// How many items a page may hold.
-pub fn limit(asked: Option<usize>) -> Result<usize, Failure> {
-    match asked {
-        None => Ok(LIMIT_DEFAULT),
-        Some(limit) if (1..=LIMIT_MAX).contains(&limit) => Ok(limit),
-        Some(_) => Err(Failure::new(code::BAD_REQUEST, format!("limit must be 1 to {LIMIT_MAX}"))),
-    }
 }
 
 pub async fn show(

@@ -28,7 +28,7 @@ pub struct App {
     /// The URLs nodes are sent to.
     advertised: Vec<String>,
     /// True once the process should end.
-    pub(crate) stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 }
 
 /// Where a request comes from and how it is to be recorded.
@@ -66,6 +66,12 @@ impl App {
             advertised,
             stopping,
         })
+    }
+
+    /// Ends when the process should.
+    pub async fn stopped(&self) {
+        // The sender is held by the server until everything has ended; without it there is nothing to serve.
+        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
     }
 
     /// The registry as this replica knows it now.

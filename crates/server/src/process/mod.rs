@@ -8,3 +8,4 @@ pub mod datadir;
 pub mod init;
 pub mod metrics;
 pub mod run;
+pub mod views;

@@ -26,7 +26,6 @@ const TICKS_PER_ISSUER_CHECK: u64 = 60;
 
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
-    let mut stopping = app.stopping.clone();
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
@@ -35,7 +34,7 @@ pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         }
         tick += 1;
         let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());

@@ -5,6 +5,7 @@
 
 use crate::fleet::alert_changes;
 use crate::process::app::App;
+use crate::process::views::Views;
 use api::rest::alerts::{AlertChange, AlertEvent};
 use client::backoff::Backoff;
 use client::webhook::{Undelivered, Webhook};
@@ -20,27 +21,22 @@ const REFUSALS: u32 = 10;
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, webhook: Webhook) {
     let queue = Queue::default();
-    let mut stopping = app.stopping.clone();
     tokio::select! {
         () = watch(&app, &queue) => {}
         () = deliver(&app, &webhook, &queue) => {}
-        _ = stopping.wait_for(|stop| *stop) => {}
     }
 }
 
-/// Queues what happens to alerts, and first what is open.
-async fn watch(app: &App, queue: &Queue) {
-    let mut changes = app.journal.changes();
-    let mut seen = app.view();
-    for alert in seen.state.alerts.values().filter(|alert| !alert.acknowledged) {
+/// Queues what happens to alerts, and first what is open; ends when the process stops.
+async fn watch(app: &Arc<App>, queue: &Queue) {
+    let mut views = Views::new(app);
+    for alert in views.seen().state.alerts.values().filter(|alert| !alert.acknowledged) {
         queue.push(app, AlertEvent::of(AlertChange::Raised, alert));
     }
-    while changes.changed().await.is_ok() {
-        let now = app.view();
-        for (change, alert) in alert_changes::changes(&seen.state, &now.state) {
+    while let Some((before, now)) = views.next().await {
+        for (change, alert) in alert_changes::changes(&before.state, &now.state) {
             queue.push(app, AlertEvent::of(change, alert));
         }
-        seen = now;
     }
 }
 

@@ -1,18 +1,16 @@
 //! `/v1/hosts`: what operators see of hosts, and do to them.
 
-use super::scope;
-use crate::http::extract::{Caller, Json, Query, Segment, bad_in};
+use crate::http::extract::{Caller, Json, Query, Segment};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::operator::acts::reason;
-use crate::operator::nodes::parse;
-use crate::operator::tokens::limit;
+use crate::operator::nodes::{of_tenant, parse};
 use crate::process::app::App;
 use api::doors::plfm::{HostItem, HostList, HostQuery, RevokeHost};
 use axum::extract::State;
 use journal::View;
 use lifecycle::names::NodeId;
 use lifecycle::registry::{Act, Command, Rejection};
-use std::ops::Bound;
 use std::sync::Arc;
 
 type Shown = Result<axum::Json<HostItem>, Failure>;
@@ -22,22 +20,11 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<HostQuery>,
 ) -> Result<axum::Json<HostList>, Failure> {
-    let (view, tenant) = scope(&app, &caller, Act::ReadNodes)?;
-    let limit = limit(query.limit)?;
-    let after = query.cursor.as_deref().map(NodeId::parse).transpose().map_err(bad_in("cursor"))?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut hosts: Vec<HostItem> = view
-        .state
-        .nodes
-        .range((from, Bound::Unbounded))
-        .map(|(_, node)| node)
-        .filter(|node| node.tenant == tenant)
-        .take(limit + 1)
-        .map(|node| HostItem::of(&view.state, node, app.fleet.presence.last_seen(&node.id)))
-        .collect();
-    let more = hosts.len() > limit;
-    hosts.truncate(limit);
-    let next_cursor = more.then(|| hosts.last().map(|host| host.host_id.clone())).flatten();
+    let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
+    let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
+    let of_tenant = view.state.nodes.range(range).map(|(_, node)| node).filter(|node| node.tenant == tenant);
+    let items = of_tenant.map(|node| HostItem::of(&view.state, node, app.fleet.presence.last_seen(&node.id)));
+    let (hosts, next_cursor) = page(items, limit(query.limit)?, |host| host.host_id.clone());
     Ok(axum::Json(HostList { hosts, next_cursor }))
 }
 
@@ -72,12 +59,10 @@ async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -
 
 /// A host of the tenant that the request is about.
 fn known(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, NodeId), Failure> {
-    let (view, tenant) = scope(app, caller, Act::ReadNodes)?;
+    let (view, tenant) = caller.scope(app, Act::ReadNodes)?;
     let id = parse(id)?;
-    match view.state.nodes.get(&id) {
-        Some(node) if node.tenant == tenant => Ok((view, id)),
-        _ => Err(Rejection::NodeNotFound { node: id }.into()),
-    }
+    of_tenant(&view, &tenant, &id)?;
+    Ok((view, id))
 }
 
 fn shown(app: &App, view: &View, id: &NodeId) -> Shown {

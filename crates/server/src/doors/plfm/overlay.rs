@@ -51,7 +51,6 @@ pub async fn show(
 /// The overlay when it is another than the host knows, or as it is when the time is over.
 async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(HostOverlay, Peers), Failure> {
     let deadline = Instant::now() + wait;
-    let mut stopping = app.stopping.clone();
     let Some(tenant) = app.view().state.nodes.get(&host.id).map(|node| node.tenant.clone()) else {
         return Err(Rejection::NodeNotFound { node: host.id.clone() }.into());
     };
@@ -66,7 +65,7 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
         tokio::select! {
             () = changed => {}
             () = tokio::time::sleep_until(deadline) => break,
-            _ = stopping.wait_for(|stop| *stop) => break,
+            () = app.stopped() => break,
         }
     }
     // Much may have happened to the certificate meanwhile.

@@ -1,10 +1,10 @@
 //! `/v1/hosts/enroll-tokens`: minting, listing, revoking.
 
-use super::scope;
-use crate::http::extract::{Caller, Json, Query, Segment, bad_in, duration};
+use crate::http::extract::{Caller, Json, Query, Segment, duration};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::issuance::mint;
-use crate::operator::tokens::{is_pending, limit, parse};
+use crate::operator::tokens::{is_pending, parse};
 use crate::process::app::App;
 use api::doors::plfm::{CreateHostToken, HostTokenItem, HostTokenList, HostTokenQuery, MintedHostToken};
 use api::rest::secret::Secret;
@@ -12,7 +12,6 @@ use axum::extract::State;
 use http::StatusCode;
 use lifecycle::names::TokenId;
 use lifecycle::registry::{Act, Command, Door, Rejection};
-use std::ops::Bound;
 use std::sync::Arc;
 
 pub async fn create(
@@ -46,22 +45,14 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<HostTokenQuery>,
 ) -> Result<axum::Json<HostTokenList>, Failure> {
-    let (view, tenant) = scope(&app, &caller, Act::ReadTokens)?;
-    let after = query.cursor.as_deref().map(TokenId::parse).transpose().map_err(bad_in("cursor"))?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let (now, all, limit) = (app.now(), query.all.unwrap_or(false), limit(query.limit)?);
-    let mut tokens: Vec<HostTokenItem> = view
-        .state
-        .tokens
-        .range((from, Bound::Unbounded))
-        .map(|(_, token)| token)
+    let (view, tenant) = caller.scope(&app, Act::ReadTokens)?;
+    let range = after("cursor", query.cursor.as_deref(), TokenId::parse)?;
+    let (now, all) = (app.now(), query.all.unwrap_or(false));
+    let tokens = view.state.tokens.range(range).map(|(_, token)| token);
+    let items = tokens
         .filter(|token| token.tenant == tenant && (all || is_pending(token, now)))
-        .take(limit + 1)
-        .map(|token| HostTokenItem::of(&view.state, token, now))
-        .collect();
-    let more = tokens.len() > limit;
-    tokens.truncate(limit);
-    let next_cursor = more.then(|| tokens.last().map(|token| token.token_id.clone())).flatten();
+        .map(|token| HostTokenItem::of(&view.state, token, now));
+    let (tokens, next_cursor) = page(items, limit(query.limit)?, |token| token.token_id.clone());
     Ok(axum::Json(HostTokenList { tokens, next_cursor }))
 }
 
@@ -70,7 +61,7 @@ pub async fn revoke(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<StatusCode, Failure> {
-    let (view, tenant) = scope(&app, &caller, Act::ReadTokens)?;
+    let (view, tenant) = caller.scope(&app, Act::ReadTokens)?;
     let token = parse(&id)?;
     if view.state.tokens.get(&token).is_none_or(|known| known.tenant != tenant) {
         return Err(Rejection::TokenNotFound { token }.into());

@@ -1,20 +1,18 @@
 //! `/v1/agents`: what operators see of agents and do to them.
 
-use crate::edge::authenticate;
-use crate::http::extract::{Caller, Json, Query, Segment, bad, bad_in};
+use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;
+use crate::http::page::{after, limit, page};
 use crate::operator::acts::reason;
-use crate::operator::nodes::parse;
-use crate::operator::tokens::limit;
+use crate::operator::nodes::{of_tenant, parse};
 use crate::process::app::App;
 use api::doors::probectl::{AgentQuery, Agents, DescribeAgent, ProbectlAgent, RevokedAgent, spiffe_id};
 use api::rest::nodes::Revoke;
 use axum::extract::State;
 use http::StatusCode;
 use journal::View;
-use lifecycle::names::{Labels, NodeId, Serial, TenantId, Title};
+use lifecycle::names::{Labels, NodeId, Serial, Title};
 use lifecycle::registry::{Act, Change, Command, Describe, Node, Rejection};
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// Why an agent that is deleted is revoked.
@@ -25,23 +23,12 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<AgentQuery>,
 ) -> Result<axum::Json<Agents>, Failure> {
-    let (view, tenant) = scope(&app, &caller)?;
-    let limit = limit(query.limit)?;
-    let after = query.after.as_deref().filter(|after| !after.is_empty());
-    let after = after.map(NodeId::parse).transpose().map_err(bad_in("after"))?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut agents: Vec<ProbectlAgent> = view
-        .state
-        .nodes
-        .range((from, Bound::Unbounded))
-        .map(|(_, node)| node.as_ref())
-        .filter(|node| node.tenant == tenant)
-        .take(limit + 1)
-        .map(|node| shown(&app, &view, node))
-        .collect();
-    let more = agents.len() > limit;
-    agents.truncate(limit);
-    let next = more.then(|| agents.last().map(|agent| agent.agent_id.clone())).flatten();
+    let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
+    let cursor = query.after.as_deref().filter(|after| !after.is_empty());
+    let range = after("after", cursor, NodeId::parse)?;
+    let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref());
+    let items = nodes.filter(|node| node.tenant == tenant).map(|node| shown(&app, &view, node));
+    let (agents, next) = page(items, limit(query.limit)?, |agent| agent.agent_id.clone());
     Ok(axum::Json(Agents { agents, next }))
 }
 
@@ -120,19 +107,9 @@ pub async fn delete(
 
 /// An agent of the tenant that the request is about.
 fn visible(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, Arc<Node>), Failure> {
-    let (view, tenant) = scope(app, caller)?;
-    let id = parse(id)?;
-    let node = view.state.nodes.get(&id).filter(|node| node.tenant == tenant).cloned();
-    let node = node.ok_or(Rejection::NodeNotFound { node: id })?;
+    let (view, tenant) = caller.scope(app, Act::ReadNodes)?;
+    let node = of_tenant(&view, &tenant, &parse(id)?)?;
     Ok((view, node))
-}
-
-/// The tenant that the request is about, of those that the caller may see.
-fn scope(app: &App, caller: &Caller) -> Result<(Arc<View>, TenantId), Failure> {
-    let (view, seen) = authenticate::reader(app, &caller.actor, Act::ReadNodes)?;
-    let tenant = caller.tenant(app, None)?;
-    caller.narrowed(app, seen, Some(tenant.as_str()))?;
-    Ok((view, tenant))
 }
 
 fn shown(app: &App, view: &View, node: &Node) -> ProbectlAgent {

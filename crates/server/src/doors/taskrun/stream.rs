@@ -121,7 +121,6 @@ impl Session {
         // There is a place for the stream; only now is the certificate in use.
         authenticate::contact(&self.app, &self.origin, &self.id, &self.serial).await?;
         self.acknowledge("hello", self.id.to_string())?;
-        let mut stopping = self.app.stopping.clone();
         loop {
             tokio::select! {
                 message = up.message() => match message {
@@ -134,7 +133,7 @@ impl Session {
                 },
                 () = stream.wake.notified() => drop(living(&self.app.view().state, &self.id)?),
                 () = self.down.closed() => return Ok(()),
-                _ = stopping.wait_for(|stop| *stop) => {
+                () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }

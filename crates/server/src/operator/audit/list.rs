@@ -4,7 +4,7 @@ use super::{Lines, line, unreadable};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Query};
 use crate::http::failure::Failure;
-use crate::operator::tokens::limit;
+use crate::http::page::limit;
 use crate::process::app::App;
 use api::code;
 use api::rest::audit::AuditQuery;
