@@ -7,9 +7,9 @@ use lifecycle::names::{
     TrustDomain, Ulid, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken, Door,
-    Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Keeping, Policy, Prepared, Role,
-    State, Tenants, Underlay, Wireguard, apply,
+    Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken,
+    Credential, Door, Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Keeping, Policy,
+    Prepared, Role, State, Tenants, Underlay, Wireguard, apply,
 };
 use pki::issuer::SigningIssuer;
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 
 use crate::support::{Domain, Enrolled, check, contact, granted, local, node, refused, span};
 use lifecycle::names::{Label, NodeId, Timestamp};
-use lifecycle::registry::{Actor, Command, INSTANCES, NodeState, Sighting, Silence};
+use lifecycle::registry::{Actor, Command, NodeState, Sighting, Silence};
 
 const SEEN: &[&str] = &["host.seen"];
 
@@ -195,7 +195,7 @@ fn a_few_starts_of_an_agent_are_remembered() {
         check(&mut domain, observe(vec![sighting]), granted(SEEN));
     }
     let known: Vec<_> = domain.state.nodes[&node.node].instances.iter().map(Label::as_str).collect();
-    assert_eq!(known.len(), INSTANCES);
+    assert_eq!(known.len(), 4);
     assert_eq!(known.last(), Some(&"start-9"));
 }
 

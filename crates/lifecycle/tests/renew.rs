@@ -2,7 +2,7 @@
 
 use crate::support::{Domain, Enrolled, check, contact, granted, local, node, refused, span};
 use lifecycle::names::{KeyHash, KeyKind, Span, SpiffeId};
-use lifecycle::registry::{Actor, CertificateStatus, Command, NodeState, Outcome, Renew};
+use lifecycle::registry::{Actor, CertificateStatus, Command, NodeState, Outcome, Renew, Verdict};
 
 const RENEWED: &[&str] = &["certificate.renewed"];
 const TAKES_OVER: &[&str] = &["certificate.seen", "certificate.superseded"];
@@ -59,7 +59,7 @@ fn the_first_request_with_the_new_certificate_leaves_the_old_its_drain_and_no_mo
     check(&mut domain, contact(&old), granted(&[]));
     domain.pass(Span::from_millis(1));
     check(&mut domain, contact(&old), refused("unauthenticated"));
-    assert!(domain.state.certificates[&old.serial].is_superseded(domain.now));
+    assert!(matches!(domain.state.verdict(&old.serial, domain.now), Verdict::Superseded { .. }));
     check(&mut domain, contact(&new), granted(&[]));
 }
 
