@@ -1,6 +1,6 @@
 //! Who may do what: one table.
 
-use super::subject::{Scope, Subject};
+use super::subject::{Subject, SubjectScope};
 use super::{Actor, Command, Owner, Rejection, State};
 use crate::names::TenantId;
 use serde::{Deserialize, Serialize};
@@ -211,10 +211,10 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
                 return Err(refused());
             }
             let within = match subject.scope(state) {
-                Scope::Tenant(tenant) => granted.tenants.include(tenant),
-                Scope::Domain => granted.tenants == Tenants::All,
-                Scope::Nowhere => true,
-                Scope::Own => false,
+                SubjectScope::Tenant(tenant) => granted.tenants.include(tenant),
+                SubjectScope::Domain => granted.tenants == Tenants::All,
+                SubjectScope::Nowhere => true,
+                SubjectScope::Own => false,
             };
             if within { Ok(()) } else { Err(subject.not_found().unwrap_or_else(refused)) }
         }

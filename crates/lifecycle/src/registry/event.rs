@@ -47,7 +47,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// What an audit line says beyond who, when and from where, in order.
-pub type Fields = Vec<(&'static str, Field)>;
+pub type AuditFields = Vec<(&'static str, AuditField)>;
 
 /// What every kind of event must say of itself. Nothing here has a default that a new kind could forget, except that
 /// it is audited.
@@ -58,7 +58,7 @@ pub(super) trait Happened {
     const AUDITED: bool = true;
 
     /// Public data only: no secret and no hash of one.
-    fn fields(&self) -> Fields;
+    fn fields(&self) -> AuditFields;
 
     /// The node that may have become a peer of its overlay by this, or ceased to be one.
     fn peer(&self) -> Option<&NodeId>;
@@ -70,7 +70,7 @@ impl<T: Happened> Happened for Box<T> {
     const NAME: &'static str = T::NAME;
     const AUDITED: bool = T::AUDITED;
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         self.as_ref().fields()
     }
 
@@ -107,7 +107,7 @@ macro_rules! events {
             }
 
             /// What its audit line says.
-            pub fn fields(&self) -> Fields {
+            pub fn fields(&self) -> AuditFields {
                 match self {
                     $(Event::$variant(event) => event.fields()),*
                 }
@@ -194,7 +194,7 @@ events! {
 /// A value in an audit line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Field {
+pub enum AuditField {
     Text(String),
     Number(u64),
     Flag(bool),
@@ -202,21 +202,21 @@ pub enum Field {
     Null,
 }
 
-impl Field {
+impl AuditField {
     pub(super) fn text(value: impl ToString) -> Self {
-        Field::Text(value.to_string())
+        AuditField::Text(value.to_string())
     }
 
     pub(super) fn maybe(value: Option<impl ToString>) -> Self {
-        value.map_or(Field::Null, |value| Field::text(value))
+        value.map_or(AuditField::Null, |value| AuditField::text(value))
     }
 
     pub(super) fn texts<T: ToString>(values: &[T]) -> Self {
-        Field::Texts(values.iter().map(ToString::to_string).collect())
+        AuditField::Texts(values.iter().map(ToString::to_string).collect())
     }
 }
 
 /// A node, under the name of the plfm document and under ours.
-pub(super) fn host(node: &NodeId) -> [(&'static str, Field); 2] {
-    [("host_id", Field::text(node)), ("node_id", Field::text(node))]
+pub(super) fn host(node: &NodeId) -> [(&'static str, AuditField); 2] {
+    [("host_id", AuditField::text(node)), ("node_id", AuditField::text(node))]
 }

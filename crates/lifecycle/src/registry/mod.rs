@@ -45,7 +45,7 @@ pub use command::{Actor, Answer, Command, Envelope, Outcome};
 pub use domain::Domain;
 pub use domain::initialize::Found;
 pub use door::Door;
-pub use event::{Event, Field, audit_event_names};
+pub use event::{AuditField, Event, audit_event_names};
 pub use invariant::{Violation, check as check_invariants};
 pub use issuer::activate::ActivateIssuer;
 pub use issuer::prepare::PrepareRoll;

@@ -24,7 +24,7 @@ pub enum Subject<'a> {
 
 /// Where the subject of a command lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope<'a> {
+pub(super) enum SubjectScope<'a> {
     Tenant(&'a TenantId),
     /// In no tenant: for those of all tenants.
     Domain,
@@ -100,22 +100,24 @@ impl Command {
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn scope(self, state: &'a State) -> Scope<'a> {
-        let of_node =
-            |id: &NodeId| state.nodes.get(id).map_or(Scope::Nowhere, |node| Scope::Tenant(&node.tenant));
+    pub(super) fn scope(self, state: &'a State) -> SubjectScope<'a> {
+        let of_node = |id: &NodeId| {
+            state.nodes.get(id).map_or(SubjectScope::Nowhere, |node| SubjectScope::Tenant(&node.tenant))
+        };
         match self {
-            Subject::Domain => Scope::Domain,
-            Subject::Tenant(tenant) => Scope::Tenant(tenant),
-            Subject::Token(id) => {
-                state.tokens.get(&id).map_or(Scope::Nowhere, |token| Scope::Tenant(&token.tenant))
-            }
+            Subject::Domain => SubjectScope::Domain,
+            Subject::Tenant(tenant) => SubjectScope::Tenant(tenant),
+            Subject::Token(id) => state
+                .tokens
+                .get(&id)
+                .map_or(SubjectScope::Nowhere, |token| SubjectScope::Tenant(&token.tenant)),
             Subject::Node(id) => of_node(id),
             Subject::Alert(id) => match state.alerts.get(&id).map(|alert| &alert.node) {
-                None => Scope::Nowhere,
-                Some(None) => Scope::Domain,
+                None => SubjectScope::Nowhere,
+                Some(None) => SubjectScope::Domain,
                 Some(Some(node)) => of_node(node),
             },
-            Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => Scope::Own,
+            Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => SubjectScope::Own,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tidying: tokens expire, and what can no longer matter is forgotten. Bounded, so that no entry grows large.
 
 use super::alert::clear;
-use super::event::{Field, Fields, Happened};
+use super::event::{AuditField, AuditFields, Happened};
 use super::node::rotate::RotationExpired;
 use super::token::expire;
 use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
@@ -86,12 +86,12 @@ pub struct Tidied {
 impl Happened for Tidied {
     const NAME: &'static str = "registry.tidied";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("tokens", Field::Number(self.tokens.len() as u64)),
-            ("certificates", Field::Number(self.certificates.len() as u64)),
-            ("keys", Field::Number(self.keys.len() as u64)),
-            ("issuers", Field::texts(&self.issuers)),
+            ("tokens", AuditField::Number(self.tokens.len() as u64)),
+            ("certificates", AuditField::Number(self.certificates.len() as u64)),
+            ("keys", AuditField::Number(self.keys.len() as u64)),
+            ("issuers", AuditField::texts(&self.issuers)),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{AlertId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{AlertKind, Envelope, Event, Rejection, State};
 
 pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
@@ -27,11 +27,11 @@ pub struct AlertAcknowledged {
 impl Happened for AlertAcknowledged {
     const NAME: &'static str = "alert.acknowledged";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("alert_id", Field::text(self.alert)),
-            ("kind", Field::text(self.kind)),
-            ("node_id", Field::maybe(self.node.as_ref())),
+            ("alert_id", AuditField::text(self.alert)),
+            ("kind", AuditField::text(self.kind)),
+            ("node_id", AuditField::maybe(self.node.as_ref())),
         ]
     }
 

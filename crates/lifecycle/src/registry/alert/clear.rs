@@ -2,7 +2,7 @@
 
 use crate::names::{AlertId, NodeId, Span};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 
 /// How long nothing may have nourished a suspicion before it is cleared.
@@ -40,11 +40,11 @@ pub struct AlertCleared {
 impl Happened for AlertCleared {
     const NAME: &'static str = "alert.cleared";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("alert_id", Field::text(self.alert)),
-            ("kind", Field::text(self.kind)),
-            ("node_id", Field::maybe(self.node.as_ref())),
+            ("alert_id", AuditField::text(self.alert)),
+            ("kind", AuditField::text(self.kind)),
+            ("node_id", AuditField::maybe(self.node.as_ref())),
         ]
     }
 

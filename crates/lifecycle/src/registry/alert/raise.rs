@@ -2,7 +2,7 @@
 
 use crate::names::{AlertId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, NodeQuarantined};
+use crate::registry::event::{AuditField, AuditFields, Happened, NodeQuarantined};
 use crate::registry::node::contact;
 use crate::registry::policy::CloneRule;
 use crate::registry::{Alert, AlertKind, Envelope, Event, Node, NodeState, State};
@@ -63,12 +63,12 @@ pub struct AlertRaised {
 impl Happened for AlertRaised {
     const NAME: &'static str = "alert.raised";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("alert_id", Field::text(self.alert)),
-            ("kind", Field::text(self.kind)),
-            ("node_id", Field::maybe(self.node.as_ref())),
-            ("detail", Field::text(&self.detail)),
+            ("alert_id", AuditField::text(self.alert)),
+            ("kind", AuditField::text(self.kind)),
+            ("node_id", AuditField::maybe(self.node.as_ref())),
+            ("detail", AuditField::text(&self.detail)),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{Fingerprint, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, State};
 use serde::{Deserialize, Serialize};
 
@@ -22,11 +22,11 @@ pub(in crate::registry) fn record(checkpoint: &Checkpoint) -> Decision {
 impl Happened for Checkpoint {
     const NAME: &'static str = "audit.checkpoint";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("checkpoint_seq", Field::Number(self.seq)),
-            ("checkpoint_head", Field::text(self.head.hex())),
-            ("signature", Field::text(crate::names::hex(&self.signature))),
+            ("checkpoint_seq", AuditField::Number(self.seq)),
+            ("checkpoint_head", AuditField::text(self.head.hex())),
+            ("signature", AuditField::text(crate::names::hex(&self.signature))),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, State};
 use serde::{Deserialize, Serialize};
 
@@ -22,11 +22,11 @@ pub(in crate::registry) fn record(gap: &AuditGap) -> Decision {
 impl Happened for AuditGap {
     const NAME: &'static str = "audit.gap";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("from", Field::Number(self.from)),
-            ("to", Field::Number(self.to)),
-            ("refilled", Field::Flag(self.refilled)),
+            ("from", AuditField::Number(self.from)),
+            ("to", AuditField::Number(self.to)),
+            ("refilled", AuditField::Flag(self.refilled)),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, Source};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::recovery::Refused;
 use crate::registry::{Envelope, Event, State};
 use serde::{Deserialize, Serialize};
@@ -40,12 +40,12 @@ pub(in crate::registry) fn record(refusals: &Refusals) -> Decision {
 impl Happened for Refusals {
     const NAME: &'static str = "enrollment.refused";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("reason", Field::text(&self.reason)),
-            ("network", Field::maybe(self.network)),
-            ("count", Field::Number(self.count)),
-            ("samples", Field::texts(&self.samples)),
+            ("reason", AuditField::text(&self.reason)),
+            ("network", AuditField::maybe(self.network)),
+            ("count", AuditField::Number(self.count)),
+            ("samples", AuditField::texts(&self.samples)),
         ]
     }
 
@@ -66,8 +66,8 @@ pub struct RecoveryRefused {
 impl Happened for RecoveryRefused {
     const NAME: &'static str = "recovery.refused";
 
-    fn fields(&self) -> Fields {
-        let mut fields = vec![("node_id", Field::maybe(self.node.as_ref()))];
+    fn fields(&self) -> AuditFields {
+        let mut fields = vec![("node_id", AuditField::maybe(self.node.as_ref()))];
         fields.extend(self.refusals.fields());
         fields
     }

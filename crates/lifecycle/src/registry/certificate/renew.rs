@@ -6,7 +6,7 @@
 
 use crate::names::{KeyHash, Label, NodeId, ProfileName, Serial, SpiffeId, TenantId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::contact;
 use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{
@@ -157,15 +157,15 @@ pub struct CertificateRenewed {
 impl Happened for CertificateRenewed {
     const NAME: &'static str = "certificate.renewed";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("cert_serial", Field::text(&self.certificate.serial)),
-            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
-            ("issuer", Field::text(&self.certificate.issuer)),
-            ("not_after", Field::text(self.certificate.not_after)),
-            ("with_serial", Field::text(&self.with)),
-            ("denied_serials", Field::texts(&self.denied)),
+            ("node_id", AuditField::text(&self.node)),
+            ("cert_serial", AuditField::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
+            ("issuer", AuditField::text(&self.certificate.issuer)),
+            ("not_after", AuditField::text(self.certificate.not_after)),
+            ("with_serial", AuditField::text(&self.with)),
+            ("denied_serials", AuditField::texts(&self.denied)),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{Fingerprint, IssuerId, NodeId, Serial, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +31,12 @@ pub(in crate::registry) fn decide(state: &State, certificate: &ServerCertificate
 impl Happened for ServerCertificate {
     const NAME: &'static str = "server_certificate.issued";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("cert_serial", Field::text(&self.serial)),
-            ("cert_fingerprint", Field::text(self.fingerprint.labelled())),
-            ("issuer", Field::text(&self.issuer)),
-            ("not_after", Field::text(self.not_after)),
+            ("cert_serial", AuditField::text(&self.serial)),
+            ("cert_fingerprint", AuditField::text(self.fingerprint.labelled())),
+            ("issuer", AuditField::text(&self.issuer)),
+            ("not_after", AuditField::text(self.not_after)),
         ]
     }
 

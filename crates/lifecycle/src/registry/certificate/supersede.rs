@@ -1,7 +1,7 @@
 //! A newer certificate takes over from the older ones: it was seen in use, and they may finish what they began.
 
 use crate::names::{NodeId, Serial, Timestamp};
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{CertificateStatus, Envelope, Event, Node, State};
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Happened for CertificateSeen {
     const NAME: &'static str = "certificate.seen";
     const AUDITED: bool = false;
 
-    fn fields(&self) -> Fields {
-        vec![("cert_serial", Field::text(&self.serial))]
+    fn fields(&self) -> AuditFields {
+        vec![("cert_serial", AuditField::text(&self.serial))]
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -66,12 +66,12 @@ pub struct CertificateSuperseded {
 impl Happened for CertificateSuperseded {
     const NAME: &'static str = "certificate.superseded";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("cert_serial", Field::text(&self.serial)),
-            ("superseded_by", Field::text(&self.by)),
-            ("until", Field::text(self.until)),
+            ("node_id", AuditField::text(&self.node)),
+            ("cert_serial", AuditField::text(&self.serial)),
+            ("superseded_by", AuditField::text(&self.by)),
+            ("until", AuditField::text(self.until)),
         ]
     }
 

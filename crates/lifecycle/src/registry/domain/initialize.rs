@@ -2,7 +2,7 @@
 
 use crate::names::{ClusterId, Fingerprint, NodeId, ProfileName, TenantId, Timestamp, TrustDomain};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
     Addresses, AuditSigner, Domain, Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, Root,
     State, Tenant,
@@ -48,13 +48,13 @@ pub(in crate::registry) fn decide(state: &State, found: &Found) -> Decision {
 impl Happened for Found {
     const NAME: &'static str = "domain.founded";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("domain", Field::text(&self.domain)),
-            ("cluster_id", Field::text(self.cluster)),
-            ("root_fingerprint", Field::text(self.root_fingerprint.labelled())),
-            ("issuer", Field::text(&self.issuer.id)),
-            ("issuer_fingerprint", Field::text(self.issuer.fingerprint.labelled())),
+            ("domain", AuditField::text(&self.domain)),
+            ("cluster_id", AuditField::text(self.cluster)),
+            ("root_fingerprint", AuditField::text(self.root_fingerprint.labelled())),
+            ("issuer", AuditField::text(&self.issuer.id)),
+            ("issuer_fingerprint", AuditField::text(self.issuer.fingerprint.labelled())),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +47,11 @@ pub struct IssuerActivated {
 impl Happened for IssuerActivated {
     const NAME: &'static str = "ca.activated";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("issuer", Field::text(&self.activate.issuer)),
-            ("before", Field::maybe(self.before.as_ref())),
-            ("forced", Field::Flag(self.activate.force)),
+            ("issuer", AuditField::text(&self.activate.issuer)),
+            ("before", AuditField::maybe(self.before.as_ref())),
+            ("forced", AuditField::Flag(self.activate.force)),
         ]
     }
 

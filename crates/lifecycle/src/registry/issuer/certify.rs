@@ -2,7 +2,7 @@
 
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, State};
 
 /// The certificate has come back: the issuer is trusted from now on, and signs once it is activated.
@@ -26,12 +26,12 @@ pub(in crate::registry) fn certify(state: &State, issuer: &FoundIssuer) -> Decis
 impl Happened for FoundIssuer {
     const NAME: &'static str = "ca.prepared";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("issuer", Field::text(&self.id)),
-            ("issuer_fingerprint", Field::text(self.fingerprint.labelled())),
-            ("subject", Field::text(&self.subject)),
-            ("not_after", Field::text(self.not_after)),
+            ("issuer", AuditField::text(&self.id)),
+            ("issuer_fingerprint", AuditField::text(self.fingerprint.labelled())),
+            ("subject", AuditField::text(&self.subject)),
+            ("not_after", AuditField::text(self.not_after)),
         ]
     }
 

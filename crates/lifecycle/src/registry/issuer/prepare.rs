@@ -2,7 +2,7 @@
 
 use crate::names::{KeyHash, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Issuer, IssuerState, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,8 @@ fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {
 impl Happened for PrepareRoll {
     const NAME: &'static str = "ca.requested";
 
-    fn fields(&self) -> Fields {
-        vec![("key_hash", Field::text(self.key.hex()))]
+    fn fields(&self) -> AuditFields {
+        vec![("key_hash", AuditField::text(self.key.hex()))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

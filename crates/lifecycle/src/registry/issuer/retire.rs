@@ -2,7 +2,7 @@
 
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{CertificateStatus, Envelope, Event, Issuer, IssuerState, Owner, Rejection, State};
 use std::collections::BTreeSet;
 
@@ -59,8 +59,8 @@ pub struct IssuerRetired {
 impl Happened for IssuerRetired {
     const NAME: &'static str = "ca.retired";
 
-    fn fields(&self) -> Fields {
-        vec![("issuer", Field::text(&self.issuer))]
+    fn fields(&self) -> AuditFields {
+        vec![("issuer", AuditField::text(&self.issuer))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

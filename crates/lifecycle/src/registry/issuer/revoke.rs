@@ -2,7 +2,7 @@
 
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
 
 pub(in crate::registry) fn revoke(state: &State, id: &IssuerId, reason: &str) -> Decision {
@@ -28,11 +28,11 @@ pub struct IssuerRevoked {
 impl Happened for IssuerRevoked {
     const NAME: &'static str = "ca.revoked";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("issuer", Field::text(&self.issuer)),
-            ("reason", Field::text(&self.reason)),
-            ("leaves", Field::Number(self.leaves)),
+            ("issuer", AuditField::text(&self.issuer)),
+            ("reason", AuditField::text(&self.reason)),
+            ("leaves", AuditField::Number(self.leaves)),
         ]
     }
 

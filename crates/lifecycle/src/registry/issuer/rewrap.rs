@@ -2,7 +2,7 @@
 
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
 impl Happened for Rewrap {
     const NAME: &'static str = "ca.rewrapped";
 
-    fn fields(&self) -> Fields {
-        vec![("issuers", Field::texts(&self.issuers.iter().map(|(id, _)| id).collect::<Vec<_>>()))]
+    fn fields(&self) -> AuditFields {
+        vec![("issuers", AuditField::texts(&self.issuers.iter().map(|(id, _)| id).collect::<Vec<_>>()))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -3,7 +3,7 @@
 use super::contact;
 use crate::names::{AlertId, NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AlertRaised, Field, Fields, Happened, host};
+use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened, host};
 use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{Actor, AlertKind, Envelope, Event, Keeping, NodeState, Rejection, State};
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,9 @@ pub struct NodeConfirmed {
 impl Happened for NodeConfirmed {
     const NAME: &'static str = "host.confirmed";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("cert_serial", Field::text(&self.serial))]);
+        fields.extend([("cert_serial", AuditField::text(&self.serial))]);
         fields
     }
 

@@ -4,7 +4,7 @@
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
 use crate::registry::certificate::supersede::superseded;
-use crate::registry::event::{CertificateSeen, Fields, Happened, NodeConfirmed, RecoveryResolved, host};
+use crate::registry::event::{AuditFields, CertificateSeen, Happened, NodeConfirmed, RecoveryResolved, host};
 use crate::registry::{Actor, AlertKind, Envelope, Event, Node, NodeState, Rejection, State};
 
 /// What the enrollment's alerts are about is over with the first contact.
@@ -52,7 +52,7 @@ pub struct NodeActive {
 impl Happened for NodeActive {
     const NAME: &'static str = "host.active";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         host(&self.node).to_vec()
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What proves that a caller may enroll.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[serde(from = "StoredCredential", into = "StoredCredential")]
 pub enum Credential {
     /// The hash of an enrollment token.
     Token(SecretHash),
@@ -19,34 +19,42 @@ pub enum Credential {
 /// A token is stored as its hash alone, as it was when tokens were the only kind; every other kind names itself.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Stored {
+enum StoredCredential {
     Token(SecretHash),
-    Named(Named),
+    NamedCredential(NamedCredential),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Named {
+enum NamedCredential {
     Hardware(Vec<Label>),
     Recovery(SecretHash),
 }
 
-impl From<Stored> for Credential {
-    fn from(stored: Stored) -> Self {
+impl From<StoredCredential> for Credential {
+    fn from(stored: StoredCredential) -> Self {
         match stored {
-            Stored::Token(token) => Credential::Token(token),
-            Stored::Named(Named::Hardware(claims)) => Credential::Hardware(claims),
-            Stored::Named(Named::Recovery(token)) => Credential::Recovery(token),
+            StoredCredential::Token(token) => Credential::Token(token),
+            StoredCredential::NamedCredential(NamedCredential::Hardware(claims)) => {
+                Credential::Hardware(claims)
+            }
+            StoredCredential::NamedCredential(NamedCredential::Recovery(token)) => {
+                Credential::Recovery(token)
+            }
         }
     }
 }
 
-impl From<Credential> for Stored {
+impl From<Credential> for StoredCredential {
     fn from(credential: Credential) -> Self {
         match credential {
-            Credential::Token(token) => Stored::Token(token),
-            Credential::Hardware(claims) => Stored::Named(Named::Hardware(claims)),
-            Credential::Recovery(token) => Stored::Named(Named::Recovery(token)),
+            Credential::Token(token) => StoredCredential::Token(token),
+            Credential::Hardware(claims) => {
+                StoredCredential::NamedCredential(NamedCredential::Hardware(claims))
+            }
+            Credential::Recovery(token) => {
+                StoredCredential::NamedCredential(NamedCredential::Recovery(token))
+            }
         }
     }
 }

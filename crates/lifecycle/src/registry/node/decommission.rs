@@ -3,7 +3,7 @@
 use super::tombstone;
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Account, Envelope, Event, NodeState, Rejection, State};
 
 pub(in crate::registry) fn decommission(state: &State, id: &NodeId) -> Decision {
@@ -30,9 +30,9 @@ pub struct NodeDecommissioned {
 impl Happened for NodeDecommissioned {
     const NAME: &'static str = "host.decommissioned";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("denied_serials", Field::texts(&self.denied))]);
+        fields.extend([("denied_serials", AuditField::texts(&self.denied))]);
         fields
     }
 

@@ -3,7 +3,7 @@
 
 use crate::names::{Labels, NodeId, Title};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Event, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -56,11 +56,13 @@ pub struct NodeDescribed {
 impl Happened for NodeDescribed {
     const NAME: &'static str = "host.described";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let labels = self.labels.pairs().iter().map(|(key, value)| format!("{key}={value}"));
         let mut fields = host(&self.node).to_vec();
-        fields
-            .extend([("name", Field::maybe(self.name.as_ref())), ("labels", Field::Texts(labels.collect()))]);
+        fields.extend([
+            ("name", AuditField::maybe(self.name.as_ref())),
+            ("labels", AuditField::Texts(labels.collect())),
+        ]);
         fields
     }
 

@@ -3,7 +3,7 @@
 use super::living;
 use crate::names::{NodeId, Span, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Event, Node, Rejection, State};
 
 /// How long a host may be given to drain.
@@ -43,9 +43,9 @@ pub struct NodeDraining {
 impl Happened for NodeDraining {
     const NAME: &'static str = "host.draining";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("drain_by", Field::maybe(self.by))]);
+        fields.extend([("drain_by", AuditField::maybe(self.by))]);
         fields
     }
 
@@ -70,7 +70,7 @@ pub struct NodeUndrained {
 impl Happened for NodeUndrained {
     const NAME: &'static str = "host.undrained";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         host(&self.node).to_vec()
     }
 

@@ -1,7 +1,7 @@
 //! What an enrollment leaves on record.
 
 use crate::names::{IdempotencyHash, Label, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId};
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{
     Envelope, Hardware, Issued, Node, NodeState, Recovery, State, TokenState, Underlay, Wireguard,
 };
@@ -31,23 +31,23 @@ pub struct NodeEnrolled {
 impl Happened for NodeEnrolled {
     const NAME: &'static str = "host.enrolled";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
         fields.extend([
-            ("token_id", Field::text(self.token)),
-            ("enrolled_by", Field::text("system:enrollment-service")),
-            ("tenant", Field::text(&self.tenant)),
-            ("profile", Field::text(&self.profile)),
-            ("underlay_endpoint", Field::maybe(self.underlay)),
+            ("token_id", AuditField::text(self.token)),
+            ("enrolled_by", AuditField::text("system:enrollment-service")),
+            ("tenant", AuditField::text(&self.tenant)),
+            ("profile", AuditField::text(&self.profile)),
+            ("underlay_endpoint", AuditField::maybe(self.underlay)),
             (
                 "wireguard_pubkey_fingerprint",
-                Field::maybe(self.wireguard.map(|wg| wg.fingerprint.labelled())),
+                AuditField::maybe(self.wireguard.map(|wg| wg.fingerprint.labelled())),
             ),
-            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
-            ("cert_serial", Field::text(&self.certificate.serial)),
-            ("spiffe_id", Field::text(&self.certificate.subject)),
-            ("not_after", Field::text(self.certificate.not_after)),
-            ("denied_serials", Field::texts(&self.denied)),
+            ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
+            ("cert_serial", AuditField::text(&self.certificate.serial)),
+            ("spiffe_id", AuditField::text(&self.certificate.subject)),
+            ("not_after", AuditField::text(self.certificate.not_after)),
+            ("denied_serials", AuditField::texts(&self.denied)),
         ]);
         fields
     }

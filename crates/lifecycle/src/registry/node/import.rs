@@ -3,7 +3,7 @@
 
 use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, ProfileName, Serial, TenantId, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{
     Certificate, CertificateStatus, Door, Envelope, Event, IssuerKind, Node, NodeState, Owner, Rejection,
     State,
@@ -101,16 +101,16 @@ pub struct NodeImported {
 impl Happened for NodeImported {
     const NAME: &'static str = "host.imported";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let import = &self.import;
         let mut fields = host(&import.node).to_vec();
         fields.extend([
-            ("tenant", Field::text(&self.tenant)),
-            ("profile", Field::text(&self.profile)),
-            ("mtls_cert_fingerprint", Field::text(import.fingerprint.labelled())),
-            ("cert_serial", Field::text(&import.serial)),
-            ("issuer", Field::text(&import.issuer)),
-            ("not_after", Field::text(self.not_after)),
+            ("tenant", AuditField::text(&self.tenant)),
+            ("profile", AuditField::text(&self.profile)),
+            ("mtls_cert_fingerprint", AuditField::text(import.fingerprint.labelled())),
+            ("cert_serial", AuditField::text(&import.serial)),
+            ("issuer", AuditField::text(&import.issuer)),
+            ("not_after", AuditField::text(self.not_after)),
         ]);
         fields
     }

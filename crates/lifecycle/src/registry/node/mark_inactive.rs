@@ -3,7 +3,7 @@
 use super::observe::is_silent;
 use crate::names::{NodeId, Timestamp};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Event, Node, NodeState, State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -44,9 +44,9 @@ pub struct NodeInactive {
 impl Happened for NodeInactive {
     const NAME: &'static str = "host.inactive";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("last_seen", Field::maybe(self.last_seen))]);
+        fields.extend([("last_seen", AuditField::maybe(self.last_seen))]);
         fields
     }
 

@@ -2,7 +2,7 @@
 
 use crate::names::{Label, NodeId, Timestamp, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Fields, Happened, NodeActive};
+use crate::registry::event::{AuditFields, Happened, NodeActive};
 use crate::registry::recovery::mint;
 use crate::registry::{Envelope, Event, Node, NodeState, Report, State, remember_start};
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ impl Happened for Sighting {
     const NAME: &'static str = "host.seen";
     const AUDITED: bool = false;
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         Vec::new()
     }
 

@@ -3,7 +3,7 @@
 use super::living;
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Account, AlertKind, Envelope, Event, Node, Recovery, State};
 
 pub(in crate::registry) fn quarantine(state: &State, id: &NodeId, reason: &str) -> Decision {
@@ -39,9 +39,9 @@ pub struct NodeQuarantined {
 impl Happened for NodeQuarantined {
     const NAME: &'static str = "host.quarantined";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("reason", Field::text(&self.reason))]);
+        fields.extend([("reason", AuditField::text(&self.reason))]);
         fields
     }
 
@@ -67,7 +67,7 @@ pub struct NodeReleased {
 impl Happened for NodeReleased {
     const NAME: &'static str = "host.released";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         host(&self.node).to_vec()
     }
 

@@ -6,7 +6,7 @@ use super::credential::Attestor;
 use super::enroll::check_token;
 use crate::names::{Label, NodeId, ProfileName, SecretHash, TenantId, Title, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Actor, Envelope, Event, Node, Outcome, Rejection, State, Token, permissions};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -121,15 +121,15 @@ pub struct NodeRegistered {
 impl Happened for NodeRegistered {
     const NAME: &'static str = "host.registered";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
         fields.extend([
-            ("tenant", Field::text(&self.tenant)),
-            ("profile", Field::text(&self.profile)),
-            ("token_id", Field::maybe(self.token)),
-            ("name", Field::maybe(self.name.as_ref())),
-            ("hostname", Field::maybe(self.hostname.as_ref())),
-            ("plane", Field::maybe(self.plane.as_ref())),
+            ("tenant", AuditField::text(&self.tenant)),
+            ("profile", AuditField::text(&self.profile)),
+            ("token_id", AuditField::maybe(self.token)),
+            ("name", AuditField::maybe(self.name.as_ref())),
+            ("hostname", AuditField::maybe(self.hostname.as_ref())),
+            ("plane", AuditField::maybe(self.plane.as_ref())),
         ]);
         fields
     }

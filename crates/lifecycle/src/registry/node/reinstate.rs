@@ -2,7 +2,7 @@
 
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{AlertKind, Envelope, Event, NodeState, Rejection, State};
 
 /// A node that is not gone is left as it is.
@@ -29,9 +29,9 @@ pub struct NodeReinstated {
 impl Happened for NodeReinstated {
     const NAME: &'static str = "host.reinstated";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
-        fields.extend([("generation", Field::Number(u64::from(self.generation)))]);
+        fields.extend([("generation", AuditField::Number(u64::from(self.generation)))]);
         fields
     }
 

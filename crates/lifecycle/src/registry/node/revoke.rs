@@ -3,7 +3,7 @@
 use super::tombstone;
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Account, Actor, Envelope, Event, NodeState, Rejection, State};
 
 pub(in crate::registry) fn revoke(state: &State, actor: &Actor, id: &NodeId, reason: &str) -> Decision {
@@ -33,12 +33,12 @@ pub struct NodeRevoked {
 impl Happened for NodeRevoked {
     const NAME: &'static str = "host.revoked";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         let mut fields = host(&self.node).to_vec();
         fields.extend([
-            ("revoked_by", Field::text(&self.by)),
-            ("reason", Field::text(&self.reason)),
-            ("denied_serials", Field::texts(&self.denied)),
+            ("revoked_by", AuditField::text(&self.by)),
+            ("reason", AuditField::text(&self.reason)),
+            ("denied_serials", AuditField::texts(&self.denied)),
         ]);
         fields
     }

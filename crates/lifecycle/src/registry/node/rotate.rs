@@ -4,7 +4,7 @@
 use super::living;
 use crate::names::{NodeId, RequestId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, Rotation, State};
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
@@ -30,8 +30,8 @@ pub struct RotationOrdered {
 impl Happened for RotationOrdered {
     const NAME: &'static str = "certificate.rotation_ordered";
 
-    fn fields(&self) -> Fields {
-        vec![("node_id", Field::text(&self.node)), ("order_id", Field::text(self.order))]
+    fn fields(&self) -> AuditFields {
+        vec![("node_id", AuditField::text(&self.node)), ("order_id", AuditField::text(self.order))]
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -53,8 +53,8 @@ pub struct RotationExpired {
 impl Happened for RotationExpired {
     const NAME: &'static str = "certificate.rotation_expired";
 
-    fn fields(&self) -> Fields {
-        vec![("node_id", Field::text(&self.node)), ("order_id", Field::text(self.order))]
+    fn fields(&self) -> AuditFields {
+        vec![("node_id", AuditField::text(&self.node)), ("order_id", AuditField::text(self.order))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

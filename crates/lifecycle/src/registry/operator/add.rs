@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, OperatorName, SpiffeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Actor, Envelope, Event, Issued, Operator, Rejection, Role, State, Tenants};
 use serde::{Deserialize, Serialize};
 
@@ -53,10 +53,10 @@ pub(super) fn check_tenants(state: &State, tenants: &Tenants) -> Result<(), Reje
     }
 }
 
-pub(super) fn tenants_field(tenants: &Tenants) -> Field {
+pub(super) fn tenants_field(tenants: &Tenants) -> AuditField {
     match tenants {
-        Tenants::All => Field::text("*"),
-        Tenants::Only(names) => Field::Texts(names.iter().map(ToString::to_string).collect()),
+        Tenants::All => AuditField::text("*"),
+        Tenants::Only(names) => AuditField::Texts(names.iter().map(ToString::to_string).collect()),
     }
 }
 
@@ -69,12 +69,12 @@ pub struct OperatorAdded {
 impl Happened for OperatorAdded {
     const NAME: &'static str = "operator.added";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("operator", Field::text(&self.operator.name)),
-            ("role", Field::text(self.operator.role.as_str())),
+            ("operator", AuditField::text(&self.operator.name)),
+            ("role", AuditField::text(self.operator.role.as_str())),
             ("tenants", tenants_field(&self.operator.tenants)),
-            ("cert_serial", Field::maybe(self.operator.serial.as_ref())),
+            ("cert_serial", AuditField::maybe(self.operator.serial.as_ref())),
         ]
     }
 

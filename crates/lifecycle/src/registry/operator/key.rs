@@ -3,7 +3,7 @@
 use super::add::{check_tenants, tenants_field};
 use crate::names::{KeyId, NodeId, OperatorName, SecretHash, Span};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Actor, Envelope, Event, OperatorKey, Rejection, Role, State, Tenants};
 use serde::{Deserialize, Serialize};
 
@@ -60,13 +60,13 @@ pub(in crate::registry) fn revoke_key(state: &State, id: KeyId) -> Decision {
 impl Happened for OperatorKey {
     const NAME: &'static str = "operator_key.created";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("key_id", Field::text(self.id)),
-            ("operator", Field::text(&self.name)),
-            ("role", Field::text(self.role.as_str())),
+            ("key_id", AuditField::text(self.id)),
+            ("operator", AuditField::text(&self.name)),
+            ("role", AuditField::text(self.role.as_str())),
             ("tenants", tenants_field(&self.tenants)),
-            ("expires_at", Field::text(self.expires_at)),
+            ("expires_at", AuditField::text(self.expires_at)),
         ]
     }
 
@@ -89,8 +89,8 @@ pub struct OperatorKeyRevoked {
 impl Happened for OperatorKeyRevoked {
     const NAME: &'static str = "operator_key.revoked";
 
-    fn fields(&self) -> Fields {
-        vec![("key_id", Field::text(self.key)), ("operator", Field::text(&self.name))]
+    fn fields(&self) -> AuditFields {
+        vec![("key_id", AuditField::text(self.key)), ("operator", AuditField::text(&self.name))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -3,7 +3,7 @@
 use super::key::OperatorKeyRevoked;
 use crate::names::{NodeId, OperatorName};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, State};
 
 /// Whoever goes takes the keys that carry the name along.
@@ -27,8 +27,8 @@ pub struct OperatorRemoved {
 impl Happened for OperatorRemoved {
     const NAME: &'static str = "operator.removed";
 
-    fn fields(&self) -> Fields {
-        vec![("operator", Field::text(&self.name))]
+    fn fields(&self) -> AuditFields {
+        vec![("operator", AuditField::text(&self.name))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

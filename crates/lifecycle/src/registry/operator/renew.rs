@@ -5,7 +5,7 @@
 
 use crate::names::{KeyHash, NodeId, OperatorName, Serial, SpiffeId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Actor, Envelope, Event, Issued, Operator, Outcome, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -102,15 +102,15 @@ pub struct OperatorRenewed {
 impl Happened for OperatorRenewed {
     const NAME: &'static str = "operator.renewed";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("operator", Field::text(&self.name)),
-            ("cert_serial", Field::text(&self.certificate.serial)),
-            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
-            ("issuer", Field::text(&self.certificate.issuer)),
-            ("not_after", Field::text(self.certificate.not_after)),
-            ("with_serial", Field::text(&self.with)),
-            ("denied_serials", Field::texts(self.denied.as_slice())),
+            ("operator", AuditField::text(&self.name)),
+            ("cert_serial", AuditField::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
+            ("issuer", AuditField::text(&self.certificate.issuer)),
+            ("not_after", AuditField::text(self.certificate.not_after)),
+            ("with_serial", AuditField::text(&self.with)),
+            ("denied_serials", AuditField::texts(self.denied.as_slice())),
         ]
     }
 
@@ -139,11 +139,11 @@ pub struct OperatorCertificateReplaced {
 impl Happened for OperatorCertificateReplaced {
     const NAME: &'static str = "operator.certificate_replaced";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("operator", Field::text(&self.name)),
-            ("cert_serial", Field::text(&self.serial)),
-            ("replaced_by", Field::text(&self.by)),
+            ("operator", AuditField::text(&self.name)),
+            ("cert_serial", AuditField::text(&self.serial)),
+            ("replaced_by", AuditField::text(&self.by)),
         ]
     }
 

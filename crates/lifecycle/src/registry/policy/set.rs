@@ -2,7 +2,7 @@
 
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, PolicyError, Rejection, State};
 use serde::{Deserialize, Serialize};
 
@@ -43,11 +43,11 @@ pub struct PolicyChanged {
 impl Happened for PolicyChanged {
     const NAME: &'static str = "policy.changed";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("key", Field::text(&self.key)),
-            ("old", Field::maybe(self.old.as_ref())),
-            ("new", Field::text(&self.new)),
+            ("key", AuditField::text(&self.key)),
+            ("old", AuditField::maybe(self.old.as_ref())),
+            ("new", AuditField::text(&self.new)),
         ]
     }
 

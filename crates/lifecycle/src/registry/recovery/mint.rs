@@ -6,7 +6,7 @@
 use super::{RecoveryKind, RecoveryToken};
 use crate::names::{NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::living;
 use crate::registry::{Actor, Envelope, Event, Node, NodeState, Recovery, Rejection, State};
 use serde::{Deserialize, Serialize};
@@ -118,11 +118,11 @@ pub struct RecoveryTokenRotated {
 impl Happened for RecoveryTokenRotated {
     const NAME: &'static str = "recovery_token.rotated";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("recovery_token_id", Field::text(self.token.id)),
-            ("expires_at", Field::text(self.token.expires_at)),
+            ("node_id", AuditField::text(&self.node)),
+            ("recovery_token_id", AuditField::text(self.token.id)),
+            ("expires_at", AuditField::text(self.token.expires_at)),
         ]
     }
 
@@ -144,8 +144,8 @@ pub struct RecoveryTokenKept {
 impl Happened for RecoveryTokenKept {
     const NAME: &'static str = "recovery_token.kept";
 
-    fn fields(&self) -> Fields {
-        vec![("node_id", Field::text(&self.node)), ("recovery_token_id", Field::text(self.token))]
+    fn fields(&self) -> AuditFields {
+        vec![("node_id", AuditField::text(&self.node)), ("recovery_token_id", AuditField::text(self.token))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

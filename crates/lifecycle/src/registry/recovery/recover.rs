@@ -10,7 +10,7 @@ use crate::names::{
 };
 use crate::registry::apply::Decision;
 use crate::registry::certificate::renew;
-use crate::registry::event::{AlertRaised, Field, Fields, Happened};
+use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
 use crate::registry::{
     AlertKind, Envelope, Event, Issued, KeyKind, Node, NodeState, Outcome, Owner, Prepared, Rejection, State,
@@ -226,12 +226,12 @@ pub struct RecoveryRequested {
 impl Happened for RecoveryRequested {
     const NAME: &'static str = "recovery.requested";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("recovery_token_id", Field::text(self.token)),
-            ("class", Field::maybe(self.class)),
-            ("repair", Field::Flag(self.repair)),
+            ("node_id", AuditField::text(&self.node)),
+            ("recovery_token_id", AuditField::text(self.token)),
+            ("class", AuditField::maybe(self.class)),
+            ("repair", AuditField::Flag(self.repair)),
         ]
     }
 
@@ -256,15 +256,15 @@ pub struct RecoveryIssued {
 impl Happened for RecoveryIssued {
     const NAME: &'static str = "recovery.issued";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("recovery_token_id", Field::text(self.token)),
-            ("cert_serial", Field::text(&self.certificate.serial)),
-            ("mtls_cert_fingerprint", Field::text(self.certificate.fingerprint.labelled())),
-            ("issuer", Field::text(&self.certificate.issuer)),
-            ("not_after", Field::text(self.certificate.not_after)),
-            ("denied_serials", Field::texts(&self.denied)),
+            ("node_id", AuditField::text(&self.node)),
+            ("recovery_token_id", AuditField::text(self.token)),
+            ("cert_serial", AuditField::text(&self.certificate.serial)),
+            ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
+            ("issuer", AuditField::text(&self.certificate.issuer)),
+            ("not_after", AuditField::text(self.certificate.not_after)),
+            ("denied_serials", AuditField::texts(&self.denied)),
         ]
     }
 
@@ -308,8 +308,8 @@ pub struct RecoveryResolved {
 impl Happened for RecoveryResolved {
     const NAME: &'static str = "recovery.resolved";
 
-    fn fields(&self) -> Fields {
-        vec![("node_id", Field::text(&self.node)), ("cert_serial", Field::text(&self.serial))]
+    fn fields(&self) -> AuditFields {
+        vec![("node_id", AuditField::text(&self.node)), ("cert_serial", AuditField::text(&self.serial))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

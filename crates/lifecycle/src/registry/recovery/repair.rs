@@ -4,7 +4,7 @@
 use super::{RecoveryKind, RecoveryToken};
 use crate::names::{Label, NodeId, Span};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened, NodeQuarantined, NodeReleased};
+use crate::registry::event::{AuditField, AuditFields, Happened, NodeQuarantined, NodeReleased};
 use crate::registry::node::living;
 use crate::registry::policy::TOKEN_TTL_MIN;
 use crate::registry::{AlertKind, Envelope, Event, Mint, Node, NodeState, Recovery, Rejection, State};
@@ -116,12 +116,12 @@ pub struct RepairBundleIssued {
 impl Happened for RepairBundleIssued {
     const NAME: &'static str = "repair_bundle.issued";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("node_id", Field::text(&self.node)),
-            ("recovery_token_id", Field::text(self.token.id)),
-            ("expires_at", Field::text(self.token.expires_at)),
-            ("recovery_profile_id", Field::text(&self.profile)),
+            ("node_id", AuditField::text(&self.node)),
+            ("recovery_token_id", AuditField::text(self.token.id)),
+            ("expires_at", AuditField::text(self.token.expires_at)),
+            ("recovery_profile_id", AuditField::text(&self.profile)),
         ]
     }
 

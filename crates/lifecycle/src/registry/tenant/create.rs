@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, TenantId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Actor, Envelope, Event, Rejection, State, Tenant};
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateT
 impl Happened for Tenant {
     const NAME: &'static str = "tenant.created";
 
-    fn fields(&self) -> Fields {
-        vec![("tenant", Field::text(&self.name))]
+    fn fields(&self) -> AuditFields {
+        vec![("tenant", AuditField::text(&self.name))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -1,7 +1,7 @@
 //! A live token that met a refusal which ends its life.
 
 use crate::names::{NodeId, TokenId};
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, State, TokenState};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,13 +13,13 @@ pub struct TokenBurned {
 impl Happened for TokenBurned {
     const NAME: &'static str = "enrollment.refused";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         vec![
-            ("reason", Field::text(self.reason)),
-            ("count", Field::Number(1)),
-            ("samples", Field::Texts(Vec::new())),
-            ("token_id", Field::text(self.token)),
-            ("token_burned", Field::Flag(true)),
+            ("reason", AuditField::text(self.reason)),
+            ("count", AuditField::Number(1)),
+            ("samples", AuditField::Texts(Vec::new())),
+            ("token_id", AuditField::text(self.token)),
+            ("token_burned", AuditField::Flag(true)),
         ]
     }
 

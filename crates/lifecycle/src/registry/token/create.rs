@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, ProfileName, SecretHash, Span, TenantId, Title, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::policy::TOKEN_TTL_MIN;
 use crate::registry::{Actor, Envelope, Event, Rejection, State, Token, TokenState};
 use serde::{Deserialize, Serialize};
@@ -76,18 +76,18 @@ fn check(state: &State, create: &CreateToken) -> Result<(), Rejection> {
 impl Happened for Token {
     const NAME: &'static str = "enrollment_token.created";
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> AuditFields {
         [
-            ("token_id", Field::text(self.id)),
-            ("created_by", Field::text(&self.created_by)),
-            ("expires_at", Field::text(self.expires_at)),
-            ("tenant", Field::text(&self.tenant)),
-            ("pinned_node", Field::maybe(self.node.as_ref())),
-            ("profile", Field::maybe(self.profile.as_ref())),
+            ("token_id", AuditField::text(self.id)),
+            ("created_by", AuditField::text(&self.created_by)),
+            ("expires_at", AuditField::text(self.expires_at)),
+            ("tenant", AuditField::text(&self.tenant)),
+            ("pinned_node", AuditField::maybe(self.node.as_ref())),
+            ("profile", AuditField::maybe(self.profile.as_ref())),
         ]
         .into_iter()
         // Lines of old logs are made again from their commands: what came later is there only if it is said.
-        .chain(self.name.as_ref().map(|name| ("name", Field::text(name))))
+        .chain(self.name.as_ref().map(|name| ("name", AuditField::text(name))))
         .collect()
     }
 

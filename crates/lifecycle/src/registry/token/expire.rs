@@ -1,7 +1,7 @@
 //! Tokens that nobody used in time.
 
 use crate::names::{NodeId, TokenId};
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, State, TokenState};
 
 /// Those whose end is not on the trail yet.
@@ -21,8 +21,8 @@ pub struct TokenExpired {
 impl Happened for TokenExpired {
     const NAME: &'static str = "enrollment_token.expired";
 
-    fn fields(&self) -> Fields {
-        vec![("token_id", Field::text(self.token))]
+    fn fields(&self) -> AuditFields {
+        vec![("token_id", AuditField::text(self.token))]
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{Field, Fields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, State, TokenState};
 
 /// Revoking twice is revoking once; a used token is past revoking.
@@ -23,8 +23,8 @@ pub struct TokenRevoked {
 impl Happened for TokenRevoked {
     const NAME: &'static str = "enrollment_token.revoked";
 
-    fn fields(&self) -> Fields {
-        vec![("token_id", Field::text(self.token))]
+    fn fields(&self) -> AuditFields {
+        vec![("token_id", AuditField::text(self.token))]
     }
 
     fn peer(&self) -> Option<&NodeId> {
