@@ -18,7 +18,7 @@ verify:
 fix:
     cargo fmt --all
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
-    UPDATE_GOLDEN=1 cargo test --workspace --lib --test '*' -- golden reference openapi
+    UPDATE_GOLDEN=1 cargo test --workspace --lib --test '*' -- golden reference openapi configuration
     cargo fmt --all
 
 # What needs no further tools; the rest reads as ignored.
