@@ -6,7 +6,7 @@ use crate::reach;
 use crate::shell;
 use ::server::config::RawConfig;
 use ::server::datadir::DataDir;
-use ::server::init::{InitError, IssuerChoice, Request, init};
+use ::server::init::{InitError, InitRequest, IssuerChoice, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::io::ErrorKind;
@@ -59,7 +59,7 @@ impl DevDirectory {
             return Err(CommandError::new(Exit::Fault, "directory_exists", message, hint));
         }
         let kek = KekSource::File(self.dir.keys("kek"));
-        let request = Request {
+        let request = InitRequest {
             dir: self.dir.clone(),
             domain: TrustDomain::parse(DOMAIN)
                 .map_err(|error| CommandError::fault("domain", error.to_string()))?,

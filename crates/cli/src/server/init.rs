@@ -10,7 +10,7 @@ use crate::reach;
 use ::server::config::{RawConfig, RawDoors};
 use ::server::datadir::DataDir;
 use ::server::from_taskrun::Document;
-use ::server::init::{Founded, InitError, IssuerChoice, Request, init};
+use ::server::init::{Founded, InitError, InitRequest, IssuerChoice, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     let root_key_out = arguments.root_key_out.clone().or_else(|| made.map(|made| made.ca_key.clone()));
     made.map(from_taskrun::create_folders).transpose()?;
     let key_file = root_key_out.as_deref().map(PrivateFile::create).transpose()?;
-    let request = Request {
+    let request = InitRequest {
         dir: dir.clone(),
         domain: arguments.domain.clone(),
         profile: profile(&arguments)?.unwrap_or_else(ProfileName::default_profile),

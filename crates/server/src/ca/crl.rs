@@ -1,5 +1,5 @@
 //! Lists of revocations: one per issuer whose key is held, signed when it is asked for and something was denied
-//! since, or a minute has passed. Strangers may ask: what they get is shared, and signing is bounded in number.
+//! since, or a minute has passed. Served without authentication: one list is shared by all who ask, and signatures are bounded in number.
 
 use crate::http::failure::Failure;
 use crate::process::app::App;

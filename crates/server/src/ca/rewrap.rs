@@ -4,7 +4,7 @@
 //! until everything is written, which key may be the right one; the next start finishes what was begun.
 
 use crate::ca::keys::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
-use crate::ca::roll::By;
+use crate::ca::roll::Requester;
 use crate::ca::server_cert;
 use crate::config;
 use crate::http::failure::Failure;
@@ -28,7 +28,7 @@ fn is_inside(dir: &DataDir, path: &Path) -> bool {
 }
 
 /// Seals everything under another key; answers with its id.
-pub async fn rewrap(app: &App, by: &By<'_>, source: &str) -> Result<String, Failure> {
+pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<String, Failure> {
     let _alone = app.ca.rewrapping.lock().await;
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
     let source = KekSource::parse(source).map_err(|error| bad(&error))?;
@@ -106,21 +106,21 @@ fn forget(dir: &DataDir) -> Result<(), DirError> {
 }
 
 /// A change that was begun and may not have been finished.
-pub struct Begun {
+pub struct PendingRewrap {
     source: KekSource,
     pub kek: Arc<Kek>,
 }
 
 /// Looks for one. A note that cannot be used is as good as none: the key of before is tried first.
-pub fn begun(dir: &DataDir) -> Option<Begun> {
+pub fn begun(dir: &DataDir) -> Option<PendingRewrap> {
     let text = std::fs::read_to_string(dir.keys(NEXT)).ok()?;
     let source = KekSource::parse(text.trim()).ok()?;
     let kek = Arc::new(source.load().ok()?);
-    Some(Begun { source, kek })
+    Some(PendingRewrap { source, kek })
 }
 
 /// The registry is sealed with the next key: the files follow. Else the change never happened.
-pub fn settle(dir: &DataDir, begun: Option<(Begun, bool)>) -> Result<(), DirError> {
+pub fn settle(dir: &DataDir, begun: Option<(PendingRewrap, bool)>) -> Result<(), DirError> {
     match begun {
         Some((begun, true)) => finish(dir, &begun.source, &begun.kek),
         Some((_, false)) => forget(dir),

@@ -2,7 +2,7 @@
 
 use crate::ca::keys::roll_context;
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use api::code;
 use journal::View;
@@ -19,19 +19,19 @@ const UNSIGNED: &str = "sign the CSR with the root key (`enlist ca sign-intermed
     `enlist ca roll prepare --cert FILE`";
 
 /// Who asks, and how it is recorded.
-pub struct By<'a> {
+pub struct Requester<'a> {
     pub actor: &'a Actor,
-    pub origin: &'a Origin,
+    pub origin: &'a Provenance,
 }
 
-impl By<'_> {
+impl Requester<'_> {
     async fn commit(&self, app: &App, command: Command) -> Result<Arc<View>, Failure> {
         app.commit(self.actor.clone(), self.origin, command).await.map(|(_, view)| view)
     }
 }
 
 /// Puts the request for the next issuer's certificate on record: the one that is out, or a new one.
-pub async fn request(app: &App, by: &By<'_>) -> Result<Arc<View>, Failure> {
+pub async fn request(app: &App, by: &Requester<'_>) -> Result<Arc<View>, Failure> {
     // What is sealed meanwhile must not be left behind under the old key.
     let _still = app.ca.rewrapping.lock().await;
     let view = app.view();
@@ -52,7 +52,7 @@ pub async fn request(app: &App, by: &By<'_>) -> Result<Arc<View>, Failure> {
 }
 
 /// Takes the certificate that came back.
-pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<Arc<View>, Failure> {
+pub async fn certify(app: &App, by: &Requester<'_>, certificate: &str) -> Result<Arc<View>, Failure> {
     let view = app.view();
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("certificate: {why}"));
     let ders = pem::certificates(certificate.as_bytes()).map_err(|error| bad(&error))?;
@@ -91,7 +91,7 @@ pub async fn certify(app: &App, by: &By<'_>, certificate: &str) -> Result<Arc<Vi
 /// Lets the prepared issuer sign from now on. The audit key stays; its certificate comes from the new issuer.
 pub async fn activate(
     app: &App,
-    by: &By<'_>,
+    by: &Requester<'_>,
     named: Option<IssuerId>,
     force: bool,
 ) -> Result<Arc<View>, Failure> {
@@ -117,7 +117,7 @@ pub async fn activate(
     by.commit(app, Command::ActivateIssuer(command)).await
 }
 
-pub async fn retire(app: &App, by: &By<'_>, named: Option<IssuerId>) -> Result<Arc<View>, Failure> {
+pub async fn retire(app: &App, by: &Requester<'_>, named: Option<IssuerId>) -> Result<Arc<View>, Failure> {
     let view = app.view();
     let issuer = match named {
         Some(id) => id,

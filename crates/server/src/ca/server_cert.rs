@@ -1,11 +1,11 @@
 //! The control plane's own certificate: issued, recorded, presented and renewed by the domain itself.
 
-mod given;
+mod configured;
 
-pub use given::{Given, presents, read as read_given};
+pub use configured::{ConfiguredCertificate, presents, read as read_configured};
 
 use crate::ca::keys::SERVER_CONTEXT;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use crate::process::datadir::{DataDir, DirError, replace};
 use lifecycle::names::{Span, Timestamp};
@@ -32,11 +32,11 @@ pub enum ServerCertError {
 
 /// What the listener presents now.
 #[derive(Debug)]
-pub struct Presented {
+pub struct PresentedCertificate {
     key: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
-impl Presented {
+impl PresentedCertificate {
     pub fn empty() -> Arc<Self> {
         Arc::new(Self { key: RwLock::new(None) })
     }
@@ -46,18 +46,18 @@ impl Presented {
     }
 }
 
-impl ResolvesServerCert for Presented {
+impl ResolvesServerCert for PresentedCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Presents the certificate on disk if it is still good, else makes, records and keeps a new one.
-pub async fn ensure(app: &App, presented: &Presented) -> Result<(), ServerCertError> {
+pub async fn ensure(app: &App, presented: &PresentedCertificate) -> Result<(), ServerCertError> {
     // What is sealed meanwhile must not be left behind under the old key.
     let _still = app.ca.rewrapping.lock().await;
     if let Some(files) = &app.config.own_certificate {
-        return given::present(app, files, presented);
+        return configured::present(app, files, presented);
     }
     let at = app.now();
     if let Some(key) = on_disk(app, at) {
@@ -77,7 +77,7 @@ pub async fn ensure(app: &App, presented: &Presented) -> Result<(), ServerCertEr
         not_after: made.signed.not_after,
     };
     let command = Command::RecordServerCertificate(record);
-    let recorded = app.commit(Actor::Reconciler, &Origin::internal(), command).await;
+    let recorded = app.commit(Actor::Reconciler, &Provenance::internal(), command).await;
     let (_, view) = recorded.map_err(|failure| ServerCertError::Record(failure.message))?;
     let chain = chain(&view.state, made.signed.der.clone());
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));

@@ -1,16 +1,16 @@
 //! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
 
 use super::{NAMING, host, idempotency, plain};
-use crate::edge::authenticate::{self, Peer};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::fleet::live;
 use crate::fleet::recovery_token;
-use crate::http::failure::{Failed, Failure};
+use crate::http::failure::{Failure, FailureCode};
 use crate::http::pem::{bundle, chain};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment};
 use crate::issuance::recover::{self, BundleClaim, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::agent::{
     Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
     EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant,
@@ -108,7 +108,7 @@ impl Agent for Native {
     ) -> Result<tonic::Response<Self::LiveStream>, Status> {
         let origin = origin(&request)?;
         let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
-        let guest = live::Guest { id, serial, origin };
+        let guest = live::LivePeer { id, serial, origin };
         let answers = live::serve(self.app.clone(), guest, request.into_inner(), status_with);
         Ok(tonic::Response::new(ReceiverStream::new(answers)))
     }
@@ -117,7 +117,7 @@ impl Agent for Native {
 impl Native {
     async fn confirmed(
         &self,
-        origin: &Origin,
+        origin: &Provenance,
         request: Request<ConfirmRequest>,
     ) -> Result<ConfirmResponse, Failure> {
         let (id, serial) = self.node(&request).await?;
@@ -131,7 +131,7 @@ impl Native {
         };
         // A host that could not keep its identity could not keep a token either.
         let wanted = request.recovery_wanted && status == ConfirmStatus::Ok;
-        let recovery = recovery_token::Said::new(&self.app, &request.recovery_kept, wanted)?;
+        let recovery = recovery_token::RecoveryExchange::new(&self.app, &request.recovery_kept, wanted)?;
         let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
         let actor = Actor::Node { id: id.clone(), serial };
         let (_, view) = self.app.commit(actor, origin, command).await?;
@@ -147,20 +147,21 @@ impl Native {
 
     /// The node at the other end, and the serial it shows.
     async fn node<T>(&self, request: &Request<T>) -> Result<(NodeId, Serial), Failure> {
-        let peer = request.extensions().get::<Peer>();
+        let peer = request.extensions().get::<ConnectionPeer>();
         let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
         authenticate::node(&self.app, peer).await
     }
 
     async fn renewed(
         &self,
-        origin: &Origin,
+        origin: &Provenance,
         request: Request<RenewRequest>,
     ) -> Result<RenewResponse, Failure> {
         let (node, with) = self.node(&request).await?;
         let body = request.into_inner();
         let agent_version = label("agent_version", &body.agent_version)?;
-        let recovery = recovery_token::Said::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
+        let recovery =
+            recovery_token::RecoveryExchange::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
         let (csr, keeping) = (body.csr.into_bytes(), recovery.keeping());
         let request = RenewalRequest { node: node.clone(), with, csr, agent_version, keeping };
         let renewed = renew::renew(&self.app, origin, request).await?;
@@ -294,10 +295,10 @@ fn recovery_answer(app: &App, released: &Released) -> RecoverResponse {
     }
 }
 
-fn origin<T>(request: &Request<T>) -> Result<Origin, Status> {
+fn origin<T>(request: &Request<T>) -> Result<Provenance, Status> {
     request
         .extensions()
-        .get::<Origin>()
+        .get::<Provenance>()
         .cloned()
         .ok_or_else(|| Status::internal("a request without its origin"))
 }
@@ -319,7 +320,7 @@ fn status_with(failure: &Failure, request_id: &str) -> Status {
 /// A refusal as a whole gRPC answer, for the edge.
 pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = status(failure).into_http::<Body>();
-    response.extensions_mut().insert(Failed(failure.code));
+    response.extensions_mut().insert(FailureCode(failure.code));
     response
 }
 
@@ -328,7 +329,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
 pub fn marked(mut response: Response<Body>) -> Response<Body> {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     if let Some(code) = header(header::CODE).and_then(code::Code::of) {
-        response.extensions_mut().insert(Failed(code));
+        response.extensions_mut().insert(FailureCode(code));
         return response;
     }
     match header("grpc-status").and_then(|number| number.parse().ok()).map(tonic::Code::from_i32) {

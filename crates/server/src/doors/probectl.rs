@@ -12,7 +12,7 @@ use super::drawn_id;
 use crate::http::failure::Failure;
 use crate::http::pem;
 use crate::issuance::Released;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use api::code::{self, Code};
 use api::doors::probectl::{self, ProbectlIdentity};
@@ -55,14 +55,14 @@ const CREDENTIAL: &[&Code] = &[
 ];
 
 /// Why something asked with a credential was not done.
-enum Refused {
+enum AgentRefusal {
     /// The reason is for the trail, with what is known of whoever asked.
     Credential(&'static str, Option<String>),
     /// The fault lies elsewhere, and may be told.
     Other(Failure),
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for AgentRefusal {
     fn from(failure: Failure) -> Self {
         if CREDENTIAL.contains(&failure.code) {
             Self::Credential(failure.code.word, None)
@@ -72,9 +72,9 @@ impl From<Failure> for Refused {
     }
 }
 
-impl Refused {
+impl AgentRefusal {
     /// What the caller is told.
-    fn told(self) -> Failure {
+    fn into_failure(self) -> Failure {
         match self {
             Self::Credential(..) => Failure::new(code::UNAUTHENTICATED, "the credential was refused"),
             Self::Other(failure) => failure,
@@ -82,11 +82,11 @@ impl Refused {
     }
 
     /// Writes the reason into the trail first.
-    async fn recorded(self, app: &App, origin: &Origin) -> Failure {
+    async fn recorded(self, app: &App, origin: &Provenance) -> Failure {
         if let Self::Credential(reason, sample) = &self {
             app.edge.refusals.record(app, origin, reason, sample.clone()).await;
         }
-        self.told()
+        self.into_failure()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
 
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use http::{HeaderMap, header};
 use journal::View;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What is known of a connection once it is made.
 #[derive(Debug, Clone)]
-pub struct Peer {
+pub struct ConnectionPeer {
     pub source: Source,
     /// Chain, time and deny list were checked at the handshake.
     pub certificate: Option<Arc<PeerCertificate>>,
@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 /// An actor with a credential, against the registry as it is now.
-pub async fn authenticate(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Actor, Failure> {
+pub async fn authenticate(app: &App, peer: &ConnectionPeer, headers: &HeaderMap) -> Result<Actor, Failure> {
     if let Some(user) = &peer.local_user {
         return Ok(Actor::Local { user: user.to_string() });
     }
@@ -41,7 +41,7 @@ pub async fn authenticate(app: &App, peer: &Peer, headers: &HeaderMap) -> Result
 }
 
 /// The node at the other end, for calls that only a node may make.
-pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
+pub async fn node(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, Serial), Failure> {
     let Some(certificate) = &peer.certificate else {
         return Err(Failure::new(code::UNAUTHENTICATED, "this call needs a node's client certificate"));
     };
@@ -52,7 +52,12 @@ pub async fn node(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
 }
 
 /// Notes that a node has spoken: the first request with a certificate confirms it, or lets it take over.
-pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -> Result<Arc<View>, Failure> {
+pub async fn contact(
+    app: &App,
+    origin: &Provenance,
+    id: &NodeId,
+    serial: &Serial,
+) -> Result<Arc<View>, Failure> {
     let actor = Actor::Node { id: id.clone(), serial: serial.clone() };
     let (_, view) = app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
     app.fleet.presence.seen(id, origin.source, app.now());
@@ -60,7 +65,7 @@ pub async fn contact(app: &App, origin: &Origin, id: &NodeId, serial: &Serial) -
 }
 
 /// Notes the first request with a certificate that a renewal issued: the operator's one before is denied.
-pub async fn first_use(app: &App, origin: &Origin, actor: &Actor) -> Result<(), Failure> {
+pub async fn first_use(app: &App, origin: &Provenance, actor: &Actor) -> Result<(), Failure> {
     let Actor::Operator { name, serial } = actor else { return Ok(()) };
     let unused = |operator: &lifecycle::registry::Operator| operator.renewed.as_ref() == Some(serial);
     if app.view().state.operators.get(name).is_some_and(unused) {
@@ -70,30 +75,30 @@ pub async fn first_use(app: &App, origin: &Origin, actor: &Actor) -> Result<(), 
     Ok(())
 }
 
-/// What the edge needs to know of a caller before anything is asked: how much room and noise it is worth.
+/// Which limits of the edge a caller is under, and how its failures are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    Stranger,
+pub enum CallerClass {
+    Unauthenticated,
     Node,
     Operator,
 }
 
 /// By credentials that are good now, not by credentials that are merely there.
-pub fn standing(app: &App, peer: &Peer, headers: &HeaderMap) -> Standing {
+pub fn caller_class(app: &App, peer: &ConnectionPeer, headers: &HeaderMap) -> CallerClass {
     if peer.local_user.is_some() {
-        return Standing::Operator;
+        return CallerClass::Operator;
     }
     let view = app.view();
     if let Ok(Some(key)) = bearer(headers) {
         let hash = pki::digest::secret_hash(key.as_bytes());
         if view.state.operator_key_with_hash(&hash).is_some_and(|key| key.is_good(app.now())) {
-            return Standing::Operator;
+            return CallerClass::Operator;
         }
     }
     match peer.certificate.as_ref().map(|certificate| on_record(&view, app.now(), certificate)) {
-        Some(Ok(Actor::Operator { .. })) => Standing::Operator,
-        Some(Ok(Actor::Node { .. })) => Standing::Node,
-        _ => Standing::Stranger,
+        Some(Ok(Actor::Operator { .. })) => CallerClass::Operator,
+        Some(Ok(Actor::Node { .. })) => CallerClass::Node,
+        _ => CallerClass::Unauthenticated,
     }
 }
 

@@ -18,24 +18,24 @@ const PER_CERTIFICATE: usize = 64;
 #[derive(Default)]
 pub struct Connections {
     /// By serial, the oldest first.
-    open: Mutex<HashMap<Serial, Vec<Open>>>,
+    open: Mutex<HashMap<Serial, Vec<OpenConnection>>>,
     next: AtomicU64,
 }
 
-struct Open {
+struct OpenConnection {
     id: u64,
     cut: CancellationToken,
 }
 
 /// A registered connection; dropping it takes it off the list.
-pub struct Registered {
+pub struct RegisteredConnection {
     app: Arc<App>,
     serial: Serial,
     id: u64,
     pub cut: CancellationToken,
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredConnection {
     fn drop(&mut self) {
         let mut open = self.app.edge.connections.open();
         if let Some(of_serial) = open.get_mut(&self.serial) {
@@ -48,7 +48,7 @@ impl Drop for Registered {
 }
 
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<Serial, Vec<Open>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Serial, Vec<OpenConnection>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,7 +61,7 @@ impl Connections {
     }
 }
 
-pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
+pub fn register(app: &Arc<App>, serial: &Serial) -> RegisteredConnection {
     let id = app.edge.connections.next.fetch_add(1, Ordering::Relaxed);
     let cut = CancellationToken::new();
     let mut open = app.edge.connections.open();
@@ -69,8 +69,8 @@ pub fn register(app: &Arc<App>, serial: &Serial) -> Registered {
     if of_serial.len() >= PER_CERTIFICATE {
         of_serial.remove(0).cut.cancel();
     }
-    of_serial.push(Open { id, cut: cut.clone() });
-    Registered { app: app.clone(), serial: serial.clone(), id, cut }
+    of_serial.push(OpenConnection { id, cut: cut.clone() });
+    RegisteredConnection { app: app.clone(), serial: serial.clone(), id, cut }
 }
 
 /// Looks at the open connections whenever something was denied, until the process stops.

@@ -1,8 +1,8 @@
 //! Accepting: TLS within ten seconds, then HTTP, then a clean end.
 
-use crate::edge::authenticate::Peer;
+use crate::edge::authenticate::ConnectionPeer;
 use crate::edge::connections;
-use crate::edge::service::{self, Leash};
+use crate::edge::service::{self, CertificateBound};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
 use crate::process::app::App;
@@ -85,10 +85,10 @@ async fn connection(
     if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
         return tracing::warn!(%address, "a verified client certificate could not be read");
     }
-    // A node or an operator with a certificate has a place; a stranger waits for one.
+    // A connection without a certificate waits for a permit.
     let _place = match peer.certificate {
         Some(_) => None,
-        None => match app.edge.places.connection(peer.source).await {
+        None => match app.edge.unauthenticated.connection(peer.source).await {
             Some(place) => Some(place),
             None => return tracing::debug!(%address, "too many unauthenticated connections"),
         },
@@ -103,19 +103,20 @@ async fn connection(
     {
         return tracing::debug!(%address, "revoked during the handshake");
     }
-    let leash = registered
-        .as_ref()
-        .map(|(registered, certificate)| Leash { cut: registered.cut.clone(), until: certificate.not_after });
+    let leash = registered.as_ref().map(|(registered, certificate)| CertificateBound {
+        cut: registered.cut.clone(),
+        until: certificate.not_after,
+    });
     app.metrics.connected();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     service::serve(app.clone(), router, Stall::new(stream), peer, leash, http2).await;
     app.metrics.disconnected();
 }
 
-fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> Peer {
+fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> ConnectionPeer {
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let certificate = leaf.and_then(|leaf| tls::peer_certificate(&app.view().state, leaf)).map(Arc::new);
-    Peer { source, certificate, local_user: None }
+    ConnectionPeer { source, certificate, local_user: None }
 }
 
 /// Half-closes and drains, so that the client finds the alert and not a reset.
@@ -156,7 +157,8 @@ pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
             continue;
         };
         let (app, router) = (app.clone(), router.clone());
-        let peer = Peer { source: Source::Address(address.ip()), certificate: None, local_user: None };
+        let peer =
+            ConnectionPeer { source: Source::Address(address.ip()), certificate: None, local_user: None };
         tokio::spawn(async move {
             let _permit = permit;
             service::serve(app, router, Stall::new(stream), peer, None, false).await;

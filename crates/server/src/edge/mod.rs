@@ -6,23 +6,23 @@ pub mod connections;
 pub mod limits;
 pub mod listener;
 pub mod logged;
-pub mod places;
 pub mod refusals;
 pub mod service;
 pub mod socket;
 pub mod stall;
 pub mod tls;
+pub mod unauthenticated;
 
 use connections::Connections;
 use limits::FailureLimits;
-use places::Places;
-use refusals::Refusals;
+use refusals::RefusedAttempts;
+use unauthenticated::UnauthenticatedLimits;
 
 /// What the edge counts and bounds.
 #[derive(Default)]
 pub struct Edge {
     failures: FailureLimits,
-    places: Places,
+    unauthenticated: UnauthenticatedLimits,
     connections: Connections,
-    pub refusals: Refusals,
+    pub refusals: RefusedAttempts,
 }

@@ -3,7 +3,7 @@
 //! The first of a kind (network and reason) is written at once; the rest of its minute becomes one line with
 //! a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
 
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use lifecycle::names::{NodeId, Source, Span, Timestamp};
 use lifecycle::registry::{self, Actor, Command, RefusedRecovery};
@@ -17,13 +17,13 @@ const MINUTE: Span = Span::from_minutes(1);
 
 /// What is counted together. Of recoveries also the node, which only a real token of it makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Kind {
+struct RefusalKey {
     network: Option<Source>,
     reason: &'static str,
     recovery: Option<RefusedRecovery>,
 }
 
-impl Kind {
+impl RefusalKey {
     /// What is beyond those kept apart.
     fn overflow(&self) -> Self {
         let recovery = self.recovery.as_ref().map(|_| RefusedRecovery { node: None });
@@ -45,14 +45,14 @@ struct Tally {
 }
 
 #[derive(Debug, Default)]
-pub struct Refusals {
-    tallies: Mutex<HashMap<Kind, Tally>>,
+pub struct RefusedAttempts {
+    tallies: Mutex<HashMap<RefusalKey, Tally>>,
 }
 
-impl Refusals {
+impl RefusedAttempts {
     /// Counts one refused enrollment; the first of its kind is on record when this returns.
-    pub async fn record(&self, app: &App, origin: &Origin, reason: &'static str, sample: Option<String>) {
-        let kind = Kind { network: Some(origin.source.prefix()), reason, recovery: None };
+    pub async fn record(&self, app: &App, origin: &Provenance, reason: &'static str, sample: Option<String>) {
+        let kind = RefusalKey { network: Some(origin.source.prefix()), reason, recovery: None };
         self.recorded(app, origin, kind, sample).await;
     }
 
@@ -60,23 +60,23 @@ impl Refusals {
     pub async fn record_recovery(
         &self,
         app: &App,
-        origin: &Origin,
+        origin: &Provenance,
         reason: &'static str,
         node: Option<NodeId>,
         sample: Option<String>,
     ) {
         let recovery = Some(RefusedRecovery { node });
-        let kind = Kind { network: Some(origin.source.prefix()), reason, recovery };
+        let kind = RefusalKey { network: Some(origin.source.prefix()), reason, recovery };
         self.recorded(app, origin, kind, sample).await;
     }
 
-    async fn recorded(&self, app: &App, origin: &Origin, kind: Kind, sample: Option<String>) {
+    async fn recorded(&self, app: &App, origin: &Provenance, kind: RefusalKey, sample: Option<String>) {
         if let Some(first) = self.count(kind, sample, clock::now()) {
             write(app, first, origin).await;
         }
     }
 
-    fn count(&self, kind: Kind, sample: Option<String>, at: Timestamp) -> Option<registry::Refusals> {
+    fn count(&self, kind: RefusalKey, sample: Option<String>, at: Timestamp) -> Option<registry::Refusals> {
         let sample = sample.map(|text| text.chars().take(SAMPLE_LENGTH).collect::<String>());
         let mut tallies = self.tallies.lock().ok()?;
         let kept_apart = tallies.contains_key(&kind) || tallies.len() < KINDS;
@@ -97,7 +97,8 @@ impl Refusals {
     /// Writes the tallies whose minute is over; all of them when the process ends.
     pub async fn flush(&self, app: &App, all: bool) {
         for line in self.due(clock::now(), all) {
-            let origin = Origin { source: line.network.unwrap_or(Source::Internal), ..Origin::internal() };
+            let origin =
+                Provenance { source: line.network.unwrap_or(Source::Internal), ..Provenance::internal() };
             write(app, line, &origin).await;
         }
     }
@@ -113,7 +114,7 @@ impl Refusals {
     }
 }
 
-async fn write(app: &App, line: registry::Refusals, origin: &Origin) {
+async fn write(app: &App, line: registry::Refusals, origin: &Provenance) {
     if let Err(failure) = app.commit(Actor::Reconciler, origin, Command::RecordRefusals(line)).await {
         tracing::warn!(
             code = failure.code.word,
@@ -131,15 +132,15 @@ mod tests {
         Source::Address(std::net::IpAddr::from([192, 0, 2, last]))
     }
 
-    fn kind(source: Source, reason: &'static str) -> Kind {
-        Kind { network: Some(source.prefix()), reason, recovery: None }
+    fn kind(source: Source, reason: &'static str) -> RefusalKey {
+        RefusalKey { network: Some(source.prefix()), reason, recovery: None }
     }
 
     #[test]
     fn recoveries_are_counted_by_themselves_and_by_node() {
-        let refusals = Refusals::default();
+        let refusals = RefusedAttempts::default();
         let at = Timestamp::from_secs(1000);
-        let of = |node: Option<&str>| Kind {
+        let of = |node: Option<&str>| RefusalKey {
             recovery: Some(RefusedRecovery { node: node.and_then(|id| NodeId::parse(id).ok()) }),
             ..kind(source(1), "token_used")
         };
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_flood_from_one_network_is_two_lines_whose_counts_add_up() {
-        let refusals = Refusals::default();
+        let refusals = RefusedAttempts::default();
         let at = Timestamp::from_secs(1000);
         let first: Vec<_> = (0..999)
             .filter_map(|i| {
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn many_networks_overflow_into_one_line() {
-        let refusals = Refusals::default();
+        let refusals = RefusedAttempts::default();
         let at = Timestamp::from_secs(1000);
         let networks = (0..1000u32).map(|i| Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes())));
         let written: Vec<_> =

@@ -1,10 +1,10 @@
 //! One connection's requests: ids in and out, limits, the router.
 
-use crate::edge::authenticate::{self, Peer, Standing};
+use crate::edge::authenticate::{self, CallerClass, ConnectionPeer};
 use crate::edge::body::Bounded;
 use crate::edge::logged::fit_for_the_log;
-use crate::http::failure::{Failed, Failure};
-use crate::process::app::{App, Origin};
+use crate::http::failure::{Failure, FailureCode};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use crate::process::clock;
 use api::error::Wording;
@@ -37,9 +37,9 @@ const QUIET_DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// How long a connection may go without a look at the clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(30);
 const STREAMS: u32 = 64;
-const STRANGER_STREAMS: u32 = 8;
+const UNAUTHENTICATED_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
-const STRANGER_LIMIT: Duration = Duration::from_secs(60);
+const UNAUTHENTICATED_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
 #[derive(Debug, Default)]
@@ -72,9 +72,9 @@ pub struct Lasting;
 struct LastAnswer;
 
 /// Counts a request as open until its answer is complete.
-struct Open(Arc<Watch>);
+struct OpenRequest(Arc<Watch>);
 
-impl Open {
+impl OpenRequest {
     fn new(watch: &Arc<Watch>) -> Self {
         watch.open.fetch_add(1, Ordering::Relaxed);
         watch.progress.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -105,17 +105,23 @@ impl Drop for Working {
 }
 
 /// Serves one connection to its end.
-pub async fn serve<S>(app: Arc<App>, router: Router, stream: S, peer: Peer, leash: Option<Leash>, http2: bool)
-where
+pub async fn serve<S>(
+    app: Arc<App>,
+    router: Router,
+    stream: S,
+    peer: ConnectionPeer,
+    leash: Option<CertificateBound>,
+    http2: bool,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let watch = Arc::new(Watch::default());
-    let stranger = peer.local_user.is_none() && peer.certificate.is_none();
-    watch.known.store(!stranger, Ordering::Relaxed);
+    let unauthenticated = peer.local_user.is_none() && peer.certificate.is_none();
+    watch.known.store(!unauthenticated, Ordering::Relaxed);
     let service = service_fn({
         let (app, watch) = (app.clone(), watch.clone());
         move |request: Request<Incoming>| {
-            let open = Open::new(&watch);
+            let open = OpenRequest::new(&watch);
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
             async move {
                 let working = Working::new(&open.0);
@@ -143,7 +149,7 @@ where
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(if stranger { STRANGER_STREAMS } else { STREAMS })
+            .max_concurrent_streams(if unauthenticated { UNAUTHENTICATED_STREAMS } else { STREAMS })
             .max_header_list_size(HEADER_BYTES)
             .max_pending_accept_reset_streams(32)
             .initial_stream_window_size(64 * 1024)
@@ -185,14 +191,14 @@ async fn drive(
 }
 
 /// What ends a connection with a client certificate, whatever it is doing.
-pub struct Leash {
+pub struct CertificateBound {
     pub cut: CancellationToken,
     pub until: Timestamp,
 }
 
 /// Ends when the certificate does, or when it is no longer good. Looks at the clock now and then, because a
 /// clock may be set.
-async fn cut(app: &App, leash: Option<Leash>) {
+async fn cut(app: &App, leash: Option<CertificateBound>) {
     let Some(leash) = leash else { return std::future::pending().await };
     loop {
         let left = leash.until.since(app.now());
@@ -222,10 +228,10 @@ async fn idle(watch: &Watch) {
     }
 }
 
-/// Ends when a stranger has been connected for long enough to enroll many times over.
+/// Ends when an unauthenticated connection has lasted long enough to enroll many times over.
 async fn overstayed(watch: &Watch) {
     loop {
-        tokio::time::sleep(STRANGER_LIMIT).await;
+        tokio::time::sleep(UNAUTHENTICATED_LIMIT).await;
         if !watch.known.load(Ordering::Relaxed) {
             return;
         }
@@ -235,7 +241,7 @@ async fn overstayed(watch: &Watch) {
 /// A body that keeps its request open until it is sent.
 struct Held {
     body: Body,
-    open: Open,
+    open: OpenRequest,
     _working: Option<Working>,
 }
 
@@ -265,7 +271,7 @@ impl http_body::Body for Held {
 
 async fn answer(
     app: &Arc<App>,
-    peer: Peer,
+    peer: ConnectionPeer,
     router: Router,
     mut request: Request<Incoming>,
     watch: &Watch,
@@ -275,20 +281,20 @@ async fn answer(
     let id = own.as_ref().map_or(drawn, ToString::to_string);
     let correlation_id = label(request.headers(), header::CORRELATION_ID);
     // The caller's id is recorded; when it brought none, the command's own id is.
-    let origin = Origin { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
+    let origin = Provenance { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let standing = authenticate::standing(app, &peer, request.headers());
-    if standing != Standing::Stranger {
+    let class = authenticate::caller_class(app, &peer, request.headers());
+    if class != CallerClass::Unauthenticated {
         watch.known.store(true, Ordering::Relaxed);
     }
-    let strange = standing == Standing::Stranger;
+    let unauthenticated = class == CallerClass::Unauthenticated;
     let source = peer.source;
     let extensions = request.extensions_mut();
     extensions.insert(origin);
     extensions.insert(peer);
-    // A stranger's body is read only where there is room for it.
-    let _room = if strange && !http_body::Body::is_end_stream(request.body()) {
-        match app.edge.places.body().await {
+    // An unauthenticated body is read only with a permit.
+    let _room = if unauthenticated && !http_body::Body::is_end_stream(request.body()) {
+        match app.edge.unauthenticated.body().await {
             Some(room) => Some(room),
             None => {
                 let failure =
@@ -299,7 +305,7 @@ async fn answer(
     } else {
         None
     };
-    let lasting = crate::doors::lasts(&path) && standing == Standing::Node;
+    let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
     let request = match lasting {
         true => request.map(Body::new),
         false => request.map(|body| Body::new(Bounded::new(body))),
@@ -314,14 +320,14 @@ async fn answer(
     if lasting {
         response.extensions_mut().insert(Lasting);
     }
-    if strange {
+    if unauthenticated {
         response = limited(app, source, response);
     }
-    if let Some(Failed(code)) = response.extensions().get().copied() {
+    if let Some(FailureCode(code)) = response.extensions().get().copied() {
         response = worded(response, &path, &id);
         // Only those who run the fleet may write into the log; the audit trail has the sum of the rest.
         let path = fit_for_the_log(&path);
-        if standing == Standing::Operator {
+        if class == CallerClass::Operator {
             tracing::info!(request_id = id, %source, %method, path, code = code.word, "refused");
         } else {
             tracing::debug!(request_id = id, %source, %method, path, code = code.word, "refused");
@@ -334,9 +340,9 @@ fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
     headers.get(name).and_then(|value| value.to_str().ok()).and_then(|text| Label::parse(text).ok())
 }
 
-/// A failure of a stranger whose network has had too many becomes "slow down", and the connection ends.
+/// A failure of an unauthenticated caller whose network has had too many becomes "slow down", and the connection ends.
 fn limited(app: &App, source: lifecycle::names::Source, response: Response<Body>) -> Response<Body> {
-    let Some(Failed(code)) = response.extensions().get().copied() else { return response };
+    let Some(FailureCode(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
     if !matches!(code.status, 400 | 401 | 403 | 409)
         || !app.edge.failures.is_over(source, limit, clock::now())

@@ -3,7 +3,7 @@
 //! The socket file belongs to the service's user and group with mode 0660. The kernel lets only root, that
 //! user and members of that group connect, supplementary groups included; see the decision record.
 
-use crate::edge::authenticate::Peer;
+use crate::edge::authenticate::ConnectionPeer;
 use crate::edge::service;
 use crate::edge::stall::Stall;
 use crate::process::app::App;
@@ -54,9 +54,13 @@ pub async fn accept(app: Arc<App>, listener: UnixListener, router: Router, tasks
     }
 }
 
-fn peer(stream: &UnixStream) -> Option<Peer> {
+fn peer(stream: &UnixStream) -> Option<ConnectionPeer> {
     let uid = stream.peer_cred().ok()?.uid();
-    Some(Peer { source: Source::Socket, certificate: None, local_user: Some(user_name(uid).into()) })
+    Some(ConnectionPeer {
+        source: Source::Socket,
+        certificate: None,
+        local_user: Some(user_name(uid).into()),
+    })
 }
 
 /// The name of a user, or its number where it has none.

@@ -1,4 +1,4 @@
-//! A stream whose writes may not stall: a peer that never reads is let go.
+//! A stream whose writes may not stall: the connection of a peer that never reads is closed.
 
 use std::future::Future;
 use std::io;

@@ -132,7 +132,7 @@ fn current_issuers(state: &State) -> Result<(u64, Arc<NodeIssuers>), Error> {
 }
 
 /// A certificate that was made elsewhere and is on record, byte for byte: whatever it lacks, an operator has
-/// vouched for it. Its issuer's signature was checked then.
+/// imported it. Its issuer's signature was checked then.
 fn imported(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
     let peer = PeerCertificate::read(leaf).ok()?;
     let record = state.certificates.get(&peer.serial).filter(|record| record.imported)?;

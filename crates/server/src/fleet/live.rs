@@ -6,10 +6,10 @@
 
 use crate::edge::authenticate;
 use crate::fleet::evidence::{self, short};
-use crate::fleet::presence::{Opening, Stream};
+use crate::fleet::presence::{Stream, StreamOpening};
 use crate::fleet::recovery_token;
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
     Ack, Bundle, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow, Standing,
@@ -36,27 +36,27 @@ const RATE: u32 = 8;
 pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
 
 /// A node that has opened its stream.
-pub struct Guest {
+pub struct LivePeer {
     pub id: NodeId,
     pub serial: Serial,
-    pub origin: Origin,
+    pub origin: Provenance,
 }
 
 /// Serves the stream until it ends; the answers come out of what this returns.
 pub fn serve(
     app: Arc<App>,
-    guest: Guest,
+    guest: LivePeer,
     up: tonic::Streaming<LiveUp>,
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
     let (down, answers) = mpsc::channel(BACKLOG);
     let request_id = guest.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
-        let session = Session {
+        let session = LiveSession {
             app,
             guest,
             down: down.clone(),
-            told: Told::default(),
+            sent: LastSent::default(),
             recovery_wanted: false,
             recovery_kept: None,
         };
@@ -71,7 +71,7 @@ pub fn serve(
 
 /// What the host was told last.
 #[derive(Default)]
-struct Told {
+struct LastSent {
     standing: Option<Standing>,
     bundle: u64,
     order: Option<RequestId>,
@@ -81,17 +81,17 @@ struct Told {
     recovery_token: Option<TokenId>,
 }
 
-struct Session {
+struct LiveSession {
     app: Arc<App>,
-    guest: Guest,
+    guest: LivePeer,
     down: mpsc::Sender<Result<LiveDown, Status>>,
-    told: Told,
+    sent: LastSent,
     /// Whether the host keeps recovery tokens, and which one it has.
     recovery_wanted: bool,
     recovery_kept: Option<TokenId>,
 }
 
-impl Session {
+impl LiveSession {
     async fn run(mut self, mut up: tonic::Streaming<LiveUp>) -> Result<(), Failure> {
         let hello = match tokio::time::timeout(HELLO_LIMIT, up.message()).await {
             Ok(Ok(Some(LiveUp { message: Some(live_up::Message::Hello(hello)) }))) => hello,
@@ -125,7 +125,7 @@ impl Session {
         let node = self.node(&view.state)?;
         self.recovery_wanted = hello.recovery_wanted;
         self.recovery_kept = self.kept(&view.state, &node, &hello.recovery_kept);
-        let opening = Opening {
+        let opening = StreamOpening {
             node: &self.guest.id,
             serial: &self.guest.serial,
             source: self.guest.origin.source,
@@ -138,7 +138,7 @@ impl Session {
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         let stream = opened
             .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
-        self.told.bundle = hello.bundle_version;
+        self.sent.bundle = hello.bundle_version;
         match self.welcome(&stream).await {
             Ok(()) => Ok(stream),
             Err(failure) => {
@@ -150,10 +150,10 @@ impl Session {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let Guest { id, serial, origin } = &self.guest;
+        let LivePeer { id, serial, origin } = &self.guest;
         let view = authenticate::contact(&self.app, origin, id, serial).await?;
         let standing = standing(&*self.node(&view.state)?);
-        self.told.standing = Some(standing.clone());
+        self.sent.standing = Some(standing.clone());
         self.say(live_down::Message::Welcome(Welcome {
             server_time_ms: self.time(),
             heartbeat_ms: view.state.policy.liveness_interval.millis(),
@@ -211,7 +211,7 @@ impl Session {
                 let view = self.app.view();
                 if token_id.is_empty() {
                     // Lost or spoilt there: it needs another.
-                    (self.recovery_kept, self.told.recovery_token) = (None, None);
+                    (self.recovery_kept, self.sent.recovery_token) = (None, None);
                 } else if let Some(token) = self.kept(&view.state, &*self.node(&view.state)?, &token_id) {
                     self.recovery_kept = Some(token);
                     self.app.fleet.presence.kept(&self.guest.id, token);
@@ -230,19 +230,19 @@ impl Session {
     fn tell(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let now = standing(&node);
-        if self.told.standing.as_ref() != Some(&now) {
-            self.told.standing = Some(now.clone());
+        if self.sent.standing.as_ref() != Some(&now) {
+            self.sent.standing = Some(now.clone());
             self.say(live_down::Message::Standing(now))?;
         }
-        if self.told.bundle != view.state.bundle_version {
-            self.told.bundle = view.state.bundle_version;
+        if self.sent.bundle != view.state.bundle_version {
+            self.sent.bundle = view.state.bundle_version;
             let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
             let bundle = Bundle { version: view.state.bundle_version, pem: pki::pem::chain_pem(roots) };
             self.say(live_down::Message::Bundle(bundle))?;
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
-        if pending != self.told.order && self.app.fleet.presence.is_newest(&self.guest.id, stream) {
-            self.told.order = pending;
+        if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.guest.id, stream) {
+            self.sent.order = pending;
             if let Some(id) = pending {
                 let renew = order::Order::RenewNow(RenewNow {});
                 let order = Order { order_id: id.to_string(), order: Some(renew) };
@@ -261,12 +261,12 @@ impl Session {
         if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.guest.id, stream) {
             return Ok(());
         }
-        let answered = self.told.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
+        let answered = self.sent.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
         if answered && recovery_is_due(&node, self.recovery_kept, self.app.now()) {
             match self.mint().await {
                 Ok(Some(grant)) => {
-                    self.told.recovery_token = recovery_token::kept(&grant.token_id);
-                    self.told.recovery_profile = Some(view.state.bundle_version);
+                    self.sent.recovery_token = recovery_token::kept(&grant.token_id);
+                    self.sent.recovery_profile = Some(view.state.bundle_version);
                     return self.say(live_down::Message::Recovery(grant));
                 }
                 Ok(None) => {}
@@ -276,8 +276,8 @@ impl Session {
                 }
             }
         }
-        if self.told.recovery_profile != Some(view.state.bundle_version) {
-            self.told.recovery_profile = Some(view.state.bundle_version);
+        if self.sent.recovery_profile != Some(view.state.bundle_version) {
+            self.sent.recovery_profile = Some(view.state.bundle_version);
             let profile = Some(recovery_token::profile(&self.app, &view.state));
             self.say(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
         }
@@ -314,7 +314,7 @@ impl Session {
         i64::try_from(self.app.now().millis()).unwrap_or(i64::MAX)
     }
 
-    /// A host that does not read what it is told is let go.
+    /// The stream of a host that does not read what is sent ends.
     fn say(&self, message: live_down::Message) -> Result<(), Failure> {
         self.down
             .try_send(Ok(LiveDown { message: Some(message) }))

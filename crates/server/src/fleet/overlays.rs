@@ -34,7 +34,7 @@ impl Default for Overlays {
 }
 
 /// Held from the moment a host is told of its peers, or waits for that, until the last byte has left.
-pub struct Turn {
+pub struct AnswerPermit {
     turns: Arc<Mutex<HashMap<NodeId, usize>>>,
     node: NodeId,
     enrollment: Option<OwnedSemaphorePermit>,
@@ -48,14 +48,14 @@ impl Overlays {
     }
 
     /// A turn, unless the host has as many already as it may.
-    pub fn turn(&self, node: &NodeId, limit: usize) -> Option<Turn> {
+    pub fn turn(&self, node: &NodeId, limit: usize) -> Option<AnswerPermit> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = turns.get(node).copied().unwrap_or_default();
         if taken >= limit {
             return None;
         }
         turns.insert(node.clone(), taken + 1);
-        Some(Turn { turns: self.turns.clone(), node: node.clone(), enrollment: None })
+        Some(AnswerPermit { turns: self.turns.clone(), node: node.clone(), enrollment: None })
     }
 
     /// A place for an enrollment, or none in time.
@@ -64,7 +64,7 @@ impl Overlays {
     }
 }
 
-impl Turn {
+impl AnswerPermit {
     /// Keeps the enrollment's place as long as the turn.
     pub fn of_enrollment(self, place: OwnedSemaphorePermit) -> Self {
         let mut turn = self;
@@ -73,7 +73,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for AnswerPermit {
     fn drop(&mut self) {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(taken) = turns.get_mut(&self.node) {

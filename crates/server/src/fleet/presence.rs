@@ -2,16 +2,16 @@
 //!
 //! This is memory of one process. What must outlive it is written down by the reconciler in bulk.
 
-mod word;
+mod latest_report;
 
 use api::rest::nodes::NodeLiveness;
+use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use word::Word;
 
 /// Live streams that one node may have.
 const STREAMS: usize = 4;
@@ -22,7 +22,7 @@ const SUSPICIONS: usize = 256;
 
 #[derive(Default)]
 pub struct Presence {
-    nodes: Mutex<HashMap<NodeId, Known>>,
+    nodes: Mutex<HashMap<NodeId, NodePresence>>,
     suspicions: Mutex<Vec<Suspicion>>,
     /// Nodes that have said something new of themselves, until somebody looks.
     reporting: Mutex<BTreeSet<NodeId>>,
@@ -31,7 +31,7 @@ pub struct Presence {
 
 /// What is known of a node beyond the registry.
 #[derive(Default)]
-struct Known {
+struct NodePresence {
     seen: Option<Timestamp>,
     /// What the registry knows of it.
     written: Option<Timestamp>,
@@ -43,7 +43,7 @@ struct Known {
     bundle: Option<u64>,
     agent_version: Option<Label>,
     /// What it last said of itself.
-    word: Word,
+    report: LatestReport,
     /// The recovery token that is on its disk.
     recovery_kept: Option<TokenId>,
     /// When it last said that something was wrong with it.
@@ -79,7 +79,7 @@ pub struct Suspicion {
 pub struct TooMany;
 
 /// What a host says when it opens a stream.
-pub struct Opening<'a> {
+pub struct StreamOpening<'a> {
     pub node: &'a NodeId,
     pub serial: &'a Serial,
     pub source: Source,
@@ -92,7 +92,7 @@ pub struct Opening<'a> {
 }
 
 impl Presence {
-    fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, Known>> {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, NodePresence>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Presence {
     }
 
     /// A new live stream; the newest of a node gets its orders.
-    pub fn open(&self, opening: Opening<'_>, at: Timestamp) -> Result<Arc<Stream>, TooMany> {
+    pub fn open(&self, opening: StreamOpening<'_>, at: Timestamp) -> Result<Arc<Stream>, TooMany> {
         let mut nodes = self.nodes();
         let known = nodes.entry(opening.node.clone()).or_default();
         if known.streams.len() >= STREAMS {
@@ -166,7 +166,7 @@ impl Presence {
         if report.class.is_some() {
             known.unwell = Some(report.at);
         }
-        if known.word.hear(node, report, tolerance) {
+        if known.report.hear(node, report, tolerance) {
             self.reporting().insert(node.id.clone());
         }
     }
@@ -175,26 +175,26 @@ impl Presence {
         self.reporting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some of those who have said something new and had their rest, each with its latest word.
+    /// Some of those who have said something new and had their rest, each with its latest report.
     pub fn reports(&self, now: Timestamp, most: usize) -> Vec<(NodeId, Arc<Report>)> {
         let mut nodes = self.nodes();
         let mut due = Vec::new();
         self.reporting().retain(|id| {
             let Some(known) = nodes.get_mut(id) else { return false };
             if due.len() < most {
-                due.extend(known.word.look(now).map(|report| (id.clone(), report)));
+                due.extend(known.report.look(now).map(|report| (id.clone(), report)));
             }
-            known.word.is_unlooked()
+            known.report.is_unlooked()
         });
         due
     }
 
-    /// The last word of a node, if this process has heard it.
+    /// The latest report of a node, if this process has received one.
     pub fn report(&self, node: &NodeId) -> Option<Arc<Report>> {
-        self.nodes().get(node)?.word.last().cloned()
+        self.nodes().get(node)?.report.last().cloned()
     }
 
-    /// A node's word that a recovery token is on its disk.
+    /// A node reports that a recovery token is on its disk.
     pub fn kept(&self, node: &NodeId, token: TokenId) {
         if let Some(known) = self.nodes().get_mut(node)
             && known.recovery_kept != Some(token)
@@ -209,7 +209,7 @@ impl Presence {
         let nodes = self.nodes();
         let known = nodes.get(node)?;
         let newest = known.streams.last()?;
-        let report = known.word.last()?;
+        let report = known.report.last()?;
         let well = report.at >= newest.since && report.class.is_none();
         let heard = known.seen.is_some_and(|seen| seen.plus(silence) > now);
         (well && heard).then(|| known.unwell.map_or(newest.since, |unwell| unwell.max(newest.since)))
@@ -225,7 +225,7 @@ impl Presence {
         self.nodes().get(node).map_or_else(NodeLiveness::default, |known| NodeLiveness {
             last_seen: known.seen,
             connected: !known.streams.is_empty(),
-            report: known.word.last().cloned(),
+            report: known.report.last().cloned(),
         })
     }
 
@@ -251,7 +251,7 @@ impl Presence {
         let mut due = Vec::new();
         self.nodes().retain(|node, known| {
             let rested = |at: Option<Timestamp>| at.is_none_or(|at| at.plus(every) <= now);
-            let report = known.word.write(now);
+            let report = known.report.write(now);
             let overdue = known.seen > known.written && rested(known.written);
             if let Some(seen) = known.seen
                 && (known.news || report.is_some() || overdue)
@@ -269,7 +269,7 @@ impl Presence {
                 (known.written, known.news) = (known.seen, false);
             }
             !known.streams.is_empty()
-                || known.word.is_pending()
+                || known.report.is_pending()
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
         });
@@ -304,7 +304,7 @@ impl Presence {
         self.suspect(node, known, detail, at);
     }
 
-    fn suspect(&self, node: &NodeId, known: &mut Known, detail: String, at: Timestamp) {
+    fn suspect(&self, node: &NodeId, known: &mut NodePresence, detail: String, at: Timestamp) {
         if known.suspected.is_some_and(|last| last.plus(SUSPICION) > at) {
             return;
         }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     fn open(presence: &Presence, serial: &str, instance: &str, from: u8, at: Timestamp) -> Arc<Stream> {
-        let opening = Opening {
+        let opening = StreamOpening {
             node: &node(),
             serial: &Serial::parse(serial).expect("a serial"),
             source: source(from),

@@ -31,13 +31,13 @@ pub fn kept(text: &str) -> Option<TokenId> {
 }
 
 /// What a host says of recovery with a request.
-pub struct Said {
+pub struct RecoveryExchange {
     kept: Option<TokenId>,
     /// Drawn for a host that keeps such tokens.
     drawn: Option<Drawn>,
 }
 
-impl Said {
+impl RecoveryExchange {
     pub fn new(app: &App, kept_words: &str, wanted: bool) -> Result<Self, Failure> {
         let drawn = wanted.then(|| draw(app)).transpose()?;
         Ok(Self { kept: kept(kept_words), drawn })

@@ -1,9 +1,9 @@
 //! What handlers are given: the caller, the body and the query, each checked.
 
-use crate::edge::authenticate::{self, Peer};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::body::BodyError;
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::{code, header};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// An authenticated caller and how its request is recorded.
 pub struct Caller {
     pub actor: Actor,
-    pub origin: Origin,
+    pub origin: Provenance,
     tenant_header: Option<String>,
 }
 
@@ -28,8 +28,8 @@ impl FromRequestParts<Arc<App>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
         let missing = || Failure::internal("a request without its connection", &"");
-        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
-        let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
+        let peer = parts.extensions.get::<ConnectionPeer>().cloned().ok_or_else(missing)?;
+        let origin = parts.extensions.get::<Provenance>().cloned().ok_or_else(missing)?;
         let actor = authenticate::authenticate(app, &peer, &parts.headers).await?;
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;

@@ -93,13 +93,13 @@ impl From<crate::process::chance::NoChance> for Failure {
 
 /// Marks an answer as a failure, so that the edge can limit and count it.
 #[derive(Debug, Clone, Copy)]
-pub struct Failed(pub &'static Code);
+pub struct FailureCode(pub &'static Code);
 
 impl IntoResponse for Failure {
     /// Without words yet: the edge, which knows the path and the request id, has [`Failure::worded`] add them.
     fn into_response(self) -> Response {
         let mut response = status(self.code.status).into_response();
-        response.extensions_mut().insert(Failed(self.code));
+        response.extensions_mut().insert(FailureCode(self.code));
         response.extensions_mut().insert(self);
         response
     }

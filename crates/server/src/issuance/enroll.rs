@@ -3,7 +3,7 @@
 use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
 use super::probe;
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -41,7 +41,7 @@ pub struct Naming {
 }
 
 /// Enrolls, and counts the attempt if it is refused.
-pub async fn enroll(app: &Arc<App>, origin: &Origin, request: Enrollment) -> Result<Released, Failure> {
+pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) -> Result<Released, Failure> {
     let unissued = match attempt(app, origin, &request).await {
         Ok(released) => {
             app.metrics.enrolled(request.door);
@@ -66,7 +66,7 @@ fn sample(app: &App, request: &Enrollment) -> Option<String> {
     known.or_else(|| request.hostname.as_ref().map(ToString::to_string))
 }
 
-async fn attempt(app: &Arc<App>, origin: &Origin, request: &Enrollment) -> Result<Released, Unissued> {
+async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> Result<Released, Unissued> {
     let mut place = app.issuance.place().await?;
     let (token, view) = credential(app, &request.token, request.idempotency.as_ref()).await?;
     let csr = read_csr(&request.csr)?;

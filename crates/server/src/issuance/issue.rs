@@ -5,7 +5,7 @@
 
 use crate::ca::keys::{self, Terms};
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use api::code;
 use journal::{Committed, View};
@@ -60,7 +60,7 @@ impl From<Failure> for Unissued {
 /// Begins with the view in which the caller's credential was found good.
 pub async fn issue(
     app: &App,
-    origin: &Origin,
+    origin: &Provenance,
     request: &impl Issue,
     mut view: Arc<View>,
 ) -> Result<Released, Unissued> {

@@ -1,7 +1,7 @@
 //! Minting a token: its value is drawn here and leaves with the answer; only its hash goes on record.
 
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use journal::View;
 use lifecycle::names::{NodeId, ProfileName, Span, TenantId, Title, TokenId};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// What a door makes of its wire shape.
-pub struct Order {
+pub struct TokenRequest {
     /// Whose way of writing tokens, and whose profile unless one is named.
     pub door: Door,
     pub tenant: TenantId,
@@ -22,13 +22,18 @@ pub struct Order {
 }
 
 /// A token on record, and its value for the only time.
-pub struct Minted {
+pub struct NewToken {
     pub value: Zeroizing<String>,
     pub token: Arc<Token>,
     pub view: Arc<View>,
 }
 
-pub async fn mint(app: &App, actor: Actor, origin: &Origin, order: Order) -> Result<Minted, Failure> {
+pub async fn mint(
+    app: &App,
+    actor: Actor,
+    origin: &Provenance,
+    order: TokenRequest,
+) -> Result<NewToken, Failure> {
     let value = chance::token(order.door)?;
     let id = TokenId(chance::ulid(app.now())?);
     let command = CreateToken {
@@ -42,5 +47,5 @@ pub async fn mint(app: &App, actor: Actor, origin: &Origin, order: Order) -> Res
     };
     let (_, view) = app.commit(actor, origin, Command::CreateToken(command)).await?;
     let token = view.state.tokens.get(&id).cloned().ok_or(Rejection::TokenNotFound { token: id })?;
-    Ok(Minted { value, token, view })
+    Ok(NewToken { value, token, view })
 }

@@ -4,7 +4,7 @@
 //! address that the request came from unless policy allows more.
 
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, join_all};
@@ -28,7 +28,7 @@ const ECHO: [u8; 4] = [0, 0, 0, 1];
 
 /// What one way of asking came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Sign {
+enum ProbeAnswer {
     /// The host is there. A port that is not open says so as well: its WireGuard is not up yet.
     There,
     NoRoute(String),
@@ -40,7 +40,7 @@ enum Sign {
 
 /// What all of them came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
+enum Reachability {
     Reachable,
     Unreachable(String),
     /// Silence tells nothing, unless an echo should have been answered.
@@ -52,7 +52,7 @@ enum Verdict {
 /// Where policy requires it: nobody enrolls who cannot be reached.
 pub async fn demand(
     app: &App,
-    origin: &Origin,
+    origin: &Provenance,
     policy: &Policy,
     underlay: Option<&Underlay>,
 ) -> Result<(), Failure> {
@@ -73,16 +73,16 @@ pub async fn demand(
     };
     for (address, verdict) in look(&addresses).await {
         match verdict {
-            Verdict::Unreachable(why) => return refused(format!("{address}: {why}")),
-            Verdict::Unknown { echoed: true } => return refused(format!("{address} does not answer")),
-            Verdict::Reachable | Verdict::Unknown { echoed: false } => {}
+            Reachability::Unreachable(why) => return refused(format!("{address}: {why}")),
+            Reachability::Unknown { echoed: true } => return refused(format!("{address} does not answer")),
+            Reachability::Reachable | Reachability::Unknown { echoed: false } => {}
         }
     }
     Ok(())
 }
 
 /// Where policy only warns: the enrollment does not wait, and operators are told.
-pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, underlay: Option<Underlay>) {
+pub fn warn(app: &Arc<App>, origin: &Provenance, policy: &Policy, node: &NodeId, underlay: Option<Underlay>) {
     let Some(underlay) = underlay.filter(|_| policy.underlay_probe == UnderlayProbe::Warn) else { return };
     let any = policy.underlay_probe_any;
     let addresses: Vec<SocketAddr> =
@@ -96,7 +96,7 @@ pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, und
         let verdicts = look(&addresses).await;
         let open = app.view().state.open_alert(KIND, Some(&node)).map(|alert| alert.id);
         let unreachable = verdicts.iter().find_map(|(address, verdict)| match verdict {
-            Verdict::Unreachable(why) => Some(format!("{address}: {why}")),
+            Reachability::Unreachable(why) => Some(format!("{address}: {why}")),
             _ => None,
         });
         let command = match (unreachable, open) {
@@ -104,7 +104,7 @@ pub fn warn(app: &Arc<App>, origin: &Origin, policy: &Policy, node: &NodeId, und
             (None, Some(alert)) => Command::ClearAlert { alert },
             (None, None) => return,
         };
-        if let Err(failure) = app.commit(Actor::Reconciler, &Origin::internal(), command).await {
+        if let Err(failure) = app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
             tracing::warn!(code = failure.code.word, "an alert was not recorded: {}", failure.message);
         }
     });
@@ -118,55 +118,55 @@ fn addresses(underlay: &Underlay) -> impl Iterator<Item = SocketAddr> + use<> {
     given.map(move |address| SocketAddr::new(address.to_canonical(), port))
 }
 
-fn is_callers(origin: &Origin, address: IpAddr) -> bool {
+fn is_callers(origin: &Provenance, address: IpAddr) -> bool {
     matches!(origin.source, Source::Address(source) if source.to_canonical() == address)
 }
 
-async fn look(addresses: &[SocketAddr]) -> Vec<(SocketAddr, Verdict)> {
+async fn look(addresses: &[SocketAddr]) -> Vec<(SocketAddr, Reachability)> {
     join_all(addresses.iter().map(|address| async { (*address, look_at(*address).await) })).await
 }
 
 /// Asks in every way at once. The first that finds the host ends it.
-async fn look_at(address: SocketAddr) -> Verdict {
-    let ways: [BoxFuture<'_, Sign>; 3] =
+async fn look_at(address: SocketAddr) -> Reachability {
+    let ways: [BoxFuture<'_, ProbeAnswer>; 3] =
         [datagram(address).boxed(), connection(address).boxed(), echo(address.ip()).boxed()];
     let mut ways: FuturesUnordered<_> = ways.into_iter().collect();
     let mut signs = Vec::new();
     while let Some(sign) = ways.next().await {
-        if sign == Sign::There {
-            return Verdict::Reachable;
+        if sign == ProbeAnswer::There {
+            return Reachability::Reachable;
         }
         signs.push(sign);
     }
     judge(signs)
 }
 
-fn judge(signs: Vec<Sign>) -> Verdict {
-    let echoed = signs.contains(&Sign::EchoUnanswered);
+fn judge(signs: Vec<ProbeAnswer>) -> Reachability {
+    let echoed = signs.contains(&ProbeAnswer::EchoUnanswered);
     let no_route = signs.into_iter().find_map(|sign| match sign {
-        Sign::NoRoute(why) => Some(why),
+        ProbeAnswer::NoRoute(why) => Some(why),
         _ => None,
     });
-    no_route.map_or(Verdict::Unknown { echoed }, Verdict::Unreachable)
+    no_route.map_or(Reachability::Unknown { echoed }, Reachability::Unreachable)
 }
 
-async fn datagram(address: SocketAddr) -> Sign {
+async fn datagram(address: SocketAddr) -> ProbeAnswer {
     let ask = async {
-        let socket = UdpSocket::bind(unspecified(address.ip())).await.map_err(|_| Sign::Unable)?;
+        let socket = UdpSocket::bind(unspecified(address.ip())).await.map_err(|_| ProbeAnswer::Unable)?;
         socket.connect(address).await.map_err(sign)?;
         // One octet: no message of WireGuard, so no answer but the system's.
         socket.send(&[0]).await.map_err(sign)?;
         socket.recv(&mut [0; 64]).await.map_err(sign)
     };
-    within(ask, Sign::Silent).await
+    within(ask, ProbeAnswer::Silent).await
 }
 
 /// The system tells a connection of a host or a network that cannot be reached; a datagram it does not.
-async fn connection(address: SocketAddr) -> Sign {
-    within(async { TcpStream::connect(address).await.map_err(sign) }, Sign::Silent).await
+async fn connection(address: SocketAddr) -> ProbeAnswer {
+    within(async { TcpStream::connect(address).await.map_err(sign) }, ProbeAnswer::Silent).await
 }
 
-async fn echo(address: IpAddr) -> Sign {
+async fn echo(address: IpAddr) -> ProbeAnswer {
     let ask = async {
         let (family, protocol, request) = match address {
             IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8),
@@ -174,19 +174,19 @@ async fn echo(address: IpAddr) -> Sign {
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(protocol));
-        let socket = socket.map_err(|_| Sign::Unable)?;
-        let socket = UdpSocket::from_std(socket.into()).map_err(|_| Sign::Unable)?;
+        let socket = socket.map_err(|_| ProbeAnswer::Unable)?;
+        let socket = UdpSocket::from_std(socket.into()).map_err(|_| ProbeAnswer::Unable)?;
         socket.connect(SocketAddr::new(address, 0)).await.map_err(sign)?;
         let [a, b, c, d] = ECHO;
         socket.send(&[request, 0, 0, 0, a, b, c, d]).await.map_err(sign)?;
         socket.recv(&mut [0; 64]).await.map_err(sign)
     };
-    within(ask, Sign::EchoUnanswered).await
+    within(ask, ProbeAnswer::EchoUnanswered).await
 }
 
-async fn within<T>(ask: impl Future<Output = Result<T, Sign>>, late: Sign) -> Sign {
+async fn within<T>(ask: impl Future<Output = Result<T, ProbeAnswer>>, late: ProbeAnswer) -> ProbeAnswer {
     match timeout(LIMIT, ask).await {
-        Ok(Ok(_)) => Sign::There,
+        Ok(Ok(_)) => ProbeAnswer::There,
         Ok(Err(sign)) => sign,
         Err(_) => late,
     }
@@ -200,14 +200,14 @@ fn unspecified(like: IpAddr) -> SocketAddr {
     SocketAddr::new(address, 0)
 }
 
-fn sign(error: io::Error) -> Sign {
+fn sign(error: io::Error) -> ProbeAnswer {
     match error.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Sign::There,
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => ProbeAnswer::There,
         ErrorKind::HostUnreachable
         | ErrorKind::NetworkUnreachable
         | ErrorKind::AddrNotAvailable
-        | ErrorKind::InvalidInput => Sign::NoRoute(format!("no route ({error})")),
-        _ => Sign::Unable,
+        | ErrorKind::InvalidInput => ProbeAnswer::NoRoute(format!("no route ({error})")),
+        _ => ProbeAnswer::Unable,
     }
 }
 
@@ -219,21 +219,24 @@ mod tests {
     async fn a_closed_port_is_a_host_that_is_there() {
         let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let Ok(address) = port else { return };
-        assert_eq!(look_at(address).await, Verdict::Reachable);
+        assert_eq!(look_at(address).await, Reachability::Reachable);
     }
 
     #[tokio::test]
     async fn an_address_without_a_route_is_unreachable() {
         let link_local = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)), 51820);
         let verdict = look_at(link_local).await;
-        assert!(matches!(verdict, Verdict::Unreachable(_)), "{verdict:?}");
+        assert!(matches!(verdict, Reachability::Unreachable(_)), "{verdict:?}");
     }
 
     #[test]
     fn silence_tells_nothing_unless_an_echo_should_have_been_answered() {
-        let judged = |echo| judge(vec![Sign::Silent, Sign::Silent, echo]);
-        assert_eq!(judged(Sign::Unable), Verdict::Unknown { echoed: false });
-        assert_eq!(judged(Sign::EchoUnanswered), Verdict::Unknown { echoed: true });
-        assert_eq!(judged(Sign::NoRoute("why".to_owned())), Verdict::Unreachable("why".to_owned()));
+        let judged = |echo| judge(vec![ProbeAnswer::Silent, ProbeAnswer::Silent, echo]);
+        assert_eq!(judged(ProbeAnswer::Unable), Reachability::Unknown { echoed: false });
+        assert_eq!(judged(ProbeAnswer::EchoUnanswered), Reachability::Unknown { echoed: true });
+        assert_eq!(
+            judged(ProbeAnswer::NoRoute("why".to_owned())),
+            Reachability::Unreachable("why".to_owned())
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
 use super::repair;
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
 use lifecycle::registry::{
@@ -30,7 +30,11 @@ pub struct BundleClaim {
 }
 
 /// Recovers, and counts the attempt.
-pub async fn recover(app: &Arc<App>, origin: &Origin, request: RecoveryRequest) -> Result<Released, Failure> {
+pub async fn recover(
+    app: &Arc<App>,
+    origin: &Provenance,
+    request: RecoveryRequest,
+) -> Result<Released, Failure> {
     let result = attempt(app, origin, &request).await.map_err(|unissued| unissued.failure);
     app.metrics.recovered(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
     if let Err(failure) = &result
@@ -45,7 +49,11 @@ pub async fn recover(app: &Arc<App>, origin: &Origin, request: RecoveryRequest) 
     result
 }
 
-async fn attempt(app: &Arc<App>, origin: &Origin, request: &RecoveryRequest) -> Result<Released, Unissued> {
+async fn attempt(
+    app: &Arc<App>,
+    origin: &Provenance,
+    request: &RecoveryRequest,
+) -> Result<Released, Unissued> {
     let _place = app.issuance.place().await?;
     let claimed = request.node.as_ref();
     let check = |state: &State, token: &SecretHash| check_recovery_token(state, token, claimed).map(drop);

@@ -2,7 +2,7 @@
 
 use super::issue::{Issue, Released, issue, read_csr, sign};
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use lifecycle::names::{Label, NodeId, Serial};
 use lifecycle::registry::{Actor, Command, Issued, Keeping, Rejection, Renew, Renewal, State, renewable};
 use pki::csr;
@@ -18,7 +18,7 @@ pub struct RenewalRequest {
 }
 
 /// Renews, and counts the attempt.
-pub async fn renew(app: &App, origin: &Origin, request: RenewalRequest) -> Result<Released, Failure> {
+pub async fn renew(app: &App, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
     let node = request.node.clone();
     let result = attempt(app, origin, request).await;
     app.metrics.renewed(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
@@ -26,7 +26,7 @@ pub async fn renew(app: &App, origin: &Origin, request: RenewalRequest) -> Resul
     result
 }
 
-async fn attempt(app: &App, origin: &Origin, request: RenewalRequest) -> Result<Released, Failure> {
+async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
     let _place = app.issuance.place().await?;
     let csr = read_csr(&request.csr)?;
     let command = Renew {

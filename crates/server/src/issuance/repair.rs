@@ -2,7 +2,7 @@
 
 use crate::fleet::recovery_token::{self, Drawn};
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use journal::View;
 use lifecycle::names::{NodeId, Span, TokenId};
 use lifecycle::registry::{Actor, BundleRecord, Command, IssueRepairBundle, RecoveryToken, Rejection};
@@ -23,7 +23,7 @@ pub struct IssuedBundle {
 pub async fn issue(
     app: &Arc<App>,
     actor: Actor,
-    origin: &Origin,
+    origin: &Provenance,
     node: NodeId,
     ttl: Option<Span>,
 ) -> Result<IssuedBundle, Failure> {

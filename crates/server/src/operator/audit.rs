@@ -28,7 +28,7 @@ const CHUNK: usize = 500;
 
 /// A page of the trail, each line byte for byte.
 #[derive(serde::Serialize)]
-pub struct Lines {
+pub struct AuditPage {
     pub items: Vec<Box<RawValue>>,
     pub next_cursor: Option<String>,
 }
@@ -88,10 +88,10 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.ca.keys.audit.sign(&message).map_err(std::io::Error::other)?;
-    // The one that vouches for the audit key, whether it signs now or not.
+    // The issuer of the audit key's certificate, whether it signs now or not.
     let own = CertificateDer::from(signer.certificate.as_slice());
-    let vouches = |issuer: &&Issuer| pki::verify::is_issued_by(&own, &issuer.certificate);
-    let issuer = view.state.issuers.values().find(vouches).map(|issuer| issuer.certificate.as_slice());
+    let issued_it = |issuer: &&Issuer| pki::verify::is_issued_by(&own, &issuer.certificate);
+    let issuer = view.state.issuers.values().find(issued_it).map(|issuer| issuer.certificate.as_slice());
     let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));
     let footer = Footer {
         cluster_id: domain.cluster,

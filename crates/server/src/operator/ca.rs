@@ -3,7 +3,7 @@
 use super::acts::reason;
 use crate::ca::crl;
 use crate::ca::rewrap;
-use crate::ca::roll::{self, By};
+use crate::ca::roll::{self, Requester};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;
@@ -127,7 +127,7 @@ fn issuer(text: &str) -> Result<IssuerId, Failure> {
 }
 
 /// Rights first: who may not touch the CA costs no key and reads no file.
-fn manager<'a>(app: &App, caller: &'a Caller) -> Result<By<'a>, Failure> {
+fn manager<'a>(app: &App, caller: &'a Caller) -> Result<Requester<'a>, Failure> {
     authenticate::reader(app, &caller.actor, Act::ManageCa)?;
-    Ok(By { actor: &caller.actor, origin: &caller.origin })
+    Ok(Requester { actor: &caller.actor, origin: &caller.origin })
 }

@@ -40,7 +40,7 @@ pub fn metrics_text(app: &App, view: &View) -> Response {
     ([(header::CONTENT_TYPE, kind)], app.metrics.text(view, &app.fleet.presence, ready)).into_response()
 }
 
-/// Made once: strangers may ask for it as often as they like.
+/// Made once: it is served without authentication.
 static OPENAPI: LazyLock<Result<Bytes, String>> =
     LazyLock::new(|| api::openapi::json().map(Bytes::from).map_err(|error| error.to_string()));
 

@@ -1,6 +1,6 @@
 //! `/v1/nodes/{id}/timeline`: the lines of the trail that are about one node, oldest first.
 
-use super::audit::{Lines, line, unreadable};
+use super::audit::{AuditPage, line, unreadable};
 use super::nodes::parse;
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Query, Segment};
@@ -23,7 +23,7 @@ pub async fn show(
     caller: Caller,
     Segment(id): Segment,
     Query(query): Query<PageQuery>,
-) -> Result<axum::Json<Lines>, Failure> {
+) -> Result<axum::Json<AuditPage>, Failure> {
     let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
     let id = parse(&id)?;
     if !view.state.nodes.get(&id).is_some_and(|node| tenants.include(&node.tenant)) {
@@ -57,5 +57,5 @@ pub async fn show(
     let reached = found.last().map(|(seq, _)| *seq).filter(|_| full).unwrap_or(until);
     let items = found.into_iter().map(|(_, text)| line(text)).collect::<Result<_, _>>()?;
     let next_cursor = (reached < view.audit.seq).then(|| reached.to_string());
-    Ok(axum::Json(Lines { items, next_cursor }))
+    Ok(axum::Json(AuditPage { items, next_cursor }))
 }

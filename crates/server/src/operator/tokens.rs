@@ -30,7 +30,7 @@ pub async fn create(
             )
         })?,
     };
-    let order = mint::Order {
+    let order = mint::TokenRequest {
         door,
         tenant: caller.tenant(&app, request.tenant.as_deref())?,
         node: request.node.as_deref().map(NodeId::parse).transpose().map_err(bad)?,
@@ -38,7 +38,7 @@ pub async fn create(
         ttl: duration("expires", request.expires.as_deref())?,
         name: None,
     };
-    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
+    let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let ca_pin = view.state.roots.last().map(|root| root.fingerprint.pin()).unwrap_or_default();
     let server_url = app.servers().into_iter().next().unwrap_or_default();
     let minted = MintedToken {

@@ -1,17 +1,17 @@
 //! The log's line about what was done: one for each act of an operator, each enrollment and each alert. Ids and names
-//! only; what a command carries beyond them may be secret or long. Strangers cause none without a token.
+//! only; what a command carries beyond them may be secret or long. An unauthenticated caller causes none without a token.
 
 use lifecycle::registry::{Claim, Command, Envelope};
 
 /// What a line says of a command that was granted: the audit trail's word for it, and what it is about.
-pub struct Told {
+pub struct Activity {
     event: &'static str,
     about: String,
     actor: String,
     request_id: String,
 }
 
-impl Told {
+impl Activity {
     /// Nothing for what hosts do all the time, and for housekeeping.
     pub fn of(envelope: &Envelope) -> Option<Self> {
         let (event, about) = line(&envelope.command)?;
@@ -39,7 +39,7 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
             Claim::Tenant(tenant) => {
                 ("host.registered", format!("node {} of tenant {tenant}", register.node))
             }
-            // Its pin, which is not known here, may have had the last word on the id.
+            // Its pin, which is not known here, may have decided the id.
             Claim::Token(_) => ("host.registered", "the node of a token".to_owned()),
         },
         Command::Describe(describe) => ("host.described", about(&describe.node)),

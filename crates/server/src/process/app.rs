@@ -7,7 +7,7 @@ use crate::fleet::Fleet;
 use crate::http::failure::Failure;
 use crate::issuance::IssuanceLimits;
 use crate::operator::AuditReaders;
-use crate::process::activity_log::Told;
+use crate::process::activity_log::Activity;
 use crate::process::metrics::Metrics;
 use crate::process::{chance, clock};
 use journal::{Committed, Journal, View};
@@ -33,13 +33,13 @@ pub struct App {
 
 /// Where a request comes from and how it is to be recorded.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct Provenance {
     pub source: Source,
     pub request_id: Option<Label>,
     pub correlation_id: Option<Label>,
 }
 
-impl Origin {
+impl Provenance {
     pub fn internal() -> Self {
         Self { source: Source::Internal, request_id: None, correlation_id: None }
     }
@@ -106,7 +106,7 @@ impl App {
         (ready, reasons)
     }
 
-    pub fn envelope(&self, actor: Actor, origin: &Origin, command: Command) -> Result<Envelope, Failure> {
+    pub fn envelope(&self, actor: Actor, origin: &Provenance, command: Command) -> Result<Envelope, Failure> {
         Ok(Envelope {
             id: RequestId(chance::ulid(self.now())?),
             actor,
@@ -122,7 +122,7 @@ impl App {
     pub async fn commit(
         &self,
         actor: Actor,
-        origin: &Origin,
+        origin: &Provenance,
         command: Command,
     ) -> Result<(Outcome, Arc<View>), Failure> {
         let envelope = self.envelope(actor, origin, command)?;
@@ -137,15 +137,15 @@ impl App {
 
     /// Commits without asking first; the answer may be a rejection.
     pub async fn propose(&self, envelope: Envelope) -> Result<Committed, Failure> {
-        let told = Told::of(&envelope);
+        let activity = Activity::of(&envelope);
         let timer = self.metrics.commit_timer();
         let committed = self.journal.propose(envelope).await?;
         timer.observe(&self.metrics);
-        match (&committed.answer, told) {
+        match (&committed.answer, activity) {
             // Granted by an earlier command, which has its line.
             (Ok(Outcome::Enrolled { replayed: true, .. } | Outcome::Recovered { replayed: true, .. }), _) => {
             }
-            (Ok(_), Some(told)) => told.write(),
+            (Ok(_), Some(activity)) => activity.write(),
             (Ok(_), None) | (Err(_), _) => {}
         }
         Ok(committed)

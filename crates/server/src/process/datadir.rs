@@ -128,7 +128,7 @@ impl DataDir {
 
     /// Takes the directory for this process; the lock ends with it. From here on, files that libraries make
     /// (the stores) are closed to others.
-    pub fn lock(&self) -> Result<Lock, DirError> {
+    pub fn lock(&self) -> Result<DirLock, DirError> {
         rustix::process::umask(Mode::from(0o027));
         let path = self.0.join("lock");
         let io = |error: rustix::io::Errno| DirError::Io { path: path.clone(), error: error.into() };
@@ -136,7 +136,7 @@ impl DataDir {
             rustix::fs::open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600))
                 .map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(DirLock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DirError::InUse(self.0.clone())),
             Err(error) => Err(io(error)),
         }
@@ -170,7 +170,7 @@ impl Traces {
 
 /// Held while a process uses the directory.
 #[derive(Debug)]
-pub struct Lock {
+pub struct DirLock {
     _file: std::os::fd::OwnedFd,
 }
 

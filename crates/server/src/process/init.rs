@@ -1,7 +1,7 @@
 //! Founding a domain: hierarchy, sealed keys, first log entry, configuration.
 
 use crate::ca::keys;
-use crate::ca::server_cert::{Given, read_given};
+use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
 use crate::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// What `server init` was asked for.
-pub struct Request {
+pub struct InitRequest {
     pub dir: DataDir,
     pub domain: TrustDomain,
     pub profile: ProfileName,
@@ -97,7 +97,7 @@ struct Authority {
 
 /// Makes the data directory. Nothing is left to chance half done: the version file, written last, is what
 /// makes it a data directory.
-pub async fn init(request: Request) -> Result<Founded, InitError> {
+pub async fn init(request: InitRequest) -> Result<Founded, InitError> {
     let mut mistakes = Vec::new();
     if !Policy::default().profiles.contains_key(&request.profile) {
         let names: Vec<String> = Policy::default().profiles.keys().map(ToString::to_string).collect();
@@ -113,7 +113,7 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
     };
     let at = clock::now();
     let authority = authority(&request, at)?;
-    let own = config.own_certificate.as_ref().map(|files| read_given(files, at)).transpose();
+    let own = config.own_certificate.as_ref().map(|files| read_configured(files, at)).transpose();
     let own = own.map_err(InitError::ServerCertificate)?;
     // A key that exists is read before anything is made: a wrong one must not leave half a directory behind.
     let existing = match &config.kek {
@@ -143,7 +143,7 @@ pub async fn init(request: Request) -> Result<Founded, InitError> {
 
 /// Everything that is written, but for the version file.
 async fn make(
-    request: &Request,
+    request: &InitRequest,
     config: &ControlPlaneConfig,
     authority: &Authority,
     existing: Option<Kek>,
@@ -161,7 +161,7 @@ async fn make(
     Ok(root_fingerprint)
 }
 
-fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
+fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitError> {
     let unusable = |error: &dyn std::fmt::Display| InitError::Imported(error.to_string());
     match &request.issuer {
         IssuerChoice::Sealed => {
@@ -199,7 +199,7 @@ fn authority(request: &Request, at: Timestamp) -> Result<Authority, InitError> {
     }
 }
 
-fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> Result<Found, InitError> {
+fn found(request: &InitRequest, authority: &Authority, kek: &Kek, at: Timestamp) -> Result<Found, InitError> {
     let issuer = &authority.issuer;
     let id = issuer.id();
     let root =
@@ -228,7 +228,7 @@ fn found(request: &Request, authority: &Authority, kek: &Kek, at: Timestamp) -> 
     })
 }
 
-fn write_files(request: &Request, authority: &Authority, kek: &Kek) -> Result<(), InitError> {
+fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Result<(), InitError> {
     let dir = &request.dir;
     let raw = toml::to_string(&request.config).unwrap_or_default();
     let text = format!(
@@ -240,7 +240,7 @@ fn write_files(request: &Request, authority: &Authority, kek: &Kek) -> Result<()
     Ok(())
 }
 
-async fn write_first_entries(request: &Request, found: Found, at: Timestamp) -> Result<(), InitError> {
+async fn write_first_entries(request: &InitRequest, found: Found, at: Timestamp) -> Result<(), InitError> {
     let options = Options::new(request.dir.path(), Arc::new(clock::now));
     let journal = Journal::create(options).await?;
     let set = |(key, value): &(String, String)| {
@@ -263,9 +263,9 @@ async fn write_first_entries(request: &Request, found: Found, at: Timestamp) -> 
 }
 
 fn warnings(
-    request: &Request,
+    request: &InitRequest,
     config: &ControlPlaneConfig,
-    own: Option<&Given>,
+    own: Option<&ConfiguredCertificate>,
     authority: &Authority,
 ) -> Vec<String> {
     let mut warnings = Vec::new();

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ByReason {
     reason: &'static str,
 }
 
@@ -43,11 +43,11 @@ struct ByDoor {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStatus {
-    status: Class,
+    status: StatusClass,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Class {
+enum StatusClass {
     Ok,
     Refused,
     Fault,
@@ -66,14 +66,14 @@ struct ByFailure {
 pub struct Metrics {
     registry: Registry,
     enrollments: Family<ByDoor, Counter>,
-    refusals: Family<Reason, Counter>,
+    refusals: Family<ByReason, Counter>,
     renewals: Family<ByResult, Counter>,
     recoveries: Family<ByResult, Counter>,
     connected_nodes: Gauge,
     expiring: Family<ByDays, Gauge>,
     alerts: Family<ByKind, Gauge>,
     alert_deliveries: Family<ByResult, Counter>,
-    handshakes_refused: Family<Reason, Counter>,
+    handshakes_refused: Family<ByReason, Counter>,
     answers: Family<ByStatus, Counter>,
     connections: Gauge,
     ready: Gauge,
@@ -142,7 +142,7 @@ impl Metrics {
     }
 
     pub fn refused(&self, reason: &'static str) {
-        self.refusals.get_or_create(&Reason { reason }).inc();
+        self.refusals.get_or_create(&ByReason { reason }).inc();
     }
 
     pub fn renewed(&self, result: &'static str) {
@@ -153,19 +153,19 @@ impl Metrics {
         self.recoveries.get_or_create(&ByResult { result }).inc();
     }
 
-    pub fn alert_told(&self, result: &'static str) {
+    pub fn alert_delivery(&self, result: &'static str) {
         self.alert_deliveries.get_or_create(&ByResult { result }).inc();
     }
 
     pub fn handshake_refused(&self, reason: &'static str) {
-        self.handshakes_refused.get_or_create(&Reason { reason }).inc();
+        self.handshakes_refused.get_or_create(&ByReason { reason }).inc();
     }
 
     pub fn answered(&self, status: StatusCode) {
         let status = match status.as_u16() {
-            0..400 => Class::Ok,
-            400..500 => Class::Refused,
-            _ => Class::Fault,
+            0..400 => StatusClass::Ok,
+            400..500 => StatusClass::Refused,
+            _ => StatusClass::Fault,
         };
         self.answers.get_or_create(&ByStatus { status }).inc();
     }
@@ -211,7 +211,7 @@ impl Metrics {
     }
 }
 
-/// How many nodes say that this is wrong with them, by their latest word.
+/// How many nodes say that this is wrong with them, by their latest report.
 fn failures(state: &State, presence: &Presence) -> BTreeMap<host::Class, usize> {
     let mut counts: BTreeMap<_, _> = host::Class::ALL.iter().map(|class| (*class, 0)).collect();
     for node in state.nodes.values().filter(|node| !node.state.is_gone()) {

@@ -5,13 +5,13 @@
 use crate::ca::CertificateAuthority;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::rewrap;
-use crate::ca::server_cert::{self, Presented, ServerCertError};
+use crate::ca::server_cert::{self, PresentedCertificate, ServerCertError};
 use crate::config::{self, ConfigMistakes, ControlPlaneConfig};
 use crate::edge::{connections, listener, socket, tls};
 use crate::fleet::live;
 use crate::fleet::overlays;
 use crate::operator;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use crate::process::datadir::{DataDir, DirError};
 use crate::reconcile;
@@ -112,7 +112,7 @@ pub struct Server {
     tasks: TaskTracker,
     bound: Vec<SocketAddr>,
     dir: DataDir,
-    _lock: crate::process::datadir::Lock,
+    _lock: crate::process::datadir::DirLock,
 }
 
 /// Checks a directory and its configuration without starting anything.
@@ -178,7 +178,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let app = App::new(config, journal, CertificateAuthority::new(keys, dir.clone()), advertised, stopping);
     record_gap(&app).await;
 
-    let presented = Presented::empty();
+    let presented = PresentedCertificate::empty();
     server_cert::ensure(&app, &presented).await?;
     let tls = Arc::new(tls::server_config(&app, presented.clone())?);
     let operators = socket::bind(&dir.operator_socket())?;
@@ -230,7 +230,7 @@ async fn record_gap(app: &App) {
     let Some(gap) = app.journal.audit_gap() else { return };
     tracing::warn!(from = gap.from, to = gap.to, refilled = gap.refilled, "audit lines were missing");
     if let Err(failure) =
-        app.commit(Actor::Reconciler, &Origin::internal(), Command::RecordAuditGap(gap)).await
+        app.commit(Actor::Reconciler, &Provenance::internal(), Command::RecordAuditGap(gap)).await
     {
         tracing::error!(code = failure.code.word, "the gap could not be recorded: {}", failure.message);
     }

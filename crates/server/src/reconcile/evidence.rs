@@ -1,4 +1,4 @@
-//! Alerts that follow from what hosts say of themselves: raised when it begins, cleared when a newer word says that it
+//! Alerts that follow from what hosts say of themselves: raised when it begins, cleared when a newer report says that it
 //! is over. Hosts that have said something new wait in a queue; after a start, and when another tolerance is set, what
 //! is on record is gone through once, a part of the fleet at a time.
 
@@ -26,7 +26,7 @@ pub struct Evidence {
 }
 
 /// The open alerts of these kinds, with their words.
-type Open<'a> = BTreeMap<(&'a NodeId, AlertKind), (AlertId, &'a str)>;
+type OpenAlerts<'a> = BTreeMap<(&'a NodeId, AlertKind), (AlertId, &'a str)>;
 
 impl Evidence {
     pub fn new() -> Self {
@@ -57,7 +57,7 @@ impl Evidence {
     }
 
     /// A part of the fleet, after the one before.
-    fn walk(&mut self, app: &App, state: &State, open: &Open<'_>) -> Vec<Command> {
+    fn walk(&mut self, app: &App, state: &State, open: &OpenAlerts<'_>) -> Vec<Command> {
         let mut due = Vec::new();
         let Some(from) = self.walk.take() else { return due };
         for (looked, (id, node)) in state.nodes.range((from, Bound::Unbounded)).enumerate() {
@@ -72,7 +72,7 @@ impl Evidence {
     }
 }
 
-fn open(state: &State) -> Open<'_> {
+fn open(state: &State) -> OpenAlerts<'_> {
     let about = state.alerts.values().filter(|alert| REPORTED.contains(&alert.kind));
     about
         .filter_map(|alert| Some(((alert.node.as_ref()?, alert.kind), (alert.id, alert.detail.as_str()))))
@@ -80,7 +80,7 @@ fn open(state: &State) -> Open<'_> {
 }
 
 /// What is to be raised or cleared about a node. Of one that has said nothing, nothing.
-fn changes(state: &State, open: &Open<'_>, node: &Node, report: Option<&Arc<Report>>) -> Vec<Command> {
+fn changes(state: &State, open: &OpenAlerts<'_>, node: &Node, report: Option<&Arc<Report>>) -> Vec<Command> {
     let Some(report) = report.filter(|_| !node.state.is_gone()) else { return Vec::new() };
     let found: BTreeMap<AlertKind, String> = state.reported(node, report).into_iter().collect();
     let change = |kind: AlertKind| match (found.get(&kind), open.get(&(&node.id, kind))) {

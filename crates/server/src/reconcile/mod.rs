@@ -7,8 +7,8 @@ mod liveness;
 mod repair;
 pub mod webhook;
 
-use crate::ca::server_cert::{self, Presented};
-use crate::process::app::{App, Origin};
+use crate::ca::server_cert::{self, PresentedCertificate};
+use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use journal::{Leadership, View, checkpoint_message};
 use lifecycle::names::Span;
@@ -25,7 +25,7 @@ const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
 const TICKS_PER_ISSUER_CHECK: u64 = 60;
 
 /// Runs until the process stops.
-pub async fn run(app: Arc<App>, presented: Arc<Presented>) {
+pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
@@ -96,7 +96,7 @@ async fn propose(app: &App, leadership: &Leadership, command: Command) -> Option
 
 /// Records what this replica has seen itself, leader or not.
 async fn record(app: &App, command: Command) -> Option<Arc<View>> {
-    match app.commit(Actor::Reconciler, &Origin::internal(), command).await {
+    match app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
         Ok((_, view)) => Some(view),
         Err(failure) => {
             tracing::warn!(code = failure.code.word, "housekeeping was refused: {}", failure.message);
@@ -123,7 +123,7 @@ impl Checkpoints {
     }
 }
 
-/// Signs the trail if there are lines that no checkpoint vouches for. The checkpoint's own line is one more.
+/// Signs the trail if there are lines after the last checkpoint. The checkpoint's own line is one more.
 pub async fn sign_if_behind(app: &App) {
     let view = app.view();
     if view.audit.seq > view.state.checkpoint + 1

@@ -41,7 +41,7 @@ async fn watch(app: &Arc<App>, queue: &Queue) {
 }
 
 async fn deliver(app: &App, webhook: &Webhook, queue: &Queue) {
-    let mut trouble = Trouble::default();
+    let mut outage = Outage::default();
     loop {
         let (id, event) = queue.first().await;
         let mut refusals = 0;
@@ -49,21 +49,21 @@ async fn deliver(app: &App, webhook: &Webhook, queue: &Queue) {
         while queue.holds(id) {
             match post(webhook, &event).await {
                 Ok(()) => {
-                    app.metrics.alert_told("ok");
-                    trouble.over(webhook);
-                    trouble = Trouble::default();
+                    app.metrics.alert_delivery("ok");
+                    outage.over(webhook);
+                    outage = Outage::default();
                     queue.remove(id);
                 }
                 Err(error) => {
-                    app.metrics.alert_told("failed");
-                    trouble.note(webhook, &error);
+                    app.metrics.alert_delivery("failed");
+                    outage.note(webhook, &error);
                     refusals += u32::from(error.is_final());
                     if refusals == REFUSALS {
-                        app.metrics.alert_told("dropped");
+                        app.metrics.alert_delivery("dropped");
                         tracing::error!(%webhook, %error, alert = event.alert.alert_id, "the webhook refuses this alert: dropped");
                         queue.remove(id);
                     }
-                    tokio::time::sleep(trouble.backoff.next(None)).await;
+                    tokio::time::sleep(outage.backoff.next(None)).await;
                 }
             }
         }
@@ -77,12 +77,12 @@ async fn post(webhook: &Webhook, event: &AlertEvent) -> Result<(), Undelivered> 
 
 /// A time in which nothing is taken; told once in the log, and once when it is over.
 #[derive(Default)]
-struct Trouble {
+struct Outage {
     failures: u32,
     backoff: Backoff,
 }
 
-impl Trouble {
+impl Outage {
     fn note(&mut self, webhook: &Webhook, error: &Undelivered) {
         self.failures += 1;
         if self.failures == 1 {
@@ -102,24 +102,24 @@ impl Trouble {
 /// What waits to be told, the one being told included.
 #[derive(Default)]
 struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingAlerts>,
     more: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingAlerts {
     next: u64,
     events: VecDeque<(u64, AlertEvent)>,
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingAlerts> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, app: &App, event: AlertEvent) {
         if let Some(lost) = self.add(event) {
-            app.metrics.alert_told("dropped");
+            app.metrics.alert_delivery("dropped");
             tracing::error!(
                 alert = lost.alert.alert_id,
                 "too many alerts wait for the webhook: the oldest is dropped"

@@ -8,7 +8,7 @@ use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment};
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use api::doors::plfm::{ClusterConfig, EnrollHost, EnrolledHost, OverlayConfig, UnderlayEndpoint};
 use api::header;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub async fn enroll(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
+    Extension(origin): Extension<Provenance>,
     headers: HeaderMap,
     body: Result<Json<EnrollHost>, Failure>,
 ) -> Result<Response, Failure> {

@@ -1,10 +1,10 @@
 //! A host that speaks for itself, with its own certificate; and its first word, the confirmation.
 
 use crate::doors::plain;
-use crate::edge::authenticate::{self, Peer};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::http::extract::{Json, Segment};
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use api::doors::plfm::{ConfirmHost, ConfirmedHost, state_word};
 use axum::extract::{FromRequestParts, State};
@@ -14,20 +14,20 @@ use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Keeping};
 use std::sync::Arc;
 
 /// The host that the path names, and that the certificate is of.
-pub struct Host {
+pub struct HostCaller {
     pub id: NodeId,
     pub serial: Serial,
-    pub peer: Peer,
-    pub origin: Origin,
+    pub peer: ConnectionPeer,
+    pub origin: Provenance,
 }
 
-impl FromRequestParts<Arc<App>> for Host {
+impl FromRequestParts<Arc<App>> for HostCaller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
         let missing = || Failure::internal("a request without its connection", &"");
-        let peer = parts.extensions.get::<Peer>().cloned().ok_or_else(missing)?;
-        let origin = parts.extensions.get::<Origin>().cloned().ok_or_else(missing)?;
+        let peer = parts.extensions.get::<ConnectionPeer>().cloned().ok_or_else(missing)?;
+        let origin = parts.extensions.get::<Provenance>().cloned().ok_or_else(missing)?;
         let (id, serial) = authenticate::node(app, &peer).await?;
         let Segment(named) = Segment::from_request_parts(parts, app).await?;
         if named != id.as_str() {
@@ -42,7 +42,7 @@ impl FromRequestParts<Arc<App>> for Host {
 
 pub async fn confirm(
     State(app): State<Arc<App>>,
-    host: Host,
+    host: HostCaller,
     Json(request): Json<ConfirmHost>,
 ) -> Result<axum::Json<ConfirmedHost>, Failure> {
     let status = match request.status.as_deref() {
@@ -50,7 +50,7 @@ pub async fn confirm(
         Some("failed") => ConfirmStatus::Failed { reason: plain(&request.reason.unwrap_or_default()) },
         Some(_) => return Err(Failure::new(code::BAD_REQUEST, "status must be ok or failed")),
     };
-    let Host { id, serial, origin, .. } = host;
+    let HostCaller { id, serial, origin, .. } = host;
     let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: Keeping::default() });
     let (_, view) = app.commit(Actor::Node { id: id.clone(), serial }, &origin, command).await?;
     app.fleet.presence.seen(&id, origin.source, app.now());

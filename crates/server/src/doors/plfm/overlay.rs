@@ -1,6 +1,6 @@
 //! `/v1/hosts/{id}/overlay`: a host asks who its peers are now, or waits until that has changed.
 
-use super::host::Host;
+use super::host::HostCaller;
 use super::peers;
 use crate::edge::authenticate;
 use crate::fleet::overlays::{UNFINISHED, WAITING};
@@ -25,7 +25,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 
 pub async fn show(
     State(app): State<Arc<App>>,
-    host: Host,
+    host: HostCaller,
     Query(query): Query<OverlayQuery>,
 ) -> Result<Response, Failure> {
     let wait = query.wait.as_deref().map(Span::parse).transpose().map_err(bad)?;
@@ -49,7 +49,12 @@ pub async fn show(
 }
 
 /// The overlay when it is another than the host knows, or as it is when the time is over.
-async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(HostOverlay, Peers), Failure> {
+async fn newer(
+    app: &App,
+    host: &HostCaller,
+    after: u64,
+    wait: Duration,
+) -> Result<(HostOverlay, Peers), Failure> {
     let deadline = Instant::now() + wait;
     let Some(tenant) = app.view().state.nodes.get(&host.id).map(|node| node.tenant.clone()) else {
         return Err(Rejection::NodeNotFound { node: host.id.clone() }.into());
@@ -75,7 +80,7 @@ async fn newer(app: &App, host: &Host, after: u64, wait: Duration) -> Result<(Ho
 }
 
 /// The overlay without its peers, and those.
-fn known(view: &View, host: &Host) -> Result<(HostOverlay, Peers), Failure> {
+fn known(view: &View, host: &HostCaller) -> Result<(HostOverlay, Peers), Failure> {
     let node = view.state.nodes.get(&host.id).filter(|node| !node.state.is_gone());
     let node = node.ok_or_else(|| Rejection::NodeRevoked { node: host.id.clone() })?;
     let none = || Failure::new(code::NO_OVERLAY, "this host enrolled without a WireGuard key");

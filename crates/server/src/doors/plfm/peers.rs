@@ -1,7 +1,7 @@
 //! Answers with peers. They grow with the tenant, and whoever asked may read slowly or never: so an answer is
 //! written piece by piece, and the next piece only when the one before has left the process.
 
-use crate::fleet::overlays::Turn;
+use crate::fleet::overlays::AnswerPermit;
 use crate::http::failure::Failure;
 use api::doors::plfm::OverlayPeer;
 use axum::body::Body;
@@ -29,7 +29,7 @@ pub fn answer(
     status: StatusCode,
     text: &impl Serialize,
     peers: Peers,
-    turn: Turn,
+    turn: AnswerPermit,
 ) -> Result<Response, Failure> {
     let text =
         serde_json::to_string(text).map_err(|error| Failure::internal("an answer is no JSON", &error))?;
@@ -85,14 +85,14 @@ struct Pieces {
     text: Option<Text>,
     /// Free when no piece is with the connection.
     unsent: PollSemaphore,
-    turn: Arc<Turn>,
+    turn: Arc<AnswerPermit>,
 }
 
 /// A connection keeps what the peer has no room for: each piece holds on to the turn by itself.
 struct Piece {
     data: Vec<u8>,
     _unsent: OwnedSemaphorePermit,
-    _turn: Arc<Turn>,
+    _turn: Arc<AnswerPermit>,
 }
 
 impl AsRef<[u8]> for Piece {

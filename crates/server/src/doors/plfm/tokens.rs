@@ -19,7 +19,7 @@ pub async fn create(
     caller: Caller,
     Json(request): Json<CreateHostToken>,
 ) -> Result<(StatusCode, axum::Json<MintedHostToken>), Failure> {
-    let order = mint::Order {
+    let order = mint::TokenRequest {
         name: None,
         door: Door::Plfm,
         tenant: caller.tenant(&app, None)?,
@@ -27,7 +27,7 @@ pub async fn create(
         profile: None,
         ttl: duration("expires_in", request.expires_in.as_deref())?,
     };
-    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
+    let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let item = HostTokenItem::of(&view.state, &token, app.now());
     let minted = MintedHostToken {
         token_id: item.token_id,

@@ -1,10 +1,10 @@
 //! `POST /v1/collectors/register`: a collector is known before it has a certificate.
 
-use super::{Refused, agent_id, label};
+use super::{AgentRefusal, agent_id, label};
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
 use crate::issuance::enroll;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use api::doors::probectl::{RegisterCollector, RegisteredCollector};
 use axum::Extension;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub async fn register(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
+    Extension(origin): Extension<Provenance>,
     caller: Result<Caller, Failure>,
     Json(request): Json<RegisterCollector>,
 ) -> Result<(StatusCode, axum::Json<RegisteredCollector>), Failure> {
@@ -53,11 +53,11 @@ pub async fn register(
 async fn by_token(
     app: &App,
     actor: Actor,
-    origin: &Origin,
+    origin: &Provenance,
     token: &str,
     plane: &Label,
     hostname: Option<Label>,
-) -> Result<(NodeId, Arc<View>), Refused> {
+) -> Result<(NodeId, Arc<View>), AgentRefusal> {
     let (token, _) = enroll::credential(app, token, None).await?;
     Ok(commit(app, actor, origin, Claim::Token(token), plane, hostname).await?)
 }
@@ -65,7 +65,7 @@ async fn by_token(
 async fn commit(
     app: &App,
     actor: Actor,
-    origin: &Origin,
+    origin: &Provenance,
     claim: Claim,
     plane: &Label,
     hostname: Option<Label>,

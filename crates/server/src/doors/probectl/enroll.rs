@@ -1,11 +1,11 @@
 //! `POST /enroll/agent`: a join token becomes an identity.
 
-use super::{Refused, agent_id, identity, label};
+use super::{AgentRefusal, agent_id, identity, label};
 use crate::doors::{NAMING, idempotency};
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::issuance::enroll::{self, Enrollment, Naming};
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::doors::probectl::{EnrollAgent, ProbectlIdentity};
 use api::{code, header};
 use axum::Extension;
@@ -19,7 +19,7 @@ const ATTESTOR: &str = "join-token";
 
 pub async fn enroll(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
+    Extension(origin): Extension<Provenance>,
     headers: HeaderMap,
     Json(request): Json<EnrollAgent>,
 ) -> Result<axum::Json<ProbectlIdentity>, Failure> {
@@ -31,7 +31,7 @@ pub async fn enroll(
         }
     };
     let enrolled = enroll::enroll(&app, &origin, request).await;
-    let enrolled = enrolled.map_err(|failure| Refused::from(failure).told())?;
+    let enrolled = enrolled.map_err(|failure| AgentRefusal::from(failure).into_failure())?;
     Ok(identity(&enrolled))
 }
 

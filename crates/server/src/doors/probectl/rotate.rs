@@ -3,13 +3,13 @@
 //! The certificate comes in the body, so what a handshake would have checked is checked here, what costs least
 //! first: signatures are only looked at for a certificate that is on record.
 
-use super::{Refused, identity};
+use super::{AgentRefusal, identity};
 use crate::edge::tls::node_issuers;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::issuance::Released;
 use crate::issuance::renew::{self, RenewalRequest};
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::doors::probectl::{ProbectlIdentity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub async fn rotate(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
+    Extension(origin): Extension<Provenance>,
     Json(request): Json<RotateAgent>,
 ) -> Result<axum::Json<ProbectlIdentity>, Failure> {
     match attempt(&app, &origin, request).await {
@@ -30,7 +30,7 @@ pub async fn rotate(
     }
 }
 
-async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<Released, Refused> {
+async fn attempt(app: &App, origin: &Provenance, request: RotateAgent) -> Result<Released, AgentRefusal> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
     let request = RenewalRequest {
@@ -40,22 +40,27 @@ async fn attempt(app: &App, origin: &Origin, request: RotateAgent) -> Result<Rel
         agent_version: None,
         keeping: Keeping::default(),
     };
-    match renew::renew(app, origin, request).await.map_err(Refused::from) {
-        Err(Refused::Credential(reason, None)) => Err(Refused::Credential(reason, Some(sample))),
+    match renew::renew(app, origin, request).await.map_err(AgentRefusal::from) {
+        Err(AgentRefusal::Credential(reason, None)) => Err(AgentRefusal::Credential(reason, Some(sample))),
         other => other,
     }
 }
 
 /// The node whose certificate this is, and which has shown that it holds its key.
-async fn proven(app: &App, origin: &Origin, request: &RotateAgent) -> Result<(NodeId, Serial), Refused> {
-    let malformed = || Refused::Credential("certificate_malformed", None);
+async fn proven(
+    app: &App,
+    origin: &Provenance,
+    request: &RotateAgent,
+) -> Result<(NodeId, Serial), AgentRefusal> {
+    let malformed = || AgentRefusal::Credential("certificate_malformed", None);
     let leaf = pki::pem::first_certificate(request.cert_pem.as_bytes()).map_err(|_| malformed())?;
     let peer = PeerCertificate::read(&leaf).map_err(|_| malformed())?;
-    let refused = |reason| Refused::Credential(reason, Some(format!("serial:{}", peer.serial)));
+    let refused = |reason| AgentRefusal::Credential(reason, Some(format!("serial:{}", peer.serial)));
     let now = app.now();
     let mut view = app.view();
     if !view.state.certificates.contains_key(&peer.serial) {
-        // Ours, but not on record here: perhaps it has only not arrived yet. Others are not worth the wait.
+        // Signed by one of our issuers but not on record: perhaps it has not arrived from the leader yet. Only then is
+        // the barrier waited for.
         check_chain(&view.state, &leaf, now)?.map_err(refused)?;
         view = app.journal.barrier().await.map_err(Failure::from)?;
     }

@@ -17,7 +17,7 @@ pub async fn mint(
     caller: Caller,
     Json(request): Json<MintEnrollToken>,
 ) -> Result<(StatusCode, axum::Json<MintedEnrollToken>), Failure> {
-    let order = mint::Order {
+    let order = mint::TokenRequest {
         door: Door::Probectl,
         tenant: caller.tenant(&app, None)?,
         node: request.agent_id.as_deref().map(NodeId::parse).transpose().map_err(bad)?,
@@ -25,7 +25,7 @@ pub async fn mint(
         ttl: request.ttl_seconds.map(|seconds| Span::from_millis(seconds.saturating_mul(1000))),
         name: request.name.as_deref().map(Title::parse).transpose().map_err(bad)?,
     };
-    let mint::Minted { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
+    let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let pin = view.state.server_certificate.as_ref().map(|own| own.fingerprint.hex());
     let minted = MintedEnrollToken {
         token: Secret::new(value.as_str()),

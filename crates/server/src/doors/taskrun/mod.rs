@@ -5,13 +5,13 @@ pub mod worker;
 mod workers;
 
 use super::{NAMING, idempotency};
-use crate::edge::authenticate::Peer;
+use crate::edge::authenticate::ConnectionPeer;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
 use crate::issuance::enroll::{self, Enrollment, Naming};
 use crate::issuance::renew::{self, RenewalRequest};
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::doors::taskrun::{EnrollWorker, EnrolledWorker, RenewWorker, RenewedWorker};
 use api::header;
 use axum::extract::State;
@@ -33,7 +33,7 @@ pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
 
 async fn enroll(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
+    Extension(origin): Extension<Provenance>,
     headers: HeaderMap,
     body: Result<Json<EnrollWorker>, Failure>,
 ) -> Result<axum::Json<EnrolledWorker>, Failure> {
@@ -70,8 +70,8 @@ fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<Enrollment, Failure>
 
 async fn renew(
     State(app): State<Arc<App>>,
-    Extension(origin): Extension<Origin>,
-    Extension(peer): Extension<Peer>,
+    Extension(origin): Extension<Provenance>,
+    Extension(peer): Extension<ConnectionPeer>,
     body: Result<Json<RenewWorker>, Failure>,
 ) -> Result<axum::Json<RenewedWorker>, Failure> {
     let (node, with) = worker::authenticated(&app, &peer).await?;

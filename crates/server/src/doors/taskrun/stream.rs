@@ -2,11 +2,11 @@
 //! the same limits and the same places: up come hello and heartbeats, down goes one acknowledgement of each.
 
 use super::worker;
-use crate::edge::authenticate::{self, Peer};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::fleet::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
-use crate::fleet::presence::{Opening, Stream};
+use crate::fleet::presence::{Stream, StreamOpening};
 use crate::http::failure::Failure;
-use crate::process::app::{App, Origin};
+use crate::process::app::{App, Provenance};
 use api::code;
 use api::doors::taskrun::{
     RunClientMessage, RunServerMessage, RunService, RunServiceServer, ServerAck, WorkerHello,
@@ -44,12 +44,12 @@ impl RunService for Runs {
         request: Request<Streaming<RunClientMessage>>,
     ) -> Result<Response<Self::StreamConnectStream>, Status> {
         let missing = || Status::internal("a request without its connection");
-        let origin = request.extensions().get::<Origin>().cloned().ok_or_else(missing)?;
-        let peer = request.extensions().get::<Peer>().cloned().ok_or_else(missing)?;
+        let origin = request.extensions().get::<Provenance>().cloned().ok_or_else(missing)?;
+        let peer = request.extensions().get::<ConnectionPeer>().cloned().ok_or_else(missing)?;
         let (id, serial) = worker::authenticated(&self.app, &peer).await.map_err(|f| status(&f, ""))?;
         let (down, answers) = mpsc::channel(BACKLOG);
         let request_id = origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let session = Session { app: self.app.clone(), id, serial, origin, down: down.clone() };
+        let session = WorkerSession { app: self.app.clone(), id, serial, origin, down: down.clone() };
         let up = request.into_inner();
         tokio::spawn(async move {
             if let Err(failure) = session.run(up).await {
@@ -66,15 +66,15 @@ fn status(failure: &Failure, request_id: &str) -> Status {
     Status::from(ErrorDetail::new(code, &*failure.message, request_id))
 }
 
-struct Session {
+struct WorkerSession {
     app: Arc<App>,
     id: NodeId,
     serial: Serial,
-    origin: Origin,
+    origin: Provenance,
     down: mpsc::Sender<Answer>,
 }
 
-impl Session {
+impl WorkerSession {
     async fn run(self, mut up: Streaming<RunClientMessage>) -> Result<(), Failure> {
         let mut allowance = Allowance::new();
         let first = tokio::time::timeout(HELLO_LIMIT, first(&mut up, &mut allowance)).await;
@@ -98,7 +98,7 @@ impl Session {
         let view = self.app.view();
         let node = living(&view.state, &self.id)?;
         let instance = Label::parse(INSTANCE);
-        let opening = Opening {
+        let opening = StreamOpening {
             node: &self.id,
             serial: &self.serial,
             source: self.origin.source,
@@ -169,7 +169,7 @@ impl Session {
         ))
     }
 
-    /// A worker that does not read what it is told is let go.
+    /// The stream of a worker that does not read what is sent ends.
     fn acknowledge(&self, ack_type: &str, ref_id: String) -> Result<(), Failure> {
         let ack = ServerAck { ack_type: ack_type.to_owned(), ref_id };
         self.down

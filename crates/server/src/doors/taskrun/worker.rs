@@ -1,6 +1,6 @@
 //! The worker at the other end of a connection.
 
-use crate::edge::authenticate::{self, Peer};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -23,7 +23,7 @@ pub fn requested(csr: &csr::VerifiedCsr) -> Result<Option<NodeId>, Failure> {
 
 /// On this door the common name is read too, and must not contradict the identity. One that is too long for a
 /// certificate was left out of it.
-pub async fn authenticated(app: &App, peer: &Peer) -> Result<(NodeId, Serial), Failure> {
+pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, Serial), Failure> {
     let (id, serial) = authenticate::node(app, peer).await?;
     let name = peer.certificate.as_ref().and_then(|certificate| certificate.common_name.as_deref());
     if name.is_none_or(|name| name.strip_prefix(COMMON_NAME_PREFIX).unwrap_or(name) == id.as_str()) {

@@ -1,6 +1,6 @@
 //! `GET /v1/audit`: lines of the trail, by node, kind and time, from either end, a page at a time.
 
-use super::{Lines, line, unreadable};
+use super::{AuditPage, line, unreadable};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Query};
 use crate::http::failure::Failure;
@@ -22,7 +22,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Query(query): Query<AuditQuery>,
-) -> Result<axum::Json<Lines>, Failure> {
+) -> Result<axum::Json<AuditPage>, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
     let limit = limit(query.limit)?;
     let newest_first = newest_first(query.order.as_deref())?;
@@ -46,7 +46,7 @@ pub async fn list(
     let page = tokio::task::spawn_blocking(read).await.map_err(|error| unreadable(&error))?;
     let (found, next) = page.map_err(|error| unreadable(&error))?;
     let items = found.into_iter().map(|(_, text)| line(text)).collect::<Result<_, _>>()?;
-    Ok(axum::Json(Lines { items, next_cursor: next.map(|seq| seq.to_string()) }))
+    Ok(axum::Json(AuditPage { items, next_cursor: next.map(|seq| seq.to_string()) }))
 }
 
 /// What is left of the trail. A cursor is the line that the page before has looked at last.
@@ -58,7 +58,7 @@ fn beyond(cursor: Option<u64>, last: u64, newest_first: bool) -> (u64, u64) {
     }
 }
 
-type Found = Vec<(u64, String)>;
+type NumberedLines = Vec<(u64, String)>;
 
 /// What a bounded stretch of `all` holds, and the cursor if there is more of it.
 fn page(
@@ -66,7 +66,7 @@ fn page(
     mut all: Selection,
     since: Option<Timestamp>,
     limit: usize,
-) -> Result<(Found, Option<u64>), AuditStoreError> {
+) -> Result<(NumberedLines, Option<u64>), AuditStoreError> {
     let audit = app.journal.audit();
     if let Some(at) = since {
         all.after = all.after.max(audit.first_since(at)?.saturating_sub(1));

@@ -1,7 +1,7 @@
 //! A server certificate that the operator brought along: presented as it is, read again now and then, never
 //! renewed here.
 
-use super::{Presented, ServerCertError, certified};
+use super::{PresentedCertificate, ServerCertError, certified};
 use crate::config::OwnCertificate;
 use crate::process::app::App;
 use crate::process::datadir::replace;
@@ -15,7 +15,7 @@ use std::path::Path;
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A certificate that can be presented.
-pub struct Given {
+pub struct ConfiguredCertificate {
     pub chain: Vec<CertificateDer<'static>>,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
@@ -23,7 +23,7 @@ pub struct Given {
 }
 
 /// Reads both files and holds them against each other and against the clock.
-pub fn read(files: &OwnCertificate, at: Timestamp) -> Result<Given, String> {
+pub fn read(files: &OwnCertificate, at: Timestamp) -> Result<ConfiguredCertificate, String> {
     let wrong = |path: &Path, what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
     let chain = bounded(&files.cert).map_err(|error| wrong(&files.cert, &error))?;
     let chain = pki::pem::certificates(&chain).map_err(|error| wrong(&files.cert, &error))?;
@@ -33,7 +33,8 @@ pub fn read(files: &OwnCertificate, at: Timestamp) -> Result<Given, String> {
         return Err(wrong(&files.cert, &format!("it expired at {}", facts.not_after)));
     }
     let key = zeroize::Zeroizing::new(bounded(&files.key).map_err(|error| wrong(&files.key, &error))?);
-    let given = Given { not_before: facts.not_before, not_after: facts.not_after, chain, key };
+    let given =
+        ConfiguredCertificate { not_before: facts.not_before, not_after: facts.not_after, chain, key };
     given.certified(&[]).map_err(|error| wrong(&files.key, &error))?;
     Ok(given)
 }
@@ -50,7 +51,7 @@ fn bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Given {
+impl ConfiguredCertificate {
     /// With what stands above it, as far as these CAs are known to have signed it: a pin on any of them can be
     /// checked by whoever sees the chain.
     fn whole(&self, cas: &[&[u8]]) -> Vec<CertificateDer<'static>> {
@@ -79,7 +80,11 @@ impl Given {
 }
 
 /// Presents what is in the files now.
-pub fn present(app: &App, files: &OwnCertificate, presented: &Presented) -> Result<(), ServerCertError> {
+pub fn present(
+    app: &App,
+    files: &OwnCertificate,
+    presented: &PresentedCertificate,
+) -> Result<(), ServerCertError> {
     let (at, view) = (app.now(), app.view());
     let given = read(files, at).map_err(ServerCertError::Make)?;
     let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const REST: Span = Span::from_secs(10);
 
 #[derive(Default)]
-pub struct Word {
+pub struct LatestReport {
     last: Option<Arc<Report>>,
     /// Something new in it is not written down yet, or nobody has looked at it.
     unwritten: bool,
@@ -18,7 +18,7 @@ pub struct Word {
     looked_at: Option<Timestamp>,
 }
 
-impl Word {
+impl LatestReport {
     pub fn last(&self) -> Option<&Arc<Report>> {
         self.last.as_ref()
     }
@@ -32,7 +32,7 @@ impl Word {
         self.unlooked
     }
 
-    /// Takes what the host says now, and tells whether it is new. The first word after its enrollment, and after a
+    /// Takes what the host says now, and tells whether it is new. The first report after its enrollment, and after a
     /// start of this process, always is.
     pub fn hear(&mut self, node: &Node, report: Report, tolerance: Span) -> bool {
         self.last.take_if(|before| node.enrolled_at.is_some_and(|since| before.at < since));
@@ -79,32 +79,32 @@ mod tests {
         Node::registered(id, TenantId::default_tenant(), ProfileName::default_profile(), at(0))
     }
 
-    fn says(word: &mut Word, node: &Node, class: Option<Class>, when: Timestamp) -> (bool, bool) {
-        word.hear(node, Report { class, ..Report::blank(when) }, Span::from_minutes(5));
-        (word.write(when).is_some(), word.look(when).is_some())
+    fn says(latest: &mut LatestReport, node: &Node, class: Option<Class>, when: Timestamp) -> (bool, bool) {
+        latest.hear(node, Report { class, ..Report::blank(when) }, Span::from_minutes(5));
+        (latest.write(when).is_some(), latest.look(when).is_some())
     }
 
     #[test]
     fn what_is_new_is_written_and_looked_at_and_not_too_often() {
-        let (mut word, node, full) = (Word::default(), node(), Some(Class::DiskFull));
-        assert_eq!(says(&mut word, &node, full, at(1)), (true, true));
-        assert_eq!(says(&mut word, &node, full, at(20)), (false, false), "the same again");
-        assert_eq!(says(&mut word, &node, None, at(21)), (true, true));
-        assert_eq!(says(&mut word, &node, full, at(22)), (false, false), "too early");
-        assert_eq!(says(&mut word, &node, None, at(23)), (false, false));
-        assert!(word.is_pending());
-        assert_eq!(says(&mut word, &node, full, at(31)), (true, true), "the last word");
-        assert!(!word.is_pending());
-        says(&mut word, &node, full, at(40));
-        assert_eq!(word.last().map(|report| (report.at, report.since)), Some((at(40), at(31))));
+        let (mut latest, node, full) = (LatestReport::default(), node(), Some(Class::DiskFull));
+        assert_eq!(says(&mut latest, &node, full, at(1)), (true, true));
+        assert_eq!(says(&mut latest, &node, full, at(20)), (false, false), "the same again");
+        assert_eq!(says(&mut latest, &node, None, at(21)), (true, true));
+        assert_eq!(says(&mut latest, &node, full, at(22)), (false, false), "too early");
+        assert_eq!(says(&mut latest, &node, None, at(23)), (false, false));
+        assert!(latest.is_pending());
+        assert_eq!(says(&mut latest, &node, full, at(31)), (true, true), "the last report");
+        assert!(!latest.is_pending());
+        says(&mut latest, &node, full, at(40));
+        assert_eq!(latest.last().map(|report| (report.at, report.since)), Some((at(40), at(31))));
     }
 
     #[test]
     fn the_word_of_an_earlier_life_is_forgotten() {
-        let (mut word, full) = (Word::default(), Some(Class::DiskFull));
-        says(&mut word, &node(), full, at(1));
+        let (mut latest, full) = (LatestReport::default(), Some(Class::DiskFull));
+        says(&mut latest, &node(), full, at(1));
         let anew = Node { enrolled_at: Some(at(50)), ..node() };
-        assert_eq!(says(&mut word, &anew, full, at(51)), (true, true));
-        assert_eq!(word.last().map(|report| report.since), Some(at(51)));
+        assert_eq!(says(&mut latest, &anew, full, at(51)), (true, true));
+        assert_eq!(latest.last().map(|report| report.since), Some(at(51)));
     }
 }

@@ -1,6 +1,6 @@
-//! Places for strangers: connections without a certificate and requests without a credential are few at a
+//! Limits on the unauthenticated: connections without a certificate and requests without a credential are few at a
 //! time, so that neither one network nor all of them together can take the memory or the slots of the rest.
-//! Who finds no place waits for one; a valid enrollment is late, not refused.
+//! Beyond the limit they wait; a valid enrollment is late, not refused.
 
 use lifecycle::names::Source;
 use std::collections::HashMap;
@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections of strangers, in all and from one network (/24, /56).
+/// Unauthenticated connections, in all and from one network (/24, /56).
 const CONNECTIONS: usize = 4096;
 const FROM_ONE_NETWORK: usize = 1024;
-/// Requests of strangers whose bodies may be held at once: 64 KiB each.
+/// Unauthenticated requests whose bodies may be held at once: 64 KiB each.
 const BODIES: usize = 1024;
-/// How long a stranger waits for a place.
+/// How long to wait for a permit.
 const WAIT: Duration = Duration::from_secs(10);
 
-pub struct Places {
+pub struct UnauthenticatedLimits {
     connections: Arc<Semaphore>,
     networks: Mutex<HashMap<Source, Arc<Semaphore>>>,
     bodies: Arc<Semaphore>,
 }
 
-impl Default for Places {
+impl Default for UnauthenticatedLimits {
     fn default() -> Self {
         Self {
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
@@ -32,25 +32,25 @@ impl Default for Places {
     }
 }
 
-/// Held while a stranger's connection is open.
-pub struct Place {
+/// Held while an unauthenticated connection is open.
+pub struct UnauthenticatedConnection {
     _own: OwnedSemaphorePermit,
     _shared: OwnedSemaphorePermit,
 }
 
-impl Places {
-    /// A place for a connection, or none in time.
-    pub async fn connection(&self, source: Source) -> Option<Place> {
+impl UnauthenticatedLimits {
+    /// A permit for a connection, or none in time.
+    pub async fn connection(&self, source: Source) -> Option<UnauthenticatedConnection> {
         let network = self.network(source.prefix());
         let both = async {
             let own = network.acquire_owned().await.ok()?;
             let shared = self.connections.clone().acquire_owned().await.ok()?;
-            Some(Place { _own: own, _shared: shared })
+            Some(UnauthenticatedConnection { _own: own, _shared: shared })
         };
         tokio::time::timeout(WAIT, both).await.ok().flatten()
     }
 
-    /// A place for a request's body, or none in time.
+    /// A permit for a request's body, or none in time.
     pub async fn body(&self) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(WAIT, self.bodies.clone().acquire_owned()).await.ok()?.ok()
     }
