@@ -15,7 +15,7 @@ use crate::screen::{ATTENTION, BAD, GOOD, Screen, Shown, harmless};
 use crate::space::Free;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
-use crate::store::{attempts, recovery, revoked, unconfirmed};
+use crate::store::{last_attempts, recovery, revoked, unconfirmed};
 
 const CERT_EXPIRED: &str = "cert_expired";
 const NOT_YET_VALID: &str = "not_yet_valid";
@@ -176,7 +176,7 @@ impl Status {
     }
 
     pub fn without(dir: &Path, state: State, reason: &str) -> Self {
-        let attempts = attempts::read(dir);
+        let attempts = last_attempts::read(dir);
         Self {
             node_id: None,
             spiffe_id: None,
@@ -284,8 +284,8 @@ mod tests {
             correlation_id: String::new(),
         };
         let (last_renewal, last_recovery) = (Some(attempt(Some("disk_full"))), Some(attempt(None)));
-        let known = attempts::Attempts { last_renewal, last_recovery };
-        attempts::keep(dir.path(), &known).unwrap();
+        let known = last_attempts::Attempts { last_renewal, last_recovery };
+        last_attempts::keep(dir.path(), &known).unwrap();
         let text = Status::without(dir.path(), State::Unenrolled, "not_enrolled").text(Screen::PIPE);
         assert!(text.contains("\nlast renewal failed at 2030-01-01T00:00:00Z (disk_full)\n"), "{text}");
         assert!(

@@ -9,7 +9,7 @@ use super::network::{self, ABSENT, Asked, UNREACHABLE};
 use super::subject::Subject;
 use crate::clock;
 use crate::fault::Fault;
-use crate::recover::way::{self, Runtime, Way};
+use crate::recover::endpoint::{self, Runtime, Way};
 use crate::store::identity::Identity;
 use crate::store::recovery::{self, Found, Kept};
 use crate::store::revoked;
@@ -131,7 +131,7 @@ fn reached(kept: &Kept, asked: &[Asked]) -> Check {
 fn way(subject: &Subject, found: &Found) -> Result<Way, Fault> {
     let config = subject.config.as_ref().map_err(Clone::clone)?;
     let runtime = Runtime { servers: subject.servers(), trust: subject.identity().map(Identity::trust) };
-    way::settled(&config.recovery, found.profile.as_ref(), &runtime)
+    endpoint::settled(&config.recovery, found.profile.as_ref(), &runtime)
 }
 
 fn blocked(what: String) -> Check {

@@ -4,12 +4,12 @@
 //! disk before it is sent, and what comes back is put to use by one rename.
 
 mod answer;
-pub(crate) mod before;
-pub(crate) mod keep;
+pub(crate) mod persist;
 pub(crate) mod plan;
-mod reached;
+pub(crate) mod precheck;
 mod report;
-pub(crate) mod talk;
+pub(crate) mod rpc;
+mod underlay;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -29,10 +29,10 @@ use crate::store::pending::{self, Pending};
 use crate::store::{recovery, unconfirmed, wireguard};
 use crate::token_source::{self, Asker, Sources};
 use crate::{chance, clock, host, logging};
-use before::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
 use plan::Plan;
+use precheck::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
 pub use report::Report;
-use talk::Caller;
+use rpc::Caller;
 
 /// Long enough for a control plane that is there, short enough for a host that must get on.
 const LAST_WORD: Duration = Duration::from_secs(10);
@@ -105,7 +105,7 @@ pub(crate) async fn obtain(
     let begun = begun
         .and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token, || wireguard_key(dir.path(), plan)));
     let pending = begun.map_err(|error| not_begun(&error))?;
-    let answer = match talk::enroll(plan, &pending, caller).await {
+    let answer = match rpc::enroll(plan, &pending, caller).await {
         Ok(answer) => answer,
         Err(fault) => {
             // The token is dead for good, so there is nothing left to ask again for.
@@ -115,10 +115,10 @@ pub(crate) async fn obtain(
             return Err(fault);
         }
     };
-    let servers = keep::merged(&plan.servers, &answer.servers);
+    let servers = persist::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, clock::now())?;
-    if let Err(error) = keep::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
+    if let Err(error) = persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
         return Err(not_persisted(dir, &identity, &servers, &error, caller).await);
     }
     Ok((identity, servers))
@@ -175,7 +175,7 @@ async fn confirm(
     servers: &[ServerUrl],
     caller: &Caller,
 ) -> Result<String, Fault> {
-    match talk::confirm(identity, servers, None, recovery::kept_id(dir.path()), caller).await {
+    match rpc::confirm(identity, servers, None, recovery::kept_id(dir.path()), caller).await {
         Ok(confirmed) => {
             if let Some(grant) = &confirmed.recovery
                 && let Err(error) = recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), grant)
@@ -210,7 +210,7 @@ async fn not_persisted(
     let reason = format!("{}: {error}", dir.path().display());
     let patience = caller.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
     let brief = Caller { patience: Some(patience), ..caller.clone() };
-    if let Err(fault) = talk::confirm(identity, servers, Some(&reason), String::new(), &brief).await {
+    if let Err(fault) = rpc::confirm(identity, servers, Some(&reason), String::new(), &brief).await {
         tracing::warn!(code = %fault.code, "the failure could not be reported to the control plane either: {}", fault.message);
     }
     Fault::host(

@@ -8,8 +8,8 @@ use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
 
-use super::way::Way;
-use crate::failed::{self, Failed};
+use super::endpoint::Way;
+use crate::failed_call::{self, Failed};
 use crate::fault::Fault;
 use crate::issued::{Issued, agrees};
 use crate::store::identity::Identity;
@@ -34,7 +34,7 @@ pub async fn ask(
     correlation_id: &str,
     tolerance: Span,
 ) -> Result<RecoverResponse, Failed> {
-    let ahead = failed::ahead(&way.servers, &way.trust).await;
+    let ahead = failed_call::ahead(&way.servers, &way.trust).await;
     if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
         return Err(Failed::skewed(ahead));
     }

@@ -11,7 +11,7 @@ use lifecycle::names::Timestamp;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::way::Way;
+use super::endpoint::Way;
 use crate::fault::Fault;
 use crate::store::disk;
 use crate::token::Token;

@@ -5,10 +5,10 @@
 
 pub mod ask;
 pub mod bundle;
+pub mod clock_floor;
+pub mod endpoint;
 pub(crate) mod perform;
 mod report;
-pub mod since;
-pub mod way;
 
 use client::Trust;
 use lifecycle::host::Class;
@@ -23,16 +23,16 @@ use crate::store::dir::Dir;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::recovery;
 use bundle::{Bundle, Known};
+use endpoint::{Runtime, Way};
 use perform::Plan;
 pub use report::Report;
-use way::{Runtime, Way};
 
 pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<Report, Fault> {
     let path = args.place.path(environment);
     let config = config::load(&path, Values::new(), environment)?;
     let bundle = args.bundle.as_deref().map(|file| bundle::read(file, clock::now())).transpose()?;
     if bundle.is_none() && !path.exists() {
-        return Err(way::blocked(format!("{} is not there", path.display())));
+        return Err(endpoint::blocked(format!("{} is not there", path.display())));
     }
     let dir = Dir::hold(&path).map_err(in_use)?;
     let identity = known(&dir)?;
@@ -101,7 +101,7 @@ pub(crate) fn plan(
     };
     let found = recovery::read(dir.path());
     let certified = identity::leaves(dir.path()).into_iter().map(|leaf| leaf.not_before).max();
-    let trusted = since::newest(found.profile.iter().flat_map(|profile| &profile.ca));
+    let trusted = clock_floor::newest(found.profile.iter().flat_map(|profile| &profile.ca));
     let made = certified.max(trusted);
     if let Some(bundle) = bundle {
         let evidence = Some(bundle.evidence());
@@ -122,9 +122,9 @@ pub(crate) fn plan(
     if let Some(path) = found.exposed {
         return Err(exposed(&path));
     }
-    let kept = found.token.ok_or_else(|| way::blocked("there is no recovery token"))?;
+    let kept = found.token.ok_or_else(|| endpoint::blocked("there is no recovery token"))?;
     let runtime = runtime(config, identity.as_ref())?;
-    let settled = way::settled(&config.recovery, found.profile.as_ref(), &runtime);
+    let settled = endpoint::settled(&config.recovery, found.profile.as_ref(), &runtime);
     let unsaid =
         config.recovery.url.is_none() && config.recovery.ca_file.is_none() && found.profile.is_none();
     let way = match settled {
@@ -145,7 +145,7 @@ pub(crate) fn plan(
 fn runtime(config: &AgentConfig, identity: Option<&Identity>) -> Result<Runtime, Fault> {
     let mut servers = plan::servers(config)?;
     let told = identity.and_then(|identity| identity.meta.as_ref()).map(|meta| meta.servers.as_slice());
-    servers = crate::enroll::keep::merged(&servers, told.unwrap_or_default());
+    servers = crate::enroll::persist::merged(&servers, told.unwrap_or_default());
     let trust: Option<Trust> = identity.map(Identity::trust);
     Ok(Runtime { servers, trust })
 }

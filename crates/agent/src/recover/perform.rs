@@ -9,21 +9,21 @@ use lifecycle::host::{Class, TOLERANCE, Trouble};
 use lifecycle::names::Timestamp;
 use tokio::time::Instant;
 
+use super::endpoint::Way;
 use super::report::Report;
-use super::way::Way;
-use super::{ask, since, way};
+use super::{ask, clock_floor, endpoint};
 use crate::config::AgentConfig;
-use crate::enroll::{keep, talk};
-use crate::failed::Failed;
+use crate::enroll::{persist, rpc};
+use crate::failed_call::Failed;
 use crate::fault::{Exit, Fault};
 use crate::issued;
 use crate::space::Ballast;
-use crate::store::attempt::Attempt;
-use crate::store::attempts::{self, Attempts};
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{Identity, Meta};
-use crate::store::{attempt, recovery, revoked, tolerance, unconfirmed};
+use crate::store::last_attempts::{self, Attempts};
+use crate::store::recovery_attempt::Attempt;
+use crate::store::{recovery, recovery_attempt, revoked, tolerance, unconfirmed};
 use crate::token::Token;
 use crate::{chance, clock, code, status};
 
@@ -50,13 +50,13 @@ pub struct Plan {
 
 pub async fn perform(dir: &Dir, config: &AgentConfig, plan: Plan) -> Result<Report, Fault> {
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
-    since::check(plan.made, clock::now(), allowed).map_err(|failed| {
+    clock_floor::check(plan.made, clock::now(), allowed).map_err(|failed| {
         let hint = "set this host's clock, then run the command again; nothing was sent";
         Fault::host("clock_skew", failed.error.to_string(), hint)
     })?;
     let ballast = Ballast::new(dir.path(), config.upkeep.ballast_bytes);
     let undertaking = chance::hex_128().map_err(|error| not_kept(dir, &error))?;
-    let begun = ballast.rescue(|| attempt::resume_or_begin(dir.path(), &plan.token, &undertaking));
+    let begun = ballast.rescue(|| recovery_attempt::resume_or_begin(dir.path(), &plan.token, &undertaking));
     let begun = begun.map_err(|error| not_kept(dir, &error))?;
     let correlation_id = begun.correlation_id.clone();
     let ended = carry_out(dir, config, plan, &ballast, begun).await;
@@ -113,7 +113,7 @@ async fn carry_out(
     if let Err(error) = recovery::forget_others(dir.path(), node) {
         tracing::warn!(%error, "the recovery token of another node could not be removed");
     }
-    let servers = keep::merged(&plan.servers, &answer.servers);
+    let servers = persist::merged(&plan.servers, &answer.servers);
     let confirmed = confirm(dir, &identity, &servers, &begun.correlation_id).await?;
     let switch = || generations.switch(number, None);
     ballast.rescue(switch).map_err(|error| not_kept(dir, &error))?;
@@ -125,7 +125,7 @@ async fn carry_out(
                 recovery::keep(dir.path(), node, grant)?;
             }
             recovery::forget_token(dir.path(), &begun.token_hash)?;
-            attempt::remove(dir.path())?;
+            recovery_attempt::remove(dir.path())?;
         }
         revoked::clear(dir.path())
     };
@@ -154,8 +154,8 @@ fn remember(dir: &Dir, class: Option<String>, correlation_id: String) {
         return;
     }
     let ended = status::Attempt { at: clock::now().to_string(), ok: class.is_none(), class, correlation_id };
-    let known = Attempts { last_recovery: Some(ended), ..attempts::read(dir.path()) };
-    if let Err(error) = attempts::keep(dir.path(), &known) {
+    let known = Attempts { last_recovery: Some(ended), ..last_attempts::read(dir.path()) };
+    if let Err(error) = last_attempts::keep(dir.path(), &known) {
         tracing::debug!(%error, "the result of the recovery could not be stored");
     }
 }
@@ -175,10 +175,10 @@ async fn confirm(
     };
     let agent = AgentApi::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let deadline = Instant::now().checked_add(PATIENCE);
-    match agent.map_err(talk::fault)?.confirm(request, correlation_id, deadline).await {
+    match agent.map_err(rpc::fault)?.confirm(request, correlation_id, deadline).await {
         Ok(reply) => Ok(Some(reply.message)),
         Err(error) => {
-            let fault = talk::fault(error);
+            let fault = rpc::fault(error);
             if fault.exit == Exit::Unreachable || fault.retryable {
                 tracing::warn!(code = %fault.code, "not confirmed yet: {}", fault.message);
                 return Ok(None);
@@ -194,7 +194,7 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: Failed) -> Unfi
         && let Some(answer) = &refusal.not_needed
     {
         let refreshed = plan.identity.as_ref().is_some_and(|identity| refresh(dir, config, identity, answer));
-        let fault = talk::fault(failed.error);
+        let fault = rpc::fault(failed.error);
         let more = if refreshed { "; the trust bundle was updated" } else { "" };
         let fault = Fault { message: format!("{}{more}", fault.message), ..fault };
         return Unfinished { fault, cured: refreshed };
@@ -203,15 +203,17 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: Failed) -> Unfi
     let fault = match trouble {
         Trouble::Skewed => Fault::host("clock_skew", failed.error.to_string(), code::CLOCK),
         // Not even the recovery bundle vouches for it: closed.
-        Trouble::Untrusted => Fault { exit: Exit::Unreachable, ..way::blocked(failed.error.to_string()) },
-        _ => talk::fault(failed.error),
+        Trouble::Untrusted => {
+            Fault { exit: Exit::Unreachable, ..endpoint::blocked(failed.error.to_string()) }
+        }
+        _ => rpc::fault(failed.error),
     };
     // Another token of the same kind is not to be had by this host.
     let spent = fault.code.starts_with("token_");
-    let fault = if spent { Fault { hint: way::BUNDLE.into(), ..fault } } else { fault };
+    let fault = if spent { Fault { hint: endpoint::BUNDLE.into(), ..fault } } else { fault };
     if fault.exit == Exit::Refused
         && !fault.retryable
-        && let Err(error) = attempt::remove(dir.path())
+        && let Err(error) = recovery_attempt::remove(dir.path())
     {
         tracing::warn!(%error, "a refused key could not be removed");
     }

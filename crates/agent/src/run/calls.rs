@@ -8,9 +8,9 @@ use client::{AgentApi, Error, LiveConnection, ServerUrl, Trust};
 use lifecycle::names::{Span, Timestamp};
 
 use crate::clock;
-use crate::failed::Failed;
-use crate::recover::way::Way;
-use crate::recover::{ask, since};
+use crate::failed_call::Failed;
+use crate::recover::endpoint::Way;
+use crate::recover::{ask, clock_floor};
 
 /// How a call ended.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub async fn recover(
     tolerance: Span,
     made: Option<Timestamp>,
 ) -> Outcome {
-    let answer = match since::check(made, clock::now(), tolerance) {
+    let answer = match clock_floor::check(made, clock::now(), tolerance) {
         Ok(()) => ask::ask(&way, request, &correlation_id, tolerance).await,
         Err(failed) => Err(failed),
     };

@@ -15,23 +15,23 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::calls::{self, Line, Outcome};
-use super::care::Care;
-use super::channel::Channel;
-use super::figures::Figures;
 use super::hook::Hook;
-use super::metrics::{self, Page};
-use super::notify::{self, Manager};
+use super::live_channel::Channel;
+use super::metrics::Figures;
+use super::metrics_listener::{self, Page};
 use super::signals::Stop;
 use super::socket;
 use super::start::Found;
+use super::upkeep::Care;
 use crate::config::AgentConfig;
 use crate::fault::Fault;
+use crate::service_manager::{self, Manager};
 use crate::status::Status;
-use crate::store::attempts::{self, Attempts};
 use crate::store::dir::Dir;
 use crate::store::generation::Number;
 use crate::store::identity::Identity;
-use crate::store::{attempt, recovery, revoked, tolerance, unconfirmed};
+use crate::store::last_attempts::{self, Attempts};
+use crate::store::{recovery, recovery_attempt, revoked, tolerance, unconfirmed};
 use crate::{chance, clock};
 
 /// A new certificate on disk that has yet to be proven.
@@ -105,13 +105,13 @@ impl Daemon {
         }
         let page = Page::default();
         if let Some(address) = config.daemon.metrics_listen {
-            metrics::listen(address, page.clone()).await?;
+            metrics_listener::listen(address, page.clone()).await?;
         }
         // A recovery that a restart interrupted goes on under its id.
-        let begun = attempt::read(dir.path()).map(|attempt| attempt.correlation_id);
+        let begun = recovery_attempt::read(dir.path()).map(|attempt| attempt.correlation_id);
         let undertaking = begun.map_or_else(chance::hex_128, Ok).map_err(no_chance)?;
         let host = Host::new(life(&found.identity), undertaking);
-        let attempts = attempts::read(dir.path());
+        let attempts = last_attempts::read(dir.path());
         let mut daemon = Self {
             hook: Hook::start(config.daemon.on_renew.clone()),
             dir,
@@ -208,7 +208,7 @@ impl Daemon {
                 break Err(fault);
             }
         };
-        self.manager.tell(notify::STOPPING);
+        self.manager.tell(service_manager::STOPPING);
         tracing::info!("stopping");
         _ = std::fs::remove_file(socket::path(self.dir.path()));
         ended

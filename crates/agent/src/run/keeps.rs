@@ -7,7 +7,7 @@ use lifecycle::host::{Class, Input};
 
 use super::daemon::Daemon;
 use crate::space;
-use crate::store::{attempts, disk, recovery};
+use crate::store::{disk, last_attempts, recovery};
 
 const ROOM: &str = ".room";
 
@@ -42,7 +42,7 @@ impl Daemon {
         if self.care.full || self.host.ill().is_some_and(|ill| ill.class == Class::DiskFull) {
             return;
         }
-        if let Err(error) = attempts::keep(self.dir.path(), &self.attempts) {
+        if let Err(error) = last_attempts::keep(self.dir.path(), &self.attempts) {
             tracing::debug!(%error, "the result of the last attempt could not be stored");
         }
     }

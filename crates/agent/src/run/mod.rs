@@ -10,36 +10,35 @@
 //! control plane accepts it until the new one is seen and for a while (`renew.drain`) after that. A new
 //! certificate that is refused is dropped, and the old one stays in use.
 
-mod accepts;
-mod adopts;
+mod accept;
 mod calls;
-mod care;
-mod channel;
 mod daemon;
-mod figures;
-mod hears;
 mod hook;
+mod imported_certificate;
 mod keeps;
+mod live_channel;
 mod metrics;
-mod notify;
-mod recovers;
-mod renews;
+mod metrics_listener;
+mod recovery;
+mod renewal;
+mod reporting;
+mod session;
 mod signals;
 pub mod socket;
 mod start;
-mod tells;
+mod upkeep;
 
 use std::io::Read;
 
 use crate::cli::RunArgs;
 use crate::config::{self, Environment};
-use crate::enroll::before::refuse_what_cannot_be_kept;
 use crate::enroll::plan;
+use crate::enroll::precheck::refuse_what_cannot_be_kept;
 use crate::fault::Fault;
+use crate::service_manager::Manager;
 use crate::store::dir::Dir;
-use care::Care;
 use daemon::Daemon;
-use notify::Manager;
+use upkeep::Care;
 
 /// Until a signal ends it, which is no fault.
 pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) -> Result<(), Fault> {

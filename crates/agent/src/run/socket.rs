@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::accepts;
+use super::accept;
 use crate::status::Status;
 use crate::store::disk;
 
@@ -35,7 +35,7 @@ pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<()> {
     fs::set_permissions(path(dir), fs::Permissions::from_mode(disk::SECRET))?;
     tokio::spawn(async move {
         loop {
-            let (stream, _) = accepts::next(|| listener.accept()).await;
+            let (stream, _) = accept::next(|| listener.accept()).await;
             let status = status.clone();
             // Whoever is slow only keeps itself waiting.
             tokio::spawn(timeout(PATIENCE, answer(stream, status)));

@@ -10,8 +10,8 @@ use lifecycle::host::{Backoff, Class, Notices, Origin};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 
-use super::adopts;
 use super::daemon::Candidate;
+use super::imported_certificate;
 use crate::cli::Contact;
 use crate::code::REVOKED;
 use crate::config::{AgentConfig, Environment};
@@ -21,7 +21,7 @@ use crate::fault::{Exit, Fault};
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, Identity, Standing};
-use crate::store::{attempt, recovery, renewal_key, revoked};
+use crate::store::{recovery, recovery_attempt, renewal_key, revoked};
 use crate::token::Token;
 use crate::{chance, clock, recover, token_source};
 
@@ -49,7 +49,7 @@ pub fn refuse_nothing_to_do(
     config: &AgentConfig,
 ) -> Result<(), Fault> {
     let sources = sources(contact, environment, config);
-    let there = adopts::made_elsewhere(&config.files).is_some();
+    let there = imported_certificate::made_elsewhere(&config.files).is_some();
     let lost = recover::is_possible(path);
     if there || lost || sources.any() || !matches!(load(path)?, Standing::Absent) {
         return Ok(());
@@ -79,8 +79,8 @@ pub async fn find(
             }
         }
         Standing::Present(found) => *found,
-        Standing::Absent if let Some(there) = adopts::made_elsewhere(&config.files) => {
-            adopts::adopt(dir, contact, config, &servers, there).await?
+        Standing::Absent if let Some(there) = imported_certificate::made_elsewhere(&config.files) => {
+            imported_certificate::adopt(dir, contact, config, &servers, there).await?
         }
         Standing::Absent
             if !sources(contact, environment, config).any() && recover::is_possible(dir.path()) =>
@@ -203,7 +203,7 @@ async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, F
 
 /// The generation that a renewal or a recovery left behind, recognised by the key.
 pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, Fault> {
-    if let Some(begun) = attempt::read(dir) {
+    if let Some(begun) = recovery_attempt::read(dir) {
         if begun.key.spki() != identity.key.spki() {
             let same = |found: &Identity| {
                 found.node_id() == identity.node_id() && found.spiffe.domain == identity.spiffe.domain
@@ -213,7 +213,8 @@ pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, F
             }
         } else {
             // It is in use; only the tidying was cut short.
-            let tidied = recovery::forget_token(dir, &begun.token_hash).and_then(|()| attempt::remove(dir));
+            let tidied =
+                recovery::forget_token(dir, &begun.token_hash).and_then(|()| recovery_attempt::remove(dir));
             tidied.map_err(|error| unusable(dir, &error))?;
         }
     }

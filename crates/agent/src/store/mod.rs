@@ -1,13 +1,13 @@
 //! What the agent keeps on disk.
 
-pub mod attempt;
-pub mod attempts;
 pub mod dir;
 pub mod disk;
 pub mod generation;
 pub mod identity;
+pub mod last_attempts;
 pub mod pending;
 pub mod recovery;
+pub mod recovery_attempt;
 pub mod renewal_key;
 pub mod revoked;
 pub mod tolerance;

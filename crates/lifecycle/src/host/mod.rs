@@ -5,22 +5,22 @@
 mod backoff;
 mod class;
 mod classify;
+mod failure_kind;
 mod input;
 mod machine;
 mod notices;
 pub mod recovery;
 mod renewal;
 mod task;
-mod trouble;
 
 pub use backoff::Backoff;
 pub use class::Class;
 pub use classify::classify;
+pub use failure_kind::{Trouble, check_revoked_after, gives_up_candidate, gives_up_key, takes_up_candidate};
 pub use input::{Act, Chance, Failure, Ill, Input, Life, Now, Origin, Recovered, Then};
 pub use machine::{Host, TOLERANCE};
 pub use notices::Notices;
 pub use renewal::{due, retry_within};
-pub use trouble::{Trouble, check_revoked_after, gives_up_candidate, gives_up_key, takes_up_candidate};
 
 use crate::names::Span;
 

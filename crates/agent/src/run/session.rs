@@ -9,14 +9,15 @@ use pki::succession::check_succession;
 use rustls_pki_types::CertificateDer;
 
 use super::calls::Opened;
-use super::channel::Channel;
 use super::daemon::{Daemon, Opening};
-use super::{notify, start};
+use super::live_channel::Channel;
+use super::start;
 use crate::clock;
 use crate::code::REVOKED;
-use crate::failed::{Failed, ahead_of};
+use crate::failed_call::{Failed, ahead_of};
 use crate::fault::{Exit, Fault};
 use crate::issued;
+use crate::service_manager;
 use crate::store::generation::Generations;
 use crate::store::identity::{Identity, Meta};
 use crate::store::{revoked, tolerance, unconfirmed};
@@ -95,7 +96,7 @@ impl Daemon {
         self.look_for_recovery();
         if !self.ready_told {
             self.ready_told = true;
-            self.manager.tell(notify::READY);
+            self.manager.tell(service_manager::READY);
         }
     }
 

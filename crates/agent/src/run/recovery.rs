@@ -9,12 +9,12 @@ use lifecycle::host::{self, Class, Input, Origin, Recovered, Trouble};
 
 use super::calls;
 use super::daemon::{Candidate, Daemon};
-use crate::failed::Failed;
+use crate::failed_call::Failed;
 use crate::fault::Fault;
 use crate::recover::ask;
-use crate::recover::way::{Runtime, Way, settled};
+use crate::recover::endpoint::{Runtime, Way, settled};
 use crate::store::recovery::{self, Kept};
-use crate::store::{attempt, unconfirmed};
+use crate::store::{recovery_attempt, unconfirmed};
 use crate::{clock, issued, space};
 
 impl Daemon {
@@ -67,7 +67,7 @@ impl Daemon {
             Err(what) => return self.recovery_failed("recovery_enrollment_blocked", &what, Trouble::Refused),
         };
         let undertaking = self.host.undertaking().to_owned();
-        let begun = || attempt::resume_or_begin(self.dir.path(), &token.value, &undertaking);
+        let begun = || recovery_attempt::resume_or_begin(self.dir.path(), &token.value, &undertaking);
         let attempt = match self.care.ballast.rescue(begun) {
             Ok(attempt) => attempt,
             Err(error) => {
@@ -166,9 +166,9 @@ impl Daemon {
 
     /// The new certificate is in use: the token is spent.
     pub(super) fn recovery_done(&mut self) {
-        if let Some(attempt) = attempt::read(self.dir.path()) {
+        if let Some(attempt) = recovery_attempt::read(self.dir.path()) {
             let forgotten = recovery::forget_token(self.dir.path(), &attempt.token_hash);
-            if let Err(error) = forgotten.and_then(|()| attempt::remove(self.dir.path())) {
+            if let Err(error) = forgotten.and_then(|()| recovery_attempt::remove(self.dir.path())) {
                 self.not_written("files of a finished recovery could not be removed", &error);
             }
         }
@@ -186,7 +186,7 @@ impl Daemon {
     pub(super) fn recovery_ended(&mut self, word: &str, trouble: Trouble) {
         // The same token and key would get the same answer.
         if host::gives_up_key(trouble)
-            && let Err(error) = attempt::remove(self.dir.path())
+            && let Err(error) = recovery_attempt::remove(self.dir.path())
         {
             self.not_written("a refused key could not be removed", &error);
         }

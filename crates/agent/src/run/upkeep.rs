@@ -9,7 +9,7 @@ use lifecycle::host::{Class, Input};
 use tokio::time::Instant;
 
 use super::daemon::Daemon;
-use super::figures::Figures;
+use super::metrics::Figures;
 use crate::clock;
 use crate::config::{Upkeep, hosts};
 use crate::diagnostics::{self, NotWritten, Record, Ring};

@@ -13,7 +13,7 @@ use super::plan::Kept;
 use crate::config::{edit, file, keys};
 use crate::store::generation::Generations;
 use crate::store::identity::Identity;
-use crate::store::{attempts, disk, pending, revoked, unconfirmed, wireguard};
+use crate::store::{disk, last_attempts, pending, revoked, unconfirmed, wireguard};
 
 /// The switch comes last: whoever finds an identity in use also finds where it belongs, and whether the
 /// control plane has heard of it.
@@ -36,7 +36,7 @@ pub fn keep(
     if let Err(error) = revoked::clear(dir) {
         tracing::warn!(%error, "the marker `revoked` of the former identity could not be removed");
     }
-    if let Err(error) = attempts::forget(dir) {
+    if let Err(error) = last_attempts::forget(dir) {
         tracing::warn!(%error, "records of the former identity could not be removed");
     }
     // It is kept; the request that led to it is only in the way, and the next run removes it.

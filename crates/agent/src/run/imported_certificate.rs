@@ -16,8 +16,8 @@ use pki::{describe, pem};
 use crate::cli::Contact;
 use crate::config::AgentConfig;
 use crate::enroll::plan::{Kept, recognised};
-use crate::enroll::{caller, keep, talk};
-use crate::failed::trouble;
+use crate::enroll::{caller, persist, rpc};
+use crate::failed_call::trouble;
 use crate::fault::{Exit, Fault};
 use crate::issued::{Issued, invalid};
 use crate::layout::{Files, Layout};
@@ -69,15 +69,15 @@ pub async fn adopt(
     let (choice, trust) = recognised(config, servers)?;
     let There { files, worker, credentials } = there;
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
-    let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(talk::fault)?;
+    let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(rpc::fault)?;
     let answer = renewed(&agent, &next, &caller(contact, None)?.correlation_id).await?;
     let identity = Issued::from(&answer).check(Arc::new(next), clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
     let kept = Kept { files: &config.files, choice: &choice, underlay_given: None };
-    let servers = keep::merged(servers, &answer.servers);
-    let kept = keep::keep(dir.path(), &identity, None, &servers, kept);
+    let servers = persist::merged(servers, &answer.servers);
+    let kept = persist::keep(dir.path(), &identity, None, &servers, kept);
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;
     for path in files {
         if let Err(error) = put_aside(path) {
@@ -100,7 +100,7 @@ async fn renewed(agent: &AgentApi, key: &HostKey, correlation_id: &str) -> Resul
         };
         // It may be taken in any moment.
         let unknown = matches!(trouble(&error), Trouble::Unacceptable | Trouble::UnknownIssuer);
-        let fault = talk::fault(error);
+        let fault = rpc::fault(error);
         if !unknown && fault.exit != Exit::Unreachable && !fault.retryable {
             return Err(fault);
         }

@@ -4,7 +4,7 @@
 use lifecycle::names::{Span, Timestamp};
 use rustls_pki_types::CertificateDer;
 
-use crate::failed::Failed;
+use crate::failed_call::Failed;
 
 pub fn check(made: Option<Timestamp>, at: Timestamp, tolerance: Span) -> Result<(), Failed> {
     match made {

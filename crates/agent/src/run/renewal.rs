@@ -9,7 +9,7 @@ use pki::agent_key::HostKey;
 use super::calls;
 use super::daemon::{Candidate, Daemon, life};
 use crate::clock;
-use crate::failed::Failed;
+use crate::failed_call::Failed;
 use crate::fault::Fault;
 use crate::issued::{Issued, agrees};
 use crate::space;

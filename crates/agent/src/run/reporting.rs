@@ -6,7 +6,7 @@ use lifecycle::host::{self, Class, Trouble};
 
 use super::daemon::Daemon;
 use crate::diagnostics::Record;
-use crate::failed::{Failed, trouble};
+use crate::failed_call::{Failed, trouble};
 use crate::space;
 use crate::status::{Attempt, Channel, Disk, Room, State, Status};
 use crate::store::disk;

@@ -11,7 +11,7 @@ use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
 use super::plan::Plan;
-use super::reached;
+use super::underlay;
 use crate::config::UnderlayAddresses;
 use crate::fault::{Exit, Fault};
 use crate::host;
@@ -90,7 +90,7 @@ async fn underlay(plan: &Plan, pending: &Pending) -> Option<UnderlayAddresses> {
     if plan.underlay.is_some() || pending.wireguard.is_none() {
         return plan.underlay;
     }
-    let found = reached::from_here(&plan.servers).await;
+    let found = underlay::from_here(&plan.servers).await;
     match found.map(UnderlayAddresses::message) {
         Some(at) => tracing::info!(ipv4 = at.ipv4, ipv6 = at.ipv6, port = at.port, "underlay found"),
         None => tracing::warn!("no underlay address found; name it with --underlay"),
