@@ -1,64 +1,69 @@
 //! A call that failed, with everything that it shows.
 
-use api::code::{self, Code};
-use api::error::ErrorDetail;
-use client::unreachable::{Distrust, TlsAlert, Unreachable};
+use api::code;
+use client::unreachable::{Alert, Distrust, Unreachable};
 use client::{Error, ServerUrl, Trust, probe};
-use lifecycle::host::{Failure, Trouble};
+use lifecycle::host::{CallFailure, FailureKind};
 use lifecycle::names::{Span, Timestamp};
 
 use crate::clock;
+use crate::fault_code::FaultCode;
 
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedCall {
     pub error: Error,
-    pub trouble: Trouble,
+    pub kind: FailureKind,
     /// How far this clock is ahead, if it was measured on the way.
     pub clock: Option<i64>,
 }
 
-impl Failed {
+impl FailedCall {
     /// Where the server's chain is not trusted, it may be this clock that is wrong: that is found out first.
     pub async fn of(error: Error, servers: &[ServerUrl], trust: &Trust) -> Self {
-        let trouble = trouble(&error);
+        let kind = failure_kind(&error);
         let clock = match &error {
             Error::Refused(refusal) => refusal.server_time.map(|time| ahead_of(Timestamp::from_millis(time))),
-            _ if trouble == Trouble::Untrusted => ahead(servers, trust).await,
+            _ if kind == FailureKind::Untrusted => ahead(servers, trust).await,
             _ => None,
         };
-        Self { error, trouble, clock }
+        Self { error, kind, clock }
     }
 
     /// The clocks were compared and are too far apart.
     pub fn skewed(ahead: i64) -> Self {
         let (secs, side) = (ahead.unsigned_abs() / 1000, if ahead < 0 { "behind" } else { "ahead of" });
         let what = format!("this host's clock is {secs} s {side} the control plane's");
-        Self { error: Error::Fault(what), trouble: Trouble::Skewed, clock: Some(ahead) }
+        Self { error: Error::Fault(what), kind: FailureKind::ClockSkew, clock: Some(ahead) }
     }
 
-    /// By this clock, what lies here has yet to be made.
-    pub fn early(made: Timestamp, at: Timestamp) -> Self {
+    /// By this clock, the identity or the bundle has yet to be issued.
+    pub fn early(issued: Timestamp, at: Timestamp) -> Self {
         let what = format!(
-            "this host's clock says {at}, which is before the identity or the bundle was issued ({made})"
+            "this host's clock says {at}, which is before the identity or the bundle was issued ({issued})"
         );
-        let behind = i64::try_from(made.millis().saturating_sub(at.millis())).unwrap_or(i64::MAX);
-        Self { error: Error::Fault(what), trouble: Trouble::Skewed, clock: Some(behind.saturating_neg()) }
+        let behind = i64::try_from(issued.millis().saturating_sub(at.millis())).unwrap_or(i64::MAX);
+        Self { error: Error::Fault(what), kind: FailureKind::ClockSkew, clock: Some(behind.saturating_neg()) }
     }
 
-    pub fn failure(&self) -> Failure {
+    pub fn code(&self) -> FaultCode {
+        FaultCode::of_error(&self.error)
+    }
+
+    /// What the state machine learns of it.
+    pub fn failure(&self) -> CallFailure {
         let wait = match &self.error {
             Error::Refused(refusal) => refusal.retry_after.unwrap_or_default(),
-            _ => std::time::Duration::ZERO,
+            Error::Unreachable { .. } | Error::Usage(_) | Error::Fault(_) => std::time::Duration::ZERO,
         };
         let wait = Span::from_millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        Failure { trouble: self.trouble, clock: self.clock, wait }
+        CallFailure { kind: self.kind, clock: self.clock, wait }
     }
 }
 
 /// A failure of which nothing more is to be found out.
-impl From<Error> for Failed {
+impl From<Error> for FailedCall {
     fn from(error: Error) -> Self {
-        Self { trouble: trouble(&error), error, clock: None }
+        Self { kind: failure_kind(&error), error, clock: None }
     }
 }
 
@@ -77,34 +82,40 @@ pub fn ahead_of(there: Timestamp) -> i64 {
     millis(clock::now()).saturating_sub(millis(there))
 }
 
-/// What a failure means.
-pub fn trouble(error: &Error) -> Trouble {
+/// What a failure means for this host.
+pub fn failure_kind(error: &Error) -> FailureKind {
     match error {
-        Error::Refused(refusal) => refused(&refusal.detail),
+        Error::Refused(refusal) => refused(&FaultCode::of_error(error), refusal.detail.retryable),
         Error::Unreachable { cause, .. } => match cause {
-            Unreachable::Alert(TlsAlert::Revoked) => Trouble::Revoked,
-            Unreachable::Alert(TlsAlert::Expired) => Trouble::Expired,
-            Unreachable::Alert(TlsAlert::UnknownIssuer) => Trouble::UnknownIssuer,
-            Unreachable::Alert(TlsAlert::Unacceptable) => Trouble::Unacceptable,
-            Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => Trouble::Elsewhere,
-            Unreachable::Untrusted(_) => Trouble::Untrusted,
-            _ => Trouble::Passing,
+            Unreachable::Alert(Alert::Revoked) => FailureKind::Revoked,
+            Unreachable::Alert(Alert::Expired) => FailureKind::Expired,
+            Unreachable::Alert(Alert::UnknownIssuer) => FailureKind::UnknownIssuer,
+            Unreachable::Alert(Alert::Unacceptable) => FailureKind::Unacceptable,
+            Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => FailureKind::WrongServer,
+            Unreachable::Untrusted(_) => FailureKind::Untrusted,
+            Unreachable::Alert(Alert::Other(_))
+            | Unreachable::NoSuchName { .. }
+            | Unreachable::ConnectionRefused
+            | Unreachable::TimedOut(_)
+            | Unreachable::SocketForbidden
+            | Unreachable::Network(_)
+            | Unreachable::Closed
+            | Unreachable::BrokenOff(_) => FailureKind::Transient,
         },
-        Error::Usage(_) | Error::Fault(_) => Trouble::Passing,
+        Error::Usage(_) | Error::Fault(_) => FailureKind::Transient,
     }
 }
 
-fn refused(detail: &ErrorDetail) -> Trouble {
-    let is = |code: &Code| detail.code == code.word;
-    if is(code::NODE_REVOKED) || is(code::WORKER_REVOKED) {
-        Trouble::Revoked
-    } else if is(code::CERTIFICATE_SUPERSEDED) {
-        Trouble::Superseded
-    } else if is(code::UNAUTHENTICATED) {
-        Trouble::Unacceptable
-    } else if detail.retryable {
-        Trouble::Passing
+fn refused(code: &FaultCode, retryable: bool) -> FailureKind {
+    if code.is_one_of(&[code::NODE_REVOKED, code::WORKER_REVOKED]) {
+        FailureKind::Revoked
+    } else if code.is(code::CERTIFICATE_SUPERSEDED) {
+        FailureKind::Superseded
+    } else if code.is(code::UNAUTHENTICATED) {
+        FailureKind::Unacceptable
+    } else if retryable {
+        FailureKind::Transient
     } else {
-        Trouble::Refused
+        FailureKind::Refused
     }
 }

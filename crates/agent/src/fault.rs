@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::code::AgentCode;
+use crate::fault_code::FaultCode;
 use crate::screen::{BAD, Screen, Shown, harmless};
 
 /// Why the program ends, as scripts see it.
@@ -38,7 +40,7 @@ impl Mistake {
 pub struct Fault {
     #[serde(skip)]
     pub exit: Exit,
-    pub code: Cow<'static, str>,
+    pub code: FaultCode,
     pub message: String,
     pub hint: Cow<'static, str>,
     /// Finds the request in the control plane's log, if it came that far.
@@ -54,7 +56,7 @@ pub struct Fault {
 impl Fault {
     pub fn new(
         exit: Exit,
-        code: impl Into<Cow<'static, str>>,
+        code: impl Into<FaultCode>,
         message: impl Into<String>,
         hint: impl Into<Cow<'static, str>>,
     ) -> Self {
@@ -69,11 +71,11 @@ impl Fault {
         }
     }
 
-    pub fn usage(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+    pub fn usage(code: AgentCode, message: impl Into<String>, hint: &'static str) -> Self {
         Self::new(Exit::Usage, code, message, hint)
     }
 
-    pub fn host(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+    pub fn host(code: AgentCode, message: impl Into<String>, hint: &'static str) -> Self {
         Self::new(Exit::Fault, code, message, hint)
     }
 
@@ -84,7 +86,7 @@ impl Fault {
             many => format!("{} settings are wrong", many.len()),
         };
         let hint = "correct the settings that are named, then run the command again; nothing was sent";
-        Self { mistakes: mistakes.into(), ..Self::usage("config_invalid", message, hint) }
+        Self { mistakes: mistakes.into(), ..Self::usage(AgentCode::ConfigInvalid, message, hint) }
     }
 }
 

@@ -11,6 +11,7 @@ use pki::pem;
 use pki::verify::{NodeIssuers, PeerError};
 use rustls_pki_types::CertificateDer;
 
+use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::identity::{Identity, Meta};
 
@@ -126,13 +127,13 @@ fn clock_skew(facts: &Facts, at: Timestamp) -> Fault {
         "the certificate is valid from {} to {}, and the clock here says {at}",
         facts.not_before, facts.not_after
     );
-    Fault::host("clock_skew", message, "set this host's clock, then run the same command again")
+    Fault::host(AgentCode::ClockSkew, message, "set this host's clock, then run the same command again")
 }
 
 pub fn invalid(message: impl Into<String>) -> Fault {
     let hint = "nothing was stored; update enlist-agent if the control plane is newer, then run the same command again";
     Fault::host(
-        "answer_invalid",
+        AgentCode::AnswerInvalid,
         format!("the control plane's answer cannot be used: {}", message.into()),
         hint,
     )

@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod enroll;
 mod failed_call;
 pub mod fault;
+pub mod fault_code;
 mod host;
 mod issued;
 pub mod layout;
@@ -38,6 +39,7 @@ pub mod store;
 pub mod token;
 pub mod token_source;
 
+use crate::code::AgentCode;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -101,7 +103,7 @@ fn misused(error: &clap::Error, persona: Persona) -> Fault {
     let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     let tips = tips.filter(|tip| tip.contains("similar")).map(str::to_owned);
     let hint = tips.chain([hint]).collect::<Vec<_>>().join("; ");
-    Fault::new(fault::Exit::Usage, "usage", message, hint)
+    Fault::new(fault::Exit::Usage, AgentCode::Usage, message, hint)
 }
 
 fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
@@ -184,7 +186,7 @@ fn on_runtime<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Faul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Fault::host(
-            "runtime_failed",
+            AgentCode::RuntimeFailed,
             error.to_string(),
             "check that the process may open files and start threads",
         )

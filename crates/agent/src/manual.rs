@@ -9,6 +9,7 @@ use clap::builder::Resettable;
 use clap_mangen::Man;
 use serde::Serialize;
 
+use crate::code::AgentCode;
 use crate::command;
 use crate::fault::{Exit, Fault};
 use crate::screen::{Screen, Shown, harmless};
@@ -44,7 +45,9 @@ pub fn write(dir: &Path) -> Result<Written, Fault> {
         })
     });
     let hint = "name a directory that this user may create or write to";
-    written.map_err(|error| Fault::new(Exit::Fault, "fault", format!("{}: {error}", dir.display()), hint))?;
+    written.map_err(|error| {
+        Fault::new(Exit::Fault, AgentCode::Fault, format!("{}: {error}", dir.display()), hint)
+    })?;
     Ok(Written { dir: dir.display().to_string() })
 }
 

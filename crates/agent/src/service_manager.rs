@@ -1,4 +1,4 @@
-//! Telling systemd: a datagram to the socket that NOTIFY_SOCKET names.
+//! Notifying systemd: a datagram to the socket that NOTIFY_SOCKET names. The agent and the control plane both do.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -7,40 +7,54 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use crate::config::Environment;
-
-pub const READY: &str = "READY=1";
-pub const STOPPING: &str = "STOPPING=1";
+const READY: &str = "READY=1";
+const STOPPING: &str = "STOPPING=1";
 const WATCHDOG: &str = "WATCHDOG=1";
 
-/// The service manager, if there is one that wants to be told.
+/// The service manager, if it wants to be notified.
 #[derive(Debug, Default)]
-pub struct Manager {
+pub struct ServiceManager {
     socket: Option<OsString>,
-    /// How often to say that all is well.
+    /// How often its watchdog is to be notified.
     pub watchdog: Option<Duration>,
 }
 
-impl Manager {
-    pub fn of(environment: &Environment) -> Self {
-        let number = |name: &str| environment.get(name)?.to_str()?.parse::<u64>().ok();
+impl ServiceManager {
+    /// As the environment names it.
+    pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let number = |name: &str| variable(name)?.to_str()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let limit = number("WATCHDOG_USEC").filter(|limit| ours && *limit > 0);
         Self {
-            socket: environment.get("NOTIFY_SOCKET").cloned(),
+            socket: variable("NOTIFY_SOCKET").filter(|name| !name.is_empty()),
             watchdog: limit.map(|limit| Duration::from_micros(limit / 2)),
         }
     }
 
-    /// Does nothing where nobody asked to be told; that nobody listens is worth a line in the log.
-    pub fn tell(&self, state: &str) {
-        if let Some(Err(error)) = self.socket.as_deref().map(|name| send(name, state)) {
-            tracing::debug!(%error, "the service manager could not be notified: {state}");
+    pub fn ready(&self) {
+        self.notify(READY);
+    }
+
+    pub fn stopping(&self) {
+        self.notify(STOPPING);
+    }
+
+    /// For its watchdog; one notification that is lost is made up for by the next.
+    pub fn alive(&self) {
+        if let Err(error) = self.send(WATCHDOG) {
+            tracing::debug!(%error, "the service manager's watchdog could not be notified");
         }
     }
 
-    pub fn all_is_well(&self) {
-        self.tell(WATCHDOG);
+    fn notify(&self, state: &str) {
+        if let Err(error) = self.send(state) {
+            tracing::warn!(%error, "the service manager could not be notified of {state}");
+        }
+    }
+
+    /// Does nothing where no socket is named.
+    fn send(&self, state: &str) -> io::Result<()> {
+        self.socket.as_deref().map_or(Ok(()), |name| send(name, state))
     }
 }
 
@@ -57,17 +71,22 @@ fn send(name: &OsStr, state: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn manager(variables: &[(&str, &str)]) -> ServiceManager {
+        let named = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        ServiceManager::of(|name| named(name).map(|(_, value)| OsString::from(value)))
+    }
+
     fn check(listener: &UnixDatagram, name: &str) {
-        let manager = Manager::of(&Environment::of([("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "2000000")]));
+        let manager = manager(&[("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "2000000")]);
         assert_eq!(manager.watchdog, Some(Duration::from_secs(1)));
-        manager.tell(READY);
+        manager.ready();
         let mut buffer = [0; 32];
         let length = listener.recv(&mut buffer).unwrap();
         assert_eq!(buffer.get(..length), Some(READY.as_bytes()));
     }
 
     #[test]
-    fn both_kinds_of_socket_are_told() {
+    fn both_kinds_of_socket_are_notified() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         check(&UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap());
@@ -79,6 +98,6 @@ mod tests {
     #[test]
     fn another_process_watchdog_is_not_ours() {
         let variables = [("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", "1")];
-        assert_eq!(Manager::of(&Environment::of(variables)).watchdog, None);
+        assert_eq!(manager(&variables).watchdog, None);
     }
 }

@@ -8,6 +8,7 @@ use lifecycle::names::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::code::AgentCode;
 use crate::code::REVOKED;
 use crate::fault::Fault;
 use crate::reconcile::profile;
@@ -116,7 +117,7 @@ impl Status {
     pub fn read(dir: &Path, at: Timestamp) -> Result<Self, Fault> {
         let standing = identity::load(dir).map_err(|error| {
             let hint = "run the command as the owner of the directory";
-            Fault::host("dir_unusable", format!("{}: {error}", dir.display()), hint)
+            Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
         })?;
         Ok(match standing {
             Standing::Present(found) => Self::of(dir, &found, at),
@@ -136,6 +137,13 @@ impl Status {
     pub fn is_usable(&self) -> bool {
         let good = matches!(self.state, State::Enrolled | State::Active | State::Inactive);
         good && !self.reasons.iter().any(|reason| reason == NOT_YET_VALID)
+    }
+
+    /// Not ready for this reason, if it holds and is not there already.
+    pub fn reason(&mut self, word: &str, holds: bool) {
+        if holds && !self.reasons.iter().any(|reason| reason == word) {
+            self.reasons.push(word.to_owned());
+        }
     }
 
     /// What was told by a clock that is known to be wrong.

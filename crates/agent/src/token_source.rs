@@ -7,6 +7,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::code::AgentCode;
 use crate::compat::Persona;
 use crate::fault::Fault;
 use crate::layout::Layout;
@@ -111,7 +112,7 @@ fn read_file(path: &Path, asker: Asker) -> Result<Token, Fault> {
     // A pipe has no mode worth asking for.
     if found.is_file() && found.mode() & 0o077 != 0 {
         return Err(Fault::host(
-            "key_exposed",
+            AgentCode::KeyExposed,
             format!("others than this user may read {name}"),
             "if nobody did, close it with chmod 600 and run it again; otherwise revoke the token and ask for another",
         ));
@@ -135,12 +136,12 @@ fn token(text: Zeroizing<String>, name: &str, asker: Asker) -> Result<Token, Fau
 }
 
 fn missing(message: String, asker: Asker) -> Fault {
-    Fault::usage("token_missing", message, asker.remedy())
+    Fault::usage(AgentCode::TokenMissing, message, asker.remedy())
 }
 
 fn unreadable(message: String) -> Fault {
     Fault::usage(
-        "token_unreadable",
+        AgentCode::TokenUnreadable,
         message,
         "name a file that this user may read and that holds only the token",
     )
@@ -154,7 +155,7 @@ mod tests {
 
     fn value(sources: Sources<'_>) -> Result<String, String> {
         let found = find(sources, &b"from-stdin\n"[..]);
-        found.map(|token| token.expose().to_owned()).map_err(|fault| fault.code.into_owned())
+        found.map(|token| token.expose().to_owned()).map_err(|fault| fault.code.to_string())
     }
 
     #[test]
@@ -216,6 +217,6 @@ mod tests {
         assert_eq!(value(sources).unwrap_err(), "token_unreadable");
         assert_eq!(value(Sources { flag: Some(""), ..Sources::default() }).unwrap_err(), "token_missing");
         let endless = find(Sources { flag: Some("-"), ..Sources::default() }, std::io::repeat(b'x'));
-        assert_eq!(endless.unwrap_err().code, "token_unreadable");
+        assert_eq!(endless.unwrap_err().code.as_str(), "token_unreadable");
     }
 }

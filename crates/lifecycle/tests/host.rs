@@ -3,7 +3,10 @@
 
 mod world;
 
-use lifecycle::host::{Act, Chance, Class, Failure, Host, Input, Life, Now, Origin, Recovered, Trouble};
+use lifecycle::host::{
+    CallFailure, CandidateOrigin, Chance, Class, FailureKind, HostAction, HostMachine, Input, Life, Now,
+    RecoveryResult,
+};
 use lifecycle::names::{Span, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,7 +65,7 @@ proptest! {
         steps in vec((input(), 0u64..2000, any::<u32>()), 1..400),
     ) {
         let end = Timestamp::from_secs(2000);
-        let mut host = Host::new(Life { not_after: end, renew_at: Timestamp::from_secs(1000) }, "u".to_owned());
+        let mut host = HostMachine::new(Life { not_after: end, renew_at: Timestamp::from_secs(1000) }, "u".to_owned());
         let (mut steady, mut acts) = (0, Vec::new());
         for (input, pause, number) in steps {
             steady += pause;
@@ -72,52 +75,51 @@ proptest! {
             prop_assert!(host.wake(now).millis() <= steady + MINUTE);
         }
         let most = usize::try_from(steady / 1000).unwrap() + 1;
-        let count = |kind: fn(&Act) -> bool| acts.iter().filter(|act| kind(act)).count();
-        prop_assert!(count(|act| *act == Act::Open) <= most);
-        prop_assert!(count(|act| *act == Act::Renew) <= most);
-        prop_assert!(count(|act| matches!(act, Act::Recover(_))) <= most);
+        let count = |kind: fn(&HostAction) -> bool| acts.iter().filter(|act| kind(act)).count();
+        prop_assert!(count(|act| *act == HostAction::Open) <= most);
+        prop_assert!(count(|act| *act == HostAction::Renew) <= most);
+        prop_assert!(count(|act| matches!(act, HostAction::Recover(_))) <= most);
     }
 }
 
 fn input() -> impl Strategy<Value = Input> {
-    let trouble = prop::sample::select(vec![
-        Trouble::Passing,
-        Trouble::Elsewhere,
-        Trouble::Untrusted,
-        Trouble::Skewed,
-        Trouble::UnknownIssuer,
-        Trouble::Expired,
-        Trouble::Revoked,
-        Trouble::Unacceptable,
-        Trouble::Superseded,
-        Trouble::Refused,
-        Trouble::Full,
+    let kind = prop::sample::select(vec![
+        FailureKind::Transient,
+        FailureKind::WrongServer,
+        FailureKind::Untrusted,
+        FailureKind::ClockSkew,
+        FailureKind::UnknownIssuer,
+        FailureKind::Expired,
+        FailureKind::Revoked,
+        FailureKind::Unacceptable,
+        FailureKind::Superseded,
+        FailureKind::Refused,
+        FailureKind::DiskFull,
     ]);
-    let failure = (trouble, prop::option::of(any::<i64>()), 0u64..1_000_000)
-        .prop_map(|(trouble, clock, wait)| Failure { trouble, clock, wait: Span::from_millis(wait) });
+    let failure = (kind, prop::option::of(any::<i64>()), 0u64..1_000_000)
+        .prop_map(|(kind, clock, wait)| CallFailure { kind, clock, wait: Span::from_millis(wait) });
     let life = (0u64..4_000_000).prop_map(|end| Life {
         not_after: Timestamp::from_millis(end),
         renew_at: Timestamp::from_millis(end / 2),
     });
     prop_oneof![
         life.prop_map(Input::Loaded),
-        Just(Input::Found(Origin::Renewal)),
-        Just(Input::Found(Origin::Recovery)),
+        Just(Input::CandidateFound(CandidateOrigin::Renewal)),
+        Just(Input::CandidateFound(CandidateOrigin::Recovery)),
         Just(Input::Opened(Ok(()))),
         failure.clone().prop_map(|failure| Input::Opened(Err(failure))),
-        failure.clone().prop_map(Input::Lost),
+        failure.clone().prop_map(Input::Disconnected),
         Just(Input::Renewed(Ok(()))),
         failure.clone().prop_map(|failure| Input::Renewed(Err(failure))),
-        Just(Input::Recovered(Ok(Recovered::Issued))),
-        Just(Input::Recovered(Ok(Recovered::Refreshed))),
+        Just(Input::Recovered(Ok(RecoveryResult::Issued))),
+        Just(Input::Recovered(Ok(RecoveryResult::Refreshed))),
         failure.prop_map(|failure| Input::Recovered(Err(failure))),
         any::<i64>().prop_map(Input::Clock),
-        any::<bool>().prop_map(Input::Full),
+        any::<bool>().prop_map(Input::DiskFull),
         any::<bool>().prop_map(Input::Drift),
-        any::<bool>().prop_map(Input::Ready),
-        Just(Input::Ordered),
+        any::<bool>().prop_map(Input::RecoveryReady),
+        Just(Input::RenewalOrdered),
         Just(Input::Revoked),
-        Just(Input::Broken),
     ]
 }
 
@@ -128,7 +130,7 @@ fn check(faults: Faults, minutes: u64, expected: Class) -> World {
     assert!(world.is_well());
     world.faults = faults;
     world.minutes(minutes);
-    assert_eq!(world.host.ill().map(|ill| ill.class), Some(expected), "{:?}", world.host);
+    assert_eq!(world.host.condition().map(|condition| condition.class), Some(expected), "{:?}", world.host);
     world
 }
 
@@ -136,7 +138,7 @@ fn check(faults: Faults, minutes: u64, expected: Class) -> World {
 fn a_silent_control_plane_is_unreachable_until_the_certificate_ends() {
     let down = Faults { down: true, recovery_down: true, ..Faults::NONE };
     let world = check(down, 10, Class::EndpointUnreachable);
-    assert!(!world.acts.iter().any(|(_, act)| matches!(act, Act::Recover(_))));
+    assert!(!world.acts.iter().any(|(_, act)| matches!(act, HostAction::Recover(_))));
 }
 
 #[test]
@@ -154,7 +156,10 @@ fn without_a_token_an_ended_certificate_is_blocked() {
     let mut world = check(Faults { down: true, no_token: true, ..Faults::NONE }, 70, Class::CertExpired);
     world.faults = Faults { no_token: true, ..Faults::NONE };
     world.minutes(20);
-    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::RecoveryEnrollmentBlocked));
+    assert_eq!(
+        world.host.condition().map(|condition| condition.class),
+        Some(Class::RecoveryEnrollmentBlocked)
+    );
 }
 
 #[test]
@@ -167,19 +172,22 @@ fn a_stale_bundle_is_cured_by_recovery_and_a_stale_recovery_bundle_blocks() {
     let mut world = World::new(3);
     world.faults = both;
     world.minutes(10);
-    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::RecoveryEnrollmentBlocked));
+    assert_eq!(
+        world.host.condition().map(|condition| condition.class),
+        Some(Class::RecoveryEnrollmentBlocked)
+    );
 }
 
 #[test]
 fn a_full_disk_and_a_wrong_clock_have_their_own_words() {
     check(Faults { full: true, ..Faults::NONE }, 50, Class::DiskFull);
     let world = check(Faults { ahead: 600_000, ..Faults::NONE }, 120, Class::ClockSkew);
-    assert!(world.acts.iter().all(|(_, act)| *act == Act::Open));
+    assert!(world.acts.iter().all(|(_, act)| *act == HostAction::Open));
     let far = Faults { ahead: 90_000_000, ..Faults::NONE };
     let mut world = World::new(1);
     world.faults = far;
     world.minutes(30);
-    assert_eq!(world.host.ill().map(|ill| ill.class), Some(Class::ClockSkew));
+    assert_eq!(world.host.condition().map(|condition| condition.class), Some(Class::ClockSkew));
 }
 
 #[test]
@@ -190,13 +198,13 @@ fn a_revoked_host_asks_now_and_then_and_nothing_else() {
 }
 
 /// What is due now ends at once, in these ways.
-fn after(now: u64, host: &mut Host, connecting: Trouble, recovering: Trouble) {
+fn after(now: u64, host: &mut HostMachine, connecting: FailureKind, recovering: FailureKind) {
     let now = at(now);
     let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
     for act in host.due(now) {
         let input = match act {
-            Act::Recover(_) => Input::Recovered(Err(recovering.into())),
-            _ => Input::Opened(Err(connecting.into())),
+            HostAction::Recover(_) => Input::Recovered(Err(recovering.into())),
+            HostAction::Open | HostAction::Renew => Input::Opened(Err(connecting.into())),
         };
         host.learn(input, now, chance());
     }
@@ -207,12 +215,12 @@ fn at(second: u64) -> Now {
 }
 
 /// Nobody is trusted for an hour, neither where it connects nor where it recovers.
-fn behind_a_portal(not_after: u64) -> (Host, u64) {
+fn behind_a_portal(not_after: u64) -> (HostMachine, u64) {
     let end = Timestamp::from_secs(not_after);
-    let mut host = Host::new(Life { not_after: end, renew_at: end }, "u".to_owned());
-    host.learn(Input::Ready(true), at(0), Chance { number: 0, id: "u".to_owned() });
+    let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    host.learn(Input::RecoveryReady(true), at(0), Chance { number: 0, id: "u".to_owned() });
     for second in 0..3600 {
-        after(second, &mut host, Trouble::Untrusted, Trouble::Untrusted);
+        after(second, &mut host, FailureKind::Untrusted, FailureKind::Untrusted);
     }
     (host, 3600)
 }
@@ -220,7 +228,7 @@ fn behind_a_portal(not_after: u64) -> (Host, u64) {
 #[test]
 fn a_portal_that_went_away_is_noticed_within_half_a_minute() {
     let (mut host, gone) = behind_a_portal(1_000_000);
-    let opens = (gone..).find(|second| host.due(at(*second)).contains(&Act::Open)).unwrap();
+    let opens = (gone..).find(|second| host.due(at(*second)).contains(&HostAction::Open)).unwrap();
     assert!(opens - gone <= 30, "{opens}");
 }
 
@@ -229,11 +237,12 @@ fn a_recovery_that_failed_for_one_cause_does_not_wait_for_another() {
     let (mut host, gone) = behind_a_portal(100);
     let mut recovers = None;
     for second in gone..gone + 600 {
-        if host.due(at(second)).iter().any(|act| matches!(act, Act::Recover(_))) && recovers.is_none() {
+        if host.due(at(second)).iter().any(|act| matches!(act, HostAction::Recover(_))) && recovers.is_none()
+        {
             recovers = Some(second);
         }
         let chance = Chance { number: u32::MAX, id: "u".to_owned() };
-        host.learn(Input::Opened(Err(Trouble::Expired.into())), at(second), chance);
+        host.learn(Input::Opened(Err(FailureKind::Expired.into())), at(second), chance);
         if recovers.is_some() {
             break;
         }
@@ -244,16 +253,16 @@ fn a_recovery_that_failed_for_one_cause_does_not_wait_for_another() {
 #[test]
 fn a_slow_recovery_keeps_nobody_from_seeing_that_the_runtime_is_trusted_again() {
     let end = Timestamp::from_secs(1_000_000);
-    let mut host = Host::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
     let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
-    host.learn(Input::Ready(true), at(0), chance());
-    assert_eq!(host.due(at(0)), [Act::Open]);
-    host.learn(Input::Opened(Err(Trouble::Untrusted.into())), at(0), chance());
-    assert_eq!(host.due(at(0)), [Act::Recover(Class::ServerTlsUntrusted)]);
-    assert_eq!(host.due(at(2)), [Act::Open], "while the recovery is under way");
-    host.learn(Input::Recovered(Ok(Recovered::Refreshed)), at(3), chance());
-    host.learn(Input::Opened(Err(Trouble::Untrusted.into())), at(4), chance());
-    assert_eq!(host.due(at(5)), [Act::Open], "what was begun before the cure says nothing");
+    host.learn(Input::RecoveryReady(true), at(0), chance());
+    assert_eq!(host.due(at(0)), [HostAction::Open]);
+    host.learn(Input::Opened(Err(FailureKind::Untrusted.into())), at(0), chance());
+    assert_eq!(host.due(at(0)), [HostAction::Recover(Class::ServerTlsUntrusted)]);
+    assert_eq!(host.due(at(2)), [HostAction::Open], "while the recovery is under way");
+    host.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)), at(3), chance());
+    host.learn(Input::Opened(Err(FailureKind::Untrusted.into())), at(4), chance());
+    assert_eq!(host.due(at(5)), [HostAction::Open], "what was begun before the cure says nothing");
     host.learn(Input::Opened(Ok(())), at(6), chance());
-    assert_eq!(host.ill(), None);
+    assert_eq!(host.condition(), None);
 }

@@ -8,8 +8,9 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::Values;
-use super::keys::{KEYS, SettingKey};
-use super::kind::ValueKind;
+use super::keys::{KEYS, Key};
+use super::kind::Kind;
+use crate::code::AgentCode;
 use crate::fault::{Fault, Mistake};
 
 pub const NAME: &str = "agent.toml";
@@ -21,7 +22,7 @@ pub fn read(dir: &Path, mistakes: &mut Vec<Mistake>) -> Result<Values, Fault> {
         Ok(text) => Ok(check(&text, mistakes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Values::new()),
         Err(error) => Err(Fault::usage(
-            "config_unreadable",
+            AgentCode::ConfigUnreadable,
             format!("{} cannot be read: {error}", path.display()),
             "make it a UTF-8 text file that this user may read",
         )),

@@ -178,7 +178,7 @@ mod tests {
         let config = check("ca_file = '/file.pem'\n", &[("ENLIST_AGENT_CA_PIN", &pin)], &[]).unwrap();
         assert_eq!(config.trust, Some(TrustChoice::Pin(pki::pin::Pin::parse(&pin).unwrap())));
         let both = [("ENLIST_AGENT_CA_PIN", pin.as_str()), ("ENLIST_AGENT_SYSTEM_ROOTS", "true")];
-        assert_eq!(check("", &both, &[]).unwrap_err().code, "config_invalid");
+        assert_eq!(check("", &both, &[]).unwrap_err().code.as_str(), "config_invalid");
         assert_eq!(check("", &[("ENLIST_AGENT_SYSTEM_ROOTS", "false")], &[]).unwrap().trust, None);
     }
 
@@ -222,7 +222,10 @@ mod tests {
         assert_eq!(upkeep.hosts.get("cp.example"), Some(&"10.0.0.1".parse().unwrap()));
         assert_eq!(upkeep.terminal_url.as_deref(), Some("wss://terminal/v1"));
         assert_eq!(upkeep.hosts_file, Path::new("/etc/hosts"));
-        assert_eq!(check("recovery_url = 'http://plain'\n", &[], &[]).unwrap_err().code, "config_invalid");
+        assert_eq!(
+            check("recovery_url = 'http://plain'\n", &[], &[]).unwrap_err().code.as_str(),
+            "config_invalid"
+        );
     }
 
     #[test]

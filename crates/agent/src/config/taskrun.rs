@@ -6,8 +6,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 use zeroize::Zeroizing;
 
-use super::keys::{self, KEYS, SettingKey};
-use super::{Environment, Values};
+use super::{Environment, Values, keys};
+use crate::code::AgentCode;
 use crate::fault::{Fault, Mistake};
 use crate::layout::Layout;
 use crate::token::Token;
@@ -25,7 +25,7 @@ pub fn read(path: &Path, environment: &Environment) -> Result<Worker, Fault> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let text = std::fs::read_to_string(&path).map(Zeroizing::new).map_err(|error| {
         let hint = "name the worker's configuration, a UTF-8 text file that this user may read";
-        Fault::usage("config_unreadable", format!("{}: {error}", path.display()), hint)
+        Fault::usage(AgentCode::ConfigUnreadable, format!("{}: {error}", path.display()), hint)
     })?;
     let mut reading = Reading { path: &path, environment, worker: Worker::default(), mistakes: Vec::new() };
     reading.whole(&text);

@@ -33,6 +33,7 @@ mod tests {
     use lifecycle::host::Class;
 
     use super::*;
+    use crate::code::AgentCode;
 
     #[test]
     fn a_cause_is_named_once_and_everything_that_follows_points_to_it() {
@@ -64,12 +65,12 @@ mod tests {
 
     #[test]
     fn without_the_cause_it_is_a_fault_of_its_own() {
-        let exposed = || Check::wrong("identity", "key_exposed", "x").follows("permissions", "open");
+        let exposed = || Check::wrong("identity", AgentCode::KeyExposed, "x").follows("permissions", "open");
         let mut checks = vec![Check::good("permissions", "fine"), exposed()];
         settle(&mut checks);
         assert!(checks.iter().any(|check| check.name == "identity" && !check.ok), "{checks:?}");
         let mut checks = vec![
-            Check::wrong("permissions", "key_exposed", "x"),
+            Check::wrong("permissions", AgentCode::KeyExposed, "x"),
             Check::skipped("expiry", "identity", "no certificate"),
             exposed(),
         ];

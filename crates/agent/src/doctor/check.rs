@@ -3,7 +3,7 @@
 use lifecycle::host::Class;
 use serde::Serialize;
 
-use crate::code;
+use crate::code::AgentCode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -45,14 +45,12 @@ impl Check {
     }
 
     pub fn bad(name: &'static str, class: Class, evidence: impl Into<String>) -> Self {
-        Self { class: Some(class.as_str()), ..Self::wrong(name, "", evidence) }.with(class.remedy())
+        Self { ok: false, class: Some(class.as_str()), ..Self::good(name, evidence) }.with(class.remedy())
     }
 
     /// A fault that is none of the eight classes.
-    pub fn wrong(name: &'static str, word: &'static str, evidence: impl Into<String>) -> Self {
-        let remedy = code::remedy(word).unwrap_or_default();
-        let class = (!word.is_empty()).then_some(word);
-        Self { ok: false, class, ..Self::good(name, evidence) }.with(remedy)
+    pub fn wrong(name: &'static str, code: AgentCode, evidence: impl Into<String>) -> Self {
+        Self { ok: false, class: Some(code.word()), ..Self::good(name, evidence) }.with(code.remedy())
     }
 
     /// Not made, because of the fault of another check.

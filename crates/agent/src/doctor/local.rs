@@ -13,6 +13,7 @@ use super::check::Check;
 use super::network::{ABSENT, spoken};
 use super::subject::Subject;
 use crate::clock;
+use crate::code::AgentCode;
 use crate::diagnostics;
 use crate::enroll::plan;
 use crate::reconcile::secret_files;
@@ -22,7 +23,6 @@ use crate::store::revoked;
 
 /// How many faults of a kind are named.
 const LISTED: usize = 8;
-const PLAIN_HTTP: &str = "plain_http_refused";
 
 /// Room everywhere, and that a diagnosis could be written down.
 pub fn disk(subject: &Subject, writable: fn(&Path) -> io::Result<()>) -> Check {
@@ -41,7 +41,7 @@ pub fn disk(subject: &Subject, writable: fn(&Path) -> io::Result<()>) -> Check {
         return if space::is_full(&error) {
             Check::bad(NAME, Class::DiskFull, what)
         } else {
-            Check::wrong(NAME, "not_persisted", what)
+            Check::wrong(NAME, AgentCode::NotPersisted, what)
                 .with("let the agent's user write there, or set another diagnostic_path in agent.toml")
         };
     }
@@ -79,13 +79,16 @@ pub fn permissions(subject: &Subject) -> Check {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Check::moot(NAME, format!("{} is not there yet", dir.display()));
         }
-        Err(error) => return Check::wrong(NAME, "dir_unusable", format!("{}: {error}", dir.display())),
+        Err(error) => {
+            return Check::wrong(NAME, AgentCode::DirUnusable, format!("{}: {error}", dir.display()));
+        }
     };
     let us = rustix::process::geteuid();
     if !us.is_root() && found.uid() != us.as_raw() {
         let what =
             format!("{} belongs to user {}, and this is user {}", dir.display(), found.uid(), us.as_raw());
-        return Check::wrong(NAME, "dir_not_ours", what).with("run the command as that user, or as root");
+        return Check::wrong(NAME, AgentCode::DirNotOurs, what)
+            .with("run the command as that user, or as root");
     }
     let mut wrong = Vec::new();
     let open = found.mode() & 0o077 != 0;
@@ -114,10 +117,10 @@ pub fn permissions(subject: &Subject) -> Check {
         );
     }
     if open && wrong.len() == 1 {
-        return Check::wrong(NAME, "dir_not_private", wrong.concat())
+        return Check::wrong(NAME, AgentCode::DirNotPrivate, wrong.concat())
             .with("run `enlist-agent reconcile`, or chmod 0700");
     }
-    Check::wrong(NAME, "key_exposed", listed(&wrong)).with(
+    Check::wrong(NAME, AgentCode::KeyExposed, listed(&wrong)).with(
         "if nobody else can have read the key, run `enlist-agent reconcile` to close it; otherwise have an operator revoke the node, and enroll again",
     )
 }
@@ -160,13 +163,13 @@ pub fn config(subject: &Subject) -> Option<Check> {
         Ok(config) => plan::servers(config).err()?,
         Err(fault) => fault.clone(),
     };
-    if fault.code == PLAIN_HTTP {
-        return Some(Check::wrong("config", PLAIN_HTTP, fault.message).with(fault.hint));
+    if fault.code.agent() == Some(AgentCode::PlainHttpRefused) {
+        return Some(Check::wrong("config", AgentCode::PlainHttpRefused, fault.message).with(fault.hint));
     }
     let mistakes: Vec<String> =
         fault.mistakes.iter().map(|mistake| format!("{}: {}", mistake.at, mistake.message)).collect();
     let evidence = if mistakes.is_empty() { fault.message.clone() } else { mistakes.join("; ") };
-    let word = if mistakes.is_empty() { "config_unreadable" } else { "config_invalid" };
+    let word = if mistakes.is_empty() { AgentCode::ConfigUnreadable } else { AgentCode::ConfigInvalid };
     Some(Check::wrong("config", word, evidence))
 }
 
@@ -192,16 +195,20 @@ pub fn identity(subject: &Subject) -> Option<Check> {
             }
         }
         Ok(Standing::Absent) => {
-            Check::wrong(NAME, "not_enrolled", format!("{} holds no identity", subject.dir.display()))
+            Check::wrong(NAME, AgentCode::NotEnrolled, format!("{} holds no identity", subject.dir.display()))
                 .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")
         }
-        Ok(Standing::Damaged(reason)) => Check::wrong(NAME, "identity_damaged", reason.clone()),
-        Ok(Standing::Exposed(place)) => {
-            Check::wrong(NAME, "key_exposed", format!("others may read or replace {}", place.display()))
-                .follows("permissions", "others may read or replace the key")
+        Ok(Standing::Damaged(reason)) => Check::wrong(NAME, AgentCode::IdentityDamaged, reason.clone()),
+        Ok(Standing::Exposed(place)) => Check::wrong(
+            NAME,
+            AgentCode::KeyExposed,
+            format!("others may read or replace {}", place.display()),
+        )
+        .follows("permissions", "others may read or replace the key"),
+        Err(error) => {
+            Check::wrong(NAME, AgentCode::DirUnusable, format!("{}: {error}", subject.dir.display()))
+                .follows("permissions", "the directory cannot be read")
         }
-        Err(error) => Check::wrong(NAME, "dir_unusable", format!("{}: {error}", subject.dir.display()))
-            .follows("permissions", "the directory cannot be read"),
     };
     Some(check)
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::check::Check;
 use super::resolution;
 use super::subject::Subject;
+use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::tolerance;
 use crate::{clock, code};
@@ -91,14 +92,14 @@ fn unasked(subject: &Subject, fault: &Fault) -> [Check; 3] {
     }
     // A host that was never enrolled lacks both, and that is one cause.
     let settled = |check: Check| if subject.is_absent() { check.follows("identity", ABSENT) } else { check };
-    if fault.code == "server_missing" {
-        let missing = Check::wrong(reachability, "server_missing", fault.message.clone());
+    if fault.code.agent() == Some(AgentCode::ServerMissing) {
+        let missing = Check::wrong(reachability, AgentCode::ServerMissing, fault.message.clone());
         let skipped = |name| Check::skipped(name, reachability, "no control plane is named");
         return [settled(missing), skipped(tls), skipped(clock)];
     }
     let check = Check::bad(tls, Class::ServerTlsUntrusted, fault.message.clone()).with(fault.hint.clone());
     let skipped = |name| Check::skipped(name, tls, "no usable trust anchor is configured");
-    let check = if fault.code == "trust_missing" { settled(check) } else { check };
+    let check = if fault.code.agent() == Some(AgentCode::TrustMissing) { settled(check) } else { check };
     [skipped(reachability), check, skipped(clock)]
 }
 

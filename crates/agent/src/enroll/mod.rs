@@ -15,11 +15,13 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use api::code;
 use client::ServerUrl;
 use pki::wireguard::WireguardPrivate;
 
 use crate::cli::{Contact, EnrollArgs};
-use crate::config::{self, AgentConfig, Environment};
+use crate::code::AgentCode;
+use crate::config::{self, Config, Environment};
 use crate::fault::Fault;
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
@@ -50,7 +52,7 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     {
         let dir = match Dir::hold(&path) {
             // A running daemon sees to the rest itself.
-            Err(fault) if fault.code == "dir_in_use" => {
+            Err(fault) if fault.code.agent() == Some(AgentCode::DirInUse) => {
                 return Ok(Report::new(&path, &found, None, true).beside_daemon());
             }
             held => held.map_err(in_use)?,
@@ -58,7 +60,7 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
         return match usable(&path)? {
             Some(found) => already(&dir, &found, &servers, &config.files, &caller).await,
             None => Err(Fault::host(
-                "identity_changed",
+                AgentCode::IdentityChanged,
                 "another process has just removed the identity",
                 "run the command again",
             )),
@@ -78,7 +80,7 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
 
 /// A running daemon can enroll by itself.
 fn in_use(fault: Fault) -> Fault {
-    if fault.code != "dir_in_use" {
+    if fault.code.agent() != Some(AgentCode::DirInUse) {
         return fault;
     }
     let hint = "stop the daemon first (`systemctl stop enlist-agent`), or give it the token (ENLIST_AGENT_TOKEN or token_file) and restart it, which enrolls; if another command uses the directory, wait until it has ended";
@@ -109,7 +111,7 @@ pub(crate) async fn obtain(
         Ok(answer) => answer,
         Err(fault) => {
             // The token is dead for good, so there is nothing left to ask again for.
-            if matches!(fault.code.as_ref(), "token_expired" | "token_used" | "token_revoked") {
+            if fault.code.is_one_of(&[code::TOKEN_EXPIRED, code::TOKEN_USED, code::TOKEN_REVOKED]) {
                 tidied(pending::remove(dir.path()));
             }
             return Err(fault);
@@ -214,7 +216,7 @@ async fn not_persisted(
         tracing::warn!(code = %fault.code, "the failure could not be reported to the control plane either: {}", fault.message);
     }
     Fault::host(
-        "not_persisted",
+        AgentCode::NotPersisted,
         format!("the identity was issued but could not be written: {reason}"),
         "make room in the directory, then run the same command with the same token: it gives the same identity",
     )
@@ -246,5 +248,5 @@ pub(crate) fn caller(contact: &Contact, patience: Option<Duration>) -> Result<Ca
 
 fn not_begun(error: &io::Error) -> Fault {
     let hint = "make room in the directory and let this user write there; the token was not sent";
-    Fault::host("not_persisted", format!("the request could not be written: {error}"), hint)
+    Fault::host(AgentCode::NotPersisted, format!("the request could not be written: {error}"), hint)
 }

@@ -5,7 +5,8 @@ use std::io;
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
-use crate::config::{AgentConfig, TrustChoice, UnderlayAddresses};
+use crate::code::AgentCode;
+use crate::config::{AgentConfig, TrustChoice, Underlay};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 use crate::token::Token;
@@ -55,7 +56,7 @@ impl Plan {
 pub fn recognised(config: &AgentConfig, servers: &[ServerUrl]) -> Result<(TrustChoice, Trust), Fault> {
     if servers.is_empty() {
         return Err(Fault::usage(
-            "server_missing",
+            AgentCode::ServerMissing,
             "no control plane is configured",
             "set it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
         ));
@@ -86,7 +87,7 @@ fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
     };
     let unusable = |reason: String| {
         Fault::usage(
-            "ca_file_unusable",
+            AgentCode::CaFileUnusable,
             format!("{}: {reason}", path.display()),
             "name a PEM file with the control plane's CA: `enlist ca export --server` writes it",
         )
@@ -97,7 +98,7 @@ fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
 
 fn trust_missing() -> Fault {
     Fault::usage(
-        "trust_missing",
+        AgentCode::TrustMissing,
         "there is no CA file, pin or system roots to verify the control plane with; nothing was sent",
         "give --ca-file F or --ca-pin PIN (an operator has both), or --system-roots if its certificate is publicly trusted",
     )
@@ -105,7 +106,7 @@ fn trust_missing() -> Fault {
 
 fn plain_http(url: &str) -> Fault {
     Fault::usage(
-        "plain_http_refused",
+        AgentCode::PlainHttpRefused,
         format!("{url} is not encrypted; nothing was sent"),
         "use the https:// address of the control plane",
     )

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::plan::Plan;
 use crate::clock;
-use crate::config::{self, AgentConfig};
+use crate::code::AgentCode;
+use crate::config::{self, Config};
 use crate::fault::Fault;
 use crate::store::identity::{self, Identity, Standing};
 use crate::store::pending::Pending;
@@ -28,7 +29,7 @@ pub fn usable_or_warned(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
 fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
     let standing = identity::load(dir).map_err(|error| {
         Fault::host(
-            "dir_unusable",
+            AgentCode::DirUnusable,
             format!("{}: {error}", dir.display()),
             "run the command as the owner of the directory",
         )
@@ -41,7 +42,7 @@ fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
         Standing::Present(_) | Standing::Absent => Ok(Err(None)),
         Standing::Damaged(reason) => Ok(Err(Some(format!("cannot be used: {reason}")))),
         Standing::Exposed(key) => Err(Fault::host(
-            "key_exposed",
+            AgentCode::KeyExposed,
             format!("other users may read {}", key.display()),
             "if no other user has read it, close it with chmod 0600; otherwise have an operator revoke the node, and enroll with --replace",
         )),
@@ -65,7 +66,7 @@ pub fn settled(dir: &Path, replace: bool, plan: &Plan) -> Result<Option<Box<Iden
 pub fn refuse_what_cannot_be_kept(dir: &Path, config: &AgentConfig) -> Result<(), Fault> {
     if config.memory_only {
         return Err(Fault::usage(
-            "storage_memory",
+            AgentCode::StorageMemory,
             "storage is \"memory\", so `enroll` has no place to store an identity",
             "set storage = \"disk\" to use `enroll`",
         ));
@@ -73,7 +74,7 @@ pub fn refuse_what_cannot_be_kept(dir: &Path, config: &AgentConfig) -> Result<()
     let settings = dir.join(config::file::NAME);
     if std::fs::symlink_metadata(&settings).is_ok_and(|found| found.is_symlink()) {
         return Err(Fault::usage(
-            "config_is_link",
+            AgentCode::ConfigIsLink,
             format!("{} is a symbolic link, and `enroll` does not write through links", settings.display()),
             "replace the link with the file itself",
         ));

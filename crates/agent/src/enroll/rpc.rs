@@ -12,8 +12,10 @@ use tokio::time::Instant;
 
 use super::plan::Plan;
 use super::underlay;
+use crate::code::AgentCode;
 use crate::config::UnderlayAddresses;
 use crate::fault::{Exit, Fault};
+use crate::fault_code::FaultCode;
 use crate::host;
 use crate::output;
 use crate::store::identity::Identity;
@@ -56,7 +58,7 @@ impl Caller {
 pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<EnrollResponse, Fault> {
     let csr = pending.key.csr_pem().map_err(|error| {
         Fault::host(
-            "key_unusable",
+            AgentCode::KeyUnusable,
             error.to_string(),
             "remove the directory `pending`, then run the command again",
         )
@@ -64,7 +66,7 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
     let wireguard = pending.wireguard.as_ref().map(WireguardPrivate::public_text).transpose();
     let wireguard = wireguard.map_err(|error| {
         Fault::host(
-            "key_unusable",
+            AgentCode::KeyUnusable,
             error.to_string(),
             "remove wireguard/private.key, then run the command again",
         )
@@ -146,6 +148,7 @@ pub fn fault(error: Error) -> Fault {
         4 => Exit::Unreachable,
         _ => Exit::Fault,
     };
+    let code = FaultCode::of_error(&error);
     let detail = error.detail();
     let hint = match detail.hint.as_str() {
         "" => "run the command again with ENLIST_LOG=debug to see more".to_owned(),
@@ -154,6 +157,6 @@ pub fn fault(error: Error) -> Fault {
     Fault {
         request_id: Some(detail.request_id).filter(|id| !id.is_empty()),
         retryable: detail.retryable,
-        ..Fault::new(exit, detail.code, detail.message, hint)
+        ..Fault::new(exit, code, detail.message, hint)
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use pki::pem;
 use rustls_pki_types::CertificateDer;
 
+use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::disk::{PUBLIC, SECRET};
 use crate::store::generation::{Generations, Number, Part};
@@ -209,7 +210,7 @@ impl Files {
 
 fn in_the_way(paths: &[String]) -> Fault {
     Fault::host(
-        "file_in_the_way",
+        AgentCode::FileInTheWay,
         format!("files that this agent did not create are in the way: {}", paths.join(", ")),
         "move them away, or set other paths under [files] in agent.toml; then run the command again",
     )
@@ -217,7 +218,7 @@ fn in_the_way(paths: &[String]) -> Fault {
 
 fn unlinked(what: &str) -> Fault {
     Fault::host(
-        "files_not_linked",
+        AgentCode::FilesNotLinked,
         format!("the links to the identity could not be created: {what}"),
         "let this user write there, then run the command again; no new token is needed",
     )

@@ -14,6 +14,7 @@ mod report;
 use std::path::Path;
 
 use crate::cli::ReconcileArgs;
+use crate::code::AgentCode;
 use crate::config::hosts::{self, Hosts};
 use crate::config::{self, Environment, Upkeep, Values};
 use crate::fault::Fault;
@@ -44,13 +45,13 @@ pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Report
     let dir = args.place.path(environment);
     if !dir.exists() {
         let hint = "name the agent's directory with --dir";
-        return Err(Fault::usage("dir_unusable", format!("{} is not there", dir.display()), hint));
+        return Err(Fault::usage(AgentCode::DirUnusable, format!("{} is not there", dir.display()), hint));
     }
     dir::check_owner(&dir, &[config::file::NAME, profile::NAME])?;
     let config = config::load(&dir, Values::new(), environment)?;
     let profile = profile::load(&dir).map_err(|error| {
         let hint = "run the command as the owner of the directory";
-        Fault::host("dir_unusable", format!("{}: {error}", dir.display()), hint)
+        Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
     })?;
     Ok(run(&dir, &config.upkeep, profile.as_ref(), Scope { secrets: true, dry_run: args.dry_run }))
 }

@@ -9,7 +9,7 @@ use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
 
 use super::endpoint::Way;
-use crate::failed_call::{self, Failed};
+use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::issued::{Issued, agrees};
 use crate::store::identity::Identity;
@@ -33,15 +33,15 @@ pub async fn ask(
     request: RecoverRequest,
     correlation_id: &str,
     tolerance: Span,
-) -> Result<RecoverResponse, Failed> {
+) -> Result<RecoverResponse, FailedCall> {
     let ahead = failed_call::ahead(&way.servers, &way.trust).await;
     if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
-        return Err(Failed::skewed(ahead));
+        return Err(FailedCall::skewed(ahead));
     }
-    let agent = AgentApi::new(way.servers.clone(), &way.trust, None).map_err(Failed::from)?;
+    let agent = AgentApi::new(way.servers.clone(), &way.trust, None).map_err(FailedCall::from)?;
     match agent.recover(request, correlation_id, None).await {
         Ok(reply) => Ok(reply.message),
-        Err(error) => Err(Failed { clock: ahead, ..Failed::from(error) }),
+        Err(error) => Err(FailedCall { clock: ahead, ..FailedCall::from(error) }),
     }
 }
 

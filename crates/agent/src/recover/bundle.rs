@@ -12,6 +12,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::endpoint::Way;
+use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::disk;
 use crate::token::Token;
@@ -65,7 +66,7 @@ pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
     }
     if found.mode() & 0o077 != 0 {
         return Err(Fault::host(
-            "key_exposed",
+            AgentCode::KeyExposed,
             format!("other users may read {}", path.display()),
             "if no other user has read it, close it with chmod 0600 and run the command again; otherwise ask an operator for another bundle",
         ));
@@ -121,7 +122,7 @@ impl Bundle {
         }
         let of = other.domain.as_ref().map(|domain| format!(" of {domain}")).unwrap_or_default();
         Err(Fault::usage(
-            "bundle_of_another",
+            AgentCode::BundleOfAnother,
             format!("the bundle is for {} of {}, and this is {}{of}", self.node_id, self.domain, other.node),
             "use the bundle on the host that it was made for; nothing was sent",
         ))
@@ -141,12 +142,12 @@ impl Bundle {
 fn not_read(path: &Path, error: &std::io::Error) -> Fault {
     let message = format!("{} cannot be read: {error}", path.display());
     let hint = "check the path given to --bundle, and that this user may read the file; nothing was sent";
-    Fault::usage("bundle_invalid", message, hint)
+    Fault::usage(AgentCode::BundleInvalid, message, hint)
 }
 
 fn invalid(what: &str) -> Fault {
     let hint = "ask an operator for another: `enlist node repair-bundle ID --out FILE`; nothing was sent";
-    Fault::usage("bundle_invalid", what.to_owned(), hint)
+    Fault::usage(AgentCode::BundleInvalid, what.to_owned(), hint)
 }
 
 #[cfg(test)]
@@ -183,7 +184,7 @@ mod tests {
     fn a_file_that_is_not_there_is_a_matter_of_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let fault = read(&dir.path().join("repair.json"), AT).unwrap_err();
-        assert_eq!((fault.exit as u8, fault.code.as_ref()), (2, "bundle_invalid"));
+        assert_eq!((fault.exit as u8, fault.code.as_str()), (2, "bundle_invalid"));
         assert!(fault.message.contains("repair.json cannot be read"), "{fault:?}");
         assert!(fault.hint.contains("check the path") && !fault.hint.contains("operator"), "{fault:?}");
     }
@@ -195,7 +196,7 @@ mod tests {
             node: node.to_owned(),
             domain: domain.map(str::to_owned),
         };
-        let code = |known: &[Known]| bundle.fits(known).map_err(|fault| fault.code.into_owned());
+        let code = |known: &[Known]| bundle.fits(known).map_err(|fault| fault.code.to_string());
         assert_eq!(code(&[]), Ok(()));
         assert_eq!(code(&[known("n-1", Some("test.example"))]), Ok(()));
         assert_eq!(code(&[known("n-2", Some("test.example")), known("n-1", None)]), Ok(()), "enrolled anew");

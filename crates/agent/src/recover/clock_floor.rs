@@ -4,11 +4,11 @@
 use lifecycle::names::{Span, Timestamp};
 use rustls_pki_types::CertificateDer;
 
-use crate::failed_call::Failed;
+use crate::failed_call::FailedCall;
 
-pub fn check(made: Option<Timestamp>, at: Timestamp, tolerance: Span) -> Result<(), Failed> {
+pub fn check(made: Option<Timestamp>, at: Timestamp, tolerance: Span) -> Result<(), FailedCall> {
     match made {
-        Some(made) if at.plus(tolerance) < made => Err(Failed::early(made, at)),
+        Some(made) if at.plus(tolerance) < made => Err(FailedCall::early(made, at)),
         _ => Ok(()),
     }
 }
@@ -21,7 +21,7 @@ pub fn newest<'a>(certificates: impl IntoIterator<Item = &'a CertificateDer<'sta
 
 #[cfg(test)]
 mod tests {
-    use lifecycle::host::Trouble;
+    use lifecycle::host::FailureKind;
 
     use super::*;
 
@@ -30,7 +30,7 @@ mod tests {
         let (made, tolerance) = (Timestamp::from_secs(10_000), Span::from_secs(300));
         let check = |made, at| check(made, Timestamp::from_secs(at), tolerance);
         let failed = check(Some(made), 9_699).unwrap_err();
-        assert_eq!((failed.trouble, failed.clock), (Trouble::Skewed, Some(-301_000)));
+        assert_eq!((failed.kind, failed.clock), (FailureKind::ClockSkew, Some(-301_000)));
         assert!(check(Some(made), 9_700).is_ok());
         assert!(check(Some(made), 1_000_000).is_ok());
         assert!(check(None, 0).is_ok());

@@ -3,6 +3,7 @@
 
 use client::{ServerUrl, Trust};
 
+use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
 use crate::fault::Fault;
 use crate::store::recovery::Profile;
@@ -54,7 +55,11 @@ pub const BUNDLE: &str = "have an operator create a repair bundle, `enlist node 
 
 /// Closed, and what opens it.
 pub fn blocked(what: impl Into<String>) -> Fault {
-    Fault::host("recovery_enrollment_blocked", format!("recovery is not possible: {}", what.into()), BUNDLE)
+    Fault::host(
+        AgentCode::RecoveryEnrollmentBlocked,
+        format!("recovery is not possible: {}", what.into()),
+        BUNDLE,
+    )
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use lifecycle::names::{SpiffeId, SpiffePath};
 
 use crate::cli::RecoverArgs;
 use crate::clock;
-use crate::config::{self, AgentConfig, Environment, Values};
+use crate::code::AgentCode;
+use crate::config::{self, Config, Environment, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::store::dir::Dir;
@@ -45,7 +46,7 @@ pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<Report
 
 /// The daemon recovers by itself; by hand it is done in its place.
 fn in_use(fault: Fault) -> Fault {
-    if fault.code != "dir_in_use" {
+    if fault.code.agent() != Some(AgentCode::DirInUse) {
         return fault;
     }
     let hint = "stop the daemon (`systemctl stop enlist-agent`), recover, and start it again; if another command uses the directory, wait until it has ended";
@@ -63,7 +64,7 @@ fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
         Ok(Standing::Absent) => Ok(None),
         Ok(Standing::Exposed(path)) => Err(exposed(&path)),
         Err(error) => Err(Fault::host(
-            "dir_unusable",
+            AgentCode::DirUnusable,
             format!("{}: {error}", dir.path().display()),
             "run the command as the owner of the directory",
         )),
@@ -152,7 +153,7 @@ fn runtime(config: &AgentConfig, identity: Option<&Identity>) -> Result<Runtime,
 
 fn exposed(path: &std::path::Path) -> Fault {
     Fault::host(
-        "key_exposed",
+        AgentCode::KeyExposed,
         format!("other users may read or replace {}", path.display()),
         "if no other user has read it, close it with chmod go-rwx; otherwise have an operator revoke the token and create a repair bundle",
     )

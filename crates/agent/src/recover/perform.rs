@@ -4,18 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, NotNeeded, RecoverRequest};
-use client::{AgentApi, Error, ServerUrl};
-use lifecycle::host::{Class, TOLERANCE, Trouble};
+use api::code::{
+    Code, NODE_REVOKED, TOKEN_EXPIRED, TOKEN_INVALID, TOKEN_MALFORMED, TOKEN_NOT_FOUND, TOKEN_REVOKED,
+    TOKEN_SUPERSEDED, TOKEN_USED,
+};
+use client::{Agent, Error, ServerUrl};
+use lifecycle::host::{Class, FailureKind, TOLERANCE};
 use lifecycle::names::Timestamp;
 use tokio::time::Instant;
 
 use super::endpoint::Way;
 use super::report::Report;
 use super::{ask, clock_floor, endpoint};
+use crate::code::AgentCode;
 use crate::config::AgentConfig;
 use crate::enroll::{persist, rpc};
-use crate::failed_call::Failed;
+use crate::failed_call::FailedCall;
 use crate::fault::{Exit, Fault};
+use crate::fault_code::FaultCode;
 use crate::issued;
 use crate::space::Ballast;
 use crate::store::dir::Dir;
@@ -29,6 +35,17 @@ use crate::{chance, clock, code, status};
 
 /// Long enough for a control plane that is there.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Refusals of the recovery token itself.
+const SPENT: &[&Code] = &[
+    TOKEN_MALFORMED,
+    TOKEN_INVALID,
+    TOKEN_EXPIRED,
+    TOKEN_REVOKED,
+    TOKEN_NOT_FOUND,
+    TOKEN_SUPERSEDED,
+    TOKEN_USED,
+];
 
 #[derive(Debug)]
 pub struct Plan {
@@ -52,7 +69,7 @@ pub async fn perform(dir: &Dir, config: &AgentConfig, plan: Plan) -> Result<Repo
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
     clock_floor::check(plan.made, clock::now(), allowed).map_err(|failed| {
         let hint = "set this host's clock, then run the command again; nothing was sent";
-        Fault::host("clock_skew", failed.error.to_string(), hint)
+        Fault::host(AgentCode::ClockSkew, failed.error.to_string(), hint)
     })?;
     let ballast = Ballast::new(dir.path(), config.upkeep.ballast_bytes);
     let undertaking = chance::hex_128().map_err(|error| not_kept(dir, &error))?;
@@ -136,14 +153,14 @@ async fn carry_out(
     Ok(Report::new(dir.path(), &identity, &begun.correlation_id, confirmed.is_some()))
 }
 
-/// The word for it, as the daemon would say it.
+/// The class of the failure, as the daemon would name it; where it has none, its code.
 fn class(fault: &Fault) -> String {
-    let class = match (fault.exit, fault.code.as_ref()) {
-        (_, code) if Class::parse(code).is_some() => return code.to_owned(),
-        (_, "node_revoked") => Class::IdentityRevokedOrFenced,
-        (Exit::Refused, _) if !fault.retryable => Class::RecoveryEnrollmentBlocked,
-        (Exit::Refused | Exit::Unreachable, _) => Class::EndpointUnreachable,
-        (_, code) => return code.to_owned(),
+    let class = match (&fault.code, fault.exit) {
+        (FaultCode::Agent(code), _) if let Some(class) = code.class() => class,
+        (code, _) if code.is(NODE_REVOKED) => Class::IdentityRevokedOrFenced,
+        (_, Exit::Refused) if !fault.retryable => Class::RecoveryEnrollmentBlocked,
+        (_, Exit::Refused | Exit::Unreachable) => Class::EndpointUnreachable,
+        (code, Exit::Fault | Exit::Usage) => return code.to_string(),
     };
     class.to_string()
 }
@@ -189,7 +206,7 @@ async fn confirm(
 }
 
 /// Why not; and if only the bundle was stale, it is not any more.
-fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: Failed) -> Unfinished {
+fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: FailedCall) -> Unfinished {
     if let Error::Refused(refusal) = &failed.error
         && let Some(answer) = &refusal.not_needed
     {
@@ -199,17 +216,17 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: Failed) -> Unfi
         let fault = Fault { message: format!("{}{more}", fault.message), ..fault };
         return Unfinished { fault, cured: refreshed };
     }
-    let trouble = failed.trouble;
+    let trouble = failed.kind;
     let fault = match trouble {
-        Trouble::Skewed => Fault::host("clock_skew", failed.error.to_string(), code::CLOCK),
+        FailureKind::ClockSkew => Fault::host(AgentCode::ClockSkew, failed.error.to_string(), code::CLOCK),
         // Not even the recovery bundle vouches for it: closed.
-        Trouble::Untrusted => {
+        FailureKind::Untrusted => {
             Fault { exit: Exit::Unreachable, ..endpoint::blocked(failed.error.to_string()) }
         }
         _ => rpc::fault(failed.error),
     };
     // Another token of the same kind is not to be had by this host.
-    let spent = fault.code.starts_with("token_");
+    let spent = fault.code.is_one_of(SPENT);
     let fault = if spent { Fault { hint: endpoint::BUNDLE.into(), ..fault } } else { fault };
     if fault.exit == Exit::Refused
         && !fault.retryable
@@ -238,6 +255,6 @@ fn refresh(dir: &Dir, config: &AgentConfig, identity: &Identity, answer: &NotNee
 
 fn not_kept(dir: &Dir, error: &std::io::Error) -> Fault {
     let hint = "make room in the directory, and let this user write there; then run the command again, which gives the same certificate";
-    let code = if crate::space::is_full(error) { "disk_full" } else { "not_persisted" };
+    let code = if crate::space::is_full(error) { AgentCode::DiskFull } else { AgentCode::NotPersisted };
     Fault::host(code, format!("{}: {error}", dir.path().display()), hint)
 }

@@ -1,91 +1,48 @@
-//! The daemon: what it knows, and the loop in which it learns more. What follows from that is decided by
-//! [`lifecycle::host::Host`]; here it is done.
+//! The daemon: its parts, and the loop that drives them. What follows from what it learns is decided by
+//! [`lifecycle::host::HostMachine`]; here it is done. Another part, such as an overlay, is another field here, another
+//! branch of the loop, and its lines of evidence and status.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+mod events;
+
+use std::io;
 use std::time::Duration;
 
-use api::agent::{Hello, OrderDone, Standing};
-use client::{AgentApi, Error, ServerUrl};
-use lifecycle::host::{self, Act, Chance, Host, Input, Life, Now, Origin, Then, Trouble};
-use lifecycle::names::{Span, Timestamp};
-use pki::agent_key::HostKey;
+use api::agent::Evidence;
+use client::{Error, ServerUrl};
+use lifecycle::host::{Class, FailureKind, HostAction, HostMachine, Input};
+use lifecycle::names::Span;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::calls::{self, Line, Outcome};
-use super::hook::Hook;
-use super::live_channel::Channel;
-use super::metrics::Figures;
-use super::metrics_listener::{self, Page};
+use super::call::CallTarget;
+use super::core::{AgentCore, Candidate, life};
+use super::metrics_listener::{self, MetricsPage};
+use super::recovery::IdentityRecovery;
+use super::renewal::CertificateRenewal;
+use super::reporting::{Outlets, Reporting};
+use super::session::LiveSession;
 use super::signals::Stop;
 use super::socket;
 use super::start::Found;
-use super::upkeep::Care;
+use super::upkeep::HostUpkeep;
+use crate::code::AgentCode;
 use crate::config::AgentConfig;
+use crate::diagnostics::Ring;
+use crate::failed_call::failure_kind;
 use crate::fault::Fault;
-use crate::service_manager::{self, Manager};
-use crate::status::Status;
+use crate::service_manager::ServiceManager;
+use crate::space::Ballast;
+use crate::status::{Disk, State, Status};
 use crate::store::dir::Dir;
-use crate::store::generation::Number;
-use crate::store::identity::Identity;
-use crate::store::last_attempts::{self, Attempts};
-use crate::store::{recovery, recovery_attempt, revoked, tolerance, unconfirmed};
+use crate::store::{last_attempts, recovery_attempt, revoked, tolerance};
 use crate::{chance, clock};
 
-/// A new certificate on disk that has yet to be proven.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub number: Number,
-    pub identity: Identity,
-    pub origin: Origin,
-}
-
-/// A call under way, and as whom it was begun.
-#[derive(Debug)]
-pub(super) enum Opening {
-    AsNow,
-    AsCandidate,
-}
-
-pub(super) struct Daemon {
-    pub(super) dir: Dir,
-    pub(super) config: AgentConfig,
-    pub(super) named: Vec<ServerUrl>,
-    pub(super) told: Vec<String>,
-    /// Where the round over the servers begins.
-    pub(super) turn: usize,
-    pub(super) instance: String,
-    pub(super) identity: Identity,
-    pub(super) candidate: Option<Candidate>,
-    pub(super) host: Host,
-    started: Instant,
-    pub(super) calls: JoinSet<Outcome>,
-    pub(super) opening: Option<Opening>,
-    pub(super) renewing: Option<Arc<HostKey>>,
-    pub(super) recovering: Option<Arc<HostKey>>,
-    pub(super) channel: Option<Channel>,
-    pub(super) standing: Option<Standing>,
-    pub(super) orders: Vec<String>,
-    pub(super) answers: Vec<OrderDone>,
-    /// The last orders that were answered, in case one comes again.
-    pub(super) answered: VecDeque<OrderDone>,
-    /// The recovery token that is on disk now, and of which that has yet to be said.
-    pub(super) kept: Option<String>,
-    pub(super) attempts: Attempts,
-    /// What shows the trouble at hand, in a sentence.
-    pub(super) detail: String,
-    pub(super) recovery_ready: bool,
-    pub(super) figures: Figures,
-    pub(super) notices: host::Notices,
-    pub(super) care: Care,
-    pub(super) hook: Hook,
-    pub(super) manager: Manager,
-    pub(super) ready_told: bool,
-    watchdog_at: Option<Instant>,
-    pub(super) status: watch::Sender<Status>,
-    pub(super) page: Page,
+pub struct Daemon {
+    core: AgentCore,
+    session: LiveSession,
+    renewal: CertificateRenewal,
+    recovery: IdentityRecovery,
+    upkeep: HostUpkeep,
 }
 
 impl Daemon {
@@ -93,58 +50,44 @@ impl Daemon {
         dir: Dir,
         config: AgentConfig,
         found: Found,
-        care: Care,
-        manager: Manager,
+        upkeep: HostUpkeep,
+        manager: ServiceManager,
     ) -> Result<Self, Fault> {
-        let no_chance =
-            |error: std::io::Error| Fault::host("runtime_failed", error.to_string(), "run the command again");
-        let now = Instant::now();
+        let no_chance = |error: io::Error| {
+            Fault::host(AgentCode::RuntimeFailed, error.to_string(), "run the command again")
+        };
         let (status, reader) = watch::channel(Status::of(dir.path(), &found.identity, clock::now()));
         if let Err(error) = socket::serve(dir.path(), reader) {
             tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", socket::path(dir.path()).display());
         }
-        let page = Page::default();
+        let page = MetricsPage::default();
         if let Some(address) = config.daemon.metrics_listen {
             metrics_listener::listen(address, page.clone()).await?;
         }
+        let ring = Ring::open(&config.upkeep.diagnostic_path, config.upkeep.diagnostic_bytes);
+        let (prefix, textfile) = (config.daemon.metrics_prefix, config.daemon.metrics_textfile);
+        let outlets = Outlets { ring, status, page, prefix, textfile, manager };
         // A recovery that a restart interrupted goes on under its id.
         let begun = recovery_attempt::read(dir.path()).map(|attempt| attempt.correlation_id);
-        let undertaking = begun.map_or_else(chance::hex_128, Ok).map_err(no_chance)?;
-        let host = Host::new(life(&found.identity), undertaking);
-        let attempts = last_attempts::read(dir.path());
+        let correlation_id = begun.map_or_else(chance::hex_128, Ok).map_err(no_chance)?;
+        let announced = found.identity.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
         let mut daemon = Self {
-            hook: Hook::start(config.daemon.on_renew.clone()),
-            dir,
-            config,
-            named: found.servers,
-            told: found.identity.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default(),
-            turn: 0,
-            instance: chance::hex_128().map_err(no_chance)?,
-            identity: found.identity,
-            candidate: None,
-            host,
-            started: now,
-            calls: JoinSet::new(),
-            opening: None,
-            renewing: None,
-            recovering: None,
-            channel: None,
-            standing: None,
-            orders: Vec::new(),
-            answers: Vec::new(),
-            answered: VecDeque::new(),
-            kept: None,
-            attempts,
-            detail: String::new(),
-            recovery_ready: false,
-            figures: Figures::default(),
-            notices: host::Notices::default(),
-            care,
-            watchdog_at: manager.watchdog.map(|_| now),
-            manager,
-            ready_told: false,
-            status,
-            page,
+            session: LiveSession::new(found.servers, announced),
+            renewal: CertificateRenewal::default(),
+            recovery: IdentityRecovery::new(config.recovery),
+            upkeep,
+            core: AgentCore {
+                reporting: Reporting::new(outlets, last_attempts::read(dir.path())),
+                ballast: Ballast::new(dir.path(), config.upkeep.ballast_bytes),
+                dir,
+                files: config.files,
+                exit_on_revoked: config.daemon.exit_on_revoked,
+                machine: HostMachine::new(life(&found.identity), correlation_id),
+                identity: found.identity,
+                candidate: None,
+                instance: chance::hex_128().map_err(no_chance)?,
+                started: Instant::now(),
+            },
         };
         daemon.begin(found.candidate);
         Ok(daemon)
@@ -152,179 +95,150 @@ impl Daemon {
 
     /// What the disk tells of before.
     fn begin(&mut self, candidate: Option<Candidate>) {
-        if let Some(span) = tolerance::read(self.dir.path()) {
-            self.learn(Input::Tolerance(span));
+        let Self { core, upkeep, .. } = self;
+        if let Some(span) = tolerance::read(core.path()) {
+            core.learn(Input::Tolerance(span));
         }
-        if revoked::is_set(self.dir.path(), &self.identity.facts.serial) {
-            self.learn(Input::Revoked);
+        if revoked::is_set(core.path(), &core.identity.facts.serial) {
+            core.learn(Input::Revoked);
         }
         if let Some(candidate) = candidate {
-            self.prove(candidate);
+            core.prove(candidate);
         }
-        self.fit();
-    }
-
-    /// Sees that the links to the identity are there. That one is not is no reason to stop.
-    pub(super) fn fit(&mut self) {
-        let spare = self.candidate.as_ref().map(|candidate| candidate.number);
-        if let Err(fault) = self.config.files.fit(self.dir.path(), &self.identity, spare) {
-            self.say(&fault.code, &fault.message);
-        }
-    }
-
-    pub(super) fn prove(&mut self, candidate: Candidate) {
-        let origin = candidate.origin;
-        self.candidate = Some(candidate);
-        self.learn(Input::Found(origin));
+        upkeep.link_files(core);
     }
 
     pub async fn run(mut self, mut stop: Stop) -> Result<(), Fault> {
         let ended = loop {
             self.tick();
-            for act in self.host.due(self.now()) {
-                match act {
-                    Act::Open => self.begin_opening(),
-                    Act::Renew => self.begin_renewal(),
-                    Act::Recover(class) => self.begin_recovery(class),
-                }
+            for action in self.core.machine.due(self.core.now()) {
+                self.perform(action);
             }
             self.publish();
             let wake = self.wake();
             let learned = tokio::select! {
                 () = stop.asked() => break Ok(()),
-                Some(outcome) = self.calls.join_next() => match outcome {
-                    Ok(Outcome::Opened(opened)) => self.opened(opened),
-                    Ok(Outcome::Renewed(renewed)) => self.renewed(renewed),
-                    Ok(Outcome::Recovered(recovered)) => self.recovered(recovered),
-                    Err(_) => self.call_broke(),
-                },
-                word = hear(&mut self.channel) => match word {
-                    Ok(word) => self.heard(word),
-                    Err(error) => self.lost(error),
-                },
+                event = self.session.next() => self.session_event(event),
+                renewed = self.renewal.ended() => self.renewed(renewed),
+                recovered = self.recovery.ended() => self.recovered(recovered),
                 () = sleep_until(wake) => Ok(()),
             };
             if let Err(fault) = learned {
                 break Err(fault);
             }
         };
-        self.manager.tell(service_manager::STOPPING);
+        self.core.reporting.stopping();
         tracing::info!("stopping");
-        _ = std::fs::remove_file(socket::path(self.dir.path()));
+        _ = std::fs::remove_file(socket::path(self.core.path()));
         ended
     }
 
-    /// Both clocks.
-    pub(super) fn now(&self) -> Now {
-        let steady = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Now { wall: clock::now(), steady: Span::from_millis(steady) }
-    }
-
-    pub(super) fn learn(&mut self, input: Input) -> Then {
-        // Without chance there would be no new id, which is no reason to stop.
-        let id = chance::hex_128().unwrap_or_else(|_| self.instance.clone());
-        self.host.learn(input, self.now(), Chance { number: chance::number(), id })
-    }
-
-    /// A call that panicked is a call that failed.
-    fn call_broke(&mut self) -> Result<(), Fault> {
-        (self.opening, self.renewing, self.recovering) = (None, None, None);
-        self.learn(Input::Broken);
-        self.say("internal", "a call to the control plane ended unexpectedly");
-        Ok(())
-    }
-
     fn tick(&mut self) {
-        let now = Instant::now();
-        if let (Some(every), Some(at)) = (self.manager.watchdog, self.watchdog_at)
-            && now >= at
-        {
-            self.manager.all_is_well();
-            self.watchdog_at = Some(now + every);
+        self.core.reporting.tick();
+        if let Err(what) = self.session.tick() {
+            self.disconnected(FailureKind::Transient.into(), &what);
         }
-        if let Some(channel) = &mut self.channel {
-            match channel.tick() {
-                Ok(true) => {}
-                Ok(false) => self.gone(Trouble::Passing.into(), "no heartbeat from the control plane"),
-                Err(error) => self.gone(Trouble::Passing.into(), &error.to_string()),
-            }
+        if self.upkeep.look(&mut self.core) {
+            let servers = self.servers();
+            self.recovery.check_ready(&mut self.core, &servers);
+            self.recovery.request_token(&mut self.core, self.session.is_connected());
         }
-        self.look_after_the_host();
-        self.say_what_is_new();
+        let evidence = self.evidence();
+        if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement) {
+            self.disconnected(failure_kind(&error).into(), &error.to_string());
+        }
     }
 
     fn wake(&self) -> Instant {
-        let host = self.started + pause(self.host.wake(self.now()));
-        let channel = self.channel.as_ref().map(Channel::wake);
-        channel.into_iter().chain(self.watchdog_at).chain([self.care.due()]).fold(host, Instant::min)
+        let machine = self.core.started + pause(self.core.machine.wake(self.core.now()));
+        let parts = [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake())];
+        parts.into_iter().flatten().fold(machine, Instant::min)
     }
 
-    /// As the candidate, if there is one: the control plane may have seen it already, and then the certificate
-    /// in use would soon be refused.
-    fn begin_opening(&mut self) {
-        let (identity, opening) = match &self.candidate {
-            Some(candidate) => (&candidate.identity, Opening::AsCandidate),
-            None => (&self.identity, Opening::AsNow),
-        };
-        let line = match self.line(identity) {
-            Ok(line) => line,
-            Err(error) => {
-                self.learn(Input::Opened(Err(Trouble::Passing.into())));
-                return self.say("fault", &error.to_string());
+    fn perform(&mut self, action: HostAction) {
+        match action {
+            HostAction::Open => {
+                if let Err(error) = self.session.begin(&self.core, self.servers()) {
+                    self.core.learn(Input::Opened(Err(FailureKind::Transient.into())));
+                    self.core.reporting.log(AgentCode::Fault, &error.to_string());
+                }
             }
-        };
-        let hello = Hello {
-            node_id: identity.node_id().unwrap_or_default().to_owned(),
-            instance_id: self.instance.clone(),
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            bundle_version: identity.bundle_version(),
-            recovery_kept: recovery::kept_id(self.dir.path()),
-            recovery_wanted: true,
-        };
-        let confirm = unconfirmed::is_set(self.dir.path(), &identity.facts.serial);
-        self.opening = Some(opening);
-        self.calls.spawn(calls::open(line, hello, confirm));
-    }
-
-    /// A way to the control plane as this identity, within the undertaking at hand.
-    pub(super) fn line(&self, identity: &Identity) -> Result<Line, Error> {
-        let (servers, trust) = (self.servers(), identity.trust());
-        let agent = AgentApi::new(servers.clone(), &trust, Some(&identity.credentials()))?;
-        Ok(Line { agent, servers, trust, correlation_id: self.host.undertaking().to_owned() })
-    }
-
-    /// What the operator named first, then what the control plane said of itself; beginning with another after
-    /// each connection that was lost.
-    pub(super) fn servers(&self) -> Vec<ServerUrl> {
-        let mut servers = self.named.clone();
-        for url in self.care.api_urls().chain(&self.told).filter_map(|text| ServerUrl::parse(text).ok()) {
-            if !servers.contains(&url) {
-                servers.push(url);
+            HostAction::Renew => {
+                let target = self.target();
+                if let Err(reason) = self.renewal.begin(&mut self.core, target) {
+                    self.session.orders.answer_renewals(false, reason.as_str());
+                }
+            }
+            HostAction::Recover(class) => {
+                let servers = self.servers();
+                self.recovery.begin(&mut self.core, class, &servers);
             }
         }
-        if !servers.is_empty() {
-            let first = self.turn % servers.len();
-            servers.rotate_left(first);
+    }
+
+    fn servers(&self) -> Vec<ServerUrl> {
+        self.session.servers(self.upkeep.api_urls())
+    }
+
+    /// The control plane, as the identity in use.
+    fn target(&self) -> Result<CallTarget, Error> {
+        CallTarget::new(self.servers(), &self.core.identity, self.core.machine.correlation_id())
+    }
+
+    /// What this host says of itself: each part its own.
+    fn evidence(&self) -> Evidence {
+        let core = &self.core;
+        let condition = core.machine.condition();
+        let shown = |text: &str| if condition.is_some() { text.to_owned() } else { String::new() };
+        let mut evidence = Evidence {
+            cert_serial: core.identity.facts.serial.to_string(),
+            cert_not_after: core.identity.facts.not_after.to_string(),
+            bundle_version: core.identity.bundle_version(),
+            clock_offset_ms: core.machine.offset().unwrap_or_default(),
+            disk_free_bytes: Disk::of(core.path()).available_bytes.unwrap_or_default(),
+            class: condition.map(|condition| condition.class.to_string()).unwrap_or_default(),
+            detail: shown(&core.reporting.detail),
+            correlation_id: shown(core.machine.correlation_id()),
+            ..Evidence::default()
+        };
+        core.reporting.evidence(&mut evidence);
+        self.recovery.evidence(&mut evidence);
+        self.upkeep.evidence(&mut evidence);
+        evidence
+    }
+
+    /// The same for `status`. The class comes last among the reasons.
+    fn status(&self) -> Status {
+        let core = &self.core;
+        let mut status = Status::of(core.path(), &core.identity, clock::now());
+        let class = core.machine.condition().map(|condition| condition.class);
+        if class == Some(Class::ClockSkew) {
+            status.forget_dates();
         }
-        servers
+        if core.machine.is_revoked() {
+            status.state = State::Revoked;
+            status.reason("revoked", true);
+        }
+        status.clock_offset_ms = core.machine.offset();
+        self.session.status(core, &mut status);
+        self.recovery.status(&mut status);
+        self.upkeep.status(&mut status);
+        core.reporting.status(&mut status);
+        status.reason(class.map_or("", Class::as_str), class.is_some());
+        status.ready = status.reasons.is_empty();
+        status
+    }
+
+    fn publish(&mut self) {
+        let status = self.status();
+        let metrics = &mut self.core.reporting.metrics;
+        metrics.connected = self.session.is_connected();
+        metrics.clock_offset_ms = self.core.machine.offset();
+        metrics.cert_not_after_secs = self.core.identity.facts.not_after.secs();
+        self.core.reporting.publish(status);
     }
 }
 
-/// When the certificate ends, and when it is to be renewed.
-pub(super) fn life(identity: &Identity) -> Life {
-    let facts = &identity.facts;
-    let named = identity.renew_at().and_then(|text| Timestamp::parse(text).ok());
-    let renew_at = host::due(named, facts.not_before, facts.not_after, chance::number());
-    Life { not_after: facts.not_after, renew_at }
-}
-
-pub(super) fn pause(span: Span) -> Duration {
+fn pause(span: Span) -> Duration {
     Duration::from_millis(span.millis())
-}
-
-async fn hear(channel: &mut Option<Channel>) -> Result<api::agent::live_down::Message, Error> {
-    match channel {
-        Some(channel) => channel.hear().await,
-        None => std::future::pending().await,
-    }
 }

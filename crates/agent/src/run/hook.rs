@@ -19,24 +19,24 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct Hook(Arc<Notify>);
 
 impl Hook {
-    /// Waits to be rung, for as long as the runtime lives.
+    /// Runs the command whenever it is asked to, for as long as the runtime lives.
     pub fn start(command: Option<Vec<String>>) -> Self {
-        let bell = Arc::new(Notify::new());
+        let wanted = Arc::new(Notify::new());
         if let Some(command) = command {
-            let heard = bell.clone();
+            let asked = wanted.clone();
             tokio::spawn(async move {
                 loop {
-                    heard.notified().await;
+                    asked.notified().await;
                     if let Err(reason) = perform(&command, LIMIT).await {
                         tracing::warn!(command = command.first(), "on_renew failed: {reason}");
                     }
                 }
             });
         }
-        Self(bell)
+        Self(wanted)
     }
 
-    pub fn ring(&self) {
+    pub fn run(&self) {
         self.0.notify_one();
     }
 }

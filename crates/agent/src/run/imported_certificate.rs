@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{RenewRequest, RenewResponse};
-use client::{AgentApi, ServerUrl};
-use lifecycle::host::{Backoff, Notices, Trouble};
+use client::{Agent, ServerUrl};
+use lifecycle::host::{Backoff, FailureKind, Notices};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 use pki::{describe, pem};
 
 use crate::cli::Contact;
+use crate::code::AgentCode;
 use crate::config::AgentConfig;
 use crate::enroll::plan::{Kept, recognised};
 use crate::enroll::{caller, persist, rpc};
-use crate::failed_call::trouble;
+use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
 use crate::issued::{Issued, invalid};
 use crate::layout::{Files, Layout};
@@ -99,12 +100,12 @@ async fn renewed(agent: &AgentApi, key: &HostKey, correlation_id: &str) -> Resul
             Err(error) => error,
         };
         // It may be taken in any moment.
-        let unknown = matches!(trouble(&error), Trouble::Unacceptable | Trouble::UnknownIssuer);
+        let unknown = matches!(failure_kind(&error), FailureKind::Unacceptable | FailureKind::UnknownIssuer);
         let fault = rpc::fault(error);
         if !unknown && fault.exit != Exit::Unreachable && !fault.retryable {
             return Err(fault);
         }
-        if let Some(count) = notices.note(&fault.code, clock::now()) {
+        if let Some(count) = notices.note(fault.code.as_str(), clock::now()) {
             let hint = if unknown { IMPORT } else { &*fault.hint };
             tracing::warn!(code = %fault.code, count, "not renewed: {}; remedy: {hint}", fault.message);
         }
@@ -124,5 +125,5 @@ fn put_aside(path: &Path) -> std::io::Result<()> {
 
 fn not_kept(dir: &Path, error: &std::io::Error) -> Fault {
     let hint = "make room in the directory, and let this user write there; then run the command again";
-    Fault::host("not_persisted", format!("{}: {error}", dir.display()), hint)
+    Fault::host(AgentCode::NotPersisted, format!("{}: {error}", dir.display()), hint)
 }

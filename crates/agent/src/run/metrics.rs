@@ -1,25 +1,27 @@
-//! What the daemon counts and measures. Names are stable; docs/metrics.md explains them.
+//! The metrics of the daemon. Names are stable; docs/metrics.md explains them.
 //!
-//! Whoever answers may choose a reason's word, so only known ones become labels; the rest are `other`.
+//! The control plane chooses the code of a refusal, so only known ones become labels; the rest are `other`.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
+use api::code::{self, Code};
 use lifecycle::host::Class;
 use lifecycle::names::Timestamp;
 
-/// Reasons beside the classes of failure.
-const REASONS: &[&str] = &[
-    "answer_invalid",
-    "certificate_superseded",
-    "fault",
-    "node_revoked",
-    "not_persisted",
-    "recovery_not_needed",
-    "token_expired",
-    "token_invalid",
-    "token_used",
-    "unauthenticated",
+use crate::code::AgentCode;
+use crate::fault_code::FaultCode;
+
+/// Reasons beside the classes of failure: codes of this program, and of the control plane.
+const AGENT_REASONS: &[AgentCode] = &[AgentCode::AnswerInvalid, AgentCode::Fault, AgentCode::NotPersisted];
+const REFUSALS: &[&Code] = &[
+    code::CERTIFICATE_SUPERSEDED,
+    code::NODE_REVOKED,
+    code::RECOVERY_NOT_NEEDED,
+    code::TOKEN_EXPIRED,
+    code::TOKEN_INVALID,
+    code::TOKEN_USED,
+    code::UNAUTHENTICATED,
 ];
 /// Why something could not be written.
 const WRITE_REASONS: &[&str] = &["disk_full", "permission_denied", "read_only"];
@@ -31,7 +33,7 @@ const OTHER: &str = "other";
 const MOUNTS: usize = 16;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct AgentMetrics {
     pub renewals_ok: u64,
     pub reconnects: u64,
     pub connected: bool,
@@ -50,7 +52,7 @@ pub struct Figures {
     free: BTreeMap<String, u64>,
 }
 
-impl Figures {
+impl AgentMetrics {
     /// Looked at the certificate: how long it lasts, or how long it has been over.
     pub fn expires(&mut self, not_after: Timestamp, now: Timestamp) {
         let secs = |at: Timestamp| i64::try_from(at.secs()).unwrap_or(i64::MAX);
@@ -62,20 +64,20 @@ impl Figures {
     }
 
     /// By its class, or the control plane's code.
-    pub fn renewal_failed(&mut self, reason: &str) {
+    pub fn renewal_failed(&mut self, reason: &FaultCode) {
         count(&mut self.renewal_failures, known(reason));
     }
 
     /// What made it necessary.
-    pub fn recovery_attempted(&mut self, reason: &str) {
-        count(&mut self.recovery_attempts, known(reason));
+    pub fn recovery_attempted(&mut self, class: Class) {
+        count(&mut self.recovery_attempts, class.as_str());
     }
 
     pub fn recovered(&mut self) {
         self.recoveries += 1;
     }
 
-    pub fn recovery_failed(&mut self, reason: &str) {
+    pub fn recovery_failed(&mut self, reason: &FaultCode) {
         count(&mut self.recovery_failures, known(reason));
     }
 
@@ -109,7 +111,7 @@ impl Figures {
     }
 
     pub fn text(&self, prefix: &str) -> String {
-        let mut page = Text { prefix, text: String::new() };
+        let mut page = Exposition { prefix, text: String::new() };
         page.one("up", GAUGE, 1);
         page.one("connected", GAUGE, u8::from(self.connected));
         let failed: u64 = self.renewal_failures.values().sum();
@@ -152,12 +154,12 @@ const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
 /// The page being written.
-struct Text<'a> {
+struct Exposition<'a> {
     prefix: &'a str,
     text: String,
 }
 
-impl Text<'_> {
+impl Exposition<'_> {
     fn one(&mut self, name: &str, kind: &str, value: impl Display) {
         self.many(name, kind, [(String::new(), value)]);
     }
@@ -199,8 +201,12 @@ fn count<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     *counts.entry(key).or_default() += 1;
 }
 
-fn known(reason: &str) -> &'static str {
-    Class::parse(reason).map_or_else(|| one_of(REASONS, reason), Class::as_str)
+fn known(reason: &FaultCode) -> &'static str {
+    match reason {
+        FaultCode::Agent(code) if code.class().is_some() || AGENT_REASONS.contains(code) => code.word(),
+        FaultCode::ControlPlane(code) if REFUSALS.contains(code) => code.word,
+        FaultCode::Agent(_) | FaultCode::ControlPlane(_) | FaultCode::Unknown(_) => OTHER,
+    }
 }
 
 fn one_of(words: &[&'static str], word: &str) -> &'static str {
@@ -217,16 +223,17 @@ mod tests {
 
     #[test]
     fn the_page_names_every_figure() {
-        let figures = Figures { clock_offset_ms: Some(-1250), renewals_ok: 2, ..Figures::default() };
-        let text = figures.text("x_");
+        let metrics =
+            AgentMetrics { clock_offset_ms: Some(-1250), renewals_ok: 2, ..AgentMetrics::default() };
+        let text = metrics.text("x_");
         for line in ["x_up 1", "x_renewals_total{result=\"ok\"} 2", "x_clock_offset_seconds -1.250"] {
             has(&text, line);
         }
     }
 
     #[test]
-    fn the_eleven_figures_of_004_have_its_names_from_the_start() {
-        let text = Figures::default().text("gpuaas_node_agent_");
+    fn the_eleven_metrics_of_004_have_its_names_from_the_start() {
+        let text = AgentMetrics::default().text("gpuaas_node_agent_");
         for name in [
             "cert_expiry_seconds",
             "cert_renewal_attempts_total",
@@ -247,19 +254,19 @@ mod tests {
 
     #[test]
     fn what_happens_is_counted_under_its_reason() {
-        let mut figures = Figures::default();
-        figures.expires(Timestamp::from_secs(100), Timestamp::from_secs(160));
-        figures.renewal_attempted();
-        figures.renewal_failed("clock_skew");
-        figures.recovery_attempted("cert_expired");
-        figures.recovered();
-        figures.recovery_failed("token_used");
-        figures.polled(Timestamp::from_secs(7));
-        figures.drifted();
-        figures.diagnostic_not_written("read_only");
-        figures.dropped("metrics", "disk_pressure");
-        figures.free("/a \"b\"\n", 5);
-        let text = figures.text("");
+        let mut metrics = AgentMetrics::default();
+        metrics.expires(Timestamp::from_secs(100), Timestamp::from_secs(160));
+        metrics.renewal_attempted();
+        metrics.renewal_failed(&Class::ClockSkew.into());
+        metrics.recovery_attempted(Class::CertExpired);
+        metrics.recovered();
+        metrics.recovery_failed(&FaultCode::ControlPlane(code::TOKEN_USED));
+        metrics.polled(Timestamp::from_secs(7));
+        metrics.drifted();
+        metrics.diagnostic_not_written("read_only");
+        metrics.dropped("metrics", "disk_pressure");
+        metrics.free("/a \"b\"\n", 5);
+        let text = metrics.text("");
         for line in [
             "cert_expiry_seconds -60",
             "cert_renewal_attempts_total 1",
@@ -280,16 +287,17 @@ mod tests {
 
     #[test]
     fn a_strangers_word_is_no_label() {
-        let mut figures = Figures::default();
+        let mut metrics = AgentMetrics::default();
         for n in 0..1000 {
             let word = format!("word{n}\"}} 1\nevil");
-            figures.renewal_failed(&word);
-            figures.recovery_failed(&word);
-            figures.dropped(&word, &word);
-            figures.diagnostic_not_written(&word);
-            figures.free(&format!("/{n}"), 1);
+            let refused = FaultCode::Unknown(word.clone());
+            metrics.renewal_failed(&refused);
+            metrics.recovery_failed(&refused);
+            metrics.dropped(&word, &word);
+            metrics.diagnostic_not_written(&word);
+            metrics.free(&format!("/{n}"), 1);
         }
-        let text = figures.text("");
+        let text = metrics.text("");
         assert!(!text.contains("evil") && text.lines().count() < 120, "{text}");
         has(&text, "cert_renewal_failures_total{reason=\"other\"} 1000");
     }

@@ -1,4 +1,4 @@
-//! The daemon's figures, for a collector on this host: over HTTP on loopback, or as a file.
+//! The daemon's metrics, for a collector on this host: over HTTP on loopback, or as a file.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::accept;
+use crate::code::AgentCode;
 use crate::fault::Fault;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,13 +19,13 @@ const REQUEST: usize = 4096;
 const CALLERS: usize = 8;
 
 /// The text as it is now.
-pub type Page = Arc<Mutex<String>>;
+pub type MetricsPage = Arc<Mutex<String>>;
 
 /// Answers every request with the page, in the background.
-pub async fn listen(address: SocketAddr, page: Page) -> Result<(), Fault> {
+pub async fn listen(address: SocketAddr, page: MetricsPage) -> Result<(), Fault> {
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let hint = "choose another port for metrics_listen in agent.toml";
-        Fault::usage("metrics_listen_unusable", format!("{address}: {error}"), hint)
+        Fault::usage(AgentCode::MetricsListenUnusable, format!("{address}: {error}"), hint)
     })?;
     let callers = Arc::new(Semaphore::new(CALLERS));
     tokio::spawn(async move {
@@ -41,7 +42,7 @@ pub async fn listen(address: SocketAddr, page: Page) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn answer(mut stream: TcpStream, page: &Page) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, page: &MetricsPage) -> io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         if request.len() > REQUEST || stream.read_buf(&mut request).await? == 0 {

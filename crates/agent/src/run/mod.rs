@@ -1,6 +1,8 @@
 //! `run`: keeps the identity alive for as long as the host is.
 //!
-//! One task decides (`daemon`); calls to the control plane are made beside it and come back as outcomes.
+//! One task decides (`daemon`); calls to the control plane are made beside it. The daemon is made of parts, each with its
+//! own fields: `session` (the connection), `renewal`, `recovery`, `upkeep` of the host. They share `core`: the directory,
+//! the identity, the state machine of `lifecycle::host`, and `reporting`.
 //!
 //! **Renewing never strands the host.** The steps are: a new key on disk; the request; the answer as a whole
 //! generation on disk, not in use; a connection with it that is welcomed; `current` switched to it; the key's
@@ -11,14 +13,15 @@
 //! certificate that is refused is dropped, and the old one stays in use.
 
 mod accept;
-mod calls;
+mod call;
+mod core;
 mod daemon;
 mod hook;
 mod imported_certificate;
-mod keeps;
 mod live_channel;
 mod metrics;
 mod metrics_listener;
+mod orders;
 mod recovery;
 mod renewal;
 mod reporting;
@@ -35,10 +38,10 @@ use crate::config::{self, Environment};
 use crate::enroll::plan;
 use crate::enroll::precheck::refuse_what_cannot_be_kept;
 use crate::fault::Fault;
-use crate::service_manager::Manager;
+use crate::service_manager::ServiceManager;
 use crate::store::dir::Dir;
 use daemon::Daemon;
-use upkeep::Care;
+use upkeep::HostUpkeep;
 
 /// Until a signal ends it, which is no fault.
 pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) -> Result<(), Fault> {
@@ -54,12 +57,12 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
     start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
     let mut stop = signals::Stop::listen()?;
     let dir = Dir::hold(&path)?;
-    let care = Care::begin(&path, config.upkeep.clone());
-    let manager = Manager::of(environment);
+    let upkeep = HostUpkeep::begin(&path, config.upkeep.clone(), config.daemon.on_renew.clone());
+    let manager = ServiceManager::of(|name| environment.get(name).cloned());
     let found = tokio::select! {
         found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
         () = stop.asked() => return Ok(()),
     };
-    let daemon = Daemon::new(dir, config, found, care, manager).await?;
+    let daemon = Daemon::new(dir, config, found, upkeep, manager).await?;
     daemon.run(stop).await
 }

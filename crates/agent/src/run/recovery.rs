@@ -1,52 +1,89 @@
-//! A recovery, from the key to the certificate that waits to be proven; and what it takes.
+//! A recovery, from the key to the certificate that waits to be proven; and the token that it takes.
 
 use std::sync::Arc;
 
-use api::agent::{NotNeeded, RecoverResponse};
+use api::agent::{Evidence, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant};
 use api::code;
-use client::Error;
-use lifecycle::host::{self, Class, Input, Origin, Recovered, Trouble};
+use client::{Error, ServerUrl};
+use lifecycle::host::{self, CandidateOrigin, Class, FailureKind, Input, RecoveryResult};
+use lifecycle::names::{Span, Timestamp};
+use pki::agent_key::HostKey;
 
-use super::calls;
-use super::daemon::{Candidate, Daemon};
-use crate::failed_call::Failed;
-use crate::fault::Fault;
-use crate::recover::ask;
+use super::call::{Call, CallPanicked};
+use super::core::{AgentCore, Candidate};
+use super::renewal::kept_kind;
+use crate::code::AgentCode;
+use crate::config::RecoveryConfig;
+use crate::failed_call::FailedCall;
+use crate::fault_code::FaultCode;
 use crate::recover::endpoint::{Runtime, Way, settled};
+use crate::recover::{ask, clock_floor};
+use crate::status::Status;
 use crate::store::recovery::{self, Kept};
 use crate::store::{recovery_attempt, unconfirmed};
 use crate::{clock, issued, space};
 
-impl Daemon {
+/// How the call ended.
+pub type RecoverResult = Result<Box<RecoverResponse>, FailedCall>;
+
+pub struct IdentityRecovery {
+    config: RecoveryConfig,
+    call: Call<RecoverResult>,
+    key: Option<Arc<HostKey>>,
+    ready: bool,
+    /// The recovery token that is on disk now, and of which that has yet to be acknowledged; empty asks for one.
+    pub acknowledgement: Option<String>,
+}
+
+impl IdentityRecovery {
+    pub fn new(config: RecoveryConfig) -> Self {
+        Self { config, call: Call::default(), key: None, ready: false, acknowledgement: None }
+    }
+
     /// Whether there is what a recovery takes, now.
-    pub(super) fn look_for_recovery(&mut self) {
-        let material = self.material();
-        self.learn(Input::Ready(material.is_ok()));
-        // With what nobody knows here it is tried all the same, since only the control plane can tell; but it is not
-        // counted upon.
+    pub fn check_ready(&mut self, core: &mut AgentCore, servers: &[ServerUrl]) {
+        let material = self.material(core, servers);
+        core.learn(Input::RecoveryReady(material.is_ok()));
+        // A token of unknown origin is tried all the same, since only the control plane can tell; but it is not counted
+        // upon.
         let ready =
             material.and_then(|(token, _)| token.id.map(drop).ok_or_else(|| recovery::UNKNOWN.to_owned()));
-        self.recovery_ready = ready.is_ok();
-        if let (Err(reason), Some(ill)) = (ready, self.host.ill())
-            && ill.class == Class::RecoveryEnrollmentBlocked
+        self.ready = ready.is_ok();
+        if let (Err(reason), Some(condition)) = (ready, core.machine.condition())
+            && condition.class == Class::RecoveryEnrollmentBlocked
         {
-            self.trouble_of(ill.class, &reason);
+            core.failed(condition.class, &reason);
         }
     }
 
-    /// While there is somebody to give it, this host asks for the token that it should have and has not.
-    pub(super) fn ask_for_token(&mut self) {
-        if self.channel.is_none() || !recovery::kept_id(self.dir.path()).is_empty() {
+    /// While connected, this host asks for the token that it should have and has not.
+    pub fn request_token(&mut self, core: &mut AgentCore, connected: bool) {
+        if !connected || !recovery::kept_id(core.path()).is_empty() {
             return;
         }
-        if self.notices.note("no recovery token", clock::now()).is_some() {
+        if core.reporting.is_new("no recovery token") {
             tracing::info!("there is no valid recovery token; requesting one");
         }
-        self.kept = Some(String::new());
+        self.acknowledgement = Some(String::new());
     }
 
-    fn material(&self) -> Result<(Kept, Way), String> {
-        let found = recovery::read(self.dir.path());
+    /// On disk before it is acknowledged, because the acknowledgement ends the token before it.
+    pub fn granted(&mut self, core: &mut AgentCore, grant: Option<&RecoveryGrant>, servers: &[ServerUrl]) {
+        let Some(grant) = grant else { return };
+        let node = core.identity.node_id().unwrap_or_default();
+        match core.ballast.rescue(|| recovery::keep(core.path(), node, grant)) {
+            Ok(()) => {
+                if !grant.token.is_empty() {
+                    self.acknowledgement = Some(grant.token_id.clone());
+                }
+                self.check_ready(core, servers);
+            }
+            Err(error) => core.not_written("a recovery token could not be stored", &error),
+        }
+    }
+
+    fn material(&self, core: &AgentCore, servers: &[ServerUrl]) -> Result<(Kept, Way), String> {
+        let found = recovery::read(core.path());
         if let Some(path) = found.exposed {
             return Err(format!("other users may read or replace {}, so it is not used", path.display()));
         }
@@ -54,149 +91,180 @@ impl Daemon {
         if token.expires_at.is_some_and(|at| clock::now() > at) {
             return Err("the recovery token has expired".to_owned());
         }
-        let runtime = Runtime { servers: self.servers(), trust: Some(self.identity.trust()) };
-        let way = settled(&self.config.recovery, found.profile.as_ref(), &runtime);
-        way.map(|way| (token, way)).map_err(|fault| fault.message)
+        let runtime = Runtime { servers: servers.to_vec(), trust: Some(core.identity.trust()) };
+        let endpoint = settled(&self.config, found.profile.as_ref(), &runtime);
+        endpoint.map(|endpoint| (token, endpoint)).map_err(|fault| fault.message)
     }
 
     /// The key is on disk before the request leaves.
-    pub(super) fn begin_recovery(&mut self, class: Class) {
-        self.figures.recovery_attempted(class.as_str());
-        let (token, way) = match self.material() {
+    pub fn begin(&mut self, core: &mut AgentCore, class: Class, servers: &[ServerUrl]) {
+        core.reporting.metrics.recovery_attempted(class);
+        let (token, endpoint) = match self.material(core, servers) {
             Ok(material) => material,
-            Err(what) => return self.recovery_failed("recovery_enrollment_blocked", &what, Trouble::Refused),
+            Err(what) => {
+                let code = AgentCode::RecoveryEnrollmentBlocked;
+                return not_recovered(core, code.into(), &what, FailureKind::Refused);
+            }
         };
-        let undertaking = self.host.undertaking().to_owned();
-        let begun = || recovery_attempt::resume_or_begin(self.dir.path(), &token.value, &undertaking);
-        let attempt = match self.care.ballast.rescue(begun) {
+        let correlation_id = core.machine.correlation_id().to_owned();
+        let begun = || recovery_attempt::resume_or_begin(core.path(), &token.value, &correlation_id);
+        let attempt = match core.ballast.rescue(begun) {
             Ok(attempt) => attempt,
             Err(error) => {
-                let (code, trouble) = match space::is_full(&error) {
-                    true => ("disk_full", Trouble::Full),
-                    false => ("not_persisted", Trouble::Passing),
+                let (code, kind) = match space::is_full(&error) {
+                    true => (AgentCode::DiskFull, FailureKind::DiskFull),
+                    false => (AgentCode::NotPersisted, FailureKind::Transient),
                 };
-                self.not_written("a key for the recovery could not be written", &error);
-                return self.recovery_failed(code, &error.to_string(), trouble);
+                core.not_written("a key for the recovery could not be written", &error);
+                return not_recovered(core, code.into(), &error.to_string(), kind);
             }
         };
         let csr = match attempt.key.csr_pem() {
             Ok(csr) => csr,
-            Err(error) => return self.recovery_failed("fault", &error.to_string(), Trouble::Refused),
+            Err(error) => {
+                return not_recovered(
+                    core,
+                    AgentCode::Fault.into(),
+                    &error.to_string(),
+                    FailureKind::Refused,
+                );
+            }
         };
-        if self.notices.note("recovering", clock::now()).is_some() {
+        if core.reporting.is_new("recovering") {
             let class = class.as_str();
-            tracing::warn!(class, correlation_id = undertaking, "recovering this host's identity");
+            tracing::warn!(class, correlation_id, "recovering this host's identity");
         }
-        let request = ask::request(&token.value, csr, self.identity.node_id(), class);
-        self.recovering = Some(Arc::new(attempt.key));
-        let made = Some(self.identity.facts.not_before);
-        self.calls.spawn(calls::recover(way, request, undertaking, self.host.tolerance(), made));
+        let request = ask::request(&token.value, csr, core.identity.node_id(), class);
+        self.key = Some(Arc::new(attempt.key));
+        let (tolerance, issued) = (core.machine.tolerance(), core.identity.facts.not_before);
+        self.call.begin(recover(endpoint, request, correlation_id, tolerance, issued));
     }
 
-    pub(super) fn recovered(&mut self, answer: Result<Box<RecoverResponse>, Failed>) -> Result<(), Fault> {
-        let Some(key) = self.recovering.take() else { return Ok(()) };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failed) => return self.not_recovered(&failed),
-        };
-        let kept = ask::check(&answer, key, Some(&self.identity), clock::now());
-        let written = kept.and_then(|identity| Ok((self.write(&identity)?, identity)));
-        match written {
+    pub async fn ended(&mut self) -> Result<RecoverResult, CallPanicked> {
+        self.call.ended().await
+    }
+
+    /// The answer, checked and on disk as a generation that is not in use. False if it cannot be kept.
+    pub fn keep(&mut self, core: &mut AgentCore, answer: &RecoverResponse) -> bool {
+        let Some(key) = self.key.take() else { return false };
+        let checked = ask::check(answer, key, Some(&core.identity), clock::now());
+        match checked.and_then(|identity| Ok((core.write(&identity)?, identity))) {
             Ok((number, identity)) => {
-                if let Err(error) = unconfirmed::set(self.dir.path(), &identity.facts.serial) {
-                    self.not_written("the marker `unconfirmed` could not be written", &error);
+                if let Err(error) = unconfirmed::set(core.path(), &identity.facts.serial) {
+                    core.not_written("the marker `unconfirmed` could not be written", &error);
                 }
-                self.told.clone_from(&answer.servers);
-                self.candidate = Some(Candidate { number, identity, origin: Origin::Recovery });
-                self.learn(Input::Recovered(Ok(Recovered::Issued)));
-            }
-            Err(fault) => {
-                let trouble = match fault.code.as_ref() {
-                    "disk_full" => Trouble::Full,
-                    "clock_skew" => Trouble::Skewed,
-                    "not_persisted" => Trouble::Passing,
-                    _ => Trouble::Elsewhere,
-                };
-                self.recovery_failed(&fault.code, &fault.message, trouble);
-            }
-        }
-        Ok(())
-    }
-
-    fn not_recovered(&mut self, failed: &Failed) -> Result<(), Fault> {
-        if let Error::Refused(refusal) = &failed.error
-            && refusal.detail.code == code::RECOVERY_NOT_NEEDED.word
-            && let Some(bundle) = &refusal.not_needed
-            && self.refreshed(bundle)
-        {
-            self.learn(Input::Recovered(Ok(Recovered::Refreshed)));
-            // It was not a certificate that was missing, and what was is here.
-            self.figures.recovered();
-            self.recovery_settled(None);
-            return Ok(());
-        }
-        self.learn(Input::Recovered(Err(failed.failure())));
-        self.recovery_ended(host::recovery::classify(failed.trouble).as_str(), failed.trouble);
-        if failed.trouble == Trouble::Revoked {
-            return self.now_revoked(&failed.error);
-        }
-        self.trouble("not recovered", failed);
-        Ok(())
-    }
-
-    /// The node is well, and only its bundle was stale. What vouches for the new one is the recovery bundle. False
-    /// if it is the one in use, so that nothing is cured by it.
-    fn refreshed(&mut self, answer: &NotNeeded) -> bool {
-        let certificates = match issued::certificates("bundle", &answer.bundle) {
-            Ok(certificates) if certificates != self.identity.bundle => certificates,
-            _ => return false,
-        };
-        match self.keep_bundle(answer.bundle_version, certificates) {
-            Ok(identity) => {
-                self.identity = identity;
-                tracing::info!(version = answer.bundle_version, "trust bundle refreshed by recovery");
+                core.candidate = Some(Candidate { number, identity, origin: CandidateOrigin::Recovery });
+                core.learn(Input::Recovered(Ok(RecoveryResult::Issued)));
                 true
             }
-            Err(reason) => {
-                self.say("bundle_not_kept", &format!("the trust bundle of a recovery is not kept: {reason}"));
+            Err(fault) => {
+                let kind = kept_kind(&fault).unwrap_or(FailureKind::WrongServer);
+                not_recovered(core, fault.code, &fault.message, kind);
                 false
             }
         }
     }
 
+    /// Whether the refusal cured the host: it was no certificate that was missing, but a trust bundle, which came with it.
+    pub fn refreshed(&mut self, core: &mut AgentCore, failed: &FailedCall) -> bool {
+        let refreshed = matches!(&failed.error, Error::Refused(refusal)
+            if failed.code().is(code::RECOVERY_NOT_NEEDED)
+                && refusal.not_needed.as_ref().is_some_and(|answer| refresh(core, answer)));
+        if refreshed {
+            self.key = None;
+            core.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
+            core.reporting.metrics.recovered();
+            settle(core, None);
+        }
+        refreshed
+    }
+
+    /// The call failed.
+    pub fn failed(&mut self, core: &mut AgentCore, failed: &FailedCall) {
+        self.key = None;
+        core.learn(Input::Recovered(Err(failed.failure())));
+        ended(core, &host::recovery::classify(failed.kind).into(), failed.kind);
+    }
+
     /// The new certificate is in use: the token is spent.
-    pub(super) fn recovery_done(&mut self) {
-        if let Some(attempt) = recovery_attempt::read(self.dir.path()) {
-            let forgotten = recovery::forget_token(self.dir.path(), &attempt.token_hash);
-            if let Err(error) = forgotten.and_then(|()| recovery_attempt::remove(self.dir.path())) {
-                self.not_written("files of a finished recovery could not be removed", &error);
+    pub fn done(&mut self, core: &mut AgentCore) {
+        if let Some(attempt) = recovery_attempt::read(core.path()) {
+            let forgotten = recovery::forget_token(core.path(), &attempt.token_hash);
+            if let Err(error) = forgotten.and_then(|()| recovery_attempt::remove(core.path())) {
+                core.not_written("files of a finished recovery could not be removed", &error);
             }
         }
-        self.figures.recovered();
-        self.recovery_settled(None);
-        tracing::info!(serial = %self.identity.facts.serial, not_after = %self.identity.facts.not_after, "recovered");
+        core.reporting.metrics.recovered();
+        settle(core, None);
+        tracing::info!(serial = %core.identity.facts.serial, not_after = %core.identity.facts.not_after, "recovered");
     }
 
-    fn recovery_failed(&mut self, code: &str, what: &str, trouble: Trouble) {
-        self.learn(Input::Recovered(Err(trouble.into())));
-        self.recovery_ended(host::recovery::classify(trouble).as_str(), trouble);
-        self.say(code, &format!("not recovered: {what}"));
+    /// The control plane refused the certificate of the recovery. One that expired before it was shown is issued again,
+    /// for the key that asked for it.
+    pub fn refused(&mut self, core: &mut AgentCore, code: &FaultCode, kind: FailureKind) {
+        let expired = kind == FailureKind::Expired;
+        ended(core, code, if expired { FailureKind::Expired } else { FailureKind::Refused });
     }
 
-    pub(super) fn recovery_ended(&mut self, word: &str, trouble: Trouble) {
-        // The same token and key would get the same answer.
-        if host::gives_up_key(trouble)
-            && let Err(error) = recovery_attempt::remove(self.dir.path())
-        {
-            self.not_written("a refused key could not be removed", &error);
+    pub fn evidence(&self, evidence: &mut Evidence) {
+        evidence.recovery_ready = self.ready;
+    }
+
+    pub fn status(&self, status: &mut Status) {
+        status.recovery_ready = self.ready;
+    }
+}
+
+/// The node is well, and only its bundle was stale. What vouches for the new one is the recovery bundle. False if it is
+/// the one in use, so that nothing is cured by it.
+fn refresh(core: &mut AgentCore, answer: &NotNeeded) -> bool {
+    let certificates = match issued::certificates("bundle", &answer.bundle) {
+        Ok(certificates) if certificates != core.identity.bundle => certificates,
+        Ok(_) | Err(_) => return false,
+    };
+    match core.keep_bundle(answer.bundle_version, certificates) {
+        Ok(()) => {
+            tracing::info!(version = answer.bundle_version, "trust bundle refreshed by recovery");
+            true
         }
-        self.figures.recovery_failed(word);
-        self.recovery_settled(Some(word));
+        Err(reason) => {
+            let what = format!("the trust bundle of a recovery is not kept: {reason}");
+            core.reporting.log(AgentCode::BundleNotKept, &what);
+            false
+        }
     }
+}
 
-    fn recovery_settled(&mut self, class: Option<&str>) {
-        let ended = self.attempt(class);
-        self.attempts.last_recovery = Some(ended);
-        self.keep_attempts();
+fn not_recovered(core: &mut AgentCore, code: FaultCode, what: &str, kind: FailureKind) {
+    core.learn(Input::Recovered(Err(kind.into())));
+    ended(core, &host::recovery::classify(kind).into(), kind);
+    core.reporting.log(code, &format!("not recovered: {what}"));
+}
+
+fn ended(core: &mut AgentCore, reason: &FaultCode, kind: FailureKind) {
+    // The same token and key would get the same answer.
+    if host::discards_key(kind)
+        && let Err(error) = recovery_attempt::remove(core.path())
+    {
+        core.not_written("a refused key could not be removed", &error);
     }
+    core.reporting.metrics.recovery_failed(reason);
+    settle(core, Some(reason));
+}
+
+fn settle(core: &mut AgentCore, reason: Option<&FaultCode>) {
+    core.reporting.attempts.last_recovery = Some(core.attempt(reason));
+    core.keep_attempts();
+}
+
+/// Nothing is sent while the clock is behind the moment at which the certificate in use was issued.
+async fn recover(
+    endpoint: Way,
+    request: RecoverRequest,
+    correlation_id: String,
+    tolerance: Span,
+    issued: Timestamp,
+) -> RecoverResult {
+    clock_floor::check(Some(issued), clock::now(), tolerance)?;
+    ask::ask(&endpoint, request, &correlation_id, tolerance).await.map(Box::new)
 }

@@ -1,270 +1,255 @@
-//! What comes from the control plane on the standing connection, and the connection's own coming and going.
+//! The session with the control plane: where it is, the standing connection, and what is exchanged on it.
 
-use api::agent::{Bundle, Order, OrderDone, live_down, order};
-use client::Error;
+use api::agent::{
+    ConfirmRequest, ConfirmResponse, ConfirmStatus, Evidence, Hello, RecoveryKept, Standing, live_down,
+    live_up,
+};
 use client::unreachable::Unreachable;
-use lifecycle::host::{Class, Failure, Input, Then, Trouble};
-use lifecycle::names::{Span, Timestamp};
-use pki::succession::check_succession;
-use rustls_pki_types::CertificateDer;
+use client::{Error, Live, ServerUrl};
+use lifecycle::host::FailureKind;
+use tokio::time::Instant;
 
-use super::calls::Opened;
-use super::daemon::{Daemon, Opening};
-use super::live_channel::Channel;
-use super::start;
-use crate::clock;
-use crate::code::REVOKED;
-use crate::failed_call::{Failed, ahead_of};
-use crate::fault::{Exit, Fault};
-use crate::issued;
-use crate::service_manager;
-use crate::store::generation::Generations;
-use crate::store::identity::{Identity, Meta};
-use crate::store::{revoked, tolerance, unconfirmed};
+use super::call::{Call, CallPanicked, CallTarget};
+use super::core::AgentCore;
+use super::live_channel::LiveChannel;
+use super::orders::Orders;
+use crate::failed_call::FailedCall;
+use crate::status::{Channel, State, Status};
+use crate::store::{recovery, unconfirmed};
 
-/// Addresses beyond these are not worth a try.
+/// More addresses than these are not kept.
 const SERVERS: usize = 16;
 
-impl Daemon {
-    pub(super) fn opened(&mut self, opened: Result<Box<Opened>, Failed>) -> Result<(), Fault> {
-        let as_candidate = matches!(self.opening.take(), Some(Opening::AsCandidate));
-        match opened {
-            Ok(opened) => {
-                if !as_candidate || self.put_to_use() {
-                    self.connected(*opened);
-                }
-                Ok(())
-            }
-            Err(failed) if as_candidate => {
-                let then = self.learn(Input::Opened(Err(failed.failure())));
-                self.trouble("the new certificate is not in use yet", &failed);
-                if then == Then::DropCandidate {
-                    self.drop_candidate(failed.error.code(), failed.trouble);
-                }
-                Ok(())
-            }
-            Err(failed) => {
-                let failed = self.of_an_ended_certificate(failed);
-                let then = self.learn(Input::Opened(Err(failed.failure())));
-                // Said once, not at every check.
-                if failed.trouble == Trouble::Revoked {
-                    return self.now_revoked(&failed.error);
-                }
-                self.trouble("not connected", &failed);
-                self.follow(then);
-                Ok(())
-            }
+/// How opening the connection ended.
+pub type OpenResult = Result<Box<Opened>, FailedCall>;
+
+#[derive(Debug)]
+pub enum SessionEvent {
+    Opened {
+        result: OpenResult,
+        /// Whether it was as the certificate to be proven.
+        proving: bool,
+    },
+    OpenPanicked,
+    Received(live_down::Message),
+    Lost(Error),
+}
+
+#[derive(Debug)]
+pub struct Opened {
+    live: Box<Live>,
+    /// Of a host whose identity was not confirmed before.
+    pub confirmed: Option<ConfirmResponse>,
+}
+
+pub struct LiveSession {
+    /// As the operator named them.
+    configured: Vec<ServerUrl>,
+    /// As the control plane said.
+    announced: Vec<String>,
+    /// Where the round over the servers begins.
+    turn: usize,
+    call: Call<OpenResult>,
+    /// Whether the call is made as the certificate to be proven.
+    proving: bool,
+    channel: Option<LiveChannel>,
+    standing: Option<Standing>,
+    pub orders: Orders,
+}
+
+impl LiveSession {
+    pub fn new(configured: Vec<ServerUrl>, announced: Vec<String>) -> Self {
+        Self {
+            configured,
+            announced,
+            turn: 0,
+            call: Call::default(),
+            proving: false,
+            channel: None,
+            standing: None,
+            orders: Orders::default(),
         }
     }
 
-    /// Some drop the connection without a word where the certificate has ended.
-    fn of_an_ended_certificate(&self, failed: Failed) -> Failed {
-        let closed = matches!(failed.error, Error::Unreachable { cause: Unreachable::Closed, .. });
-        let expired = self.identity.is_expired(clock::now());
-        if closed && expired { Failed { trouble: Trouble::Expired, ..failed } } else { failed }
+    /// What the operator named first, then those of the endpoint profile, then what the control plane said of itself;
+    /// beginning with another after each connection that was lost.
+    pub fn servers<'a>(&'a self, profile: impl Iterator<Item = &'a String>) -> Vec<ServerUrl> {
+        let mut servers = self.configured.clone();
+        for url in profile.chain(&self.announced).filter_map(|text| ServerUrl::parse(text).ok()) {
+            if !servers.contains(&url) {
+                servers.push(url);
+            }
+        }
+        if !servers.is_empty() {
+            let first = self.turn % servers.len();
+            servers.rotate_left(first);
+        }
+        servers
     }
 
-    fn connected(&mut self, opened: Opened) {
-        let live = opened.live;
-        if unconfirmed::is_set(self.dir.path(), &self.identity.facts.serial)
-            && let Err(error) = unconfirmed::clear(self.dir.path())
-        {
-            self.not_written("the marker `unconfirmed` could not be removed", &error);
+    pub fn announced(&mut self, servers: &[String]) {
+        self.announced = servers.to_vec();
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// As the candidate, if there is one: the control plane may have seen it already, and then the certificate in use
+    /// would soon be refused.
+    pub fn begin(&mut self, core: &AgentCore, servers: Vec<ServerUrl>) -> Result<(), Error> {
+        let identity = core.candidate.as_ref().map_or(&core.identity, |candidate| &candidate.identity);
+        let target = CallTarget::new(servers, identity, core.machine.correlation_id())?;
+        let hello = Hello {
+            node_id: identity.node_id().unwrap_or_default().to_owned(),
+            instance_id: core.instance.clone(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            bundle_version: identity.bundle_version(),
+            recovery_kept: recovery::kept_id(core.path()),
+            recovery_wanted: true,
+        };
+        let confirm = unconfirmed::is_set(core.path(), &identity.facts.serial);
+        self.proving = core.candidate.is_some();
+        self.call.begin(open(target, hello, confirm));
+        Ok(())
+    }
+
+    /// What happens next; waits for ever while nothing is under way.
+    pub async fn next(&mut self) -> SessionEvent {
+        let Self { call, proving, channel, .. } = self;
+        tokio::select! {
+            ended = call.ended() => match ended {
+                Ok(result) => SessionEvent::Opened { result, proving: std::mem::take(proving) },
+                Err(CallPanicked) => SessionEvent::OpenPanicked,
+            },
+            received = receive(channel) => match received {
+                Ok(message) => SessionEvent::Received(message),
+                Err(error) => SessionEvent::Lost(error),
+            },
         }
-        if let Err(error) = revoked::clear(self.dir.path()) {
-            self.not_written("the marker `revoked` could not be removed", &error);
-        }
-        if self.notices.note("connected", clock::now()).is_some() {
-            tracing::info!(server = %live.server(), "connected");
-        }
-        let welcome = live.welcome().clone();
-        self.allowed(welcome.clock_tolerance_ms);
-        self.server_time(welcome.server_time_ms);
-        self.standing = welcome.standing;
-        self.told = welcome.servers.into_iter().take(SERVERS).collect();
-        self.figures.reconnects += u64::from(self.ready_told && self.channel.is_none());
-        if let Some(old) = self.channel.replace(Channel::new(live)) {
+    }
+
+    /// The new connection takes the place of the one before, which is heard out.
+    pub fn connect(&mut self, opened: Opened) {
+        let welcome = opened.live.welcome();
+        self.standing.clone_from(&welcome.standing);
+        self.announced = welcome.servers.iter().take(SERVERS).cloned().collect();
+        if let Some(old) = self.channel.replace(LiveChannel::new(opened.live)) {
             old.drain();
         }
-        self.learn(Input::Opened(Ok(())));
-        if let Some(confirmed) = opened.confirmed {
-            self.granted(confirmed.recovery.as_ref());
-            if let Some(profile) = &confirmed.endpoint_profile {
-                self.adopt_profile(profile);
-            }
-        }
-        self.look_for_recovery();
-        if !self.ready_told {
-            self.ready_told = true;
-            self.manager.tell(service_manager::READY);
-        }
     }
 
-    pub(super) fn lost(&mut self, error: Error) -> Result<(), Fault> {
-        let failed = Failed::from(error);
-        if failed.trouble == Trouble::Revoked {
-            self.channel = None;
-            self.learn(Input::Lost(failed.failure()));
-            return self.now_revoked(&failed.error);
-        }
-        self.gone(failed.failure(), &failed.error.to_string());
-        Ok(())
+    pub fn disconnect(&mut self) {
+        self.channel = None;
     }
 
-    /// The connection is no more.
-    pub(super) fn gone(&mut self, failure: Failure, what: &str) {
+    /// The connection is no more; the next one begins with another server.
+    pub fn lost(&mut self) {
         self.channel = None;
         self.turn = self.turn.wrapping_add(1);
-        let then = self.learn(Input::Lost(failure));
-        self.trouble_of(self.class(failure.trouble), &format!("connection lost: {what}"));
-        self.follow(then);
     }
 
-    /// The control plane has turned this host away for good, as far as it knows.
-    pub(super) fn now_revoked(&mut self, error: &Error) -> Result<(), Fault> {
-        // For `status`, `enroll` and the next start, when this daemon is no more.
-        let known = revoked::is_set(self.dir.path(), &self.identity.facts.serial);
-        if let Err(error) = revoked::set(self.dir.path(), &self.identity.facts.serial) {
-            self.not_written("the marker `revoked` could not be written", &error);
+    pub fn standing(&mut self, standing: Standing) {
+        self.standing = Some(standing);
+    }
+
+    /// Sends a heartbeat if it is time. An error if the control plane no longer answers.
+    pub fn tick(&mut self) -> Result<(), String> {
+        let Some(channel) = &mut self.channel else { return Ok(()) };
+        match channel.tick() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("no heartbeat from the control plane".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
-        if !known || self.detail.is_empty() {
-            let (class, code) = (Class::IdentityRevokedOrFenced, error.code());
-            let what = format!("this host's identity is revoked: {error}");
-            tracing::error!(class = class.as_str(), code, "{what}; remedy: {REVOKED}");
-            self.write_down(class, &what, REVOKED);
+    }
+
+    pub fn wake(&self) -> Option<Instant> {
+        self.channel.as_ref().map(LiveChannel::wake)
+    }
+
+    /// Sends answers to orders, and what has changed about this host since it was last sent. `kept` is taken once there
+    /// is a connection to send it on.
+    pub fn send(&mut self, evidence: &Evidence, kept: &mut Option<String>) -> Result<(), Error> {
+        let Some(channel) = &mut self.channel else { return Ok(()) };
+        if channel.sent.as_ref().is_none_or(|before| news(before) != news(evidence)) {
+            channel.sent = Some(evidence.clone());
+            channel.send(live_up::Message::Evidence(evidence.clone()))?;
         }
-        if self.config.daemon.exit_on_revoked {
-            return Err(Fault::new(Exit::Refused, error.code().to_owned(), error.to_string(), REVOKED));
+        if let Some(token_id) = kept.take() {
+            channel.send(live_up::Message::RecoveryKept(RecoveryKept { token_id }))?;
+        }
+        while let Some(done) = self.orders.next_answer() {
+            channel.send(live_up::Message::OrderDone(done))?;
+            self.orders.sent();
         }
         Ok(())
     }
 
-    /// What else follows from what was learned: the certificate in use has had its day, and if a new one lies here,
-    /// that is the one to use.
-    pub(super) fn follow(&mut self, then: Then) {
-        if then != Then::FindCandidate || self.candidate.is_some() {
-            return;
-        }
-        match start::candidate(self.dir.path(), &self.identity) {
-            Ok(Some(found)) => self.prove(found),
-            Ok(None) => {}
-            Err(fault) => self.say(&fault.code, &fault.message),
-        }
-    }
-
-    pub(super) fn heard(&mut self, word: live_down::Message) -> Result<(), Fault> {
-        match word {
-            live_down::Message::Ack(ack) => {
-                self.server_time(ack.server_time_ms);
-                self.figures.polled(clock::now());
-            }
-            live_down::Message::Bundle(bundle) => self.trust(&bundle),
-            live_down::Message::Standing(standing) => self.standing = Some(standing),
-            live_down::Message::Order(order) => self.obey(order),
-            live_down::Message::Recovery(grant) => self.granted(Some(&grant)),
-            live_down::Message::EndpointProfile(profile) => self.adopt_profile(&profile),
-            live_down::Message::Welcome(_) => {}
-        }
-        Ok(())
-    }
-
-    /// How far this clock is ahead.
-    fn server_time(&mut self, millis: i64) {
-        let Some(there) = u64::try_from(millis).ok().filter(|millis| *millis > 0) else { return };
-        let ahead = ahead_of(Timestamp::from_millis(there));
-        self.learn(Input::Clock(ahead));
-        if self.host.is_skewed() {
-            let failed = Failed::skewed(ahead);
-            self.trouble_of(Class::ClockSkew, &failed.error.to_string());
-        }
-    }
-
-    /// How far it may be.
-    fn allowed(&mut self, millis: u64) {
-        if millis == 0 {
-            return;
-        }
-        self.learn(Input::Tolerance(Span::from_millis(millis)));
-        if let Err(error) = tolerance::keep(self.dir.path(), Span::from_millis(millis)) {
-            self.not_written("the clock tolerance could not be stored", &error);
-        }
-    }
-
-    /// The same identity with another bundle, as a generation of its own.
-    fn trust(&mut self, bundle: &Bundle) {
-        if bundle.version == self.identity.bundle_version() {
-            return;
-        }
-        match self.with_bundle(bundle) {
-            Ok(identity) => {
-                self.identity = identity;
-                tracing::info!(version = bundle.version, "trust bundle updated");
-            }
-            Err(reason) => {
-                self.say("bundle_not_kept", &format!("the new trust bundle is not kept: {reason}"))
-            }
-        }
-    }
-
-    fn with_bundle(&self, bundle: &Bundle) -> Result<Identity, String> {
-        let certificates = issued::certificates("bundle", &bundle.pem).map_err(|fault| fault.message)?;
-        self.may_follow(bundle.version, &certificates)?;
-        self.keep_bundle(bundle.version, certificates)
-    }
-
-    /// The same identity with other certificates to trust, in use when this returns.
-    pub(super) fn keep_bundle(
-        &self,
-        version: u64,
-        certificates: Vec<CertificateDer<'static>>,
-    ) -> Result<Identity, String> {
-        let mut identity = Identity { bundle: certificates, ..self.identity.clone() };
-        let lost =
-            Meta { renew_at: String::new(), profile: String::new(), bundle_version: 0, servers: Vec::new() };
-        let meta = identity.meta.take().unwrap_or(lost);
-        identity.meta = Some(Meta { bundle_version: version, ..meta });
-        // What cannot be used must not replace what can.
-        self.line(&identity).map_err(|error| error.to_string())?;
-        let generations = Generations::under(self.dir.path());
-        let spare = self.candidate.as_ref().map(|candidate| candidate.number);
-        let write = || {
-            let number = self.config.files.write(&identity, &generations, spare)?;
-            generations.switch(number, spare)
+    pub fn status(&self, core: &AgentCore, status: &mut Status) {
+        status.channel = match (&self.channel, &core.candidate) {
+            (None, _) => Channel::Down,
+            (Some(_), Some(_)) => Channel::Switching,
+            (Some(_), None) => Channel::Up,
         };
-        self.care.ballast.rescue(write).map_err(|error| error.to_string())?;
-        Ok(identity)
+        let standing = self.standing.as_ref();
+        if status.state == State::Enrolled {
+            status.state = match standing.map(|standing| standing.state.as_str()) {
+                Some("active") => State::Active,
+                Some("inactive") => State::Inactive,
+                _ => State::Enrolled,
+            };
+        }
+        status.reason("channel_down", self.channel.is_none() && !core.machine.is_revoked());
+        status.reason("draining", standing.is_some_and(|standing| standing.draining));
+        status.reason("quarantined", standing.is_some_and(|standing| standing.quarantined));
     }
+}
 
-    /// Whether a bundle may take the place of the one in use: only what is trusted now says what is trusted next.
-    pub(super) fn may_follow(&self, version: u64, bundle: &[CertificateDer<'_>]) -> Result<(), String> {
-        let now = self.identity.bundle_version();
-        if version < now {
-            return Err(format!("version {version} is older than {now}, which is in use"));
-        }
-        check_succession(&self.identity.bundle, bundle, clock::now()).map_err(|error| error.to_string())
+/// Some control planes close the connection without an alert where the certificate has expired.
+pub fn closed_when_expired(failed: FailedCall, expired: bool) -> FailedCall {
+    let closed = matches!(failed.error, Error::Unreachable { cause: Unreachable::Closed, .. });
+    if closed && expired { FailedCall { kind: FailureKind::Expired, ..failed } } else { failed }
+}
+
+async fn receive(channel: &mut Option<LiveChannel>) -> Result<live_down::Message, Error> {
+    match channel {
+        Some(channel) => channel.receive().await,
+        None => std::future::pending().await,
     }
+}
 
-    fn obey(&mut self, order: Order) {
-        if let Some(done) = self.answered.iter().find(|done| done.order_id == order.order_id) {
-            self.answers.push(done.clone());
-            return;
+/// Opens the standing connection; a host whose identity is not confirmed yet does that first.
+async fn open(target: CallTarget, hello: Hello, confirm: bool) -> OpenResult {
+    let mut confirmed = None;
+    if confirm {
+        let request = ConfirmRequest {
+            status: ConfirmStatus::Ok.into(),
+            recovery_kept: hello.recovery_kept.clone(),
+            recovery_wanted: hello.recovery_wanted,
+            ..ConfirmRequest::default()
+        };
+        match target.agent.confirm(request, &target.correlation_id, None).await {
+            Ok(reply) => confirmed = Some(reply.message),
+            Err(error) => return Err(target.failed(error).await),
         }
-        match order.order {
-            Some(order::Order::RenewNow(_)) => {
-                tracing::info!(order_id = order.order_id, "renewal ordered by the control plane");
-                if !self.orders.contains(&order.order_id) {
-                    self.orders.push(order.order_id);
-                }
-                self.learn(Input::Ordered);
-                if self.host.is_skewed() {
-                    self.answer_orders(false, Class::ClockSkew.as_str());
-                }
-            }
-            None => self.answers.push(OrderDone {
-                order_id: order.order_id,
-                ok: false,
-                detail: "this agent does not support the order".to_owned(),
-            }),
-        }
+    }
+    match target.agent.live(hello, &target.correlation_id, None).await {
+        Ok(reply) => Ok(Box::new(Opened { live: Box::new(reply.message), confirmed })),
+        Err(error) => Err(target.failed(error).await),
+    }
+}
+
+/// What is worth a message of its own: not the clock and the room on the disks, which change all the time, nor the
+/// sentence about them. A message is answered with the time, and must not lead to another by that.
+fn news(evidence: &Evidence) -> Evidence {
+    let mut news = Evidence { clock_offset_ms: 0, disk_free_bytes: 0, ..evidence.clone() };
+    news.free_space.clear();
+    news.detail.clear();
+    news
+}
+
+impl Opened {
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 }

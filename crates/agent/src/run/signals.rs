@@ -2,6 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::code::AgentCode;
 use crate::fault::Fault;
 
 pub struct Stop {
@@ -15,7 +16,11 @@ impl Stop {
         let listen = |kind| {
             signal(kind).map_err(|error| {
                 let hint = "check that the process may open files";
-                Fault::host("runtime_failed", format!("signal handlers cannot be installed: {error}"), hint)
+                Fault::host(
+                    AgentCode::RuntimeFailed,
+                    format!("signal handlers cannot be installed: {error}"),
+                    hint,
+                )
             })
         };
         Ok(Self {

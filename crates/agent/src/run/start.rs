@@ -6,18 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use client::ServerUrl;
-use lifecycle::host::{Backoff, Class, Notices, Origin};
+use lifecycle::host::{Backoff, CandidateOrigin, Class, Notices};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 
-use super::daemon::Candidate;
+use super::core::Candidate;
 use super::imported_certificate;
 use crate::cli::Contact;
+use crate::code::AgentCode;
 use crate::code::REVOKED;
 use crate::config::{AgentConfig, Environment};
 use crate::enroll::plan::Plan;
 use crate::enroll::{caller, obtain, sources};
 use crate::fault::{Exit, Fault};
+use crate::fault_code::FaultCode;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, Identity, Standing};
@@ -27,10 +29,6 @@ use crate::{chance, clock, recover, token_source};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
-
-/// What ends by itself, although it is no fault of the network.
-const SKEWED: &str = "clock_skew";
-const NOT_NEEDED: &str = "recovery_not_needed";
 
 #[derive(Debug)]
 pub struct Found {
@@ -55,7 +53,7 @@ pub fn refuse_nothing_to_do(
         return Ok(());
     }
     Err(Fault::usage(
-        "not_enrolled",
+        AgentCode::NotEnrolled,
         format!("{} holds no identity, and no token was given to obtain one", path.display()),
         sources.asker.remedy(),
     ))
@@ -109,7 +107,7 @@ pub async fn find(
     };
     if servers.is_empty() && identity.meta.as_ref().is_none_or(|meta| meta.servers.is_empty()) {
         return Err(Fault::usage(
-            "server_missing",
+            AgentCode::ServerMissing,
             "no control plane is configured",
             "set it with --server https://HOST:PORT, ENLIST_AGENT_SERVER or `server` in agent.toml",
         ));
@@ -131,7 +129,7 @@ async fn anew(
     tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REVOKED}");
     let obtained = match Plan::check(config, servers.to_vec(), token) {
         Ok(plan) => enroll(dir, &plan, contact).await,
-        Err(fault) if fault.code == "token_missing" => return None,
+        Err(fault) if fault.code.agent() == Some(AgentCode::TokenMissing) => return None,
         Err(fault) => Err(fault),
     };
     let refused = |fault: &Fault| {
@@ -152,7 +150,7 @@ async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
                 return match load(dir.path())? {
                     Standing::Present(found) => Ok(*found),
                     _ => Err(Fault::host(
-                        "identity_changed",
+                        AgentCode::IdentityChanged,
                         "another process has just removed the identity",
                         "run it again",
                     )),
@@ -161,9 +159,10 @@ async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
             Err(fault)
                 if fault.exit == Exit::Unreachable
                     || fault.retryable
-                    || [SKEWED, NOT_NEEDED].contains(&fault.code.as_ref()) =>
+                    || fault.code.agent() == Some(AgentCode::ClockSkew)
+                    || fault.code.is(api::code::RECOVERY_NOT_NEEDED) =>
             {
-                if let Some(count) = notices.note(&fault.code, clock::now()) {
+                if let Some(count) = notices.note(fault.code.as_str(), clock::now()) {
                     tracing::warn!(class = %fault.code, count, "not recovered yet: {}; remedy: {}", fault.message, fault.hint);
                 }
             }
@@ -185,7 +184,7 @@ async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, F
                 return Ok(identity);
             }
             Err(fault) if fault.exit == Exit::Unreachable || fault.retryable => {
-                if let Some(count) = notices.note(&fault.code, clock::now()) {
+                if let Some(count) = notices.note(fault.code.as_str(), clock::now()) {
                     let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
                     tracing::warn!(
                         code = %fault.code, count,
@@ -208,7 +207,7 @@ pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, F
             let same = |found: &Identity| {
                 found.node_id() == identity.node_id() && found.spiffe.domain == identity.spiffe.domain
             };
-            if let Some(found) = generation(dir, &begun.key, Origin::Recovery, same)? {
+            if let Some(found) = generation(dir, &begun.key, CandidateOrigin::Recovery, same)? {
                 return Ok(Some(found));
             }
         } else {
@@ -223,13 +222,13 @@ pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, F
         renewal_key::remove(dir).map_err(|error| unusable(dir, &error))?;
         return Ok(None);
     }
-    generation(dir, &key, Origin::Renewal, |found| found.spiffe == identity.spiffe)
+    generation(dir, &key, CandidateOrigin::Renewal, |found| found.spiffe == identity.spiffe)
 }
 
 fn generation(
     dir: &Path,
     key: &HostKey,
-    origin: Origin,
+    origin: CandidateOrigin,
     same: impl Fn(&Identity) -> bool,
 ) -> Result<Option<Candidate>, Fault> {
     let numbers = Generations::under(dir).numbers().map_err(|error| unusable(dir, &error))?;
@@ -250,7 +249,7 @@ fn load(path: &Path) -> Result<Standing, Fault> {
 
 fn unusable(path: &Path, error: &std::io::Error) -> Fault {
     Fault::host(
-        "dir_unusable",
+        AgentCode::DirUnusable,
         format!("{}: {error}", path.display()),
         "run the command as the owner of the directory",
     )
@@ -258,12 +257,17 @@ fn unusable(path: &Path, error: &std::io::Error) -> Fault {
 
 fn is_revoked(identity: &Identity) -> Fault {
     let node = identity.node_id().unwrap_or_default();
-    Fault::new(Exit::Refused, "node_revoked", format!("the identity of {node} is revoked"), REVOKED)
+    Fault::new(
+        Exit::Refused,
+        FaultCode::ControlPlane(api::code::NODE_REVOKED),
+        format!("the identity of {node} is revoked"),
+        REVOKED,
+    )
 }
 
 fn exposed(place: &Path) -> Fault {
     Fault::host(
-        "key_exposed",
+        AgentCode::KeyExposed,
         format!("other users may read or replace {}", place.display()),
         "if no other user has read it, close it with chmod go-rwx; otherwise have an operator revoke the node, and enroll with --replace",
     )
@@ -271,7 +275,7 @@ fn exposed(place: &Path) -> Fault {
 
 fn damaged(reason: &str) -> Fault {
     Fault::host(
-        "identity_damaged",
+        AgentCode::IdentityDamaged,
         format!("the identity in this directory cannot be used: {reason}"),
         "restore the missing files, or enroll again with a new token: `enlist-agent enroll --replace`",
     )

@@ -1,70 +1,60 @@
-//! What the daemon looks after on its own host: room on the disks, names and directories, what it writes down. None of
-//! it may stop the daemon.
+//! Upkeep of this host: room on the disks, host names and directories, the links to the identity, the hook after a
+//! renewal. None of it may stop the daemon.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use api::agent::{EndpointProfile, FreeSpace};
+use api::agent::{EndpointProfile, Evidence, FreeSpace};
 use lifecycle::host::{Class, Input};
 use tokio::time::Instant;
 
-use super::daemon::Daemon;
-use super::metrics::Figures;
+use super::core::AgentCore;
+use super::hook::Hook;
 use crate::clock;
+use crate::code::AgentCode;
 use crate::config::{Upkeep, hosts};
-use crate::diagnostics::{self, NotWritten, Record, Ring};
 use crate::reconcile::profile::{self, Profile};
 use crate::reconcile::{self, Report, Scope};
-use crate::space::{self, Ballast, Free};
+use crate::space::{self, Free};
+use crate::status::{Room, Status};
+use crate::store::disk;
 
-pub struct Care {
-    dir: PathBuf,
-    upkeep: Upkeep,
-    ring: Ring,
-    pub ballast: Ballast,
+/// A file that is written to find out whether there is room again.
+const PROBE: &str = ".room";
+
+pub struct HostUpkeep {
+    config: Upkeep,
+    hook: Hook,
     look_at: Instant,
-    pub free: Vec<Free>,
-    /// So little room that records and figures give way.
-    pub pressed: bool,
+    free: Vec<Free>,
     /// Hardly any room for keys and certificates.
-    pub full: bool,
-    pub diagnostic_writable: Option<bool>,
-    pub profile: Option<Profile>,
+    full: bool,
+    profile: Option<Profile>,
     /// What of this host's names could not be put right.
-    pub drift: Option<(Class, String)>,
+    drift: Option<(Class, String)>,
     /// What the first look had to put right, until it is counted.
     drifted: bool,
 }
 
-/// What a look found wrong.
-pub struct Seen {
-    pub class: Class,
-    pub what: String,
-}
-
-impl Care {
+impl HostUpkeep {
     /// Puts back what this host has lost, before anything is asked of the network.
-    pub fn begin(dir: &Path, upkeep: Upkeep) -> Self {
-        let profile = profile::load(dir).unwrap_or_default();
-        let mut care = Self {
-            ring: Ring::open(&upkeep.diagnostic_path, upkeep.diagnostic_bytes),
-            ballast: Ballast::new(dir, upkeep.ballast_bytes),
-            dir: dir.to_owned(),
-            upkeep,
+    pub fn begin(dir: &Path, config: Upkeep, on_renew: Option<Vec<String>>) -> Self {
+        let mut upkeep = Self {
+            config,
+            hook: Hook::start(on_renew),
             look_at: Instant::now(),
             free: Vec::new(),
-            pressed: false,
             full: false,
-            diagnostic_writable: None,
-            profile,
+            profile: profile::load(dir).unwrap_or_default(),
             drift: None,
             drifted: false,
         };
-        care.drifted = care.put_back(true);
-        care
+        upkeep.drifted = upkeep.put_back(dir, true);
+        upkeep
     }
 
-    pub fn due(&self) -> Instant {
+    pub fn wake(&self) -> Instant {
         self.look_at
     }
 
@@ -73,51 +63,54 @@ impl Care {
         self.profile.iter().flat_map(|profile| &profile.api_urls)
     }
 
-    pub fn profile_id(&self) -> Option<&str> {
-        self.profile.as_ref().map(|profile| profile.id.as_str())
-    }
-
-    /// Room, names and directories; nothing if it is not time yet.
-    fn look(&mut self, figures: &mut Figures) -> Vec<Seen> {
+    /// Room, names and directories; false if it is not time yet.
+    pub fn look(&mut self, core: &mut AgentCore) -> bool {
         let now = Instant::now();
         if now < self.look_at {
-            return Vec::new();
+            return false;
         }
-        self.look_at = now + Duration::from_millis(self.upkeep.check_interval.millis());
-        if self.put_back(false) || std::mem::take(&mut self.drifted) {
-            figures.drifted();
+        self.look_at = now + Duration::from_millis(self.config.check_interval.millis());
+        core.reporting.metrics.expires(core.identity.facts.not_after, clock::now());
+        if self.put_back(core.path(), false) || std::mem::take(&mut self.drifted) {
+            core.reporting.metrics.drifted();
         }
-        self.free = space::free(&self.dir, &self.upkeep);
+        let room = self.look_at_disks(core);
+        // A disk that was found full by writing is found to have room by writing.
+        let was_full = core.machine.condition().is_some_and(|condition| condition.class == Class::DiskFull);
+        let full = self.full || (was_full && try_room(core.path()).is_err());
+        core.learn(Input::DiskFull(full));
+        core.learn(Input::Drift(self.drift.is_some()));
+        if let (true, Some(room)) = (self.full, room) {
+            let what = format!("{room} bytes are free in the file system of {}", core.path().display());
+            core.failed(Class::DiskFull, &what);
+        }
+        if let Some((class, what)) = &self.drift {
+            core.failed(*class, what);
+        }
+        true
+    }
+
+    /// The room for keys and certificates, if it can be told.
+    fn look_at_disks(&mut self, core: &mut AgentCore) -> Option<u64> {
+        self.free = space::free(core.path(), &self.config);
         for (mount, bytes) in space::mounts(&self.free) {
-            figures.free(&mount, bytes);
+            core.reporting.metrics.free(&mount, bytes);
         }
         let room =
             |name: &str| self.free.iter().find(|free| free.name == name).map(|free| free.available_bytes);
-        self.pressed =
-            room("diagnostic").is_some_and(|room| space::is_pressed(room, self.upkeep.ballast_bytes));
-        if let Err(error) = self.ballast.take() {
+        let (cert, diagnostic) = (room("cert"), room("diagnostic"));
+        if let Err(error) = core.ballast.take() {
             tracing::debug!(%error, "the ballast file could not be created");
         }
-        self.full = room("cert").is_some_and(space::is_short) || self.ballast.is_spent();
-        let tried = diagnostics::try_out(self.ring.path()).map_err(NotWritten);
-        // Room for records is taken while nobody else needs it.
-        let tried = if self.pressed { tried } else { tried.and_then(|()| self.ring.reserve()) };
-        self.diagnostic_writable = Some(tried.is_ok());
-        if let Err(failed) = tried {
-            figures.diagnostic_not_written(failed.reason());
-        }
-        let mut seen = Vec::new();
-        if let (true, Some(room)) = (self.full, room("cert")) {
-            let what = format!("{room} bytes are free in the file system of {}", self.dir.display());
-            seen.push(Seen { class: Class::DiskFull, what });
-        }
-        seen.extend(self.drift.iter().map(|(class, what)| Seen { class: *class, what: what.clone() }));
-        seen
+        self.full = cert.is_some_and(space::is_short) || core.ballast.is_spent();
+        let pressed = diagnostic.is_some_and(|room| space::is_pressed(room, self.config.ballast_bytes));
+        core.reporting.check_diagnostics(pressed);
+        cert
     }
 
     /// Whether something was not as it should be. A directory that is made at the start is nothing to tell people.
-    fn put_back(&mut self, starting: bool) -> bool {
-        let report = reconcile::run(&self.dir, &self.upkeep, self.profile.as_ref(), Scope::BY_ITSELF);
+    fn put_back(&mut self, dir: &Path, starting: bool) -> bool {
+        let report = reconcile::run(dir, &self.config, self.profile.as_ref(), Scope::BY_ITSELF);
         for finding in &report.changed {
             match finding.kind {
                 "directory" if starting => tracing::debug!("created directory {}", finding.what),
@@ -136,17 +129,29 @@ impl Care {
         drifts(&report) && (!report.changed.is_empty() || self.drift != before)
     }
 
-    /// The control plane names another profile, or none any more. True if it is another, which is on disk then.
-    pub fn adopt(&mut self, wire: &EndpointProfile) -> Result<bool, String> {
+    /// The control plane has another endpoint profile for this host.
+    pub fn adopt_profile(&mut self, core: &mut AgentCore, wire: &EndpointProfile) {
+        match self.adopt(core, wire) {
+            Ok(true) => tracing::info!(id = wire.id, "endpoint profile changed"),
+            Ok(false) => {}
+            Err(reason) => {
+                let what = format!("the endpoint profile is not kept: {reason}");
+                core.reporting.log(AgentCode::EndpointProfileDrift, &what);
+            }
+        }
+    }
+
+    /// True if it is another, which is on disk then.
+    fn adopt(&mut self, core: &AgentCore, wire: &EndpointProfile) -> Result<bool, String> {
         let profile = Profile::of(wire)?;
         if self.profile == profile {
             return Ok(false);
         }
-        let kept = self.ballast.rescue(|| profile::save(&self.dir, profile.as_ref()));
-        let before = reconcile::wanted(&self.upkeep, self.profile.as_ref()).0;
-        let wanted = reconcile::wanted(&self.upkeep, profile.as_ref()).0;
+        let kept = core.ballast.rescue(|| profile::save(core.path(), profile.as_ref()));
+        let before = reconcile::wanted(&self.config, self.profile.as_ref()).0;
+        let wanted = reconcile::wanted(&self.config, profile.as_ref()).0;
         if wanted != before {
-            // Whoever may do this can lead this host elsewhere by name, so it is never done in silence.
+            // Whoever may do this can redirect this host by name, so it is always logged.
             tracing::warn!(
                 before = hosts::listed(&before),
                 now = hosts::listed(&wanted),
@@ -154,29 +159,42 @@ impl Care {
             );
         }
         self.profile = profile;
-        self.put_back(false);
+        self.put_back(core.path(), false);
         kept.map_err(|error| error.to_string()).map(|()| true)
     }
 
-    /// Writes a trouble down, unless room is so short that only its want is worth a line.
-    pub fn record(&mut self, record: &Record, figures: &mut Figures) {
-        if self.pressed && record.class != Class::DiskFull.as_str() {
-            return figures.dropped("diagnostic", "disk_pressure");
-        }
-        if let Err(failed) = self.ring.write(record) {
-            self.diagnostic_writable = Some(false);
-            figures.diagnostic_not_written(failed.reason());
+    /// Sees that the links to the identity are there. That one is not is no reason to stop.
+    pub fn link_files(&self, core: &mut AgentCore) {
+        let spare = core.candidate.as_ref().map(|candidate| candidate.number);
+        if let Err(fault) = core.files.fit(core.path(), &core.identity, spare) {
+            core.reporting.log(fault.code, &fault.message);
         }
     }
 
-    /// As it is told to the control plane.
-    pub fn free_space(&self) -> Vec<FreeSpace> {
-        let told = |free: &Free| FreeSpace {
+    /// Another certificate is in use.
+    pub fn renewed(&self, core: &mut AgentCore) {
+        self.link_files(core);
+        self.hook.run();
+    }
+
+    pub fn evidence(&self, evidence: &mut Evidence) {
+        let free_space = |free: &Free| FreeSpace {
             name: free.name.to_owned(),
             path: free.path.display().to_string(),
             available_bytes: free.available_bytes,
         };
-        self.free.iter().map(told).collect()
+        evidence.free_space = self.free.iter().map(free_space).collect();
+        evidence.endpoint_profile_id = self.profile_id().unwrap_or_default().to_owned();
+    }
+
+    pub fn status(&self, status: &mut Status) {
+        status.disk.paths = self.free.iter().map(Room::of).collect();
+        status.endpoint_profile = self.profile_id().map(str::to_owned);
+        status.reason("disk_full", self.full);
+    }
+
+    fn profile_id(&self) -> Option<&str> {
+        self.profile.as_ref().map(|profile| profile.id.as_str())
     }
 }
 
@@ -185,34 +203,11 @@ fn drifts(report: &Report) -> bool {
     report.drift.iter().any(|finding| finding.kind != "directory")
 }
 
-impl Daemon {
-    /// Looks after this host, when it is time.
-    pub(super) fn look_after_the_host(&mut self) {
-        if Instant::now() < self.care.due() {
-            return;
-        }
-        self.figures.expires(self.identity.facts.not_after, clock::now());
-        let seen = self.care.look(&mut self.figures);
-        // A disk that was found full by writing is found to have room by writing.
-        let was_full = self.host.ill().is_some_and(|ill| ill.class == Class::DiskFull);
-        let full = self.care.full || (was_full && self.try_room().is_err());
-        self.learn(Input::Full(full));
-        self.learn(Input::Drift(self.care.drift.is_some()));
-        for Seen { class, what } in seen {
-            self.trouble_of(class, &what);
-        }
-        self.look_for_recovery();
-        self.ask_for_token();
-    }
-
-    /// The control plane has another endpoint profile for this host.
-    pub(super) fn adopt_profile(&mut self, wire: &EndpointProfile) {
-        match self.care.adopt(wire) {
-            Ok(true) => tracing::info!(id = wire.id, "endpoint profile changed"),
-            Ok(false) => {}
-            Err(reason) => {
-                self.say("endpoint_profile_drift", &format!("the endpoint profile is not kept: {reason}"))
-            }
-        }
-    }
+/// Writes as much as a new identity takes.
+fn try_room(dir: &Path) -> io::Result<()> {
+    let path = dir.join(PROBE);
+    disk::remove(&path)?;
+    let tried = disk::create(&path, &[0x5a; 16 * 1024], disk::SECRET);
+    disk::remove(&path)?;
+    tried
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::code::AgentCode;
 use crate::fault::Fault;
 
 pub const DEFAULT: &str = "/var/lib/enlist-agent";
@@ -31,7 +32,7 @@ impl Dir {
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: handle }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
-                "dir_in_use",
+                AgentCode::DirInUse,
                 format!("another enlist-agent process uses {}", path.display()),
                 "stop that process (`systemctl stop enlist-agent` if it is the service), or use another directory: --dir DIR",
             )),
@@ -70,7 +71,7 @@ fn secure(path: &Path, handle: &File) -> Result<(), Fault> {
     // `--dir /etc`, typed by root, must not lock everyone else out of /etc.
     if found.mode() & 0o1000 != 0 || shared(path).map_err(|error| unusable(path, &error))? {
         return Err(Fault::host(
-            "dir_not_private",
+            AgentCode::DirNotPrivate,
             format!("{} is open to other users and holds files that are not the agent's", path.display()),
             "choose a directory that only the agent uses, or close this one: chmod 0700",
         ));
@@ -109,7 +110,7 @@ fn owned(path: &Path, found: &fs::Metadata, users: &[u32]) -> Result<(), Fault> 
         return Ok(());
     }
     Err(Fault::host(
-        "dir_not_ours",
+        AgentCode::DirNotOurs,
         format!("{} belongs to user {}, and this is user {}", path.display(), found.uid(), us()),
         "run the command as the owner of the directory, or change the owner with chown",
     ))
@@ -128,7 +129,7 @@ pub fn shared(path: &Path) -> io::Result<bool> {
 
 fn unusable(path: &Path, error: &io::Error) -> Fault {
     let hint = "name a directory with --dir that this user owns or may create";
-    Fault::host("dir_unusable", format!("{} cannot be used: {error}", path.display()), hint)
+    Fault::host(AgentCode::DirUnusable, format!("{} cannot be used: {error}", path.display()), hint)
 }
 
 #[cfg(test)]
@@ -157,7 +158,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir(top.path().join("someone-elses")).unwrap();
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(Dir::hold(top.path()).unwrap_err().code, "dir_not_private");
+        assert_eq!(Dir::hold(top.path()).unwrap_err().code.as_str(), "dir_not_private");
         assert_eq!(mode(top.path()), 0o755);
     }
 
@@ -166,7 +167,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let first = Dir::hold(top.path()).unwrap();
         let fault = Dir::hold(top.path()).unwrap_err();
-        assert_eq!(fault.code, "dir_in_use");
+        assert_eq!(fault.code.as_str(), "dir_in_use");
         assert!(fault.hint.contains("--dir") && !fault.hint.contains("token"), "{fault:?}");
         drop(first);
         Dir::hold(top.path()).unwrap();
@@ -188,17 +189,17 @@ mod tests {
         fs::create_dir(&theirs).unwrap();
         let given = std::os::unix::fs::chown(&theirs, Some(12345), None).is_ok();
         let theirs = if given { theirs.as_path() } else { Path::new("/") };
-        assert_eq!(check_owner(theirs, &[]).unwrap_err().code, "dir_not_ours");
+        assert_eq!(check_owner(theirs, &[]).unwrap_err().code.as_str(), "dir_not_ours");
         if given {
             fs::write(top.path().join("agent.toml"), "").unwrap();
             std::os::unix::fs::lchown(top.path().join("agent.toml"), Some(12345), None).unwrap();
-            assert_eq!(check_owner(top.path(), &["agent.toml"]).unwrap_err().code, "dir_not_ours");
+            assert_eq!(check_owner(top.path(), &["agent.toml"]).unwrap_err().code.as_str(), "dir_not_ours");
         }
     }
 
     #[test]
     fn a_file_is_no_directory() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(Dir::hold(file.path()).unwrap_err().code, "dir_unusable");
+        assert_eq!(Dir::hold(file.path()).unwrap_err().code.as_str(), "dir_unusable");
     }
 }

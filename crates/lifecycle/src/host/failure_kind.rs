@@ -7,15 +7,15 @@ use crate::names::Span;
 const REVOKED_CHECK: Span = Span::from_minutes(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FailureKind {
     /// No answer, or one that says to come again. Says nothing about this host.
-    Passing,
+    Transient,
     /// What answers is not the control plane by the name that was asked for, or does not speak as one.
-    Elsewhere,
+    WrongServer,
     /// What answers has a chain that leads to nothing trusted here, or not at this time.
     Untrusted,
     /// The two clocks were compared first and are too far apart: nothing was asked.
-    Skewed,
+    ClockSkew,
     /// The certificate's issuer is not known there. Never to be taken for a revocation.
     UnknownIssuer,
     Expired,
@@ -27,47 +27,47 @@ pub enum Trouble {
     /// The same request will be refused again. Says nothing about the certificate.
     Refused,
     /// There is no room on this host for what has to be written first.
-    Full,
+    DiskFull,
 }
 
 /// Whether a renewed certificate that has yet to be proven is of no use, so that the one in use stays, and
 /// another is asked for: only when the control plane says so of this very certificate. Otherwise it may be the one
 /// that the control plane has already seen, and then the old one would soon be refused.
-pub fn gives_up_candidate(trouble: Trouble) -> bool {
-    match trouble {
-        Trouble::Expired | Trouble::Revoked | Trouble::Unacceptable => true,
-        Trouble::Passing
-        | Trouble::Elsewhere
-        | Trouble::Untrusted
-        | Trouble::Skewed
-        | Trouble::UnknownIssuer
-        | Trouble::Superseded
-        | Trouble::Refused
-        | Trouble::Full => false,
+pub fn discards_candidate(kind: FailureKind) -> bool {
+    match kind {
+        FailureKind::Expired | FailureKind::Revoked | FailureKind::Unacceptable => true,
+        FailureKind::Transient
+        | FailureKind::WrongServer
+        | FailureKind::Untrusted
+        | FailureKind::ClockSkew
+        | FailureKind::UnknownIssuer
+        | FailureKind::Superseded
+        | FailureKind::Refused
+        | FailureKind::DiskFull => false,
     }
 }
 
 /// Whether the certificate in use has had its day, so that a renewed one that lies on disk is the one to use.
-pub fn takes_up_candidate(trouble: Trouble) -> bool {
-    match trouble {
+pub fn adopts_candidate(kind: FailureKind) -> bool {
+    match kind {
         // A superseded certificate is turned away in the handshake too, where there is no other word for it.
-        Trouble::Superseded | Trouble::Unacceptable => true,
-        Trouble::Passing
-        | Trouble::Elsewhere
-        | Trouble::Untrusted
-        | Trouble::Skewed
-        | Trouble::UnknownIssuer
-        | Trouble::Expired
-        | Trouble::Revoked
-        | Trouble::Refused
-        | Trouble::Full => false,
+        FailureKind::Superseded | FailureKind::Unacceptable => true,
+        FailureKind::Transient
+        | FailureKind::WrongServer
+        | FailureKind::Untrusted
+        | FailureKind::ClockSkew
+        | FailureKind::UnknownIssuer
+        | FailureKind::Expired
+        | FailureKind::Revoked
+        | FailureKind::Refused
+        | FailureKind::DiskFull => false,
     }
 }
 
 /// Whether the key that a renewal was asked for is spent. After anything but a refusal of the request the answer
 /// may have been given and lost, and only the same key gets it again.
-pub fn gives_up_key(trouble: Trouble) -> bool {
-    trouble == Trouble::Refused
+pub fn discards_key(kind: FailureKind) -> bool {
+    kind == FailureKind::Refused
 }
 
 /// When a revoked host asks again: rarely, for it may be reinstated, and not together with all others.
@@ -82,45 +82,45 @@ mod tests {
 
     use super::*;
 
-    const TROUBLES: [Trouble; 11] = [
-        Trouble::Passing,
-        Trouble::Elsewhere,
-        Trouble::Untrusted,
-        Trouble::Skewed,
-        Trouble::Full,
-        Trouble::UnknownIssuer,
-        Trouble::Expired,
-        Trouble::Revoked,
-        Trouble::Unacceptable,
-        Trouble::Superseded,
-        Trouble::Refused,
+    const KINDS: [FailureKind; 11] = [
+        FailureKind::Transient,
+        FailureKind::WrongServer,
+        FailureKind::Untrusted,
+        FailureKind::ClockSkew,
+        FailureKind::DiskFull,
+        FailureKind::UnknownIssuer,
+        FailureKind::Expired,
+        FailureKind::Revoked,
+        FailureKind::Unacceptable,
+        FailureKind::Superseded,
+        FailureKind::Refused,
     ];
 
     proptest! {
         #[test]
         fn only_a_word_about_the_certificate_costs_the_certificate(
-            troubles in proptest::collection::vec(proptest::sample::select(&TROUBLES), 0..50),
+            kinds in proptest::collection::vec(proptest::sample::select(&KINDS), 0..50),
         ) {
-            let kept = !troubles.iter().any(|trouble| gives_up_candidate(*trouble));
-            let bad = [Trouble::Expired, Trouble::Revoked, Trouble::Unacceptable];
-            prop_assert_eq!(kept, !troubles.iter().any(|trouble| bad.contains(trouble)));
+            let kept = !kinds.iter().any(|kind| discards_candidate(*kind));
+            let bad = [FailureKind::Expired, FailureKind::Revoked, FailureKind::Unacceptable];
+            prop_assert_eq!(kept, !kinds.iter().any(|kind| bad.contains(kind)));
         }
 
         #[test]
         fn a_word_about_the_certificate_in_use_never_costs_the_key_of_the_next(
-            trouble in proptest::sample::select(&TROUBLES),
+            kind in proptest::sample::select(&KINDS),
         ) {
-            prop_assert!(!(takes_up_candidate(trouble) && gives_up_key(trouble)));
-            prop_assert!(!(gives_up_candidate(trouble) && gives_up_key(trouble)));
-            prop_assert_eq!(gives_up_key(trouble), trouble == Trouble::Refused);
+            prop_assert!(!(adopts_candidate(kind) && discards_key(kind)));
+            prop_assert!(!(discards_candidate(kind) && discards_key(kind)));
+            prop_assert_eq!(discards_key(kind), kind == FailureKind::Refused);
         }
     }
 
     #[test]
     fn what_is_superseded_leads_to_its_successor_and_a_revocation_does_not() {
-        for trouble in TROUBLES {
-            let leads = matches!(trouble, Trouble::Superseded | Trouble::Unacceptable);
-            assert_eq!(takes_up_candidate(trouble), leads, "{trouble:?}");
+        for kind in KINDS {
+            let leads = matches!(kind, FailureKind::Superseded | FailureKind::Unacceptable);
+            assert_eq!(adopts_candidate(kind), leads, "{kind:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the machine learns, and what it answers.
 
-use super::{Class, Trouble};
+use super::{Class, FailureKind};
 use crate::names::{Span, Timestamp};
 
 /// Both of a host's clocks.
@@ -16,7 +16,7 @@ pub struct Now {
 #[derive(Debug, Clone)]
 pub struct Chance {
     pub number: u32,
-    /// The next undertaking's.
+    /// The correlation id of the next failure and everything done about it.
     pub id: String,
 }
 
@@ -30,29 +30,29 @@ pub struct Life {
 
 /// Where a certificate that has yet to be proven came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum CandidateOrigin {
     Renewal,
     Recovery,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
-    pub trouble: Trouble,
+pub struct CallFailure {
+    pub kind: FailureKind,
     /// How far this clock is ahead, if it was measured on the way.
     pub clock: Option<i64>,
     /// How long the control plane asks to be left alone.
     pub wait: Span,
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self { trouble, clock: None, wait: Span::from_millis(0) }
+impl From<FailureKind> for CallFailure {
+    fn from(kind: FailureKind) -> Self {
+        Self { kind, clock: None, wait: Span::from_millis(0) }
     }
 }
 
 /// How a recovery went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovered {
+pub enum RecoveryResult {
     /// There is a certificate to be proven.
     Issued,
     /// Only the trust bundle was stale, and is not any more.
@@ -64,31 +64,29 @@ pub enum Input {
     /// This certificate is in use from now on; none waits to be proven.
     Loaded(Life),
     /// A certificate to be proven was found on disk.
-    Found(Origin),
-    Opened(Result<(), Failure>),
-    Lost(Failure),
+    CandidateFound(CandidateOrigin),
+    Opened(Result<(), CallFailure>),
+    Disconnected(CallFailure),
     /// The answer is on disk, to be proven; or why not.
-    Renewed(Result<(), Failure>),
-    Recovered(Result<Recovered, Failure>),
+    Renewed(Result<(), CallFailure>),
+    Recovered(Result<RecoveryResult, CallFailure>),
     /// How far this clock is ahead.
     Clock(i64),
     Tolerance(Span),
     /// Whether the disk took what was last written.
-    Full(bool),
+    DiskFull(bool),
     Drift(bool),
     /// Whether there is what a recovery takes.
-    Ready(bool),
+    RecoveryReady(bool),
     /// Told to renew.
-    Ordered,
+    RenewalOrdered,
     /// A mark says that the identity was revoked.
     Revoked,
-    /// A call broke off without a word.
-    Broken,
 }
 
 /// What the daemon does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum HostAction {
     /// Connects: as the certificate to be proven, if there is one.
     Open,
     Renew,
@@ -98,7 +96,7 @@ pub enum Act {
 
 /// What else follows at once from something learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum FollowUp {
     Nothing,
     /// The certificate to be proven is of no use.
     DropCandidate,
@@ -108,7 +106,7 @@ pub enum Then {
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ill {
+pub struct Condition {
     pub class: Class,
     pub since: Timestamp,
 }

@@ -1,14 +1,14 @@
 //! The host's state machine: from what the daemon learns to what it does next and what is wrong.
 //!
-//! It never gives up and never spins. Whatever fails has a class before it is tried again, and one undertaking, from
-//! the first failure until all is well, has one id.
+//! It never gives up and never spins. Whatever fails has a class before it is tried again, and everything from the
+//! first failure until all is well has one correlation id.
 
 mod recovering;
 
-use super::input::{Act, Chance, Failure, Ill, Input, Life, Now, Origin, Then};
-use super::takes_up_candidate;
+use super::adopts_candidate;
+use super::input::{CallFailure, CandidateOrigin, Chance, Condition, FollowUp, HostAction, Input, Life, Now};
 use super::task::{Task, sum};
-use super::{Class, Trouble, check_revoked_after, classify, gives_up_candidate, recovery, retry_within};
+use super::{Class, FailureKind, check_revoked_after, classify, discards_candidate, recovery, retry_within};
 use crate::names::Span;
 
 const OPEN_CAP: Span = Span::from_minutes(1);
@@ -28,9 +28,9 @@ const BELIEVED: Span = Span::from_minutes(5);
 const STEADY: Span = Span::from_secs(30);
 
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct HostMachine {
     life: Life,
-    candidate: Option<Origin>,
+    candidate: Option<CandidateOrigin>,
     connected: bool,
     /// Whether connecting has ended once, well or not: before that nothing is known of the clock.
     asked: bool,
@@ -41,9 +41,9 @@ pub struct Host {
     offset: Option<(i64, Span)>,
     tolerance: Span,
     /// What keeps it from connecting, from renewing, from recovering.
-    contact: Option<Trouble>,
-    renewal: Option<Trouble>,
-    recovery: Option<Trouble>,
+    contact: Option<FailureKind>,
+    renewal: Option<FailureKind>,
+    recovery: Option<FailureKind>,
     open: Task,
     renew: Task,
     recover: Task,
@@ -52,12 +52,12 @@ pub struct Host {
     /// Whether a recovery has ended well since that was begun, so that it was begun with what is no longer trusted.
     cured: bool,
     opened_at: Span,
-    undertaking: String,
-    ill: Option<Ill>,
+    correlation_id: String,
+    condition: Option<Condition>,
 }
 
-impl Host {
-    pub fn new(life: Life, undertaking: String) -> Self {
+impl HostMachine {
+    pub fn new(life: Life, correlation_id: String) -> Self {
         Self {
             life,
             candidate: None,
@@ -78,18 +78,18 @@ impl Host {
             proving: false,
             cured: false,
             opened_at: Span::from_millis(0),
-            undertaking,
-            ill: None,
+            correlation_id,
+            condition: None,
         }
     }
 
-    pub fn ill(&self) -> Option<Ill> {
-        self.ill
+    pub fn condition(&self) -> Option<Condition> {
+        self.condition
     }
 
-    /// The id of whatever is done next.
-    pub fn undertaking(&self) -> &str {
-        &self.undertaking
+    /// The id that goes with every call, and finds them together in the control plane's records.
+    pub fn correlation_id(&self) -> &str {
+        &self.correlation_id
     }
 
     pub fn is_revoked(&self) -> bool {
@@ -98,6 +98,11 @@ impl Host {
 
     pub fn is_connected(&self) -> bool {
         self.connected
+    }
+
+    /// Whether a write failed for want of room and none has succeeded since.
+    pub fn is_disk_full(&self) -> bool {
+        self.full
     }
 
     pub fn offset(&self) -> Option<i64> {
@@ -113,23 +118,23 @@ impl Host {
     }
 
     /// What is to be done now. Each act is under way until its end is learned.
-    pub fn due(&mut self, now: Now) -> Vec<Act> {
+    pub fn due(&mut self, now: Now) -> Vec<HostAction> {
         self.settle(now);
         let mut acts = Vec::new();
         if let Some(class) = self.recovers(now)
             && self.recover.is_due(now.steady)
         {
             self.recover.begin(now.steady);
-            acts.push(Act::Recover(class));
+            acts.push(HostAction::Recover(class));
         }
         if self.renews(now) && self.renew.is_due(now.steady) && now.wall >= self.life.renew_at {
             self.renew.begin(now.steady);
-            acts.push(Act::Renew);
+            acts.push(HostAction::Renew);
         }
         if self.opens() && self.open.is_due(now.steady) {
             self.open.begin(now.steady);
             (self.proving, self.cured) = (self.candidate.is_some(), false);
-            acts.push(Act::Open);
+            acts.push(HostAction::Open);
         }
         acts
     }
@@ -150,7 +155,7 @@ impl Host {
 
     fn opens(&self) -> bool {
         // Whether they are trusted again only connecting tells, however long a recovery takes.
-        let waits = self.recover.is_busy() && self.contact != Some(Trouble::Untrusted);
+        let waits = self.recover.is_busy() && self.contact != Some(FailureKind::Untrusted);
         (!self.connected || self.candidate.is_some()) && !waits
     }
 
@@ -158,7 +163,7 @@ impl Host {
     /// that is not taken renews nothing; nor does one that has ended, unless it is only this clock that says so.
     fn renews(&self, now: Now) -> bool {
         let idle = self.candidate.is_none() && !self.recover.is_busy();
-        let taken = self.contact.is_none_or(|trouble| recovery::reason(trouble, false).is_none());
+        let taken = self.contact.is_none_or(|kind| recovery::reason(kind, false).is_none());
         let useful = self.connected || (taken && !self.is_expired(now));
         idle && useful && self.asked && !self.revoked && !self.is_skewed()
     }
@@ -167,47 +172,46 @@ impl Host {
         now.wall > self.life.not_after
     }
 
-    pub fn learn(&mut self, input: Input, now: Now, chance: Chance) -> Then {
+    pub fn learn(&mut self, input: Input, now: Now, chance: Chance) -> FollowUp {
         let then = self.take(input, now, chance.number);
         self.settle(now);
         let done = matches!(input, Input::Opened(Ok(())));
-        if done && self.ill.is_none() {
-            self.undertaking = chance.id;
+        if done && self.condition.is_none() {
+            self.correlation_id = chance.id;
         }
         then
     }
 
-    fn take(&mut self, input: Input, now: Now, chance: u32) -> Then {
+    fn take(&mut self, input: Input, now: Now, chance: u32) -> FollowUp {
         match input {
             Input::Loaded(life) => {
                 (self.life, self.candidate, self.renewal, self.recovery) = (life, None, None, None);
                 self.renew.backoff.reset();
                 self.recover.backoff.reset();
             }
-            Input::Found(origin) => {
+            Input::CandidateFound(origin) => {
                 self.candidate = Some(origin);
                 self.open.soon(now.steady);
             }
             Input::Opened(Ok(())) => self.opened(now),
             Input::Opened(Err(failure)) => return self.not_opened(failure, now, chance),
-            Input::Lost(failure) => return self.lost(failure, now, chance),
+            Input::Disconnected(failure) => return self.lost(failure, now, chance),
             Input::Renewed(Ok(())) => {
                 self.renew.ended();
-                return self.take(Input::Found(Origin::Renewal), now, chance);
+                return self.take(Input::CandidateFound(CandidateOrigin::Renewal), now, chance);
             }
             Input::Renewed(Err(failure)) => return self.not_renewed(failure, now, chance),
             Input::Recovered(Ok(how)) => self.recovered(how, now, chance),
             Input::Recovered(Err(failure)) => self.not_recovered(failure, now, chance),
             Input::Clock(offset) => self.offset = Some((offset, now.steady)),
             Input::Tolerance(tolerance) => self.tolerance = tolerance,
-            Input::Full(full) => self.full = full,
+            Input::DiskFull(full) => self.full = full,
             Input::Drift(drift) => self.drift = drift,
-            Input::Ready(ready) => self.ready = ready,
-            Input::Ordered => self.life.renew_at = self.life.renew_at.min(now.wall),
+            Input::RecoveryReady(ready) => self.ready = ready,
+            Input::RenewalOrdered => self.life.renew_at = self.life.renew_at.min(now.wall),
             Input::Revoked => self.revoked = true,
-            Input::Broken => self.broken(now, chance),
         }
-        Then::Nothing
+        FollowUp::Nothing
     }
 
     fn opened(&mut self, now: Now) {
@@ -218,112 +222,107 @@ impl Host {
         self.recover.backoff.reset();
     }
 
-    fn not_opened(&mut self, failure: Failure, now: Now, chance: u32) -> Then {
+    fn not_opened(&mut self, failure: CallFailure, now: Now, chance: u32) -> FollowUp {
         self.open.ended();
         self.asked = true;
         self.measured(failure, now);
-        let trouble = failure.trouble;
+        let kind = failure.kind;
         if self.proving && self.candidate.is_some() {
-            if !gives_up_candidate(trouble) {
-                self.contact.get_or_insert(trouble);
+            if !discards_candidate(kind) {
+                self.contact.get_or_insert(kind);
                 self.stay_away(failure, now, chance);
-                return Then::Nothing;
+                return FollowUp::Nothing;
             }
             self.drop_candidate(now, chance);
-            return Then::DropCandidate;
+            return FollowUp::DropCandidate;
         }
-        if std::mem::take(&mut self.cured) && trouble == Trouble::Untrusted {
-            self.contact = Some(Trouble::Passing);
+        if std::mem::take(&mut self.cured) && kind == FailureKind::Untrusted {
+            self.contact = Some(FailureKind::Transient);
             self.open.soon(now.steady);
-            return Then::Nothing;
+            return FollowUp::Nothing;
         }
-        self.cut_off(trouble, now);
-        if trouble == Trouble::Revoked {
+        self.cut_off(kind, now);
+        if kind == FailureKind::Revoked {
             return self.now_revoked(now, chance);
         }
         self.stay_away(failure, now, chance);
-        self.find_candidate(trouble)
+        self.find_candidate(kind)
     }
 
-    fn lost(&mut self, failure: Failure, now: Now, chance: u32) -> Then {
+    fn lost(&mut self, failure: CallFailure, now: Now, chance: u32) -> FollowUp {
         if std::mem::take(&mut self.connected) && now.steady >= sum(self.opened_at, STEADY) {
             self.open.backoff.reset();
         }
         self.measured(failure, now);
-        self.cut_off(failure.trouble, now);
-        if failure.trouble == Trouble::Revoked {
+        self.cut_off(failure.kind, now);
+        if failure.kind == FailureKind::Revoked {
             return self.now_revoked(now, chance);
         }
         if self.candidate.is_some() {
-            return Then::Nothing;
+            return FollowUp::Nothing;
         }
         self.stay_away(failure, now, chance);
-        self.find_candidate(failure.trouble)
+        self.find_candidate(failure.kind)
     }
 
-    fn not_renewed(&mut self, failure: Failure, now: Now, chance: u32) -> Then {
+    fn not_renewed(&mut self, failure: CallFailure, now: Now, chance: u32) -> FollowUp {
         self.renew.ended();
         self.measured(failure, now);
-        self.renewal = Some(failure.trouble);
+        self.renewal = Some(failure.kind);
         self.renew_later(failure.wait, now, chance);
-        if failure.trouble == Trouble::Revoked {
-            self.contact = Some(failure.trouble);
+        if failure.kind == FailureKind::Revoked {
+            self.contact = Some(failure.kind);
             return self.now_revoked(now, chance);
         }
-        if !self.connected && recovery::reason(failure.trouble, false) == Some(Class::CertExpired) {
-            self.cut_off(failure.trouble, now);
+        if !self.connected && recovery::reason(failure.kind, false) == Some(Class::CertExpired) {
+            self.cut_off(failure.kind, now);
         }
-        self.find_candidate(failure.trouble)
+        self.find_candidate(failure.kind)
     }
 
-    fn find_candidate(&self, trouble: Trouble) -> Then {
-        let look = takes_up_candidate(trouble) && self.candidate.is_none();
-        if look { Then::FindCandidate } else { Then::Nothing }
+    fn find_candidate(&self, kind: FailureKind) -> FollowUp {
+        let look = adopts_candidate(kind) && self.candidate.is_none();
+        if look { FollowUp::FindCandidate } else { FollowUp::Nothing }
     }
 
     /// The certificate in use, if it is still good for anything, stays.
     fn drop_candidate(&mut self, now: Now, chance: u32) {
         match self.candidate.take() {
-            Some(Origin::Recovery) => {
-                self.recovery = Some(Trouble::Refused);
+            Some(CandidateOrigin::Recovery) => {
+                self.recovery = Some(FailureKind::Refused);
                 self.recover_later(Span::from_millis(0), now, chance);
             }
-            _ => {
-                self.renewal = Some(Trouble::Refused);
+            Some(CandidateOrigin::Renewal) | None => {
+                self.renewal = Some(FailureKind::Refused);
                 self.renew_later(Span::from_millis(0), now, chance);
             }
         }
         self.open.soon(now.steady);
     }
 
-    fn now_revoked(&mut self, now: Now, chance: u32) -> Then {
+    fn now_revoked(&mut self, now: Now, chance: u32) -> FollowUp {
         (self.revoked, self.connected) = (true, false);
         self.open.after(now.steady, check_revoked_after(chance));
-        Then::Nothing
+        FollowUp::Nothing
     }
 
-    fn broken(&mut self, now: Now, chance: u32) {
-        let failure = Failure::from(Trouble::Passing);
-        if self.open.is_busy() {
-            self.not_opened(failure, now, chance);
-        }
-        if self.renew.is_busy() {
-            self.not_renewed(failure, now, chance);
-        }
-        if self.recover.is_busy() {
-            self.not_recovered(failure, now, chance);
-        }
-    }
-
-    fn measured(&mut self, failure: Failure, now: Now) {
+    fn measured(&mut self, failure: CallFailure, now: Now) {
         self.offset = failure.clock.map(|offset| (offset, now.steady)).or(self.offset);
     }
 
-    fn stay_away(&mut self, failure: Failure, now: Now, chance: u32) {
-        let cap = match failure.trouble {
-            Trouble::Expired => EXPIRED_CAP,
-            Trouble::Untrusted => UNTRUSTED_CAP,
-            _ => OPEN_CAP,
+    fn stay_away(&mut self, failure: CallFailure, now: Now, chance: u32) {
+        let cap = match failure.kind {
+            FailureKind::Expired => EXPIRED_CAP,
+            FailureKind::Untrusted => UNTRUSTED_CAP,
+            FailureKind::Transient
+            | FailureKind::WrongServer
+            | FailureKind::ClockSkew
+            | FailureKind::UnknownIssuer
+            | FailureKind::Revoked
+            | FailureKind::Unacceptable
+            | FailureKind::Superseded
+            | FailureKind::Refused
+            | FailureKind::DiskFull => OPEN_CAP,
         };
         self.open.backoff.set_cap(cap);
         let pause = self.open.backoff.next(chance, None);
@@ -337,9 +336,9 @@ impl Host {
 
     /// The word for the whole, and since when.
     fn settle(&mut self, now: Now) {
-        self.ill = self.class(now).map(|class| {
-            let since = self.ill.map_or(now.wall, |ill| ill.since);
-            Ill { class, since }
+        self.condition = self.class(now).map(|class| {
+            let since = self.condition.map_or(now.wall, |condition| condition.since);
+            Condition { class, since }
         });
     }
 
@@ -353,16 +352,16 @@ impl Host {
         // A renewal that went wrong by a clock that was wrong is not due any more; and one that a control plane refuses
         // while it is there says nothing of the way to it.
         let due = now.wall >= self.life.renew_at;
-        let renewal = self.renewal.filter(|trouble| due && !(self.connected && *trouble == Trouble::Refused));
-        let Some(trouble) = self.contact.or(renewal) else {
+        let renewal = self.renewal.filter(|kind| due && !(self.connected && *kind == FailureKind::Refused));
+        let Some(kind) = self.contact.or(renewal) else {
             let drift = self.drift.then_some(Class::EndpointProfileDrift);
             return if self.is_skewed() { Some(Class::ClockSkew) } else { drift };
         };
-        let class = classify(trouble, self.is_expired(now), self.is_skewed());
+        let class = classify(kind, self.is_expired(now), self.is_skewed());
         match (self.needs_recovery(now), self.recovery) {
             (None, _) => Some(class),
             _ if class == Class::ClockSkew => Some(class),
-            (Some(_), Some(trouble)) => Some(recovery::classify(trouble)),
+            (Some(_), Some(kind)) => Some(recovery::classify(kind)),
             // Who is not trusted may still be an impostor; an ended certificate has no other way back.
             (Some(Class::CertExpired), None) if !self.ready => Some(Class::RecoveryEnrollmentBlocked),
             (Some(_), None) => Some(class),

@@ -16,9 +16,13 @@ mod task;
 pub use backoff::Backoff;
 pub use class::Class;
 pub use classify::classify;
-pub use failure_kind::{Trouble, check_revoked_after, gives_up_candidate, gives_up_key, takes_up_candidate};
-pub use input::{Act, Chance, Failure, Ill, Input, Life, Now, Origin, Recovered, Then};
-pub use machine::{Host, TOLERANCE};
+pub use failure_kind::{
+    FailureKind, adopts_candidate, check_revoked_after, discards_candidate, discards_key,
+};
+pub use input::{
+    CallFailure, CandidateOrigin, Chance, Condition, FollowUp, HostAction, Input, Life, Now, RecoveryResult,
+};
+pub use machine::{HostMachine, TOLERANCE};
 pub use notices::Notices;
 pub use renewal::{due, retry_within};
 

@@ -9,10 +9,10 @@ const QUIET: Span = Span::from_minutes(1);
 const KINDS: usize = 32;
 
 #[derive(Debug, Default)]
-pub struct Notices(BTreeMap<String, Said>);
+pub struct Notices(BTreeMap<String, Notice>);
 
 #[derive(Debug)]
-struct Said {
+struct Notice {
     at: Timestamp,
     /// Since then, unsaid.
     again: u64,
@@ -24,7 +24,7 @@ impl Notices {
         let known = self.0.contains_key(kind);
         let kind = if known || self.0.len() < KINDS { kind } else { "" };
         let Some(said) = self.0.get_mut(kind) else {
-            self.0.insert(kind.to_owned(), Said { at, again: 0 });
+            self.0.insert(kind.to_owned(), Notice { at, again: 0 });
             return Some(1);
         };
         said.again = said.again.saturating_add(1);

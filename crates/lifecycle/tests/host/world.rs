@@ -1,7 +1,8 @@
 //! A control plane, a disk and two clocks, as far as a host can tell.
 
 use lifecycle::host::{
-    Act, Chance, Class, Failure, Host, Input, Life, Now, Origin, Recovered, TOLERANCE, Then, Trouble,
+    CallFailure, CandidateOrigin, Chance, Class, FailureKind, FollowUp, HostAction, HostMachine, Input, Life,
+    Now, RecoveryResult, TOLERANCE,
 };
 use lifecycle::names::{Span, Timestamp};
 
@@ -48,7 +49,7 @@ impl Faults {
 }
 
 pub struct World {
-    pub host: Host,
+    pub host: HostMachine,
     pub faults: Faults,
     pub at: u64,
     /// When the certificate in use ends, and the one to be proven.
@@ -56,16 +57,16 @@ pub struct World {
     candidate: Option<u64>,
     token: bool,
     /// What the control plane last said of the certificate.
-    told: Option<Trouble>,
+    told: Option<FailureKind>,
     seen: u64,
     beat: u64,
     connected: bool,
-    under_way: Vec<(u64, Act)>,
-    pub acts: Vec<(u64, Act)>,
+    under_way: Vec<(u64, HostAction)>,
+    pub acts: Vec<(u64, HostAction)>,
     unwell_since: Option<u64>,
     idle_since: u64,
-    /// The undertaking of the trouble at hand.
-    undertaking: Option<String>,
+    /// The correlation_id of the kind at hand.
+    correlation_id: Option<String>,
     seed: u32,
     pub recoveries: usize,
 }
@@ -74,7 +75,7 @@ impl World {
     pub fn new(seed: u32) -> Self {
         let ends = EPOCH + LIFE;
         Self {
-            host: Host::new(life(ends), "u0".to_owned()),
+            host: HostMachine::new(life(ends), "u0".to_owned()),
             faults: Faults::NONE,
             at: EPOCH,
             ends,
@@ -88,14 +89,14 @@ impl World {
             acts: Vec::new(),
             unwell_since: None,
             idle_since: EPOCH,
-            undertaking: None,
+            correlation_id: None,
             seed,
             recoveries: 0,
         }
     }
 
     pub fn is_well(&self) -> bool {
-        self.connected && self.host.ill().is_none()
+        self.connected && self.host.condition().is_none()
     }
 
     /// Nothing is left to come back with: the certificate has ended, and the host was told that it is revoked, or its
@@ -112,14 +113,14 @@ impl World {
     pub fn until(&mut self, end: u64) {
         while self.at < end {
             let ready = self.token && !self.faults.no_token;
-            self.learn(Input::Ready(ready));
+            self.learn(Input::RecoveryReady(ready));
             if !self.faults.full {
-                self.learn(Input::Full(false));
+                self.learn(Input::DiskFull(false));
             }
             if self.connected && self.cut_off() {
                 (self.connected, self.beat) = (false, u64::MAX);
-                let trouble = if self.faults.revoked { Trouble::Revoked } else { Trouble::Passing };
-                self.learn(Input::Lost(trouble.into()));
+                let kind = if self.faults.revoked { FailureKind::Revoked } else { FailureKind::Transient };
+                self.learn(Input::Disconnected(kind.into()));
             }
             let now = self.now();
             for act in self.host.due(now) {
@@ -150,10 +151,12 @@ impl World {
         let number = self.draw().wrapping_mul(8);
         let chance = Chance { number, id: format!("u{number}") };
         match self.host.learn(input, self.now(), chance) {
-            Then::Nothing => {}
-            Then::DropCandidate => self.candidate = None,
-            Then::FindCandidate if self.candidate.is_some() => self.learn(Input::Found(Origin::Renewal)),
-            Then::FindCandidate => {}
+            FollowUp::Nothing => {}
+            FollowUp::DropCandidate => self.candidate = None,
+            FollowUp::FindCandidate if self.candidate.is_some() => {
+                self.learn(Input::CandidateFound(CandidateOrigin::Renewal))
+            }
+            FollowUp::FindCandidate => {}
         }
     }
 
@@ -166,11 +169,11 @@ impl World {
     }
 
     /// What must not be begun.
-    fn watch(&mut self, act: Act) {
-        assert!(!(self.host.is_revoked() && act != Act::Open), "{act:?} by a revoked host");
-        assert!(!(self.host.is_skewed() && act == Act::Renew), "a renewal by a wrong clock");
-        if let Act::Recover(class) = act {
-            let lost = [Trouble::Expired, Trouble::Superseded, Trouble::Untrusted];
+    fn watch(&mut self, act: HostAction) {
+        assert!(!(self.host.is_revoked() && act != HostAction::Open), "{act:?} by a revoked host");
+        assert!(!(self.host.is_skewed() && act == HostAction::Renew), "a renewal by a wrong clock");
+        if let HostAction::Recover(class) = act {
+            let lost = [FailureKind::Expired, FailureKind::Superseded, FailureKind::Untrusted];
             assert!(self.told.is_some_and(|told| lost.contains(&told)), "recovers for nothing: {class}");
         }
     }
@@ -181,18 +184,18 @@ impl World {
             self.idle_since = self.at;
         }
         if self.is_well() {
-            (self.unwell_since, self.undertaking) = (None, None);
+            (self.unwell_since, self.correlation_id) = (None, None);
             return;
         }
         let since = *self.unwell_since.get_or_insert(self.at);
         if self.at > since + MINUTE {
-            assert!(self.host.ill().is_some(), "unwell for a minute without a word for it");
+            assert!(self.host.condition().is_some(), "unwell for a minute without a word for it");
             assert!(self.at <= self.idle_since + 10 * MINUTE, "has given up: {:?}", self.host);
         }
-        if self.host.ill().is_some() {
-            let id = self.host.undertaking().to_owned();
-            let first = self.undertaking.get_or_insert_with(|| id.clone());
-            assert_eq!(*first, id, "one trouble, one undertaking");
+        if self.host.condition().is_some() {
+            let id = self.host.correlation_id().to_owned();
+            let first = self.correlation_id.get_or_insert_with(|| id.clone());
+            assert_eq!(*first, id, "one kind, one correlation_id");
         }
     }
 
@@ -204,25 +207,25 @@ impl World {
         }
         while let Some(place) = self.under_way.iter().position(|(at, _)| *at <= self.at) {
             match self.under_way.remove(place).1 {
-                Act::Open => self.open(),
-                Act::Renew => self.renew(),
-                Act::Recover(class) => self.recover(class),
+                HostAction::Open => self.open(),
+                HostAction::Renew => self.renew(),
+                HostAction::Recover(class) => self.recover(class),
             }
         }
     }
 
     /// Why the control plane does not take a certificate, if it does not.
-    fn turned_away(&self, ends: u64, stale: bool) -> Option<Failure> {
+    fn turned_away(&self, ends: u64, stale: bool) -> Option<CallFailure> {
         let far = self.faults.ahead.unsigned_abs() > CHAIN;
-        let trouble = match () {
-            () if self.faults.down => Trouble::Passing,
-            () if stale || far => Trouble::Untrusted,
-            () if self.faults.revoked => Trouble::Revoked,
-            () if self.at >= ends => Trouble::Expired,
+        let kind = match () {
+            () if self.faults.down => FailureKind::Transient,
+            () if stale || far => FailureKind::Untrusted,
+            () if self.faults.revoked => FailureKind::Revoked,
+            () if self.at >= ends => FailureKind::Expired,
             () => return None,
         };
-        let clock = (trouble == Trouble::Untrusted && !stale).then_some(self.faults.ahead);
-        Some(Failure { clock, ..trouble.into() })
+        let clock = (kind == FailureKind::Untrusted && !stale).then_some(self.faults.ahead);
+        Some(CallFailure { clock, ..kind.into() })
     }
 
     fn open(&mut self) {
@@ -233,16 +236,16 @@ impl World {
         };
         let mut failure = self.turned_away(ends, stale);
         if self.faults.superseded && self.candidate.is_none() {
-            failure = failure.or(Some(Trouble::Superseded.into()));
+            failure = failure.or(Some(FailureKind::Superseded.into()));
         }
-        self.told = failure.map(|failure| failure.trouble);
+        self.told = failure.map(|failure| failure.kind);
         if let Some(failure) = failure {
             return self.learn(Input::Opened(Err(failure)));
         }
         if let Some(ends) = self.candidate {
             if self.faults.full {
-                self.learn(Input::Full(true));
-                return self.learn(Input::Opened(Err(Trouble::Full.into())));
+                self.learn(Input::DiskFull(true));
+                return self.learn(Input::Opened(Err(FailureKind::DiskFull.into())));
             }
             (self.candidate, self.ends) = (None, ends);
             (self.faults.stale, self.faults.superseded) = (false, false);
@@ -256,13 +259,13 @@ impl World {
     }
 
     fn renew(&mut self) {
-        self.learn(Input::Full(self.faults.full));
+        self.learn(Input::DiskFull(self.faults.full));
         let failure = match self.faults.full {
-            true => Some(Trouble::Full.into()),
+            true => Some(FailureKind::DiskFull.into()),
             false => self.turned_away(self.ends, self.faults.stale),
         };
         if let Some(failure) = failure {
-            self.told = Some(failure.trouble).filter(|told| *told == Trouble::Expired).or(self.told);
+            self.told = Some(failure.kind).filter(|told| *told == FailureKind::Expired).or(self.told);
             return self.learn(Input::Renewed(Err(failure)));
         }
         self.candidate = Some(self.at + LIFE);
@@ -270,27 +273,27 @@ impl World {
     }
 
     fn recover(&mut self, _: Class) {
-        self.learn(Input::Full(self.faults.full));
-        let trouble = match () {
-            () if self.faults.full => Trouble::Full,
-            () if self.faults.recovery_down => Trouble::Passing,
-            () if self.faults.recovery_stale => Trouble::Untrusted,
-            () if self.is_skewed() => Trouble::Skewed,
-            () if self.faults.revoked => Trouble::Revoked,
-            () if !self.token => Trouble::Refused,
+        self.learn(Input::DiskFull(self.faults.full));
+        let kind = match () {
+            () if self.faults.full => FailureKind::DiskFull,
+            () if self.faults.recovery_down => FailureKind::Transient,
+            () if self.faults.recovery_stale => FailureKind::Untrusted,
+            () if self.is_skewed() => FailureKind::ClockSkew,
+            () if self.faults.revoked => FailureKind::Revoked,
+            () if !self.token => FailureKind::Refused,
             () if self.at < self.ends && self.at < self.seen + GRACE && !self.faults.superseded => {
                 self.faults.stale = false;
-                return self.learn(Input::Recovered(Ok(Recovered::Refreshed)));
+                return self.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
             }
             () => {
                 self.recoveries += 1;
                 self.token = false;
                 self.candidate = Some(self.at + LIFE);
-                return self.learn(Input::Recovered(Ok(Recovered::Issued)));
+                return self.learn(Input::Recovered(Ok(RecoveryResult::Issued)));
             }
         };
-        let clock = (trouble == Trouble::Skewed).then_some(self.faults.ahead);
-        self.learn(Input::Recovered(Err(Failure { clock, ..trouble.into() })));
+        let clock = (kind == FailureKind::ClockSkew).then_some(self.faults.ahead);
+        self.learn(Input::Recovered(Err(CallFailure { clock, ..kind.into() })));
     }
 }
 

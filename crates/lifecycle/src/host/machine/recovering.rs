@@ -1,12 +1,12 @@
 //! Of the machine: whether it recovers, and what follows from that.
 
-use super::super::input::{Failure, Now, Origin, Recovered};
+use super::super::input::{CallFailure, CandidateOrigin, Now, RecoveryResult};
 use super::super::task::sum;
-use super::super::{Class, Trouble, recovery};
-use super::{BELIEVED, Host, RECOVER_CAP};
+use super::super::{Class, FailureKind, recovery};
+use super::{BELIEVED, HostMachine, RECOVER_CAP};
 use crate::names::Span;
 
-impl Host {
+impl HostMachine {
     pub(super) fn recovers(&self, now: Now) -> Option<Class> {
         let fresh = self.offset.is_some_and(|(_, measured)| now.steady < sum(measured, BELIEVED));
         let skewed = self.is_skewed() && (self.connected || fresh);
@@ -21,18 +21,18 @@ impl Host {
         }
         let failing = match (self.connected, self.renewal) {
             // The connection outlives the certificate that opened it.
-            (true, Some(Trouble::Expired)) => Some(Trouble::Expired),
+            (true, Some(FailureKind::Expired)) => Some(FailureKind::Expired),
             (true, _) => None,
             (false, _) => self.contact,
         };
-        failing.and_then(|trouble| recovery::reason(trouble, self.is_expired(now)))
+        failing.and_then(|kind| recovery::reason(kind, self.is_expired(now)))
     }
 
     /// This keeps it from connecting now. Where a recovery is wanted for another reason than before, what the last one
     /// failed of says nothing about the next, which is tried soon: no sooner than somebody was asked again.
-    pub(super) fn cut_off(&mut self, trouble: Trouble, now: Now) {
+    pub(super) fn cut_off(&mut self, kind: FailureKind, now: Now) {
         let before = self.needs_recovery(now);
-        self.contact = Some(trouble);
+        self.contact = Some(kind);
         let reason = self.needs_recovery(now);
         if reason.is_some() && reason != before {
             self.recovery = None;
@@ -41,25 +41,25 @@ impl Host {
         }
     }
 
-    pub(super) fn recovered(&mut self, how: Recovered, now: Now, chance: u32) {
+    pub(super) fn recovered(&mut self, how: RecoveryResult, now: Now, chance: u32) {
         self.recover.ended();
         self.recovery = None;
         self.cured = self.open.is_busy();
         match how {
-            Recovered::Issued => self.candidate = Some(Origin::Recovery),
+            RecoveryResult::Issued => self.candidate = Some(CandidateOrigin::Recovery),
             // Should it turn out to be no cure, there is a pause before the next.
-            Recovered::Refreshed => self.recover_later(Span::from_millis(0), now, chance),
+            RecoveryResult::Refreshed => self.recover_later(Span::from_millis(0), now, chance),
         }
         self.open.soon(now.steady);
     }
 
-    pub(super) fn not_recovered(&mut self, failure: Failure, now: Now, chance: u32) {
+    pub(super) fn not_recovered(&mut self, failure: CallFailure, now: Now, chance: u32) {
         self.recover.ended();
         self.measured(failure, now);
         // It may have connected meanwhile.
-        self.recovery = self.needs_recovery(now).map(|_| failure.trouble);
+        self.recovery = self.needs_recovery(now).map(|_| failure.kind);
         self.recover_later(failure.wait, now, chance);
-        if failure.trouble == Trouble::Revoked {
+        if failure.kind == FailureKind::Revoked {
             self.now_revoked(now, chance);
         }
     }
