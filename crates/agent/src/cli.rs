@@ -65,13 +65,13 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct DirArgs {
     /// Use this directory for the agent's files [env: ENLIST_AGENT_DIR] [default: /var/lib/enlist-agent]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
 
-impl Place {
+impl DirArgs {
     /// Absolute, so that what is written about it holds from anywhere.
     pub fn path(&self, environment: &Environment) -> PathBuf {
         let named = self.dir.clone().or_else(|| environment.dir().map(PathBuf::from));
@@ -83,7 +83,7 @@ impl Place {
 /// Which control plane to call, and how to verify it. What is not given here is taken from the variable
 /// ENLIST_AGENT_<KEY>, then from DIR/agent.toml.
 #[derive(Debug, Args)]
-pub struct Reach {
+pub struct ServerArgs {
     /// Call the control plane at this address, https://HOST[:PORT]; repeat for several, which are tried in order
     #[arg(long, value_name = "URL")]
     pub server: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Reach {
     pub system_roots: bool,
 }
 
-impl Reach {
+impl ServerArgs {
     pub fn is_given(&self) -> bool {
         !self.server.is_empty() || self.ca_file.is_some() || self.ca_pin.is_some() || self.system_roots
     }
@@ -121,7 +121,7 @@ impl Reach {
 #[derive(Debug, Args)]
 pub struct Contact {
     #[command(flatten)]
-    pub reach: Reach,
+    pub reach: ServerArgs,
     /// Redeem this token; `-` reads it from standard input, which keeps it out of the process list
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     pub token: Option<String>,
@@ -129,7 +129,7 @@ pub struct Contact {
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
-    pub place: Place,
+    pub place: DirArgs,
     /// Advertise this address for WireGuard, with or without a port [default port: 51820]; repeat for IPv4 and IPv6
     #[arg(long, value_name = "ADDR")]
     pub underlay: Vec<String>,
@@ -182,7 +182,7 @@ pub struct RunArgs {
 #[command(after_help = examples::RECOVER)]
 pub struct RecoverArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: DirArgs,
     /// Recover with this repair bundle, made by `enlist node repair-bundle ID --out FILE`; its mode must be 0600
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
@@ -192,14 +192,14 @@ pub struct RecoverArgs {
 #[command(after_help = examples::STATUS)]
 pub struct StatusArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: DirArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::RECONCILE)]
 pub struct ReconcileArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: DirArgs,
     /// Show what would be changed, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -209,9 +209,9 @@ pub struct ReconcileArgs {
 #[command(after_help = examples::DOCTOR)]
 pub struct DoctorArgs {
     #[command(flatten)]
-    pub reach: Reach,
+    pub reach: ServerArgs,
     #[command(flatten)]
-    pub place: Place,
+    pub place: DirArgs,
 }
 
 #[cfg(test)]

@@ -2,25 +2,12 @@
 
 use std::borrow::Cow;
 
+pub use client::Exit;
 use serde::Serialize;
 
 use crate::code::AgentCode;
 use crate::fault_code::FaultCode;
-use crate::screen::{BAD, Screen, Shown, harmless};
-
-/// Why the program ends, as scripts see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Something on this host is wrong.
-    Fault = 1,
-    /// The command line, the environment or agent.toml is wrong.
-    Usage = 2,
-    /// The control plane understood and said no.
-    Refused = 3,
-    /// No control plane could be reached, or not one that may be trusted.
-    Unreachable = 4,
-}
+use crate::screen::{BAD, Columns, HumanText, harmless};
 
 /// One wrong setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,8 +77,8 @@ impl Fault {
     }
 }
 
-impl Shown for Fault {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for Fault {
+    fn text(&self, screen: Columns) -> String {
         let line = |lead: &str, text: &str| screen.hang(lead, 4, &harmless(text));
         let mut lines = vec![line(&format!("{BAD}error{BAD:#}: {}: ", self.code), &self.message)];
         if self.mistakes.len() > 1 {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::agent::RenewResponse;
+use api::agent::{EnrollResponse, RecoverResponse, RenewResponse};
 use lifecycle::names::{Span, SpiffePath, Timestamp};
 use pki::agent_key::HostKey;
 use pki::describe::{self, Facts};
@@ -13,43 +13,50 @@ use rustls_pki_types::CertificateDer;
 
 use crate::code::AgentCode;
 use crate::fault::Fault;
-use crate::store::identity::{Identity, Meta};
+use crate::store::identity::{HostIdentity, IdentityMeta};
 
 /// How far this clock may be behind the control plane's. A leaf begins a minute early, which is not enough for
 /// a host that has just started and not yet heard of the time.
 const CLOCK_TOLERANCE: Span = Span::from_minutes(5);
 
-/// What Enroll and Renew answer alike.
+/// What Enroll, Renew and Recover answer alike.
 #[derive(Debug)]
-pub struct Issued<'a> {
-    pub certificate: &'a str,
-    pub chain: &'a str,
-    pub bundle: &'a str,
-    pub bundle_version: u64,
-    pub cert_serial: &'a str,
-    pub renew_at: &'a str,
-    pub profile: &'a str,
-    pub servers: &'a [String],
+pub struct IssuedAnswer<'a> {
+    certificate: &'a str,
+    chain: &'a str,
+    bundle: &'a str,
+    bundle_version: u64,
+    cert_serial: &'a str,
+    renew_at: &'a str,
+    profile: &'a str,
+    servers: &'a [String],
 }
 
-impl<'a> From<&'a RenewResponse> for Issued<'a> {
-    fn from(answer: &'a RenewResponse) -> Self {
-        Self {
-            certificate: &answer.certificate,
-            chain: &answer.chain,
-            bundle: &answer.bundle,
-            bundle_version: answer.bundle_version,
-            cert_serial: &answer.cert_serial,
-            renew_at: &answer.renew_at,
-            profile: &answer.profile,
-            servers: &answer.servers,
-        }
-    }
+/// The three answers that hold a certificate name these fields alike.
+macro_rules! from_answers {
+    ($($answer:ident),*) => {
+        $(impl<'a> From<&'a $answer> for IssuedAnswer<'a> {
+            fn from(answer: &'a $answer) -> Self {
+                Self {
+                    certificate: &answer.certificate,
+                    chain: &answer.chain,
+                    bundle: &answer.bundle,
+                    bundle_version: answer.bundle_version,
+                    cert_serial: &answer.cert_serial,
+                    renew_at: &answer.renew_at,
+                    profile: &answer.profile,
+                    servers: &answer.servers,
+                }
+            }
+        })*
+    };
 }
 
-impl Issued<'_> {
+from_answers!(EnrollResponse, RenewResponse, RecoverResponse);
+
+impl IssuedAnswer<'_> {
     /// The identity that the answer holds, for the key that asked for it.
-    pub fn check(&self, key: Arc<HostKey>, at: Timestamp) -> Result<Identity, Fault> {
+    pub fn check(&self, key: Arc<HostKey>, at: Timestamp) -> Result<HostIdentity, Fault> {
         let leaf = match certificates("certificate", self.certificate)?.as_slice() {
             [leaf] => leaf.clone(),
             _ => return Err(invalid("certificate holds more than the leaf")),
@@ -74,13 +81,13 @@ impl Issued<'_> {
         let anchors = chain.iter().chain(&bundle).map(|ca| (&spiffe.domain, ca.as_ref()));
         let issuers = NodeIssuers::new(anchors).map_err(|error| invalid(error.to_string()))?;
         issuers.check(&leaf, &chain, moment).map_err(|error| refusal(&error, &facts, at))?;
-        let meta = Meta {
+        let meta = IdentityMeta {
             renew_at: renew_at(self.renew_at, &facts)?,
             profile: self.profile.to_owned(),
             bundle_version: self.bundle_version,
             servers: self.servers.to_vec(),
         };
-        Ok(Identity { key, leaf, chain, bundle, facts, spiffe, meta: Some(meta) })
+        Ok(HostIdentity { key, leaf, chain, bundle, facts, spiffe, meta: Some(meta) })
     }
 }
 

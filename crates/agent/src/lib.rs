@@ -12,7 +12,7 @@
 
 mod chance;
 pub mod cli;
-mod clock;
+pub mod clock;
 pub mod code;
 pub mod compat;
 pub mod config;
@@ -26,7 +26,7 @@ mod host;
 mod issued;
 pub mod layout;
 mod logging;
-mod manual;
+pub mod manual;
 mod output;
 pub mod reconcile;
 pub mod recover;
@@ -54,7 +54,7 @@ use cli::{Cli, Command};
 use compat::Persona;
 use config::Environment;
 use fault::Fault;
-use screen::Shown;
+use screen::HumanText;
 
 /// The definition of the command line, for reference pages.
 pub fn command() -> clap::Command {
@@ -197,7 +197,7 @@ fn on_runtime<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Faul
     ended
 }
 
-fn done(report: &(impl Serialize + Shown), json: bool) -> ExitCode {
+fn done(report: &(impl Serialize + HumanText), json: bool) -> ExitCode {
     output::document(report, json);
     ExitCode::SUCCESS
 }

@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Environment;
-use crate::screen::{Screen, harmless};
+use crate::screen::{Columns, harmless};
 
 /// With `--json` nothing but the error document belongs on standard error, unless a log is asked for. A person who
 /// waits for a command to end reads sentences.
@@ -51,21 +51,21 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut said = Said::default();
+        let mut said = LoggedFields::default();
         event.record(&mut said);
         let lead = if *event.metadata().level() == Level::ERROR { "error: " } else { "warning: " };
-        writeln!(to, "{}", Screen::stderr().hang(lead, 2, &harmless(&said.sentence())))
+        writeln!(to, "{}", Columns::stderr().hang(lead, 2, &harmless(&said.sentence())))
     }
 }
 
 #[derive(Default)]
-struct Said {
+struct LoggedFields {
     message: String,
     /// Why, where that is not part of the message.
     error: Option<String>,
 }
 
-impl Said {
+impl LoggedFields {
     fn sentence(self) -> String {
         match self.error {
             Some(error) => format!("{}: {error}", self.message),
@@ -74,7 +74,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for LoggedFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => self.message = format!("{value:?}"),

@@ -1,26 +1,26 @@
-//! `man`: manual pages from the same definition as the parser.
+//! `man`: manual pages from the same definition as the parser, for this program and for the operator's tool.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::Command;
 use clap::builder::Resettable;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 use serde::Serialize;
 
 use crate::code::AgentCode;
 use crate::command;
 use crate::fault::{Exit, Fault};
-use crate::screen::{Screen, Shown, harmless};
+use crate::screen::{Columns, HumanText, harmless};
 
 #[derive(Debug, Serialize)]
-pub struct Written {
+pub struct ManualDirectory {
     dir: String,
 }
 
-impl Shown for Written {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for ManualDirectory {
+    fn text(&self, screen: Columns) -> String {
         screen.hang("", 2, &format!("the manual pages are in {}", harmless(&self.dir)))
     }
 }
@@ -30,25 +30,20 @@ pub fn whole() -> Vec<u8> {
     let mut pages = Vec::new();
     for command in commands() {
         // Writing to memory does not fail.
-        _ = page(&command, &mut pages);
+        _ = page(&command, &notes(&command), &mut pages);
     }
     pages
 }
 
 /// One file per command.
-pub fn write(dir: &Path) -> Result<Written, Fault> {
-    let written = fs::create_dir_all(dir).and_then(|()| {
-        commands().iter().try_for_each(|command| {
-            let mut text = Vec::new();
-            page(command, &mut text)?;
-            fs::write(dir.join(Man::new(command.clone()).get_filename()), text)
-        })
-    });
+pub fn write(dir: &Path) -> Result<ManualDirectory, Fault> {
+    let written = fs::create_dir_all(dir)
+        .and_then(|()| commands().iter().try_for_each(|command| write_page(command, &notes(command), dir)));
     let hint = "name a directory that this user may create or write to";
     written.map_err(|error| {
         Fault::new(Exit::Fault, AgentCode::Fault, format!("{}: {error}", dir.display()), hint)
     })?;
-    Ok(Written { dir: dir.display().to_string() })
+    Ok(ManualDirectory { dir: dir.display().to_string() })
 }
 
 /// The program, then every command of it.
@@ -59,10 +54,19 @@ fn commands() -> Vec<Command> {
     std::iter::once(program).chain(commands).collect()
 }
 
-/// The usual sections, but examples line by line: clap_mangen would fill them into a paragraph named EXTRA.
-fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
+/// The notes and examples below a command's help.
+fn notes(command: &Command) -> String {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let man = Man::new(command.clone().after_help(Resettable::Reset));
+    let parts = after.split_once("Examples:\n").or_else(|| after.split_once("Example:\n"));
+    let (notes, examples) = parts.unwrap_or((&after, ""));
+    let section = |(title, text): (&str, &str)| format!(".SH {title}\n.nf\n{}\n.fi\n", literal(text));
+    let sections = [("NOTES", notes.trim_end()), ("EXAMPLES", examples)];
+    sections.into_iter().filter(|(_, text)| !text.is_empty()).map(section).collect()
+}
+
+/// One page: the usual sections, then `notes` in roff: clap_mangen would fill examples into a paragraph named EXTRA.
+pub fn page(command: &Command, notes: &str, to: &mut dyn Write) -> io::Result<()> {
+    let man = Man::new(command.clone().after_help(Resettable::Reset).mut_args(with_long_help));
     man.render_title(to)?;
     man.render_name_section(to)?;
     man.render_synopsis_section(to)?;
@@ -71,21 +75,30 @@ fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
     if command.has_subcommands() {
         man.render_subcommands_section(to)?;
     }
-    let parts = after.split_once("Examples:\n").or_else(|| after.split_once("Example:\n"));
-    let (notes, examples) = parts.unwrap_or((&after, ""));
-    for (title, text) in [("NOTES", notes.trim_end()), ("EXAMPLES", examples)] {
-        if !text.is_empty() {
-            writeln!(to, ".SH {title}\n.nf\n{}\n.fi", literal(text))?;
-        }
-    }
+    to.write_all(notes.as_bytes())?;
     if command.get_version().is_some() {
         man.render_version_section(to)?;
     }
     Ok(())
 }
 
+/// Writes the page of one command into a directory.
+pub fn write_page(command: &Command, notes: &str, dir: &Path) -> io::Result<()> {
+    let mut text = Vec::new();
+    page(command, notes, &mut text)?;
+    fs::write(dir.join(Man::new(command.clone()).get_filename()), text)
+}
+
+/// A manual page is long help; clap_mangen leaves out the text of what only short help hides.
+fn with_long_help(argument: Arg) -> Arg {
+    match argument.get_help().cloned().filter(|_| argument.get_long_help().is_none()) {
+        Some(help) => argument.long_help(help),
+        None => argument,
+    }
+}
+
 /// Text in which roff sees no escapes, and no hyphens where dashes are meant.
-fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 

@@ -5,28 +5,28 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 
 use crate::fault::Fault;
-use crate::screen::{Screen, Shown, harmless};
+use crate::screen::{Columns, HumanText, harmless};
 
 /// One document on standard output, with colours where there is a terminal and NO_COLOR does not forbid them. A reader
 /// that has gone away is no fault of ours.
-pub fn document<T: Serialize + Shown>(document: &T, json: bool) {
-    let text = if json { encoded(document) } else { document.text(Screen::stdout()) };
+pub fn document<T: Serialize + HumanText>(document: &T, json: bool) {
+    let text = if json { encoded(document) } else { document.text(Columns::stdout()) };
     _ = writeln!(anstream::stdout().lock(), "{text}");
 }
 
 /// The one error, on standard error.
 pub fn error(fault: &Fault, json: bool) {
     #[derive(Serialize)]
-    struct Body<'a> {
+    struct ErrorDocument<'a> {
         error: &'a Fault,
     }
-    let text = if json { encoded(&Body { error: fault }) } else { fault.text(Screen::stderr()) };
+    let text = if json { encoded(&ErrorDocument { error: fault }) } else { fault.text(Columns::stderr()) };
     _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 /// One line for a person at a terminal, while a command goes on.
 pub fn notice(text: &str) {
-    let text = Screen::stderr().hang("", 2, &harmless(text));
+    let text = Columns::stderr().hang("", 2, &harmless(text));
     _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 

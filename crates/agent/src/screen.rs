@@ -18,18 +18,18 @@ const LESS: usize = 4;
 
 /// How a value is shown to people. Colours may be part of the text: whoever writes it strips them where they do not
 /// belong.
-pub trait Shown {
-    fn text(&self, screen: Screen) -> String;
+pub trait HumanText {
+    fn text(&self, screen: Columns) -> String;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Screen {
+pub struct Columns {
     columns: Option<usize>,
 }
 
-impl Screen {
+impl Columns {
     /// Not a terminal.
-    pub const PIPE: Screen = Screen { columns: None };
+    pub const PIPE: Columns = Columns { columns: None };
 
     pub fn stdout() -> Self {
         let stdout = io::stdout();
@@ -46,8 +46,7 @@ impl Screen {
     }
 
     fn terminal(stream: &impl AsFd) -> Self {
-        let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
-        Self::of(if columns == 0 { USUAL } else { columns })
+        Self::of(terminal_columns(stream).unwrap_or(USUAL))
     }
 
     /// `lead` and `text` on one line; what does not fit goes on below, indented by as many columns, or hardly at all
@@ -99,6 +98,12 @@ impl Screen {
     }
 }
 
+/// How wide a terminal is, where it says so.
+pub fn terminal_columns(terminal: &impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// What came from elsewhere, without anything that steers a terminal.
 pub fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_steering(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
@@ -125,8 +130,8 @@ mod tests {
     #[test]
     fn text_is_wrapped_at_a_terminal_and_whole_in_a_pipe() {
         let text = "some words of which not all have room on the line that they begin on";
-        assert_eq!(Screen::PIPE.hang("lead ", 5, text), format!("lead {text}"));
-        let shown = Screen::of(40).hang("lead ", 5, text);
+        assert_eq!(Columns::PIPE.hang("lead ", 5, text), format!("lead {text}"));
+        let shown = Columns::of(40).hang("lead ", 5, text);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 2, "{shown}");
         assert!(lines.iter().all(|line| line.chars().count() <= 40), "{shown}");
@@ -135,12 +140,12 @@ mod tests {
 
     #[test]
     fn colours_take_no_room_and_long_words_stay_whole() {
-        let shown = Screen::of(40).hang("", 2, &format!("{BAD}{}{BAD:#} end", "x".repeat(36)));
+        let shown = Columns::of(40).hang("", 2, &format!("{BAD}{}{BAD:#} end", "x".repeat(36)));
         assert!(!shown.contains('\n'), "{shown:?}");
         let long = "y".repeat(60);
-        assert!(Screen::of(40).hang("a ", 2, &format!("b {long} c")).contains(&long));
+        assert!(Columns::of(40).hang("a ", 2, &format!("b {long} c")).contains(&long));
         let wide = "z".repeat(36);
-        assert_eq!(Screen::of(40).hang("label      ", 11, &wide), format!("label\n    {wide}"));
+        assert_eq!(Columns::of(40).hang("label      ", 11, &wide), format!("label\n    {wide}"));
     }
 
     #[test]
@@ -148,8 +153,8 @@ mod tests {
         let words = ["enlist-agent", "enroll", "--dir", "/a b", "--server", "https://cp.example:8443"];
         let words: Vec<String> = words.map(str::to_owned).into();
         let whole = "  enlist-agent enroll --dir '/a b' --server https://cp.example:8443";
-        assert_eq!(Screen::PIPE.command(2, &words), whole);
-        let shown = Screen::of(40).command(2, &words);
+        assert_eq!(Columns::PIPE.command(2, &words), whole);
+        let shown = Columns::of(40).command(2, &words);
         assert!(shown.lines().count() > 1 && shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
         let joined: Vec<&str> = shown.split("\\\n").flat_map(str::split_whitespace).collect();
         assert_eq!(joined, whole.split_whitespace().collect::<Vec<_>>());

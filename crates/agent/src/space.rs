@@ -1,4 +1,4 @@
-//! Room on this host's disks: how much there is, and a little that is kept for bad days.
+//! Free space on this host's disks, and a ballast file that is given up when a key must be written on a full disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -12,9 +12,9 @@ use crate::code::AgentCode;
 use crate::code::REVOKED;
 use crate::fault::Fault;
 use crate::reconcile::profile;
-use crate::screen::{ATTENTION, BAD, GOOD, Screen, Shown, harmless};
+use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 use crate::space::Free;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
 use crate::store::{last_attempts, recovery, revoked, unconfirmed};
 
@@ -23,7 +23,7 @@ const NOT_YET_VALID: &str = "not_yet_valid";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum AgentState {
     Unenrolled,
     /// Enrolling was begun and has not ended.
     Pending,
@@ -38,7 +38,7 @@ pub enum State {
 /// The connection to the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Channel {
+pub enum ChannelState {
     Up,
     /// Up, while another for a renewed certificate is being proven.
     Switching,
@@ -47,7 +47,7 @@ pub enum Channel {
 
 /// How an undertaking ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct LastAttempt {
     pub at: String,
     pub ok: bool,
     /// The class of failure, when not ok.
@@ -55,7 +55,7 @@ pub struct Attempt {
     pub correlation_id: String,
 }
 
-impl std::fmt::Display for Attempt {
+impl std::fmt::Display for LastAttempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.class {
             Some(class) => write!(f, "failed at {} ({class})", self.at),
@@ -69,13 +69,13 @@ impl std::fmt::Display for Attempt {
 pub struct Status {
     pub node_id: Option<String>,
     pub spiffe_id: Option<String>,
-    pub state: State,
+    pub state: AgentState,
     pub cert_serial: Option<String>,
     pub cert_not_after: Option<String>,
     pub renew_at: Option<String>,
-    pub channel: Channel,
-    pub last_renewal: Option<Attempt>,
-    pub last_recovery: Option<Attempt>,
+    pub channel: ChannelState,
+    pub last_renewal: Option<LastAttempt>,
+    pub last_recovery: Option<LastAttempt>,
     pub recovery_ready: bool,
     /// How far this clock is ahead of the control plane's.
     pub clock_offset_ms: Option<i64>,
@@ -120,22 +120,22 @@ impl Status {
             Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
         })?;
         Ok(match standing {
-            Standing::Present(found) => Self::of(dir, &found, at),
-            Standing::Absent if Pending::read(dir).is_some() => {
-                Self::without(dir, State::Pending, "enrollment_pending")
+            StoredIdentity::Present(found) => Self::of(dir, &found, at),
+            StoredIdentity::Absent if Pending::read(dir).is_some() => {
+                Self::without(dir, AgentState::Pending, "enrollment_pending")
             }
-            Standing::Absent => Self::without(dir, State::Unenrolled, "not_enrolled"),
-            Standing::Exposed(_) => Self::without(dir, State::Unenrolled, "key_exposed"),
-            Standing::Damaged(reason) => {
+            StoredIdentity::Absent => Self::without(dir, AgentState::Unenrolled, "not_enrolled"),
+            StoredIdentity::Exposed(_) => Self::without(dir, AgentState::Unenrolled, "key_exposed"),
+            StoredIdentity::Damaged(reason) => {
                 tracing::warn!(%reason, "the identity in this directory cannot be used");
-                Self::without(dir, State::Unenrolled, "identity_damaged")
+                Self::without(dir, AgentState::Unenrolled, "identity_damaged")
             }
         })
     }
 
     /// Whether there is an identity to speak with.
     pub fn is_usable(&self) -> bool {
-        let good = matches!(self.state, State::Enrolled | State::Active | State::Inactive);
+        let good = matches!(self.state, AgentState::Enrolled | AgentState::Active | AgentState::Inactive);
         good && !self.reasons.iter().any(|reason| reason == NOT_YET_VALID)
     }
 
@@ -149,18 +149,18 @@ impl Status {
     /// What was told by a clock that is known to be wrong.
     pub fn forget_dates(&mut self) {
         self.reasons.retain(|reason| reason != CERT_EXPIRED && reason != NOT_YET_VALID);
-        if self.state == State::Expired {
-            self.state = State::Enrolled;
+        if self.state == AgentState::Expired {
+            self.state = AgentState::Enrolled;
         }
     }
 
-    pub fn of(dir: &Path, identity: &Identity, at: Timestamp) -> Self {
+    pub fn of(dir: &Path, identity: &HostIdentity, at: Timestamp) -> Self {
         let expired = identity.is_expired(at);
         let revoked = revoked::is_set(dir, &identity.facts.serial);
         let state = match (revoked, expired) {
-            (true, _) => State::Revoked,
-            (false, true) => State::Expired,
-            (false, false) => State::Enrolled,
+            (true, _) => AgentState::Revoked,
+            (false, true) => AgentState::Expired,
+            (false, false) => AgentState::Enrolled,
         };
         let reasons = [
             ("revoked", revoked),
@@ -183,7 +183,7 @@ impl Status {
         }
     }
 
-    pub fn without(dir: &Path, state: State, reason: &str) -> Self {
+    pub fn without(dir: &Path, state: AgentState, reason: &str) -> Self {
         let attempts = last_attempts::read(dir);
         Self {
             node_id: None,
@@ -192,7 +192,7 @@ impl Status {
             cert_serial: None,
             cert_not_after: None,
             renew_at: None,
-            channel: Channel::Down,
+            channel: ChannelState::Down,
             last_renewal: attempts.last_renewal,
             last_recovery: attempts.last_recovery,
             recovery_ready: recovery::is_ready(dir, clock::now()),
@@ -220,15 +220,15 @@ impl Disk {
     }
 }
 
-impl Shown for Status {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for Status {
+    fn text(&self, screen: Columns) -> String {
         let style = tone(self.state);
         let channel = match self.channel {
-            Channel::Up => "up",
-            Channel::Switching => "switching",
-            Channel::Down => "down",
+            ChannelState::Up => "up",
+            ChannelState::Switching => "switching",
+            ChannelState::Down => "down",
         };
-        let revoked = self.state == State::Revoked;
+        let revoked = self.state == AgentState::Revoked;
         let recovery = match self.recovery_ready {
             _ if revoked => "not possible: a revoked identity cannot be recovered",
             true => "ready",
@@ -258,23 +258,23 @@ impl Shown for Status {
     }
 }
 
-fn tone(state: State) -> Style {
+fn tone(state: AgentState) -> Style {
     match state {
-        State::Enrolled | State::Active => GOOD,
-        State::Unenrolled | State::Pending | State::Inactive => ATTENTION,
-        State::Expired | State::Revoked => BAD,
+        AgentState::Enrolled | AgentState::Active => GOOD,
+        AgentState::Unenrolled | AgentState::Pending | AgentState::Inactive => ATTENTION,
+        AgentState::Expired | AgentState::Revoked => BAD,
     }
 }
 
-fn word(state: State) -> &'static str {
+fn word(state: AgentState) -> &'static str {
     match state {
-        State::Unenrolled => "unenrolled",
-        State::Pending => "pending",
-        State::Enrolled => "enrolled",
-        State::Active => "active",
-        State::Inactive => "inactive",
-        State::Expired => "expired",
-        State::Revoked => "revoked",
+        AgentState::Unenrolled => "unenrolled",
+        AgentState::Pending => "pending",
+        AgentState::Enrolled => "enrolled",
+        AgentState::Active => "active",
+        AgentState::Inactive => "inactive",
+        AgentState::Expired => "expired",
+        AgentState::Revoked => "revoked",
     }
 }
 
@@ -285,16 +285,16 @@ mod tests {
     #[test]
     fn people_see_whether_it_could_recover_and_how_the_last_attempts_ended() {
         let dir = tempfile::tempdir().unwrap();
-        let attempt = |class: Option<&str>| Attempt {
+        let attempt = |class: Option<&str>| LastAttempt {
             at: "2030-01-01T00:00:00Z".to_owned(),
             ok: class.is_none(),
             class: class.map(str::to_owned),
             correlation_id: String::new(),
         };
         let (last_renewal, last_recovery) = (Some(attempt(Some("disk_full"))), Some(attempt(None)));
-        let known = last_attempts::Attempts { last_renewal, last_recovery };
+        let known = last_attempts::LastAttempts { last_renewal, last_recovery };
         last_attempts::keep(dir.path(), &known).unwrap();
-        let text = Status::without(dir.path(), State::Unenrolled, "not_enrolled").text(Screen::PIPE);
+        let text = Status::without(dir.path(), AgentState::Unenrolled, "not_enrolled").text(Columns::PIPE);
         assert!(text.contains("\nlast renewal failed at 2030-01-01T00:00:00Z (disk_full)\n"), "{text}");
         assert!(
             text.contains("\nrecovery     not ready; last recovery ok at 2030-01-01T00:00:00Z\n"),
@@ -305,13 +305,13 @@ mod tests {
     #[test]
     fn a_revoked_host_is_told_what_to_do_and_promised_no_recovery() {
         let dir = tempfile::tempdir().unwrap();
-        let mut status = Status::without(dir.path(), State::Revoked, "revoked");
+        let mut status = Status::without(dir.path(), AgentState::Revoked, "revoked");
         status.recovery_ready = true;
-        let text = status.text(Screen::PIPE);
+        let text = status.text(Columns::PIPE);
         assert!(text.contains(&format!("\nremedy       {REVOKED}")), "{text}");
         assert!(text.contains("\nrecovery     not possible") && !text.contains("     ready"), "{text}");
-        status.state = State::Active;
-        let text = status.text(Screen::PIPE);
+        status.state = AgentState::Active;
+        let text = status.text(Columns::PIPE);
         assert!(text.contains("\nrecovery     ready") && !text.contains("remedy"), "{text}");
     }
 }

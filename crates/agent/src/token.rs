@@ -3,9 +3,9 @@
 use zeroize::Zeroizing;
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(Zeroizing<String>);
+pub struct SecretToken(Zeroizing<String>);
 
-impl Token {
+impl SecretToken {
     /// Takes one trailing line break away, as files and pipes end with one. Nothing is left of an empty one.
     pub fn new(text: Zeroizing<String>) -> Option<Self> {
         let bare = text.strip_suffix('\n').unwrap_or(&text);
@@ -24,9 +24,9 @@ impl Token {
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for SecretToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(hidden)")
+        f.write_str("SecretToken(hidden)")
     }
 }
 
@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn one_line_break_is_trimmed_and_no_more() {
-        let read = |text: &str| Token::new(Zeroizing::new(text.to_owned())).map(|t| t.expose().to_owned());
+        let read =
+            |text: &str| SecretToken::new(Zeroizing::new(text.to_owned())).map(|t| t.expose().to_owned());
         assert_eq!(read("abc\n").as_deref(), Some("abc"));
         assert_eq!(read("abc\r\n").as_deref(), Some("abc"));
         assert_eq!(read("abc\n\n").as_deref(), Some("abc\n"));
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_token_is_never_printed() {
-        let token = Token::new(Zeroizing::new("hush".to_owned()));
+        let token = SecretToken::new(Zeroizing::new("hush".to_owned()));
         assert!(!format!("{token:?}").contains("hush"));
     }
 }

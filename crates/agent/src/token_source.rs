@@ -11,7 +11,7 @@ use crate::code::AgentCode;
 use crate::compat::Persona;
 use crate::fault::Fault;
 use crate::layout::Layout;
-use crate::token::Token;
+use crate::token::SecretToken;
 
 /// Far more than any token; a wrong file must not be read whole.
 const MAX_BYTES: u64 = 4096;
@@ -26,7 +26,7 @@ pub struct Sources<'a> {
     /// `ENLIST_AGENT_TOKEN` or a document's own variable: its name, and what it holds.
     pub variable: Option<(&'a str, &'a OsStr)>,
     /// A token that stands in another program's configuration.
-    pub text: Option<&'a Token>,
+    pub text: Option<&'a SecretToken>,
     /// `token_file` of the environment or agent.toml.
     pub file: Option<&'a Path>,
     /// In whose words a missing token is asked for.
@@ -82,7 +82,7 @@ impl Sources<'_> {
 
 /// The token of the first source that was named. A named source without a token is a fault, not a reason to
 /// try the next: the operator meant that one.
-pub fn find(sources: Sources<'_>, stdin: impl Read) -> Result<Token, Fault> {
+pub fn find(sources: Sources<'_>, stdin: impl Read) -> Result<SecretToken, Fault> {
     if let Some(flag) = sources.flag {
         return match flag {
             "-" => read(stdin, "standard input", sources.asker),
@@ -105,7 +105,7 @@ pub fn find(sources: Sources<'_>, stdin: impl Read) -> Result<Token, Fault> {
     }
 }
 
-fn read_file(path: &Path, asker: Asker) -> Result<Token, Fault> {
+fn read_file(path: &Path, asker: Asker) -> Result<SecretToken, Fault> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| unreadable(format!("{name}: {error}")))?;
     let found = file.metadata().map_err(|error| unreadable(format!("{name}: {error}")))?;
@@ -120,7 +120,7 @@ fn read_file(path: &Path, asker: Asker) -> Result<Token, Fault> {
     read(file, &name, asker)
 }
 
-fn read(source: impl Read, name: &str, asker: Asker) -> Result<Token, Fault> {
+fn read(source: impl Read, name: &str, asker: Asker) -> Result<SecretToken, Fault> {
     // Room for everything from the start: a buffer that grows leaves copies behind.
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
     let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
@@ -131,8 +131,8 @@ fn read(source: impl Read, name: &str, asker: Asker) -> Result<Token, Fault> {
     token(text, name, asker)
 }
 
-fn token(text: Zeroizing<String>, name: &str, asker: Asker) -> Result<Token, Fault> {
-    Token::new(text).ok_or_else(|| missing(format!("the token from {name} is empty"), asker))
+fn token(text: Zeroizing<String>, name: &str, asker: Asker) -> Result<SecretToken, Fault> {
+    SecretToken::new(text).ok_or_else(|| missing(format!("the token from {name} is empty"), asker))
 }
 
 fn missing(message: String, asker: Asker) -> Fault {

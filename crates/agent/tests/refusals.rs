@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use agent::status::{State, Status};
+use agent::status::{AgentState, Status};
 use lifecycle::names::Timestamp;
 use world::host::{Ended, Host, ended};
 use world::plane::Plane;
@@ -108,8 +108,8 @@ fn status_knows_each_state_of_a_directory() {
     assert_eq!(host.enroll(&plane, "good", &[]).exit, 0);
     check(0, "enrolled", &[]);
     for (at, state, reason) in [
-        (Timestamp::from_millis(u64::MAX), State::Expired, "cert_expired"),
-        (Timestamp::from_secs(0), State::Enrolled, "not_yet_valid"),
+        (Timestamp::from_millis(u64::MAX), AgentState::Expired, "cert_expired"),
+        (Timestamp::from_secs(0), AgentState::Enrolled, "not_yet_valid"),
     ] {
         let status = Status::read(&host.dir(), at).unwrap();
         assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason.to_owned()][..]));

@@ -4,6 +4,7 @@
 use crate::screen::Screen;
 use crate::table::{harmless, harmless_lines};
 use api::error::ErrorDetail;
+pub use client::Exit;
 use serde::Serialize;
 use server::config::ConfigMistake;
 use std::io::Write;
@@ -13,20 +14,6 @@ use std::process::ExitCode;
 /// Before the code, and before what can be done.
 const ERROR: &str = "error: ";
 const REMEDY: &str = "  remedy: ";
-
-/// Why the program ends, as scripts see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Something here is wrong.
-    Fault = 1,
-    /// The command line, the environment or the configuration is wrong.
-    Usage = 2,
-    /// The control plane understood and said no.
-    Refused = 3,
-    /// No control plane could be reached, or not one that may be trusted.
-    Unreachable = 4,
-}
 
 #[derive(Debug)]
 pub enum CommandError {

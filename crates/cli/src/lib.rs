@@ -16,7 +16,6 @@
 mod alert;
 mod audit;
 mod ca;
-mod clock;
 pub mod command_line;
 mod compat;
 mod completions;
@@ -41,6 +40,7 @@ mod table;
 mod tenant;
 mod token;
 
+use ::agent::clock;
 use clap::Parser;
 use clap::error::ErrorKind;
 use command_line::{CommandLine, Family};

@@ -4,10 +4,9 @@ use crate::command_line::definition;
 use crate::error::CommandError;
 use crate::examples;
 use crate::output::Output;
-use clap::builder::Resettable;
-use clap::{Arg, Command};
-use clap_mangen::Man;
-use std::io::{self, Write};
+use ::agent::manual::{literal, page, write_page};
+use clap::Command;
+use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -23,7 +22,8 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
     match &arguments.out {
         None => {
             let mut text = Vec::new();
-            page(&program, &mut text).map_err(|error| CommandError::fault("man", error.to_string()))?;
+            page(&program, &notes(&program), &mut text)
+                .map_err(|error| Failure::fault("man", error.to_string()))?;
             output.verbatim(&String::from_utf8_lossy(&text))
         }
         Some(dir) => {
@@ -41,46 +41,21 @@ fn pages(command: &Command, dir: &Path) -> io::Result<()> {
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         pages(child, dir)?;
     }
-    let mut text = Vec::new();
-    page(command, &mut text)?;
-    std::fs::write(dir.join(Man::new(command.clone()).get_filename()), text)
+    write_page(command, &notes(command), dir)
 }
 
-/// The usual sections, but examples line by line: clap_mangen would fill them into a paragraph named EXTRA.
-fn page(command: &Command, to: &mut dyn Write) -> io::Result<()> {
-    let man = Man::new(command.clone().after_help(Resettable::Reset).mut_args(shown));
-    man.render_title(to)?;
-    man.render_name_section(to)?;
-    man.render_synopsis_section(to)?;
-    man.render_description_section(to)?;
-    man.render_options_section(to)?;
-    if command.has_subcommands() {
-        man.render_subcommands_section(to)?;
-    }
+/// The examples in roff, each below what it does.
+fn notes(command: &Command) -> String {
     let examples = examples::of(command.get_bin_name().unwrap_or_else(|| command.get_name()));
-    if !examples.is_empty() {
-        writeln!(to, ".SH EXAMPLES")?;
+    let mut notes = String::new();
+    for (number, (what, line)) in examples.iter().enumerate() {
+        if number == 0 {
+            notes.push_str(".SH EXAMPLES\n");
+        }
+        let (what, line) = (literal(what), literal(line));
+        notes.push_str(&format!(".PP\n{what}:\n.PP\n.RS 4\n.nf\n{line}\n.fi\n.RE\n"));
     }
-    for (what, line) in examples {
-        writeln!(to, ".PP\n{}:\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE", literal(what), literal(line))?;
-    }
-    if command.get_version().is_some() {
-        man.render_version_section(to)?;
-    }
-    Ok(())
-}
-
-/// A manual page is long help; clap_mangen leaves out the text of what only short help hides.
-fn shown(argument: Arg) -> Arg {
-    match argument.get_help().cloned().filter(|_| argument.get_long_help().is_none()) {
-        Some(help) => argument.long_help(help),
-        None => argument,
-    }
-}
-
-/// Text in which roff sees no escapes, and no hyphens where dashes are meant.
-fn literal(text: &str) -> String {
-    text.replace('\\', "\\e").replace('-', "\\-")
+    notes
 }
 
 #[cfg(test)]

@@ -28,9 +28,7 @@ impl Screen {
         if !stream.is_terminal() {
             return Self::none();
         }
-        let size = rustix::termios::tcgetwinsize(stream).ok();
-        let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        Self { now: Some(clock::now()), columns }
+        Self { now: Some(clock::now()), columns: ::agent::screen::terminal_columns(stream) }
     }
 
     /// No terminal.

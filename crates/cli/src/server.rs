@@ -3,7 +3,6 @@
 mod check;
 mod error;
 mod init;
-mod notify;
 mod run;
 pub mod serving;
 

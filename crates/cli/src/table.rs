@@ -4,9 +4,9 @@
 mod fit;
 
 use crate::screen::Screen;
+pub use ::agent::screen::harmless;
 use anstyle::{AnsiColor, Style};
-use fit::ColumnPlan;
-use lifecycle::names::is_steering;
+use fit::Plan;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -154,11 +154,6 @@ fn beginning(chars: impl Iterator<Item = char>, mut room: usize) -> String {
         left.is_some()
     };
     chars.take_while(fits).collect()
-}
-
-/// A value from elsewhere as one line of text: what steers a terminal could rewrite what it shows.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| if is_steering(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// The same where several lines are meant.

@@ -1,39 +1,26 @@
-//! How long to stay away before asking again: capped exponential, with full jitter.
-//!
-//! Full jitter (anything between nothing and the current step) spreads hosts that failed together over the
-//! whole step, so that they do not return together.
+//! How long to pause between repetitions of one call: `lifecycle`'s backoff with chance drawn here.
 
+use lifecycle::host::Backoff;
+use lifecycle::names::Span;
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(500);
-const CAP: Duration = Duration::from_secs(30);
+const FIRST: Span = Span::from_millis(500);
+const CAP: Span = Span::from_secs(30);
 
 #[derive(Debug)]
-pub struct Backoff {
-    step: Duration,
-}
+pub struct RetryPauses(Backoff);
 
-impl Default for Backoff {
+impl Default for RetryPauses {
     fn default() -> Self {
-        Self::new()
+        Self(Backoff::between(FIRST, CAP))
     }
 }
 
-impl Backoff {
-    pub fn new() -> Self {
-        Self { step: FIRST }
-    }
-
+impl RetryPauses {
     /// The next pause: at least what the server asked for, and then some chance on top.
     pub fn next(&mut self, retry_after: Option<Duration>) -> Duration {
-        let pause = retry_after.unwrap_or_default() + part(self.step, chance());
-        self.step = self.step.saturating_mul(2).min(CAP);
-        pause
+        retry_after.unwrap_or_default() + Duration::from_millis(self.0.next(chance(), None).millis())
     }
-}
-
-fn part(whole: Duration, of_max: u32) -> Duration {
-    whole.mul_f64(f64::from(of_max) / f64::from(u32::MAX))
 }
 
 /// Without chance there would be no jitter, but still a pause: the generator's failure is no reason to stop.
@@ -50,25 +37,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_the_cap_and_no_further() {
-        let mut backoff = Backoff::new();
-        for _ in 0..40 {
-            let before = backoff.step;
-            assert!(backoff.next(None) <= before);
-        }
-        assert_eq!(backoff.step, CAP);
-    }
-
-    #[test]
     fn the_server_is_left_alone_as_long_as_it_asks() {
-        let mut backoff = Backoff::new();
-        let pause = backoff.next(Some(Duration::from_secs(7)));
+        let pause = RetryPauses::default().next(Some(Duration::from_secs(7)));
         assert!((Duration::from_secs(7)..=Duration::from_millis(7500)).contains(&pause));
-    }
-
-    #[test]
-    fn chance_reaches_from_nothing_to_the_whole_step() {
-        assert_eq!(part(CAP, 0), Duration::ZERO);
-        assert_eq!(part(CAP, u32::MAX), CAP);
     }
 }

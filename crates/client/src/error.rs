@@ -1,5 +1,6 @@
 //! What a caller of this crate learns when something was not done, and the exit code that goes with it.
 
+use crate::exit::Exit;
 use crate::trust::TrustError;
 use crate::unreachable::{TlsAlert, Unreachable};
 use crate::url::UrlError;
@@ -48,12 +49,11 @@ impl Error {
         Error::Unreachable { server: server.into(), cause }
     }
 
-    /// 1 fault, 2 usage or configuration, 3 refused by the control plane, 4 unreachable.
-    pub fn exit_code(&self) -> u8 {
+    pub fn exit(&self) -> Exit {
         match self {
-            Error::Fault(_) => 1,
-            Error::Usage(_) => 2,
-            Error::Refused(_) => 3,
+            Error::Fault(_) => Exit::Fault,
+            Error::Usage(_) => Exit::Usage,
+            Error::Refused(_) => Exit::Refused,
             // The control plane was there, and turned our certificate away.
             Error::Unreachable {
                 cause:
@@ -64,9 +64,13 @@ impl Error {
                         | TlsAlert::Unacceptable,
                     ),
                 ..
-            } => 3,
-            Error::Unreachable { .. } => 4,
+            } => Exit::Refused,
+            Error::Unreachable { .. } => Exit::Unreachable,
         }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        self.exit() as u8
     }
 
     pub fn is_retryable(&self) -> bool {

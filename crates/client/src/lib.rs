@@ -14,6 +14,7 @@ pub mod agent;
 pub mod backoff;
 mod connect;
 pub mod error;
+mod exit;
 mod pinned;
 pub mod probe;
 pub mod rest;
@@ -25,7 +26,8 @@ pub mod webhook;
 
 pub use agent::{AgentApi, LiveConnection};
 pub use error::Error;
-pub use rest::OperatorApi;
-pub use trust::{TlsIdentity, Trust};
+pub use exit::Exit;
+pub use rest::Operator;
+pub use trust::{Identity, Trust};
 pub use unreachable::Unreachable;
 pub use url::ServerUrl;

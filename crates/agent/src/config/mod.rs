@@ -29,8 +29,7 @@ pub use upkeep::{RecoveryConfig, Upkeep, WorkPaths};
 use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
 use crate::layout::{Files, Layout};
-use crate::token::Token;
-use layers::{Layer, Layers};
+use crate::token::SecretToken;
 
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;
@@ -41,7 +40,7 @@ pub struct AgentConfig {
     pub servers: Vec<String>,
     pub trust: Option<TrustChoice>,
     /// One that was written into another program's configuration.
-    pub token: Option<Token>,
+    pub token: Option<SecretToken>,
     pub token_file: Option<PathBuf>,
     /// Where the identity is wanted beside its own place.
     pub files: Files,
@@ -128,7 +127,7 @@ fn files(layers: &Layers<'_>) -> Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::{Screen, Shown as _};
+    use crate::screen::{Columns, HumanText as _};
 
     fn check(
         file: &str,
@@ -233,7 +232,7 @@ mod tests {
         let fault = check("colour = 'red'\n", &[("ENLIST_AGENT_BALLAST_BYTES", "many")], &[]).unwrap_err();
         let at: Vec<&str> = fault.mistakes.iter().map(|mistake| mistake.at.as_str()).collect();
         assert_eq!(at, ["ENLIST_AGENT_BALLAST_BYTES", "agent.toml colour"]);
-        let text = fault.text(Screen::PIPE);
+        let text = fault.text(Columns::PIPE);
         assert!(text.contains("agent.toml colour: unknown key"), "{text}");
     }
 }

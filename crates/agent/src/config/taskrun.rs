@@ -10,7 +10,7 @@ use super::{Environment, Values, keys};
 use crate::code::AgentCode;
 use crate::fault::{Fault, Mistake};
 use crate::layout::Layout;
-use crate::token::Token;
+use crate::token::SecretToken;
 
 const TOKEN: &str = "bootstrap_token";
 /// What the file says.
@@ -18,7 +18,7 @@ const TOKEN: &str = "bootstrap_token";
 pub struct Worker {
     pub values: Values,
     /// None if its variable is not set: a worker that is enrolled needs none.
-    pub token: Option<Token>,
+    pub token: Option<SecretToken>,
 }
 
 pub fn read(path: &Path, environment: &Environment) -> Result<Worker, Fault> {
@@ -111,7 +111,7 @@ impl Reading<'_> {
         match value.as_str() {
             // Its variable may be gone once the worker is enrolled.
             Some(text) => match self.expanded(text) {
-                Ok(text) => self.worker.token = Token::new(text).or(self.worker.token.take()),
+                Ok(text) => self.worker.token = SecretToken::new(text).or(self.worker.token.take()),
                 Err(what) if what == UNCLOSED => self.wrong(at, &what),
                 Err(_) => {}
             },

@@ -90,12 +90,12 @@ impl std::fmt::Display for NotWritten {
 #[derive(Debug)]
 pub struct Ring {
     segments: Segments,
-    seen: VecDeque<Seen>,
+    seen: VecDeque<RecentRecord>,
 }
 
 /// A trouble that was written down, and how often it came again since.
 #[derive(Debug)]
-struct Seen {
+struct RecentRecord {
     class: String,
     correlation_id: String,
     at: Timestamp,
@@ -133,11 +133,12 @@ impl Ring {
 
     /// How often it happened since it was last written down, if it is to be written down now.
     fn count(&mut self, record: &Record, at: Timestamp) -> Option<u64> {
-        let same =
-            |seen: &&mut Seen| seen.class == record.class && seen.correlation_id == record.correlation_id;
+        let same = |seen: &&mut RecentRecord| {
+            seen.class == record.class && seen.correlation_id == record.correlation_id
+        };
         let Some(seen) = self.seen.iter_mut().find(same) else {
             let (class, correlation_id) = (record.class.clone(), record.correlation_id.clone());
-            self.seen.push_back(Seen { class, correlation_id, at, again: 0 });
+            self.seen.push_back(RecentRecord { class, correlation_id, at, again: 0 });
             if self.seen.len() > SEEN {
                 self.seen.pop_front();
             }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::check::Check;
-use crate::screen::{ATTENTION, BAD, GOOD, Screen, Shown, harmless};
+use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 
 /// Where evidence begins.
 const INDENT: usize = 15;
@@ -47,8 +47,8 @@ impl Diagnosis {
     }
 }
 
-impl Shown for Diagnosis {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for Diagnosis {
+    fn text(&self, screen: Columns) -> String {
         let mut lines = Vec::new();
         for check in &self.checks {
             let sign = match check {
@@ -70,7 +70,7 @@ impl Shown for Diagnosis {
         lines.push(screen.hang("", 2, &self.summary()));
         if !self.next.is_empty() {
             match screen {
-                Screen::PIPE => lines.push(format!("ready to enroll: {}", screen.command(0, &self.next))),
+                Columns::PIPE => lines.push(format!("ready to enroll: {}", screen.command(0, &self.next))),
                 _ => lines.extend(["ready to enroll:".to_owned(), screen.command(2, &self.next)]),
             }
         }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn summary(checks: Vec<Check>) -> String {
-        Diagnosis::of(checks).text(Screen::PIPE).lines().last().unwrap_or_default().to_owned()
+        Diagnosis::of(checks).text(Columns::PIPE).lines().last().unwrap_or_default().to_owned()
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_tick_stands_only_before_what_was_checked() {
         let checks = vec![Check::good("tls", "x"), Check::moot("resolution", "there is no name to resolve")];
-        let shown = Diagnosis::of(checks).text(Screen::PIPE);
+        let shown = Diagnosis::of(checks).text(Columns::PIPE);
         let signs: Vec<char> = anstream::adapter::strip_str(&shown)
             .to_string()
             .lines()
@@ -116,7 +116,7 @@ mod tests {
     fn evidence_and_remedy_fit_the_terminal() {
         let evidence = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen";
         let check = Check::bad("tls", Class::ServerTlsUntrusted, format!("{evidence}\u{1b}[2J"));
-        let shown = Diagnosis::of(vec![check]).text(Screen::of(60));
+        let shown = Diagnosis::of(vec![check]).text(Columns::of(60));
         let plain = anstream::adapter::strip_str(&shown).to_string();
         assert!(plain.lines().all(|line| line.chars().count() <= 60), "{plain}");
         assert!(plain.lines().count() > 4 && plain.contains("\n               "), "{plain}");

@@ -18,7 +18,7 @@ use crate::diagnostics;
 use crate::enroll::plan;
 use crate::reconcile::secret_files;
 use crate::space;
-use crate::store::identity::Standing;
+use crate::store::identity::StoredIdentity;
 use crate::store::revoked;
 
 /// How many faults of a kind are named.
@@ -105,7 +105,7 @@ pub fn permissions(subject: &Subject) -> Check {
             wrong.push(format!("{} is open to others (mode {:04o})", path.display(), file.mode() & 0o7777));
         }
     }
-    if let Ok(Standing::Exposed(place)) = &subject.standing
+    if let Ok(StoredIdentity::Exposed(place)) = &subject.stored
         && wrong.len() == usize::from(open)
     {
         wrong.push(format!("others may read or replace {}", place.display()));
@@ -176,8 +176,8 @@ pub fn config(subject: &Subject) -> Option<Check> {
 /// Only what is wrong with it. What is open to others is also, and first of all, a matter of permissions.
 pub fn identity(subject: &Subject) -> Option<Check> {
     const NAME: &str = "identity";
-    let check = match &subject.standing {
-        Ok(Standing::Present(found)) => {
+    let check = match &subject.stored {
+        Ok(StoredIdentity::Present(found)) => {
             let serial = &found.facts.serial;
             let fenced = |reason: &String| reason == "quarantined";
             if revoked::is_set(&subject.dir, serial) {
@@ -194,12 +194,12 @@ pub fn identity(subject: &Subject) -> Option<Check> {
                 return None;
             }
         }
-        Ok(Standing::Absent) => {
+        Ok(StoredIdentity::Absent) => {
             Check::wrong(NAME, AgentCode::NotEnrolled, format!("{} holds no identity", subject.dir.display()))
                 .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")
         }
-        Ok(Standing::Damaged(reason)) => Check::wrong(NAME, AgentCode::IdentityDamaged, reason.clone()),
-        Ok(Standing::Exposed(place)) => Check::wrong(
+        Ok(StoredIdentity::Damaged(reason)) => Check::wrong(NAME, AgentCode::IdentityDamaged, reason.clone()),
+        Ok(StoredIdentity::Exposed(place)) => Check::wrong(
             NAME,
             AgentCode::KeyExposed,
             format!("others may read or replace {}", place.display()),

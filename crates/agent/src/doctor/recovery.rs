@@ -9,9 +9,9 @@ use super::network::{self, ABSENT, Asked, UNREACHABLE};
 use super::subject::Subject;
 use crate::clock;
 use crate::fault::Fault;
-use crate::recover::endpoint::{self, Runtime, Way};
-use crate::store::identity::Identity;
-use crate::store::recovery::{self, Found, Kept};
+use crate::recover::endpoint::{self, RecoveryEndpoint, RuntimeEndpoint};
+use crate::store::identity::HostIdentity;
+use crate::store::recovery::{self, RecoveryMaterial, StoredRecoveryToken};
 use crate::store::revoked;
 
 const NAME: &str = "recovery";
@@ -61,7 +61,7 @@ pub async fn examine(subject: &Subject) -> Examined {
         return Check::skipped(NAME, "identity", "a revoked identity cannot be recovered").into();
     }
     let found = recovery::read(&subject.dir);
-    let (kept, Way { servers, trust }) = match held(subject, &found) {
+    let (kept, RecoveryEndpoint { servers, trust }) = match held(subject, &found) {
         Ok(held) => held,
         Err(check) => return (*check).into(),
     };
@@ -71,8 +71,11 @@ pub async fn examine(subject: &Subject) -> Examined {
     Examined { check: reached(kept, &asked), asked, same_trust }
 }
 
-/// The token and the way, if both are here and usable.
-fn held<'a>(subject: &Subject, found: &'a Found) -> Result<(&'a Kept, Way), Box<Check>> {
+/// The token and the endpoint, if both are here and usable.
+fn held<'a>(
+    subject: &Subject,
+    found: &'a RecoveryMaterial,
+) -> Result<(&'a StoredRecoveryToken, RecoveryEndpoint), Box<Check>> {
     if let Some(path) = &found.exposed {
         let what =
             format!("others may read or replace {}, so the recovery token is not used", path.display());
@@ -86,7 +89,7 @@ fn held<'a>(subject: &Subject, found: &'a Found) -> Result<(&'a Kept, Way), Box<
         let check = blocked("there is no recovery token".to_owned()).with(ANOTHER);
         let check = if subject.is_absent() { check.follows("identity", ABSENT) } else { check };
         let unread = "the directory cannot be read";
-        let check = if subject.standing.is_err() { check.follows("permissions", unread) } else { check };
+        let check = if subject.stored.is_err() { check.follows("permissions", unread) } else { check };
         return Err(check.into());
     };
     if kept.id.is_none() {
@@ -98,8 +101,8 @@ fn held<'a>(subject: &Subject, found: &'a Found) -> Result<(&'a Kept, Way), Box<
             .by_dates()
             .into());
     }
-    match way(subject, found) {
-        Ok(way) => Ok((kept, way)),
+    match chosen(subject, found) {
+        Ok(endpoint) => Ok((kept, endpoint)),
         Err(fault) if subject.config.is_err() => {
             Err(blocked(fault.message).with(fault.hint).follows("config", "a setting is wrong").into())
         }
@@ -107,7 +110,7 @@ fn held<'a>(subject: &Subject, found: &'a Found) -> Result<(&'a Kept, Way), Box<
     }
 }
 
-fn reached(kept: &Kept, asked: &[Asked]) -> Check {
+fn reached(kept: &StoredRecoveryToken, asked: &[Asked]) -> Check {
     if let Some(good) = asked.iter().find(|asked| asked.answer.is_ok()) {
         let until = kept.expires_at.map(|at| format!(", valid until {at}")).unwrap_or_default();
         return Check::good(NAME, format!("there is a recovery token{until}; {} answers", good.server));
@@ -128,10 +131,11 @@ fn reached(kept: &Kept, asked: &[Asked]) -> Check {
 }
 
 /// As the daemon would choose.
-fn way(subject: &Subject, found: &Found) -> Result<Way, Fault> {
+fn chosen(subject: &Subject, found: &RecoveryMaterial) -> Result<RecoveryEndpoint, Fault> {
     let config = subject.config.as_ref().map_err(Clone::clone)?;
-    let runtime = Runtime { servers: subject.servers(), trust: subject.identity().map(Identity::trust) };
-    endpoint::settled(&config.recovery, found.profile.as_ref(), &runtime)
+    let runtime =
+        RuntimeEndpoint { servers: subject.servers(), trust: subject.identity().map(HostIdentity::trust) };
+    endpoint::choose(&config.recovery, found.profile.as_ref(), &runtime)
 }
 
 fn blocked(what: String) -> Check {

@@ -10,11 +10,11 @@ use crate::config::hosts::Hosts;
 use crate::config::{self, AgentConfig, Environment, Upkeep, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
-use crate::reconcile::profile::{self, Profile};
-use crate::reconcile::{self, Report, Scope};
+use crate::reconcile::profile::{self, StoredEndpointProfile};
+use crate::reconcile::{self, ReconcileReport, ReconcileScope};
 use crate::run::socket;
 use crate::status::Status;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 
 /// Asking more would take longer than anybody waits.
 const SERVERS: usize = 8;
@@ -24,10 +24,10 @@ pub struct Subject {
     pub config: Result<AgentConfig, Fault>,
     /// As configured, or the usual.
     pub upkeep: Upkeep,
-    pub standing: std::io::Result<Standing>,
-    pub profile: Option<Profile>,
+    pub stored: std::io::Result<StoredIdentity>,
+    pub profile: Option<StoredEndpointProfile>,
     /// What a reconciliation would do.
-    pub look: Report,
+    pub look: ReconcileReport,
     /// What a running daemon knows.
     pub daemon: Option<Status>,
 }
@@ -37,27 +37,27 @@ impl Subject {
         let config = config::load(dir, Values::new(), environment);
         let upkeep = config.as_ref().map_or_else(|_| Upkeep::usual(dir), |config| config.upkeep.clone());
         let profile = profile::load(dir).ok().flatten();
-        let look = reconcile::run(dir, &upkeep, profile.as_ref(), Scope::LOOK);
-        let (standing, daemon) = (identity::load(dir), socket::ask(dir));
-        Self { dir: dir.to_owned(), config, upkeep, standing, profile, look, daemon }
+        let look = reconcile::run(dir, &upkeep, profile.as_ref(), ReconcileScope::LOOK);
+        let (stored, daemon) = (identity::load(dir), socket::ask(dir));
+        Self { dir: dir.to_owned(), config, upkeep, stored, profile, look, daemon }
     }
 
     /// Before an enrollment with these settings.
     pub fn before(dir: &Path, config: AgentConfig) -> Self {
         let upkeep = config.upkeep.clone();
-        let look = reconcile::run(dir, &upkeep, None, Scope::LOOK);
-        let (dir, standing) = (dir.to_owned(), Ok(Standing::Absent));
-        Self { dir, config: Ok(config), upkeep, standing, profile: None, look, daemon: None }
+        let look = reconcile::run(dir, &upkeep, None, ReconcileScope::LOOK);
+        let (dir, stored) = (dir.to_owned(), Ok(StoredIdentity::Absent));
+        Self { dir, config: Ok(config), upkeep, stored, profile: None, look, daemon: None }
     }
 
     /// Whether the directory holds no identity at all.
     pub fn is_absent(&self) -> bool {
-        matches!(self.standing, Ok(Standing::Absent))
+        matches!(self.stored, Ok(StoredIdentity::Absent))
     }
 
-    pub fn identity(&self) -> Option<&Identity> {
-        match &self.standing {
-            Ok(Standing::Present(identity)) => Some(identity),
+    pub fn identity(&self) -> Option<&HostIdentity> {
+        match &self.stored {
+            Ok(StoredIdentity::Present(identity)) => Some(identity),
             _ => None,
         }
     }

@@ -8,22 +8,12 @@ use lifecycle::names::Timestamp;
 use pki::agent_key::HostKey;
 
 use crate::fault::Fault;
-use crate::issued::{Issued, agrees};
-use crate::store::identity::Identity;
+use crate::issued::{IssuedAnswer, agrees};
+use crate::store::identity::HostIdentity;
 
 /// The identity that the answer holds, for the key that asked for it.
-pub fn check(answer: &EnrollResponse, key: HostKey, at: Timestamp) -> Result<Identity, Fault> {
-    let issued = Issued {
-        certificate: &answer.certificate,
-        chain: &answer.chain,
-        bundle: &answer.bundle,
-        bundle_version: answer.bundle_version,
-        cert_serial: &answer.cert_serial,
-        renew_at: &answer.renew_at,
-        profile: &answer.profile,
-        servers: &answer.servers,
-    };
-    let identity = issued.check(Arc::new(key), at)?;
+pub fn check(answer: &EnrollResponse, key: HostKey, at: Timestamp) -> Result<HostIdentity, Fault> {
+    let identity = IssuedAnswer::from(answer).check(Arc::new(key), at)?;
     agrees("spiffe_id", &answer.spiffe_id, &identity.spiffe.to_string())?;
     agrees("domain", &answer.domain, identity.spiffe.domain.as_str())?;
     agrees("tenant", &answer.tenant, identity.tenant().unwrap_or_default())?;

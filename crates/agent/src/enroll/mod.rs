@@ -26,26 +26,30 @@ use crate::fault::Fault;
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::{self, Pending};
 use crate::store::{recovery, unconfirmed, wireguard};
 use crate::token_source::{self, Asker, Sources};
 use crate::{chance, clock, host, logging};
-use plan::Plan;
+use plan::EnrollPlan;
 use precheck::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
-pub use report::Report;
-use rpc::Caller;
+pub use report::EnrollReport;
+use rpc::CallOptions;
 
 /// Long enough for a control plane that is there, short enough for a host that must get on.
 const LAST_WORD: Duration = Duration::from_secs(10);
 
-pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read) -> Result<Report, Fault> {
+pub async fn run(
+    args: &EnrollArgs,
+    environment: &Environment,
+    stdin: impl Read,
+) -> Result<EnrollReport, Fault> {
     let contact = &args.contact;
     let path = contact.place.path(environment);
     let config = config::load(&path, contact.values(), environment)?;
     let servers = plan::servers(&config)?;
-    let caller = caller(contact, Some(Duration::from_millis(args.timeout.millis())))?;
-    let caller = Caller { plain: logging::is_plain(environment), ..caller };
+    let options = options(contact, Some(Duration::from_millis(args.timeout.millis())))?;
+    let options = CallOptions { plain: logging::is_plain(environment), ..options };
     // Looked at before the directory is touched, so that a wrong command leaves no trace.
     if !args.replace
         && let Some(found) = usable_or_warned(&path)?
@@ -53,12 +57,12 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
         let dir = match Dir::hold(&path) {
             // A running daemon sees to the rest itself.
             Err(fault) if fault.code.agent() == Some(AgentCode::DirInUse) => {
-                return Ok(Report::new(&path, &found, None, true).beside_daemon());
+                return Ok(EnrollReport::new(&path, &found, None, true).beside_daemon());
             }
             held => held.map_err(in_use)?,
         };
         return match usable(&path)? {
-            Some(found) => already(&dir, &found, &servers, &config.files, &caller).await,
+            Some(found) => already(&dir, &found, &servers, &config.files, &options).await,
             None => Err(Fault::host(
                 AgentCode::IdentityChanged,
                 "another process has just removed the identity",
@@ -69,12 +73,12 @@ pub async fn run(args: &EnrollArgs, environment: &Environment, stdin: impl Read)
     refuse_what_cannot_be_kept(&path, &config)?;
     config.files.check(&path)?;
     let token = || token_source::find(sources(contact, environment, &config), stdin);
-    let plan = Plan::check(&config, servers, token)?;
+    let plan = EnrollPlan::check(&config, servers, token)?;
     let dir = Dir::hold(&path).map_err(in_use)?;
     // Looked at again, now that nobody else can change it.
     match settled(&path, args.replace, &plan)? {
-        Some(found) => already(&dir, &found, &plan.servers, &plan.files, &caller).await,
-        None => anew(&dir, &plan, &caller).await,
+        Some(found) => already(&dir, &found, &plan.servers, &plan.files, &options).await,
+        None => anew(&dir, &plan, &options).await,
     }
 }
 
@@ -88,26 +92,26 @@ fn in_use(fault: Fault) -> Fault {
 }
 
 /// Spends the token, and says so.
-async fn anew(dir: &Dir, plan: &Plan, caller: &Caller) -> Result<Report, Fault> {
-    let (identity, servers) = obtain(dir, plan, caller).await?;
+async fn anew(dir: &Dir, plan: &EnrollPlan, options: &CallOptions) -> Result<EnrollReport, Fault> {
+    let (identity, servers) = obtain(dir, plan, options).await?;
     // The control plane hears that the identity is kept even if it could not be linked.
     let fits = plan.files.fit(dir.path(), &identity, None);
-    let state = confirm(dir, &identity, &servers, caller).await?;
+    let state = confirm(dir, &identity, &servers, options).await?;
     fits?;
-    Ok(Report::new(dir.path(), &identity, Some(state), false))
+    Ok(EnrollReport::new(dir.path(), &identity, Some(state), false))
 }
 
 /// Spends the token and keeps what it gave. That it is kept has yet to be said.
 pub(crate) async fn obtain(
     dir: &Dir,
-    plan: &Plan,
-    caller: &Caller,
-) -> Result<(Identity, Vec<ServerUrl>), Fault> {
+    plan: &EnrollPlan,
+    options: &CallOptions,
+) -> Result<(HostIdentity, Vec<ServerUrl>), Fault> {
     let begun = Generations::under(dir.path()).check();
     let begun = begun
         .and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token, || wireguard_key(dir.path(), plan)));
     let pending = begun.map_err(|error| not_begun(&error))?;
-    let answer = match rpc::enroll(plan, &pending, caller).await {
+    let answer = match rpc::enroll(plan, &pending, options).await {
         Ok(answer) => answer,
         Err(fault) => {
             // The token is dead for good, so there is nothing left to ask again for.
@@ -121,19 +125,19 @@ pub(crate) async fn obtain(
     let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, clock::now())?;
     if let Err(error) = persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
-        return Err(not_persisted(dir, &identity, &servers, &error, caller).await);
+        return Err(not_persisted(dir, &identity, &servers, &error, options).await);
     }
     Ok((identity, servers))
 }
 
 /// The key that is there, for a host that has no identity yet: a node that was given up unconfirmed gave it
 /// back. Otherwise a new one, since the key of a node stays with that node.
-fn wireguard_key(dir: &Path, plan: &Plan) -> io::Result<Option<WireguardPrivate>> {
+fn wireguard_key(dir: &Path, plan: &EnrollPlan) -> io::Result<Option<WireguardPrivate>> {
     if !plan.files.layout.is_some_and(Layout::has_wireguard) {
         return Ok(None);
     }
     let found = match identity::load(dir)? {
-        Standing::Absent => wireguard::read(dir)?,
+        StoredIdentity::Absent => wireguard::read(dir)?,
         _ => None,
     };
     match found {
@@ -145,23 +149,23 @@ fn wireguard_key(dir: &Path, plan: &Plan) -> io::Result<Option<WireguardPrivate>
 /// Nothing is sent, unless the control plane has yet to hear that the identity was kept.
 async fn already(
     dir: &Dir,
-    identity: &Identity,
+    identity: &HostIdentity,
     servers: &[ServerUrl],
     files: &Files,
-    caller: &Caller,
-) -> Result<Report, Fault> {
+    options: &CallOptions,
+) -> Result<EnrollReport, Fault> {
     let fits = files.fit(dir.path(), identity, None);
     // What led to this identity, or was never whole, is of no use; another request may yet be asked for again.
     if Pending::read(dir.path()).is_none_or(|pending| pending.key.spki() == identity.key.spki()) {
         tidied(pending::remove(dir.path()));
     }
     let state = if unconfirmed::is_set(dir.path(), &identity.facts.serial) {
-        Some(confirm(dir, identity, servers, caller).await?)
+        Some(confirm(dir, identity, servers, options).await?)
     } else {
         None
     };
     fits?;
-    Ok(Report::new(dir.path(), identity, state, true))
+    Ok(EnrollReport::new(dir.path(), identity, state, true))
 }
 
 /// A request left behind is in nobody's way: the next run tries again to remove it.
@@ -173,11 +177,11 @@ fn tidied(removed: io::Result<()>) {
 
 async fn confirm(
     dir: &Dir,
-    identity: &Identity,
+    identity: &HostIdentity,
     servers: &[ServerUrl],
-    caller: &Caller,
+    options: &CallOptions,
 ) -> Result<String, Fault> {
-    match rpc::confirm(identity, servers, None, recovery::kept_id(dir.path()), caller).await {
+    match rpc::confirm(identity, servers, None, recovery::kept_id(dir.path()), options).await {
         Ok(confirmed) => {
             if let Some(grant) = &confirmed.recovery
                 && let Err(error) = recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), grant)
@@ -204,14 +208,14 @@ async fn confirm(
 /// The control plane is told with the identity in memory, so that an operator hears of the full disk.
 async fn not_persisted(
     dir: &Dir,
-    identity: &Identity,
+    identity: &HostIdentity,
     servers: &[ServerUrl],
     error: &io::Error,
-    caller: &Caller,
+    options: &CallOptions,
 ) -> Fault {
     let reason = format!("{}: {error}", dir.path().display());
-    let patience = caller.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
-    let brief = Caller { patience: Some(patience), ..caller.clone() };
+    let patience = options.patience.map_or(LAST_WORD, |patience| patience.min(LAST_WORD));
+    let brief = CallOptions { patience: Some(patience), ..options.clone() };
     if let Err(fault) = rpc::confirm(identity, servers, Some(&reason), String::new(), &brief).await {
         tracing::warn!(code = %fault.code, "the failure could not be reported to the control plane either: {}", fault.message);
     }
@@ -237,8 +241,8 @@ pub(crate) fn sources<'a>(
     }
 }
 
-pub(crate) fn caller(contact: &Contact, patience: Option<Duration>) -> Result<Caller, Fault> {
-    Ok(Caller {
+pub(crate) fn options(contact: &Contact, patience: Option<Duration>) -> Result<CallOptions, Fault> {
+    Ok(CallOptions {
         hostname: contact.hostname.clone().unwrap_or_else(host::name),
         correlation_id: chance::hex_128().map_err(|error| not_begun(&error))?,
         patience,

@@ -9,20 +9,20 @@ use client::ServerUrl;
 use pki::wireguard::WireguardPrivate;
 use toml::Value;
 
-use super::plan::Kept;
+use super::plan::KeptSettings;
 use crate::config::{edit, file, keys};
 use crate::store::generation::Generations;
-use crate::store::identity::Identity;
+use crate::store::identity::HostIdentity;
 use crate::store::{disk, last_attempts, pending, revoked, unconfirmed, wireguard};
 
 /// The switch comes last: whoever finds an identity in use also finds where it belongs, and whether the
 /// control plane has heard of it.
 pub fn keep(
     dir: &Path,
-    identity: &Identity,
+    identity: &HostIdentity,
     wireguard: Option<&WireguardPrivate>,
     servers: &[ServerUrl],
-    kept: Kept<'_>,
+    kept: KeptSettings<'_>,
 ) -> io::Result<()> {
     let generations = Generations::under(dir);
     let number = kept.files.write(identity, &generations, None)?;
@@ -47,7 +47,7 @@ pub fn keep(
 }
 
 /// Writes servers, trust, layout and underlay to agent.toml, and nothing else in it.
-fn settings(dir: &Path, servers: &[ServerUrl], kept: Kept<'_>) -> io::Result<()> {
+fn settings(dir: &Path, servers: &[ServerUrl], kept: KeptSettings<'_>) -> io::Result<()> {
     let path = dir.join(file::NAME);
     let (text, mode) = match fs::read_to_string(&path) {
         Ok(text) => (text, fs::metadata(&path)?.mode() & 0o777),

@@ -9,15 +9,15 @@ use crate::code::AgentCode;
 use crate::config::{AgentConfig, TrustChoice, Underlay};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
-use crate::token::Token;
+use crate::token::SecretToken;
 
 #[derive(Debug)]
-pub struct Plan {
+pub struct EnrollPlan {
     pub servers: Vec<ServerUrl>,
     pub trust: Trust,
     /// As agent.toml will say it.
     pub choice: TrustChoice,
-    pub token: Token,
+    pub token: SecretToken,
     pub files: Files,
     /// Where this host's WireGuard can be reached, if it was said.
     pub underlay: Option<UnderlayAddresses>,
@@ -27,23 +27,23 @@ pub struct Plan {
 
 /// What is kept beside an identity: where it is wanted, and what agent.toml will say.
 #[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
+pub struct KeptSettings<'a> {
     pub files: &'a Files,
     pub choice: &'a TrustChoice,
     pub underlay_given: Option<&'a Vec<String>>,
 }
 
-impl Plan {
-    pub fn kept(&self) -> Kept<'_> {
+impl EnrollPlan {
+    pub fn kept(&self) -> KeptSettings<'_> {
         let Self { files, choice, underlay_given, .. } = self;
-        Kept { files, choice, underlay_given: underlay_given.as_ref() }
+        KeptSettings { files, choice, underlay_given: underlay_given.as_ref() }
     }
 
     /// `token` is read last: standard input should not be waited for if the rest is wrong.
     pub fn check(
         config: &AgentConfig,
         servers: Vec<ServerUrl>,
-        token: impl FnOnce() -> Result<Token, Fault>,
+        token: impl FnOnce() -> Result<SecretToken, Fault>,
     ) -> Result<Self, Fault> {
         let (choice, trust) = recognised(config, &servers)?;
         let (files, underlay) = (config.files.clone(), config.underlay);

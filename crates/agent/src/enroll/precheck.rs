@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use super::plan::Plan;
+use super::plan::EnrollPlan;
 use crate::clock;
 use crate::code::AgentCode;
 use crate::config::{self, Config};
 use crate::fault::Fault;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
 use crate::store::revoked;
 
 /// An identity that is whole, in date, and not known to be revoked. One that others may have read is not silently replaced.
-pub fn usable(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
+pub fn usable(dir: &Path) -> Result<Option<Box<HostIdentity>>, Fault> {
     Ok(found(dir)?.ok())
 }
 
 /// The same, and warns if there is an identity that cannot be used.
-pub fn usable_or_warned(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
+pub fn usable_or_warned(dir: &Path) -> Result<Option<Box<HostIdentity>>, Fault> {
     let found = found(dir)?;
     if let Err(Some(why)) = &found {
         tracing::warn!("the identity in this directory {why}; this host will be enrolled again");
@@ -26,7 +26,7 @@ pub fn usable_or_warned(dir: &Path) -> Result<Option<Box<Identity>>, Fault> {
 }
 
 /// The identity, or why the one that is there cannot be used.
-fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
+fn found(dir: &Path) -> Result<Result<Box<HostIdentity>, Option<String>>, Fault> {
     let standing = identity::load(dir).map_err(|error| {
         Fault::host(
             AgentCode::DirUnusable,
@@ -35,13 +35,13 @@ fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
         )
     })?;
     match standing {
-        Standing::Present(found) if revoked::is_set(dir, &found.facts.serial) => {
+        StoredIdentity::Present(found) if revoked::is_set(dir, &found.facts.serial) => {
             Ok(Err(Some("is revoked".to_owned())))
         }
-        Standing::Present(found) if !found.is_expired(clock::now()) => Ok(Ok(found)),
-        Standing::Present(_) | Standing::Absent => Ok(Err(None)),
-        Standing::Damaged(reason) => Ok(Err(Some(format!("cannot be used: {reason}")))),
-        Standing::Exposed(key) => Err(Fault::host(
+        StoredIdentity::Present(found) if !found.is_expired(clock::now()) => Ok(Ok(found)),
+        StoredIdentity::Present(_) | StoredIdentity::Absent => Ok(Err(None)),
+        StoredIdentity::Damaged(reason) => Ok(Err(Some(format!("cannot be used: {reason}")))),
+        StoredIdentity::Exposed(key) => Err(Fault::host(
             AgentCode::KeyExposed,
             format!("other users may read {}", key.display()),
             "if no other user has read it, close it with chmod 0600; otherwise have an operator revoke the node, and enroll with --replace",
@@ -51,11 +51,12 @@ fn found(dir: &Path) -> Result<Result<Box<Identity>, Option<String>>, Fault> {
 
 /// The identity with which this command has nothing left to obtain: another run was first, or this very request
 /// was answered and kept just before it was killed.
-pub fn settled(dir: &Path, replace: bool, plan: &Plan) -> Result<Option<Box<Identity>>, Fault> {
+pub fn settled(dir: &Path, replace: bool, plan: &EnrollPlan) -> Result<Option<Box<HostIdentity>>, Fault> {
     if !replace {
         return usable(dir);
     }
-    let (Ok(Standing::Present(found)), Some(pending)) = (identity::load(dir), Pending::read(dir)) else {
+    let (Ok(StoredIdentity::Present(found)), Some(pending)) = (identity::load(dir), Pending::read(dir))
+    else {
         return Ok(None);
     };
     let same = pending.is_for(&plan.token) && pending.key.spki() == found.key.spki();

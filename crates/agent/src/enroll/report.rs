@@ -5,12 +5,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::compat::Persona;
-use crate::screen::{Screen, Shown};
+use crate::screen::{Columns, HumanText};
 use crate::store::generation::Generations;
-use crate::store::identity::Identity;
+use crate::store::identity::HostIdentity;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct EnrollReport {
     pub node_id: String,
     pub spiffe_id: String,
     /// The node's state as the control plane said it; `enrolled` if it was not asked.
@@ -27,19 +27,19 @@ pub struct Report {
     pub asked: bool,
     /// What comes after it.
     #[serde(skip)]
-    pub next: Next,
+    pub next: NextStep,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// The daemon is to be started: as whom, and how the shell calls the program.
     Run(Persona, String),
     /// It runs already.
     Nothing,
 }
 
-impl Report {
-    pub fn new(dir: &Path, identity: &Identity, state: Option<String>, already_enrolled: bool) -> Self {
+impl EnrollReport {
+    pub fn new(dir: &Path, identity: &HostIdentity, state: Option<String>, already_enrolled: bool) -> Self {
         Self {
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             spiffe_id: identity.spiffe.to_string(),
@@ -52,25 +52,25 @@ impl Report {
             domain: identity.spiffe.domain.to_string(),
             dir: dir.display().to_string(),
             already_enrolled,
-            next: Next::Run(Persona::default(), Persona::default().name().to_owned()),
+            next: NextStep::Run(Persona::default(), Persona::default().name().to_owned()),
         }
     }
 
     /// While the daemon works in the directory.
     pub fn beside_daemon(self) -> Self {
-        Self { next: Next::Nothing, ..self }
+        Self { next: NextStep::Nothing, ..self }
     }
 
     /// Written by the program under this name, called like this.
     pub fn called(self, persona: Persona, program: &str) -> Self {
         let next = match self.next {
-            Next::Nothing => Next::Nothing,
-            Next::Run(..) => Next::Run(persona, program.to_owned()),
+            NextStep::Nothing => NextStep::Nothing,
+            NextStep::Run(..) => NextStep::Run(persona, program.to_owned()),
         };
         Self { next, ..self }
     }
 
-    fn steps(&self, persona: Persona, program: &str, screen: Screen) -> Vec<String> {
+    fn steps(&self, persona: Persona, program: &str, screen: Columns) -> Vec<String> {
         let usual = self.dir == persona.dir();
         let unit = usual && persona == Persona::Enlist;
         let mut words = vec![program.to_owned(), "run".to_owned()];
@@ -82,13 +82,13 @@ impl Report {
         } else {
             "Or as a service with this directory: docs/agent.md, \"As a service\""
         };
-        let intro = "Next, keep the identity renewed:".to_owned();
+        let intro = "NextStep, keep the identity renewed:".to_owned();
         vec![intro, screen.command(2, &words), screen.hang("", 2, service)]
     }
 }
 
-impl Shown for Report {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for EnrollReport {
+    fn text(&self, screen: Columns) -> String {
         let done = if self.already_enrolled { "already enrolled" } else { "enrolled" };
         let place = Generations::under(Path::new(&self.dir)).current_path();
         let state = if self.asked { format!(" ({})", self.state) } else { String::new() };
@@ -105,8 +105,8 @@ impl Shown for Report {
             lines.push(screen.hang("", 0, kept));
         }
         match &self.next {
-            Next::Run(persona, program) => lines.extend(self.steps(*persona, program, screen)),
-            Next::Nothing => lines.push("The daemon is running and renews it.".to_owned()),
+            NextStep::Run(persona, program) => lines.extend(self.steps(*persona, program, screen)),
+            NextStep::Nothing => lines.push("The daemon is running and renews it.".to_owned()),
         }
         lines.join("\n")
     }
@@ -116,9 +116,9 @@ impl Shown for Report {
 mod tests {
     use super::*;
 
-    fn report(dir: &str) -> Report {
+    fn report(dir: &str) -> EnrollReport {
         let text = str::to_owned;
-        Report {
+        EnrollReport {
             node_id: text("n-1"),
             spiffe_id: text("spiffe://test.example/n-1"),
             state: text("active"),
@@ -130,33 +130,34 @@ mod tests {
             dir: text(dir),
             already_enrolled: false,
             asked: true,
-            next: Next::Run(Persona::Enlist, text("enlist-agent")),
+            next: NextStep::Run(Persona::Enlist, text("enlist-agent")),
         }
     }
 
     #[test]
     fn what_comes_next_names_the_directory_only_if_it_is_not_the_usual_one() {
-        let usual = report("/var/lib/enlist-agent").text(Screen::PIPE);
+        let usual = report("/var/lib/enlist-agent").text(Columns::PIPE);
         assert!(usual.contains("\n  enlist-agent run\n"), "{usual}");
         assert!(usual.contains("systemctl enable --now enlist-agent"), "{usual}");
-        let other = report("/srv/a b").text(Screen::PIPE);
+        let other = report("/srv/a b").text(Columns::PIPE);
         assert!(other.contains("\n  enlist-agent run --dir '/srv/a b'\n"), "{other}");
         assert!(!other.contains("systemctl"), "the unit has another directory: {other}");
-        let plfm = report("/etc/plfm-agent").called(Persona::Plfm, "plfm-agent").text(Screen::PIPE);
+        let plfm = report("/etc/plfm-agent").called(Persona::Plfm, "plfm-agent").text(Columns::PIPE);
         assert!(plfm.contains("\n  plfm-agent run\n") && !plfm.contains("systemctl"), "{plfm}");
     }
 
     #[test]
     fn only_a_state_that_was_asked_for_is_shown() {
-        let first = |report: Report| report.text(Screen::PIPE).lines().next().unwrap_or_default().to_owned();
+        let first =
+            |report: EnrollReport| report.text(Columns::PIPE).lines().next().unwrap_or_default().to_owned();
         assert_eq!(first(report("/srv/a")), "enrolled as n-1 (active)");
-        let again = Report { already_enrolled: true, asked: false, ..report("/srv/a") };
+        let again = EnrollReport { already_enrolled: true, asked: false, ..report("/srv/a") };
         assert_eq!(first(again), "already enrolled as n-1");
     }
 
     #[test]
     fn beside_a_running_daemon_nothing_comes_next() {
-        let text = report("/srv/a").beside_daemon().called(Persona::Plfm, "plfm-agent").text(Screen::PIPE);
+        let text = report("/srv/a").beside_daemon().called(Persona::Plfm, "plfm-agent").text(Columns::PIPE);
         assert!(!text.contains("-agent run"), "{text}");
     }
 }

@@ -10,20 +10,20 @@ use client::{AgentApi, Error, ServerUrl};
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
-use super::plan::Plan;
+use super::plan::EnrollPlan;
 use super::underlay;
 use crate::code::AgentCode;
 use crate::config::UnderlayAddresses;
-use crate::fault::{Exit, Fault};
+use crate::fault::Fault;
 use crate::fault_code::FaultCode;
 use crate::host;
 use crate::output;
-use crate::store::identity::Identity;
+use crate::store::identity::HostIdentity;
 use crate::store::pending::Pending;
 
 /// Who asks, and how patiently.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct CallOptions {
     pub hostname: String,
     /// Ties the calls of one enrollment together in the control plane's records.
     pub correlation_id: String,
@@ -33,7 +33,7 @@ pub struct Caller {
     pub plain: bool,
 }
 
-impl Caller {
+impl CallOptions {
     fn deadline(&self) -> Option<Instant> {
         self.patience.and_then(|patience| Instant::now().checked_add(patience))
     }
@@ -55,7 +55,11 @@ impl Caller {
 }
 
 /// Redeems the token for this key.
-pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<EnrollResponse, Fault> {
+pub async fn enroll(
+    plan: &EnrollPlan,
+    pending: &Pending,
+    options: &CallOptions,
+) -> Result<EnrollResponse, Fault> {
     let csr = pending.key.csr_pem().map_err(|error| {
         Fault::host(
             AgentCode::KeyUnusable,
@@ -74,21 +78,22 @@ pub async fn enroll(plan: &Plan, pending: &Pending, caller: &Caller) -> Result<E
     let request = EnrollRequest {
         token: plan.token.expose().to_owned(),
         csr,
-        hostname: caller.hostname.clone(),
+        hostname: options.hostname.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         wireguard_public_key: wireguard.unwrap_or_default(),
         underlay: underlay(plan, pending).await.map(UnderlayAddresses::message),
         hardware: Some(host::hardware()),
     };
     let agent =
-        AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(caller.on_retry());
+        AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(options.on_retry());
     let key = &pending.idempotency_key;
-    let reply = agent.enroll(request, key, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
+    let reply =
+        agent.enroll(request, key, &options.correlation_id, options.deadline()).await.map_err(fault)?;
     Ok(reply.message)
 }
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
-async fn underlay(plan: &Plan, pending: &Pending) -> Option<UnderlayAddresses> {
+async fn underlay(plan: &EnrollPlan, pending: &Pending) -> Option<Underlay> {
     if plan.underlay.is_some() || pending.wireguard.is_none() {
         return plan.underlay;
     }
@@ -103,11 +108,11 @@ async fn underlay(plan: &Plan, pending: &Pending) -> Option<UnderlayAddresses> {
 /// Tells the control plane what became of the identity: kept, or why not. A host that can keep it gets what brings it
 /// back some day.
 pub async fn confirm(
-    identity: &Identity,
+    identity: &HostIdentity,
     servers: &[ServerUrl],
     failure: Option<&str>,
     recovery_kept: String,
-    caller: &Caller,
+    options: &CallOptions,
 ) -> Result<ConfirmResponse, Fault> {
     let status = if failure.is_some() { ConfirmStatus::Failed } else { ConfirmStatus::Ok };
     let request = ConfirmRequest {
@@ -117,8 +122,8 @@ pub async fn confirm(
         recovery_wanted: failure.is_none(),
     };
     let agent = AgentApi::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
-    let agent = agent.map_err(fault)?.on_retry(caller.on_retry());
-    let reply = agent.confirm(request, &caller.correlation_id, caller.deadline()).await.map_err(fault)?;
+    let agent = agent.map_err(fault)?.on_retry(options.on_retry());
+    let reply = agent.confirm(request, &options.correlation_id, options.deadline()).await.map_err(fault)?;
     Ok(reply.message)
 }
 
@@ -142,12 +147,7 @@ fn log(error: &Error, pause: Duration) {
 }
 
 pub fn fault(error: Error) -> Fault {
-    let exit = match error.exit_code() {
-        2 => Exit::Usage,
-        3 => Exit::Refused,
-        4 => Exit::Unreachable,
-        _ => Exit::Fault,
-    };
+    let exit = error.exit();
     let code = FaultCode::of_error(&error);
     let detail = error.detail();
     let hint = match detail.hint.as_str() {

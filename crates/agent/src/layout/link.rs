@@ -9,7 +9,7 @@ use crate::store::disk;
 use crate::store::generation::Generations;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct IdentityLink {
     pub path: PathBuf,
     /// The file of the generation.
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub enum Look {
     Foreign,
 }
 
-impl Link {
+impl IdentityLink {
     pub fn new(dir: &Path, path: PathBuf, name: &'static str) -> Self {
         let current = Generations::under(dir).current_path();
         // Inside the directory a relative one, which survives when the directory is moved.
@@ -104,12 +104,12 @@ mod tests {
         symlink("0000000001", dir.join("identity/current")).unwrap();
         fs::write(dir.join("identity/current/cert.pem"), "leaf").unwrap();
         for path in [dir.join("cert.pem"), dir.join("certs/agent.crt"), top.path().join("else/where.pem")] {
-            let link = Link::new(&dir, path.clone(), "cert.pem");
+            let link = IdentityLink::new(&dir, path.clone(), "cert.pem");
             assert_eq!(link.look().unwrap(), Look::Missing);
             assert!(link.make(&dir, Look::Missing).unwrap());
             assert_eq!(link.look().unwrap(), Look::Right);
             assert_eq!(fs::read_to_string(&path).unwrap(), "leaf");
-            let other = Link::new(&dir, path.clone(), "layout-cert.pem");
+            let other = IdentityLink::new(&dir, path.clone(), "layout-cert.pem");
             assert_eq!(other.look().unwrap(), Look::Ours);
             fs::remove_file(&path).unwrap();
             fs::write(&path, "precious").unwrap();
@@ -123,7 +123,7 @@ mod tests {
     fn what_came_after_the_look_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cert.pem");
-        let link = Link::new(dir.path(), path.clone(), "cert.pem");
+        let link = IdentityLink::new(dir.path(), path.clone(), "cert.pem");
         let look = link.look().unwrap();
         fs::write(&path, "precious").unwrap();
         assert!(!link.make(dir.path(), look).unwrap());
@@ -138,6 +138,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cert.pem");
         symlink("/etc/ssl/cert.pem", &path).unwrap();
-        assert_eq!(Link::new(dir.path(), path, "cert.pem").look().unwrap(), Look::Foreign);
+        assert_eq!(IdentityLink::new(dir.path(), path, "cert.pem").look().unwrap(), Look::Foreign);
     }
 }

@@ -17,8 +17,8 @@ use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::disk::{PUBLIC, SECRET};
 use crate::store::generation::{Generations, Number, Part};
-use crate::store::identity::{self, Identity};
-use link::{Link, Look};
+use crate::store::identity::{self, HostIdentity};
+use link::{IdentityLink, Look};
 
 /// Leaf and intermediates.
 const CERT: &str = "layout-cert.pem";
@@ -115,7 +115,7 @@ impl Files {
     }
 
     /// Every link, and the file of the generation that it leads to.
-    fn links(&self, dir: &Path) -> Vec<Link> {
+    fn links(&self, dir: &Path) -> Vec<IdentityLink> {
         let key = if self.is_probectl() { KEY } else { identity::KEY };
         let cert = if self.layout.is_some() { CERT } else { identity::CERT };
         let node_ca = self.node_ca.clone().filter(|path| link::is_link(path) || !path.exists());
@@ -123,11 +123,11 @@ impl Files {
         let wanted = wanted.into_iter().filter_map(|(path, name)| Some((path.clone()?, name)));
         // The operator's own CA file, if that is where it lies, is as good as a link.
         let links = wanted.filter(|(path, _)| Some(path) != self.given.as_ref() || link::is_link(path));
-        links.map(|(path, name)| Link::new(dir, path, name)).collect()
+        links.map(|(path, name)| IdentityLink::new(dir, path, name)).collect()
     }
 
     /// The files that a generation has beside its own for this.
-    fn extras(&self, identity: &Identity) -> io::Result<Vec<Extra>> {
+    fn extras(&self, identity: &HostIdentity) -> io::Result<Vec<Extra>> {
         let chain = |all: &[&[CertificateDer<'static>]]| {
             let mut seen: Vec<&[u8]> = Vec::new();
             for der in all.iter().flat_map(|part| part.iter()) {
@@ -155,7 +155,7 @@ impl Files {
     /// Writes a generation with everything that is wanted of it.
     pub fn write(
         &self,
-        identity: &Identity,
+        identity: &HostIdentity,
         generations: &Generations,
         spare: Option<Number>,
     ) -> io::Result<Number> {
@@ -187,7 +187,7 @@ impl Files {
 
     /// Sees that the generation in use has the files, and that the links lead there. `spare` is a generation
     /// that is not in use yet and stays.
-    pub fn fit(&self, dir: &Path, identity: &Identity, spare: Option<Number>) -> Result<(), Fault> {
+    pub fn fit(&self, dir: &Path, identity: &HostIdentity, spare: Option<Number>) -> Result<(), Fault> {
         let links = self.links(dir);
         let generations = Generations::under(dir);
         let current = generations.current_path();

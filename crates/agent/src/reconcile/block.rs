@@ -11,7 +11,7 @@ const NOTE: &str = "# Kept by `enlist-agent`: change [hosts] in agent.toml inste
 
 /// How a name was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum HostsEntry {
     Missing,
     /// In our block, with another address.
     Changed(String),
@@ -25,7 +25,7 @@ pub enum Found {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Settled {
     pub text: Vec<u8>,
-    pub names: Vec<(String, Found)>,
+    pub names: Vec<(String, HostsEntry)>,
 }
 
 /// `owner` tells the blocks of several agents on one host apart.
@@ -43,7 +43,7 @@ pub fn settle(text: &[u8], owner: &str, wanted: &Hosts) -> Settled {
         }
         let ours = addresses(&inside, name);
         if !elsewhere.is_empty() {
-            names.push((name.clone(), Found::Taken(elsewhere.join(", "))));
+            names.push((name.clone(), HostsEntry::Taken(elsewhere.join(", "))));
             // What stood here before somebody else wrote theirs goes on to stand.
             if ours.iter().any(|found| is(found, *address)) {
                 block.push(format!("{address} {name}"));
@@ -52,29 +52,29 @@ pub fn settle(text: &[u8], owner: &str, wanted: &Hosts) -> Settled {
         }
         block.push(format!("{address} {name}"));
         match ours.as_slice() {
-            [] => names.push((name.clone(), Found::Missing)),
+            [] => names.push((name.clone(), HostsEntry::Missing)),
             [one] if is(one, *address) => {}
-            found => names.push((name.clone(), Found::Changed(found.join(", ")))),
+            found => names.push((name.clone(), HostsEntry::Changed(found.join(", ")))),
         }
     }
     for (name, address) in &inside {
         if !wanted.contains_key(name) {
-            names.push((name.clone(), Found::Unwanted(address.clone())));
+            names.push((name.clone(), HostsEntry::Unwanted(address.clone())));
         }
     }
     Settled { text: parts.with(&block, &begin, &end), names }
 }
 
 /// A file's lines, with their line breaks, around our block.
-struct Parts<'a> {
+struct BlockLines<'a> {
     before: Vec<&'a [u8]>,
     inside: Vec<&'a [u8]>,
     after: Vec<&'a [u8]>,
 }
 
 /// A begin without an end is only a stray line: what follows it may be somebody else's. A second block goes.
-fn split<'a>(text: &'a [u8], begin: &str, end: &str) -> Parts<'a> {
-    let mut parts = Parts { before: Vec::new(), inside: Vec::new(), after: Vec::new() };
+fn split<'a>(text: &'a [u8], begin: &str, end: &str) -> BlockLines<'a> {
+    let mut parts = BlockLines { before: Vec::new(), inside: Vec::new(), after: Vec::new() };
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let is = |line: &[u8], mark: &str| line.trim_ascii() == mark.as_bytes();
     let (mut seen, mut rest) = (false, lines.as_slice());
@@ -96,7 +96,7 @@ fn split<'a>(text: &'a [u8], begin: &str, end: &str) -> Parts<'a> {
     parts
 }
 
-impl Parts<'_> {
+impl BlockLines<'_> {
     fn with(&self, block: &[String], begin: &str, end: &str) -> Vec<u8> {
         let mut text = self.before.concat();
         if !block.is_empty() {
@@ -150,7 +150,7 @@ mod tests {
         pairs.iter().map(|(name, address)| ((*name).to_owned(), address.parse().unwrap())).collect()
     }
 
-    fn settled(text: &str, wanted: &[(&str, &str)]) -> (String, Vec<(String, Found)>) {
+    fn settled(text: &str, wanted: &[(&str, &str)]) -> (String, Vec<(String, HostsEntry)>) {
         let settled = settle(text.as_bytes(), "/dir", &hosts(wanted));
         (String::from_utf8(settled.text).unwrap(), settled.names)
     }
@@ -176,17 +176,17 @@ mod tests {
         let wrong = right.replace("10.0.0.1 cp", "10.0.0.2 cp");
         let (text, names) = settled(&wrong, &wanted);
         assert_eq!(text, right);
-        assert_eq!(names, [("cp.example".to_owned(), Found::Changed("10.0.0.2".to_owned()))]);
+        assert_eq!(names, [("cp.example".to_owned(), HostsEntry::Changed("10.0.0.2".to_owned()))]);
         let (_, names) = settled(&right, &[("b.example", "10.0.0.1")]);
-        let unwanted = ("cp.example".to_owned(), Found::Unwanted("10.0.0.1".to_owned()));
-        assert_eq!(names, [("b.example".to_owned(), Found::Missing), unwanted]);
+        let unwanted = ("cp.example".to_owned(), HostsEntry::Unwanted("10.0.0.1".to_owned()));
+        assert_eq!(names, [("b.example".to_owned(), HostsEntry::Missing), unwanted]);
     }
 
     #[test]
     fn a_name_that_somebody_else_maps_is_theirs() {
         let (text, names) = settled(OTHERS, &[("alias", "10.0.0.1")]);
         assert_eq!(text, OTHERS);
-        assert_eq!(names, [("alias".to_owned(), Found::Taken("10.9.9.9".to_owned()))]);
+        assert_eq!(names, [("alias".to_owned(), HostsEntry::Taken("10.9.9.9".to_owned()))]);
         assert_eq!(settled(OTHERS, &[("alias", "10.9.9.9")]), (OTHERS.to_owned(), Vec::new()));
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let wanted = [("cp.example", "10.0.0.1")];
         let (ours, _) = settled(OTHERS, &wanted);
         let both = format!("{ours}10.6.6.6 cp.example\n");
-        let taken = vec![("cp.example".to_owned(), Found::Taken("10.6.6.6".to_owned()))];
+        let taken = vec![("cp.example".to_owned(), HostsEntry::Taken("10.6.6.6".to_owned()))];
         assert_eq!(settled(&both, &wanted), (both.clone(), taken));
     }
 

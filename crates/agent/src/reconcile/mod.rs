@@ -19,29 +19,29 @@ use crate::config::hosts::{self, Hosts};
 use crate::config::{self, Environment, Upkeep, Values};
 use crate::fault::Fault;
 use crate::store::dir;
-use block::Found;
+use block::HostsEntry;
 pub use modes::files as secret_files;
-use profile::Profile;
-pub use report::{Failure, Finding, Report};
+use profile::StoredEndpointProfile;
+pub use report::{Finding, ReconcileReport, Unreconciled};
 
 /// How much may be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
+pub struct ReconcileScope {
     /// Close secrets that are open to others.
     pub secrets: bool,
     /// Only say what would be done.
     pub dry_run: bool,
 }
 
-impl Scope {
+impl ReconcileScope {
     /// What the daemon does without being asked.
-    pub const BY_ITSELF: Scope = Scope { secrets: false, dry_run: false };
+    pub const BY_ITSELF: ReconcileScope = ReconcileScope { secrets: false, dry_run: false };
     /// Only to look.
-    pub const LOOK: Scope = Scope { secrets: true, dry_run: true };
+    pub const LOOK: ReconcileScope = ReconcileScope { secrets: true, dry_run: true };
 }
 
 /// The command.
-pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Report, Fault> {
+pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<ReconcileReport, Fault> {
     let dir = args.place.path(environment);
     if !dir.exists() {
         let hint = "name the agent's directory with --dir";
@@ -53,11 +53,16 @@ pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Report
         let hint = "run the command as the owner of the directory";
         Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
     })?;
-    Ok(run(&dir, &config.upkeep, profile.as_ref(), Scope { secrets: true, dry_run: args.dry_run }))
+    Ok(run(&dir, &config.upkeep, profile.as_ref(), ReconcileScope { secrets: true, dry_run: args.dry_run }))
 }
 
-pub fn run(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, scope: Scope) -> Report {
-    let mut report = Report { dry_run: scope.dry_run, ..Report::default() };
+pub fn run(
+    dir: &Path,
+    upkeep: &Upkeep,
+    profile: Option<&StoredEndpointProfile>,
+    scope: ReconcileScope,
+) -> ReconcileReport {
+    let mut report = ReconcileReport { dry_run: scope.dry_run, ..ReconcileReport::default() };
     modes::directories(dir, upkeep, scope.dry_run, &mut report);
     if scope.secrets {
         modes::secrets(dir, scope.dry_run, &mut report);
@@ -68,8 +73,8 @@ pub fn run(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, scope: Scope)
 }
 
 /// The names that this host must know, those of agent.toml first; what cannot be one is told.
-pub fn wanted(upkeep: &Upkeep, profile: Option<&Profile>) -> (Hosts, Vec<Failure>) {
-    let (mut all, mut report) = (Hosts::new(), Report::default());
+pub fn wanted(upkeep: &Upkeep, profile: Option<&StoredEndpointProfile>) -> (Hosts, Vec<Unreconciled>) {
+    let (mut all, mut report) = (Hosts::new(), ReconcileReport::default());
     for (name, address) in profile.iter().flat_map(|profile| &profile.hosts).take(hosts::MOST) {
         match hosts::pair(name, address) {
             Ok((name, address)) => _ = all.insert(name, address),
@@ -84,7 +89,13 @@ pub fn wanted(upkeep: &Upkeep, profile: Option<&Profile>) -> (Hosts, Vec<Failure
     (all, report.faults)
 }
 
-fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, report: &mut Report) {
+fn names(
+    dir: &Path,
+    upkeep: &Upkeep,
+    profile: Option<&StoredEndpointProfile>,
+    dry_run: bool,
+    report: &mut ReconcileReport,
+) {
     let (wanted, refused) = wanted(upkeep, profile);
     report.drift.extend(refused.iter().map(|failure| failure.finding.clone()));
     report.faults.extend(refused);
@@ -104,7 +115,7 @@ fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, 
     let mut ours = Vec::new();
     for (name, found) in settled.names {
         match found {
-            Found::Taken(there) => {
+            HostsEntry::Taken(there) => {
                 let finding = Finding::name(&name, there, expected(&name));
                 report.fault(
                     finding,
@@ -112,9 +123,9 @@ fn names(dir: &Path, upkeep: &Upkeep, profile: Option<&Profile>, dry_run: bool, 
                     None,
                 );
             }
-            Found::Missing => ours.push(Finding::name(&name, "missing", expected(&name))),
-            Found::Changed(there) => ours.push(Finding::name(&name, there, expected(&name))),
-            Found::Unwanted(there) => ours.push(Finding::name(&name, there, "not mapped")),
+            HostsEntry::Missing => ours.push(Finding::name(&name, "missing", expected(&name))),
+            HostsEntry::Changed(there) => ours.push(Finding::name(&name, there, expected(&name))),
+            HostsEntry::Unwanted(there) => ours.push(Finding::name(&name, there, "not mapped")),
         }
     }
     if settled.text == before {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::report::{Finding, Report};
+use super::report::{Finding, ReconcileReport};
 use crate::config::Upkeep;
 use crate::store::{dir, disk};
 
@@ -13,7 +13,7 @@ const PRIVATE: u32 = 0o700;
 
 /// Directories of the agent's own, and of the work of this host. Those that are gone, such as below `/run` after a
 /// start of the host, are made again.
-pub fn directories(path: &Path, upkeep: &Upkeep, dry_run: bool, report: &mut Report) {
+pub fn directories(path: &Path, upkeep: &Upkeep, dry_run: bool, report: &mut ReconcileReport) {
     // Where secrets lie, a link would lead them elsewhere.
     let secret = ["identity", "recovery"].map(|name| path.join(name));
     let open = [path.to_owned(), upkeep.diagnostic_path.clone()];
@@ -41,7 +41,7 @@ fn make(path: &Path) -> io::Result<()> {
 
 /// Closes what is open to others and should not be. Only what belongs to this user, and never through a link.
 /// Directories come first: in one that is closed nobody puts a link in the place of what is looked at.
-pub fn secrets(path: &Path, dry_run: bool, report: &mut Report) {
+pub fn secrets(path: &Path, dry_run: bool, report: &mut ReconcileReport) {
     let us = rustix::process::geteuid().as_raw();
     let dirs = ["identity", "recovery", "pending", "wireguard"].map(|name| path.join(name));
     for place in [path.to_owned()].iter().chain(&dirs).chain(&generations(path)) {

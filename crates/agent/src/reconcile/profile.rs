@@ -17,7 +17,7 @@ const URLS: usize = 32;
 const LONGEST: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct StoredEndpointProfile {
     pub id: String,
     pub api_urls: Vec<String>,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub struct Profile {
     pub hosts: BTreeMap<String, String>,
 }
 
-impl Profile {
+impl StoredEndpointProfile {
     /// Within bounds, and nothing in it would send anything in the clear. One without an id says that there is none.
     pub fn of(wire: &EndpointProfile) -> Result<Option<Self>, String> {
         let short = |text: &String| text.len() <= LONGEST;
@@ -65,7 +65,7 @@ impl Profile {
 }
 
 /// On disk, or gone from there, when this returns.
-pub fn save(dir: &Path, profile: Option<&Profile>) -> io::Result<()> {
+pub fn save(dir: &Path, profile: Option<&StoredEndpointProfile>) -> io::Result<()> {
     let path = dir.join(NAME);
     match profile {
         Some(profile) if load(dir)?.as_ref() == Some(profile) => Ok(()),
@@ -78,7 +78,7 @@ pub fn save(dir: &Path, profile: Option<&Profile>) -> io::Result<()> {
 }
 
 /// None if there is none, or not a whole one: the control plane sends it again.
-pub fn load(dir: &Path) -> io::Result<Option<Profile>> {
+pub fn load(dir: &Path) -> io::Result<Option<StoredEndpointProfile>> {
     match disk::read(&dir.join(NAME)) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -103,7 +103,7 @@ mod tests {
     fn a_profile_is_kept_and_found_again() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(load(dir.path()).unwrap(), None);
-        let profile = Profile::of(&wire()).unwrap();
+        let profile = StoredEndpointProfile::of(&wire()).unwrap();
         save(dir.path(), profile.as_ref()).unwrap();
         save(dir.path(), profile.as_ref()).unwrap();
         assert!(profile.is_some());
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn one_without_an_id_takes_what_is_kept_away() {
         let dir = tempfile::tempdir().unwrap();
-        save(dir.path(), Profile::of(&wire()).unwrap().as_ref()).unwrap();
-        let none = Profile::of(&EndpointProfile::default()).unwrap();
+        save(dir.path(), StoredEndpointProfile::of(&wire()).unwrap().as_ref()).unwrap();
+        let none = StoredEndpointProfile::of(&EndpointProfile::default()).unwrap();
         save(dir.path(), none.as_ref()).unwrap();
         save(dir.path(), none.as_ref()).unwrap();
         assert!(!dir.path().join(NAME).exists());
@@ -127,7 +127,7 @@ mod tests {
         let check = |change: fn(&mut EndpointProfile)| {
             let mut changed = wire();
             change(&mut changed);
-            assert!(Profile::of(&changed).is_err());
+            assert!(StoredEndpointProfile::of(&changed).is_err());
         };
         check(|wire| wire.id.push('\n'));
         check(|wire| wire.api_urls.push("http://plain".to_owned()));

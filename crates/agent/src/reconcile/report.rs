@@ -7,7 +7,7 @@ use std::path::Path;
 use lifecycle::host::Class;
 use serde::Serialize;
 
-use crate::screen::{Screen, Shown, harmless};
+use crate::screen::{Columns, HumanText, harmless};
 use crate::space;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ impl fmt::Display for Finding {
 
 /// What could not be put right, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Failure {
+pub struct Unreconciled {
     #[serde(flatten)]
     pub finding: Finding,
     pub message: String,
@@ -52,7 +52,7 @@ pub struct Failure {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
-pub struct Report {
+pub struct ReconcileReport {
     /// Whether everything is now as it should be.
     pub ok: bool,
     pub dry_run: bool,
@@ -60,10 +60,10 @@ pub struct Report {
     pub drift: Vec<Finding>,
     /// What of it was put right, or would be.
     pub changed: Vec<Finding>,
-    pub faults: Vec<Failure>,
+    pub faults: Vec<Unreconciled>,
 }
 
-impl Report {
+impl ReconcileReport {
     /// It differed, and this came of putting it right.
     pub fn settled(&mut self, finding: Finding, came: io::Result<()>) {
         match came {
@@ -84,7 +84,7 @@ impl Report {
     pub fn fault(&mut self, finding: Finding, message: &str, class: Option<Class>) {
         let class = class.or((finding.kind == "name").then_some(Class::EndpointProfileDrift));
         self.drift.push(finding.clone());
-        self.faults.push(Failure { finding, message: message.to_owned(), class });
+        self.faults.push(Unreconciled { finding, message: message.to_owned(), class });
     }
 
     /// The trouble to tell, if there is one of the eight.
@@ -94,8 +94,8 @@ impl Report {
     }
 }
 
-impl Shown for Report {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for ReconcileReport {
+    fn text(&self, screen: Columns) -> String {
         let line = |label: &str, text: &str| screen.hang(&format!("{label:<12} "), 13, &harmless(text));
         let did = if self.dry_run { "would change" } else { "changed" };
         let mut lines = Vec::new();

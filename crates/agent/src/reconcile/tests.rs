@@ -27,7 +27,7 @@ impl World {
         self.top.path().join("agent")
     }
 
-    fn run(&self, profile: Option<&Profile>, scope: Scope) -> Report {
+    fn run(&self, profile: Option<&StoredEndpointProfile>, scope: ReconcileScope) -> ReconcileReport {
         run(&self.dir(), &self.upkeep, profile, scope)
     }
 
@@ -36,21 +36,21 @@ impl World {
     }
 }
 
-fn profile(hosts: &[(&str, &str)]) -> Profile {
+fn profile(hosts: &[(&str, &str)]) -> StoredEndpointProfile {
     let hosts = hosts.iter().map(|(name, address)| ((*name).to_owned(), (*address).to_owned())).collect();
-    Profile { id: "p".to_owned(), api_urls: Vec::new(), terminal_url: String::new(), hosts }
+    StoredEndpointProfile { id: "p".to_owned(), api_urls: Vec::new(), terminal_url: String::new(), hosts }
 }
 
 #[test]
 fn a_mapping_is_restored_and_then_nothing_is_written_any_more() {
     let world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
     let profile = profile(&[("cp.example", "10.0.0.9"), ("t.example", "10.0.0.2")]);
-    let report = world.run(Some(&profile), Scope::BY_ITSELF);
+    let report = world.run(Some(&profile), ReconcileScope::BY_ITSELF);
     assert!(report.ok, "{report:?}");
     let text = world.hosts();
     assert!(text.starts_with(OTHERS) && text.contains("10.0.0.1 cp.example\n10.0.0.2 t.example\n"), "{text}");
     let before = fs::metadata(world.top.path().join("hosts")).unwrap();
-    let report = world.run(Some(&profile), Scope::BY_ITSELF);
+    let report = world.run(Some(&profile), ReconcileScope::BY_ITSELF);
     assert!(report.ok && report.drift.is_empty() && report.changed.is_empty(), "{report:?}");
     assert_eq!(fs::metadata(world.top.path().join("hosts")).unwrap().ino(), before.ino());
 }
@@ -58,7 +58,7 @@ fn a_mapping_is_restored_and_then_nothing_is_written_any_more() {
 #[test]
 fn a_dry_run_tells_and_writes_nothing() {
     let world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
-    let report = world.run(None, Scope::LOOK);
+    let report = world.run(None, ReconcileScope::LOOK);
     assert!(report.changed.iter().any(|finding| finding.what == "cp.example"), "{report:?}");
     assert_eq!(world.hosts(), OTHERS);
     assert!(!world.dir().join("identity").exists());
@@ -67,7 +67,7 @@ fn a_dry_run_tells_and_writes_nothing() {
 #[test]
 fn what_somebody_else_maps_is_told_with_both_addresses() {
     let world = World::new("[hosts]\n'theirs.example' = '10.0.0.1'\n");
-    let report = world.run(None, Scope::BY_ITSELF);
+    let report = world.run(None, ReconcileScope::BY_ITSELF);
     assert!(!report.ok);
     let failure = &report.faults[0];
     assert_eq!((failure.finding.found.as_str(), failure.finding.expected.as_str()), ("10.9.9.9", "10.0.0.1"));
@@ -84,7 +84,7 @@ fn a_profile_cannot_write_anything_else_into_the_file() {
         ("b", "10.0.0.1 bank.example"),
         ("good.example", "10.0.0.3"),
     ]);
-    let report = world.run(Some(&evil), Scope::BY_ITSELF);
+    let report = world.run(Some(&evil), ReconcileScope::BY_ITSELF);
     assert_eq!(report.faults.len(), 3, "{report:?}");
     let text = world.hosts();
     assert!(text.contains("10.0.0.3 good.example") && !text.contains("bank"), "{text}");
@@ -94,7 +94,7 @@ fn a_profile_cannot_write_anything_else_into_the_file() {
 fn a_file_that_cannot_be_written_is_a_fault_with_a_class() {
     let mut world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
     world.upkeep.hosts_file = world.top.path().join("no/such/directory/hosts");
-    let report = world.run(None, Scope::BY_ITSELF);
+    let report = world.run(None, ReconcileScope::BY_ITSELF);
     assert!(!report.ok);
     assert_eq!(report.trouble().unwrap().0.as_str(), "endpoint_profile_drift");
 }
@@ -103,7 +103,7 @@ fn a_file_that_cannot_be_written_is_a_fault_with_a_class() {
 fn directories_that_are_gone_are_made_again() {
     let mut world = World::new("");
     world.upkeep.paths.runtime = Some(world.top.path().join("run/work"));
-    let report = world.run(None, Scope::BY_ITSELF);
+    let report = world.run(None, ReconcileScope::BY_ITSELF);
     assert!(report.ok, "{report:?}");
     for path in
         [world.dir().join("diagnostics"), world.dir().join("recovery"), world.top.path().join("run/work")]
@@ -126,9 +126,9 @@ fn secrets_are_closed_by_hand_and_never_through_a_link() {
     }
     symlink(&victim, dir.join("recovery/token")).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    world.run(None, Scope::BY_ITSELF);
+    world.run(None, ReconcileScope::BY_ITSELF);
     assert_eq!(mode(&dir.join("identity/0000000001/key.pem")), 0o644, "for a person to judge");
-    let report = world.run(None, Scope { secrets: true, dry_run: false });
+    let report = world.run(None, ReconcileScope { secrets: true, dry_run: false });
     assert!(
         report.ok && report.changed.iter().any(|finding| finding.what.ends_with("key.pem")),
         "{report:?}"
@@ -150,7 +150,7 @@ fn a_directory_that_is_a_link_is_not_walked_through() {
     for name in ["wireguard", "recovery", "identity"] {
         symlink(&elsewhere, dir.join(name)).unwrap();
     }
-    let report = world.run(None, Scope { secrets: true, dry_run: false });
+    let report = world.run(None, ReconcileScope { secrets: true, dry_run: false });
     let told = |name: &str| report.faults.iter().any(|failure| failure.finding.what.ends_with(name));
     assert!(told("recovery") && told("identity"), "{report:?}");
     for victim in &victims {
@@ -161,9 +161,9 @@ fn a_directory_that_is_a_link_is_not_walked_through() {
 #[test]
 fn names_of_a_profile_that_is_no_more_leave_the_file() {
     let world = World::new("[hosts]\n'cp.example' = '10.0.0.1'\n");
-    world.run(Some(&profile(&[("t.example", "10.0.0.2")])), Scope::BY_ITSELF);
+    world.run(Some(&profile(&[("t.example", "10.0.0.2")])), ReconcileScope::BY_ITSELF);
     assert!(world.hosts().contains("10.0.0.2 t.example\n"));
-    let report = world.run(None, Scope::BY_ITSELF);
+    let report = world.run(None, ReconcileScope::BY_ITSELF);
     assert!(report.ok, "{report:?}");
     assert!(!world.hosts().contains("t.example") && world.hosts().contains("10.0.0.1 cp.example\n"));
 }

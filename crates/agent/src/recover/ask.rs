@@ -8,15 +8,15 @@ use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
 
-use super::endpoint::Way;
+use super::endpoint::RecoveryEndpoint;
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
-use crate::issued::{Issued, agrees};
-use crate::store::identity::Identity;
-use crate::token::Token;
+use crate::issued::{IssuedAnswer, agrees};
+use crate::store::identity::HostIdentity;
+use crate::token::SecretToken;
 
 /// As whom, with what and why. The certificate that was lost is not shown.
-pub fn request(token: &Token, csr: String, node_id: Option<&str>, class: Class) -> RecoverRequest {
+pub fn request(token: &SecretToken, csr: String, node_id: Option<&str>, class: Class) -> RecoverRequest {
     RecoverRequest {
         token: token.expose().to_owned(),
         csr,
@@ -29,16 +29,16 @@ pub fn request(token: &Token, csr: String, node_id: Option<&str>, class: Class) 
 
 /// Compares the clocks before the token leaves: by a wrong clock no certificate would be of use.
 pub async fn ask(
-    way: &Way,
+    endpoint: &RecoveryEndpoint,
     request: RecoverRequest,
     correlation_id: &str,
     tolerance: Span,
 ) -> Result<RecoverResponse, FailedCall> {
-    let ahead = failed_call::ahead(&way.servers, &way.trust).await;
+    let ahead = failed_call::ahead(&endpoint.servers, &endpoint.trust).await;
     if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
         return Err(FailedCall::skewed(ahead));
     }
-    let agent = AgentApi::new(way.servers.clone(), &way.trust, None).map_err(FailedCall::from)?;
+    let agent = AgentApi::new(endpoint.servers.clone(), &endpoint.trust, None).map_err(FailedCall::from)?;
     match agent.recover(request, correlation_id, None).await {
         Ok(reply) => Ok(reply.message),
         Err(error) => Err(FailedCall { clock: ahead, ..FailedCall::from(error) }),
@@ -49,20 +49,10 @@ pub async fn ask(
 pub fn check(
     answer: &RecoverResponse,
     key: Arc<HostKey>,
-    known: Option<&Identity>,
+    known: Option<&HostIdentity>,
     at: Timestamp,
-) -> Result<Identity, Fault> {
-    let issued = Issued {
-        certificate: &answer.certificate,
-        chain: &answer.chain,
-        bundle: &answer.bundle,
-        bundle_version: answer.bundle_version,
-        cert_serial: &answer.cert_serial,
-        renew_at: &answer.renew_at,
-        profile: &answer.profile,
-        servers: &answer.servers,
-    };
-    let identity = issued.check(key, at)?;
+) -> Result<HostIdentity, Fault> {
+    let identity = IssuedAnswer::from(answer).check(key, at)?;
     agrees("spiffe_id", &answer.spiffe_id, &identity.spiffe.to_string())?;
     agrees("node_id", &answer.node_id, identity.node_id().unwrap_or_default())?;
     if let Some(known) = known {

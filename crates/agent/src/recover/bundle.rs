@@ -11,20 +11,20 @@ use lifecycle::names::Timestamp;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::endpoint::Way;
+use super::endpoint::RecoveryEndpoint;
 use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::disk;
-use crate::token::Token;
+use crate::token::SecretToken;
 
 const VERSION: u64 = 1;
 /// A bundle holds one token and a few certificates.
 const MOST: u64 = 256 * 1024;
 
 #[derive(Debug)]
-pub struct Bundle {
-    pub token: Token,
-    pub way: Way,
+pub struct CheckedBundle {
+    pub token: SecretToken,
+    pub endpoint: RecoveryEndpoint,
     pub node_id: String,
     pub domain: String,
     pub issued_at: Timestamp,
@@ -36,14 +36,14 @@ pub struct Bundle {
 
 /// Whom a host is known to be, or to have been.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownNode {
     pub node: String,
     /// A token does not tell.
     pub domain: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct BundleFile {
     version: u64,
     node_id: String,
     domain: String,
@@ -57,7 +57,7 @@ struct Written {
     recovery_profile_id: String,
 }
 
-pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
+pub fn read(path: &Path, at: Timestamp) -> Result<CheckedBundle, Fault> {
     let wrong = |what: String| invalid(&format!("{}: {what}", path.display()));
     let file = disk::open(path).map_err(|error| not_read(path, &error))?;
     let found = file.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -76,9 +76,9 @@ pub fn read(path: &Path, at: Timestamp) -> Result<Bundle, Fault> {
     parse(&text, at).map_err(wrong)
 }
 
-fn parse(text: &[u8], at: Timestamp) -> Result<Bundle, String> {
+fn parse(text: &[u8], at: Timestamp) -> Result<CheckedBundle, String> {
     // Where it is wrong, not what stands there.
-    let written: Written = serde_json::from_slice(text).map_err(|error| {
+    let written: BundleFile = serde_json::from_slice(text).map_err(|error| {
         format!("is not a repair bundle (line {}, column {})", error.line(), error.column())
     })?;
     let token = Zeroizing::new(written.recovery_token);
@@ -93,13 +93,13 @@ fn parse(text: &[u8], at: Timestamp) -> Result<Bundle, String> {
     let url = ServerUrl::parse(&written.recovery_url).map_err(|error| format!("recovery_url: {error}"))?;
     let trust = Trust::from_ca_pem(written.recovery_ca_pem.as_bytes());
     let trust = trust.map_err(|error| format!("recovery_ca_pem: {error}"))?;
-    let token = Token::new(token).ok_or("recovery_token is empty")?;
+    let token = SecretToken::new(token).ok_or("recovery_token is empty")?;
     if written.node_id.is_empty() || written.domain.is_empty() {
         return Err("names no node".to_owned());
     }
-    Ok(Bundle {
+    Ok(CheckedBundle {
         token,
-        way: Way { servers: vec![url], trust },
+        endpoint: RecoveryEndpoint { servers: vec![url], trust },
         node_id: written.node_id,
         domain: written.domain,
         issued_at,
@@ -110,10 +110,10 @@ fn parse(text: &[u8], at: Timestamp) -> Result<Bundle, String> {
     })
 }
 
-impl Bundle {
+impl CheckedBundle {
     /// Whether it is for the node that is here, if it can still be told which one that is.
-    pub fn fits(&self, known: &[Known]) -> Result<(), Fault> {
-        let is = |known: &Known| {
+    pub fn fits(&self, known: &[KnownNode]) -> Result<(), Fault> {
+        let is = |known: &KnownNode| {
             known.node == self.node_id && known.domain.as_ref().is_none_or(|domain| *domain == self.domain)
         };
         let Some(other) = known.first() else { return Ok(()) };
@@ -159,7 +159,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    fn check(change: impl FnOnce(&mut Value)) -> Result<Bundle, String> {
+    fn check(change: impl FnOnce(&mut Value)) -> Result<CheckedBundle, String> {
         let domain = TrustDomain::parse("test.example").unwrap();
         let made = pki::hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
         let mut bundle = json!({
@@ -192,11 +192,11 @@ mod tests {
     #[test]
     fn it_fits_whom_it_names_and_where_nothing_tells_who_is_here() {
         let bundle = check(|_| ()).unwrap();
-        let known = |node: &str, domain: Option<&str>| Known {
+        let known = |node: &str, domain: Option<&str>| KnownNode {
             node: node.to_owned(),
             domain: domain.map(str::to_owned),
         };
-        let code = |known: &[Known]| bundle.fits(known).map_err(|fault| fault.code.to_string());
+        let code = |known: &[KnownNode]| bundle.fits(known).map_err(|fault| fault.code.to_string());
         assert_eq!(code(&[]), Ok(()));
         assert_eq!(code(&[known("n-1", Some("test.example"))]), Ok(()));
         assert_eq!(code(&[known("n-2", Some("test.example")), known("n-1", None)]), Ok(()), "enrolled anew");

@@ -1,28 +1,32 @@
-//! Where a lost host turns to, and by what it recognises that place: as agent.toml says, else as the control plane
-//! said while all was well, else as every day, but only where the operator calls that safe. Never by chance.
+//! The recovery endpoint and the CA that verifies it: as agent.toml names them, else as the recovery profile that the
+//! control plane issued, else those of every day, but only where the operator has set `recovery_same_as_runtime`.
 
 use client::{ServerUrl, Trust};
 
 use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
 use crate::fault::Fault;
-use crate::store::recovery::Profile;
+use crate::store::recovery::StoredRecoveryProfile;
 
 #[derive(Debug, Clone)]
-pub struct Way {
+pub struct RecoveryEndpoint {
     pub servers: Vec<ServerUrl>,
     pub trust: Trust,
 }
 
-/// What serves every day.
+/// Servers and trust of the daily connection.
 #[derive(Debug)]
-pub struct Runtime {
+pub struct RuntimeEndpoint {
     pub servers: Vec<ServerUrl>,
     /// Nothing on a host that has no bundle.
     pub trust: Option<Trust>,
 }
 
-pub fn settled(config: &RecoveryConfig, profile: Option<&Profile>, runtime: &Runtime) -> Result<Way, Fault> {
+pub fn choose(
+    config: &RecoveryConfig,
+    profile: Option<&StoredRecoveryProfile>,
+    runtime: &RuntimeEndpoint,
+) -> Result<RecoveryEndpoint, Fault> {
     let named = match &config.url {
         Some(url) => Some(ServerUrl::parse(url).map_err(|error| blocked(format!("recovery_url: {error}")))?),
         None => None,
@@ -47,13 +51,13 @@ pub fn settled(config: &RecoveryConfig, profile: Option<&Profile>, runtime: &Run
     if servers.is_empty() {
         return Err(blocked("no recovery endpoint is known"));
     }
-    Ok(Way { servers, trust })
+    Ok(RecoveryEndpoint { servers, trust })
 }
 
-/// What opens what is closed.
+/// The remedy where a recovery is blocked.
 pub const BUNDLE: &str = "have an operator create a repair bundle, `enlist node repair-bundle ID --out FILE`, and run `enlist-agent recover --bundle FILE`";
 
-/// Closed, and what opens it.
+/// A recovery is blocked, with its remedy.
 pub fn blocked(what: impl Into<String>) -> Fault {
     Fault::host(
         AgentCode::RecoveryEnrollmentBlocked,
@@ -71,11 +75,12 @@ mod tests {
     }
 
     fn check(config: &RecoveryConfig, known: bool, trusted: bool) -> Option<String> {
-        let profile = Profile { id: "p".to_owned(), url: url("https://profile:1"), ca: Vec::new() };
+        let profile =
+            StoredRecoveryProfile { id: "p".to_owned(), url: url("https://profile:1"), ca: Vec::new() };
         let trust = trusted.then(|| Trust::CaFile(Vec::new()));
-        let runtime = Runtime { servers: vec![url("https://runtime:1")], trust };
-        let way = settled(config, Some(&profile).filter(|_| known), &runtime);
-        way.ok().and_then(|way| way.servers.first().map(ToString::to_string))
+        let runtime = RuntimeEndpoint { servers: vec![url("https://runtime:1")], trust };
+        let endpoint = choose(config, Some(&profile).filter(|_| known), &runtime);
+        endpoint.ok().and_then(|endpoint| endpoint.servers.first().map(ToString::to_string))
     }
 
     #[test]

@@ -21,14 +21,14 @@ use crate::config::{self, Config, Environment, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::store::dir::Dir;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::recovery;
-use bundle::{Bundle, Known};
-use endpoint::{Runtime, Way};
-use perform::Plan;
-pub use report::Report;
+use bundle::{CheckedBundle, KnownNode};
+use endpoint::{RecoveryEndpoint, RuntimeEndpoint};
+use perform::RecoverPlan;
+pub use report::RecoverReport;
 
-pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<Report, Fault> {
+pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<RecoverReport, Fault> {
     let path = args.place.path(environment);
     let config = config::load(&path, Values::new(), environment)?;
     let bundle = args.bundle.as_deref().map(|file| bundle::read(file, clock::now())).transpose()?;
@@ -54,15 +54,15 @@ fn in_use(fault: Fault) -> Fault {
 }
 
 /// The identity that is here, as far as it tells who this host is.
-fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
+fn known(dir: &Dir) -> Result<Option<HostIdentity>, Fault> {
     match identity::load(dir.path()) {
-        Ok(Standing::Present(found)) => Ok(Some(*found)),
-        Ok(Standing::Damaged(reason)) => {
+        Ok(StoredIdentity::Present(found)) => Ok(Some(*found)),
+        Ok(StoredIdentity::Damaged(reason)) => {
             tracing::warn!(%reason, "the identity in this directory cannot be used");
             Ok(None)
         }
-        Ok(Standing::Absent) => Ok(None),
-        Ok(Standing::Exposed(path)) => Err(exposed(&path)),
+        Ok(StoredIdentity::Absent) => Ok(None),
+        Ok(StoredIdentity::Exposed(path)) => Err(exposed(&path)),
         Err(error) => Err(Fault::host(
             AgentCode::DirUnusable,
             format!("{}: {error}", dir.path().display()),
@@ -72,10 +72,10 @@ fn known(dir: &Dir) -> Result<Option<Identity>, Fault> {
 }
 
 /// Whom the identity names. Where there is none that can be used, what is left of it and the token tell.
-fn who(dir: &Dir, identity: Option<&Identity>) -> Vec<Known> {
+fn who(dir: &Dir, identity: Option<&HostIdentity>) -> Vec<KnownNode> {
     let named = |spiffe: &SpiffeId| match &spiffe.path {
         SpiffePath::Agent { node, .. } => {
-            Some(Known { node: node.to_string(), domain: Some(spiffe.domain.to_string()) })
+            Some(KnownNode { node: node.to_string(), domain: Some(spiffe.domain.to_string()) })
         }
         SpiffePath::Operator { .. } => None,
     };
@@ -84,17 +84,17 @@ fn who(dir: &Dir, identity: Option<&Identity>) -> Vec<Known> {
     }
     let leaves = identity::leaves(dir.path()).into_iter().filter_map(|leaf| named(&leaf.spiffe?));
     let token = recovery::read(dir.path()).token.and_then(|token| token.node);
-    leaves.chain(token.map(|node| Known { node, domain: None })).collect()
+    leaves.chain(token.map(|node| KnownNode { node, domain: None })).collect()
 }
 
 /// With what, and where to. `typed` by somebody who stands by it.
 pub(crate) fn plan(
     dir: &Dir,
     config: &AgentConfig,
-    identity: Option<Identity>,
-    bundle: Option<Bundle>,
+    identity: Option<HostIdentity>,
+    bundle: Option<CheckedBundle>,
     typed: bool,
-) -> Result<Plan, Fault> {
+) -> Result<RecoverPlan, Fault> {
     let servers = plan::servers(config)?;
     let class = match &identity {
         Some(identity) if !identity.is_expired(clock::now()) => Class::ServerTlsUntrusted,
@@ -107,10 +107,10 @@ pub(crate) fn plan(
     if let Some(bundle) = bundle {
         let evidence = Some(bundle.evidence());
         let made = made.max(Some(bundle.issued_at));
-        let Bundle { token, way, node_id, domain, .. } = bundle;
-        return Ok(Plan {
+        let CheckedBundle { token, endpoint, node_id, domain, .. } = bundle;
+        return Ok(RecoverPlan {
             token,
-            way,
+            endpoint,
             identity,
             evidence,
             node_id,
@@ -125,30 +125,40 @@ pub(crate) fn plan(
     }
     let kept = found.token.ok_or_else(|| endpoint::blocked("there is no recovery token"))?;
     let runtime = runtime(config, identity.as_ref())?;
-    let settled = endpoint::settled(&config.recovery, found.profile.as_ref(), &runtime);
+    let settled = endpoint::choose(&config.recovery, found.profile.as_ref(), &runtime);
     let unsaid =
         config.recovery.url.is_none() && config.recovery.ca_file.is_none() && found.profile.is_none();
-    let way = match settled {
-        Ok(way) => way,
+    let endpoint = match settled {
+        Ok(endpoint) => endpoint,
         // The operator named both for the sending of a secret, and has typed this command or called it safe.
         Err(_) if (typed || config.recovery.same_as_runtime) && unsaid => {
             let (_, trust) = plan::recognised(config, &servers)?;
-            Way { servers: servers.clone(), trust }
+            RecoveryEndpoint { servers: servers.clone(), trust }
         }
         Err(fault) => return Err(fault),
     };
-    let node_id = identity.as_ref().and_then(Identity::node_id).map(str::to_owned);
+    let node_id = identity.as_ref().and_then(HostIdentity::node_id).map(str::to_owned);
     let node_id = node_id.or(kept.node).unwrap_or_default();
-    Ok(Plan { token: kept.value, way, identity, evidence: None, node_id, domain: None, class, servers, made })
+    Ok(RecoverPlan {
+        token: kept.value,
+        endpoint,
+        identity,
+        evidence: None,
+        node_id,
+        domain: None,
+        class,
+        servers,
+        made,
+    })
 }
 
-/// What serves every day.
-fn runtime(config: &AgentConfig, identity: Option<&Identity>) -> Result<Runtime, Fault> {
+/// Servers and trust of the daily connection.
+fn runtime(config: &AgentConfig, identity: Option<&HostIdentity>) -> Result<RuntimeEndpoint, Fault> {
     let mut servers = plan::servers(config)?;
     let told = identity.and_then(|identity| identity.meta.as_ref()).map(|meta| meta.servers.as_slice());
     servers = crate::enroll::persist::merged(&servers, told.unwrap_or_default());
-    let trust: Option<Trust> = identity.map(Identity::trust);
-    Ok(Runtime { servers, trust })
+    let trust: Option<Trust> = identity.map(HostIdentity::trust);
+    Ok(RuntimeEndpoint { servers, trust })
 }
 
 fn exposed(path: &std::path::Path) -> Fault {

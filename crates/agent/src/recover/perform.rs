@@ -13,8 +13,8 @@ use lifecycle::host::{Class, FailureKind, TOLERANCE};
 use lifecycle::names::Timestamp;
 use tokio::time::Instant;
 
-use super::endpoint::Way;
-use super::report::Report;
+use super::endpoint::RecoveryEndpoint;
+use super::report::RecoverReport;
 use super::{ask, clock_floor, endpoint};
 use crate::code::AgentCode;
 use crate::config::AgentConfig;
@@ -26,11 +26,11 @@ use crate::issued;
 use crate::space::Ballast;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::{Identity, Meta};
-use crate::store::last_attempts::{self, Attempts};
-use crate::store::recovery_attempt::Attempt;
+use crate::store::identity::{HostIdentity, IdentityMeta};
+use crate::store::last_attempts::{self, LastAttempts};
+use crate::store::recovery_attempt::RecoveryAttempt;
 use crate::store::{recovery, recovery_attempt, revoked, tolerance, unconfirmed};
-use crate::token::Token;
+use crate::token::SecretToken;
 use crate::{chance, clock, code, status};
 
 /// Long enough for a control plane that is there.
@@ -48,11 +48,11 @@ const SPENT: &[&Code] = &[
 ];
 
 #[derive(Debug)]
-pub struct Plan {
-    pub token: Token,
-    pub way: Way,
+pub struct RecoverPlan {
+    pub token: SecretToken,
+    pub endpoint: RecoveryEndpoint,
     /// What is here, if it can be read.
-    pub identity: Option<Identity>,
+    pub identity: Option<HostIdentity>,
     /// Of a repair bundle.
     pub evidence: Option<BundleEvidence>,
     /// Whom it is for; empty if that is no longer known.
@@ -65,7 +65,7 @@ pub struct Plan {
     pub made: Option<Timestamp>,
 }
 
-pub async fn perform(dir: &Dir, config: &AgentConfig, plan: Plan) -> Result<Report, Fault> {
+pub async fn perform(dir: &Dir, config: &AgentConfig, plan: RecoverPlan) -> Result<RecoverReport, Fault> {
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
     clock_floor::check(plan.made, clock::now(), allowed).map_err(|failed| {
         let hint = "set this host's clock, then run the command again; nothing was sent";
@@ -98,17 +98,17 @@ impl From<Fault> for Unfinished {
 async fn carry_out(
     dir: &Dir,
     config: &AgentConfig,
-    plan: Plan,
+    plan: RecoverPlan,
     ballast: &Ballast,
-    begun: Attempt,
-) -> Result<Report, Unfinished> {
+    begun: RecoveryAttempt,
+) -> Result<RecoverReport, Unfinished> {
     let csr = begun.key.csr_pem().map_err(|error| issued::invalid(error.to_string()))?;
     let request = RecoverRequest {
         bundle: plan.evidence.clone(),
         ..ask::request(&plan.token, csr, Some(&plan.node_id), plan.class)
     };
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
-    let answer = match ask::ask(&plan.way, request, &begun.correlation_id, allowed).await {
+    let answer = match ask::ask(&plan.endpoint, request, &begun.correlation_id, allowed).await {
         Ok(answer) => answer,
         Err(failed) => return Err(refused(dir, config, &plan, failed)),
     };
@@ -150,7 +150,7 @@ async fn carry_out(
         tracing::warn!(%error, "files of a finished recovery could not be removed");
     }
     config.files.fit(dir.path(), &identity, None)?;
-    Ok(Report::new(dir.path(), &identity, &begun.correlation_id, confirmed.is_some()))
+    Ok(RecoverReport::new(dir.path(), &identity, &begun.correlation_id, confirmed.is_some()))
 }
 
 /// The class of the failure, as the daemon would name it; where it has none, its code.
@@ -165,13 +165,14 @@ fn class(fault: &Fault) -> String {
     class.to_string()
 }
 
-/// For `status`, and for the daemon to tell. Not worth the last room on a disk.
+/// For `status` and for the daemon's evidence. Not written to a full disk.
 fn remember(dir: &Dir, class: Option<String>, correlation_id: String) {
     if class.as_deref() == Some(Class::DiskFull.as_str()) {
         return;
     }
-    let ended = status::Attempt { at: clock::now().to_string(), ok: class.is_none(), class, correlation_id };
-    let known = Attempts { last_recovery: Some(ended), ..last_attempts::read(dir.path()) };
+    let ended =
+        status::LastAttempt { at: clock::now().to_string(), ok: class.is_none(), class, correlation_id };
+    let known = LastAttempts { last_recovery: Some(ended), ..last_attempts::read(dir.path()) };
     if let Err(error) = last_attempts::keep(dir.path(), &known) {
         tracing::debug!(%error, "the result of the recovery could not be stored");
     }
@@ -180,7 +181,7 @@ fn remember(dir: &Dir, class: Option<String>, correlation_id: String) {
 /// Proves the new certificate. That nobody answers is no reason to leave it unused: the daemon says it later.
 async fn confirm(
     dir: &Dir,
-    identity: &Identity,
+    identity: &HostIdentity,
     servers: &[ServerUrl],
     correlation_id: &str,
 ) -> Result<Option<ConfirmResponse>, Fault> {
@@ -206,7 +207,7 @@ async fn confirm(
 }
 
 /// Why not; and if only the bundle was stale, it is not any more.
-fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: FailedCall) -> Unfinished {
+fn refused(dir: &Dir, config: &AgentConfig, plan: &RecoverPlan, failed: FailedCall) -> Unfinished {
     if let Error::Refused(refusal) = &failed.error
         && let Some(answer) = &refusal.not_needed
     {
@@ -219,7 +220,7 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: FailedCall) -> 
     let trouble = failed.kind;
     let fault = match trouble {
         FailureKind::ClockSkew => Fault::host(AgentCode::ClockSkew, failed.error.to_string(), code::CLOCK),
-        // Not even the recovery bundle vouches for it: closed.
+        // The recovery CA does not verify it either, so the token is not sent.
         FailureKind::Untrusted => {
             Fault { exit: Exit::Unreachable, ..endpoint::blocked(failed.error.to_string()) }
         }
@@ -237,13 +238,13 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &Plan, failed: FailedCall) -> 
     fault.into()
 }
 
-fn refresh(dir: &Dir, config: &AgentConfig, identity: &Identity, answer: &NotNeeded) -> bool {
+fn refresh(dir: &Dir, config: &AgentConfig, identity: &HostIdentity, answer: &NotNeeded) -> bool {
     let Ok(bundle) = issued::certificates("bundle", &answer.bundle) else { return false };
     if bundle == identity.bundle {
         return false;
     }
-    let mut identity = Identity { bundle, ..identity.clone() };
-    identity.meta = identity.meta.map(|meta| Meta { bundle_version: answer.bundle_version, ..meta });
+    let mut identity = HostIdentity { bundle, ..identity.clone() };
+    identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: answer.bundle_version, ..meta });
     if client::trust::client_config(&identity.trust(), None, b"h2").is_err() {
         return false;
     }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::screen::{Screen, Shown};
-use crate::store::identity::Identity;
+use crate::screen::{Columns, HumanText};
+use crate::store::identity::HostIdentity;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct RecoverReport {
     pub node_id: String,
     pub spiffe_id: String,
     pub cert_serial: String,
@@ -17,12 +17,12 @@ pub struct Report {
     pub dir: String,
     /// Finds the recovery in the control plane's records.
     pub correlation_id: String,
-    /// Whether the control plane has heard that the certificate is kept.
+    /// Whether the certificate was confirmed to the control plane.
     pub confirmed: bool,
 }
 
-impl Report {
-    pub fn new(dir: &Path, identity: &Identity, correlation_id: &str, confirmed: bool) -> Self {
+impl RecoverReport {
+    pub fn new(dir: &Path, identity: &HostIdentity, correlation_id: &str, confirmed: bool) -> Self {
         Self {
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             spiffe_id: identity.spiffe.to_string(),
@@ -36,8 +36,8 @@ impl Report {
     }
 }
 
-impl Shown for Report {
-    fn text(&self, screen: Screen) -> String {
+impl HumanText for RecoverReport {
+    fn text(&self, screen: Columns) -> String {
         let mut lines = vec![format!("recovered as {}", self.node_id)];
         let fields = [
             ("SPIFFE ID", &self.spiffe_id),

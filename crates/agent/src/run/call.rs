@@ -6,7 +6,7 @@ use client::{Agent, Error, ServerUrl, Trust};
 use tokio::task::JoinHandle;
 
 use crate::failed_call::FailedCall;
-use crate::store::identity::Identity;
+use crate::store::identity::HostIdentity;
 
 /// The call panicked.
 #[derive(Debug)]
@@ -46,7 +46,11 @@ pub struct CallTarget {
 }
 
 impl CallTarget {
-    pub fn new(servers: Vec<ServerUrl>, identity: &Identity, correlation_id: &str) -> Result<Self, Error> {
+    pub fn new(
+        servers: Vec<ServerUrl>,
+        identity: &HostIdentity,
+        correlation_id: &str,
+    ) -> Result<Self, Error> {
         let trust = identity.trust();
         let agent = Agent::new(servers.clone(), &trust, Some(&identity.credentials()))?;
         Ok(Self { agent, servers, trust, correlation_id: correlation_id.to_owned() })

@@ -21,10 +21,10 @@ use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
 use crate::layout::Files;
 use crate::space::{self, Ballast};
-use crate::status::Attempt;
+use crate::status::LastAttempt;
 use crate::store::dir::Dir;
 use crate::store::generation::{Generations, Number};
-use crate::store::identity::{Identity, Meta};
+use crate::store::identity::{HostIdentity, IdentityMeta};
 use crate::store::revoked;
 use crate::{chance, clock};
 
@@ -32,7 +32,7 @@ use crate::{chance, clock};
 #[derive(Debug)]
 pub struct Candidate {
     pub number: Number,
-    pub identity: Identity,
+    pub identity: HostIdentity,
     pub origin: CandidateOrigin,
 }
 
@@ -41,7 +41,7 @@ pub struct AgentCore {
     pub files: Files,
     pub ballast: Ballast,
     pub exit_on_revoked: bool,
-    pub identity: Identity,
+    pub identity: HostIdentity,
     pub candidate: Option<Candidate>,
     pub machine: HostMachine,
     /// Of this process, for the control plane to tell it from a copy of the identity.
@@ -91,7 +91,7 @@ impl AgentCore {
     }
 
     /// A new identity on disk, not in use.
-    pub fn write(&mut self, identity: &Identity) -> Result<Number, Fault> {
+    pub fn write(&mut self, identity: &HostIdentity) -> Result<Number, Fault> {
         let generations = Generations::under(self.path());
         let written = self.ballast.rescue(|| self.files.write(identity, &generations, None));
         written.map_err(|error| {
@@ -139,11 +139,15 @@ impl AgentCore {
         version: u64,
         certificates: Vec<CertificateDer<'static>>,
     ) -> Result<(), String> {
-        let mut identity = Identity { bundle: certificates, ..self.identity.clone() };
-        let lost =
-            Meta { renew_at: String::new(), profile: String::new(), bundle_version: 0, servers: Vec::new() };
+        let mut identity = HostIdentity { bundle: certificates, ..self.identity.clone() };
+        let lost = IdentityMeta {
+            renew_at: String::new(),
+            profile: String::new(),
+            bundle_version: 0,
+            servers: Vec::new(),
+        };
         let meta = identity.meta.take().unwrap_or(lost);
-        identity.meta = Some(Meta { bundle_version: version, ..meta });
+        identity.meta = Some(IdentityMeta { bundle_version: version, ..meta });
         // What cannot be used must not replace what can.
         client::trust::client_config(&identity.trust(), Some(&identity.credentials()), b"h2")
             .map_err(|error| Error::from(error).to_string())?;
@@ -283,8 +287,8 @@ impl AgentCore {
     }
 
     /// How a renewal or a recovery ended.
-    pub fn attempt(&self, reason: Option<&FaultCode>) -> Attempt {
-        Attempt {
+    pub fn attempt(&self, reason: Option<&FaultCode>) -> LastAttempt {
+        LastAttempt {
             at: clock::now().to_string(),
             ok: reason.is_none(),
             class: reason.map(ToString::to_string),
@@ -302,7 +306,7 @@ impl AgentCore {
 }
 
 /// When the certificate ends, and when it is to be renewed.
-pub fn life(identity: &Identity) -> Life {
+pub fn life(identity: &HostIdentity) -> Life {
     let facts = &identity.facts;
     let named = identity.renew_at().and_then(|text| Timestamp::parse(text).ok());
     let renew_at = host::due(named, facts.not_before, facts.not_after, chance::number());

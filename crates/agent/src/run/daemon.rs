@@ -23,7 +23,7 @@ use super::reporting::{Outlets, Reporting};
 use super::session::LiveSession;
 use super::signals::Stop;
 use super::socket;
-use super::start::Found;
+use super::start::StartIdentity;
 use super::upkeep::HostUpkeep;
 use crate::code::AgentCode;
 use crate::config::AgentConfig;
@@ -32,7 +32,7 @@ use crate::failed_call::failure_kind;
 use crate::fault::Fault;
 use crate::service_manager::ServiceManager;
 use crate::space::Ballast;
-use crate::status::{Disk, State, Status};
+use crate::status::{AgentState, Disk, Status};
 use crate::store::dir::Dir;
 use crate::store::{last_attempts, recovery_attempt, revoked, tolerance};
 use crate::{chance, clock};
@@ -49,7 +49,7 @@ impl Daemon {
     pub async fn new(
         dir: Dir,
         config: AgentConfig,
-        found: Found,
+        found: StartIdentity,
         upkeep: HostUpkeep,
         manager: ServiceManager,
     ) -> Result<Self, Fault> {
@@ -93,7 +93,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// What the disk tells of before.
+    /// What an earlier process left on disk.
     fn begin(&mut self, candidate: Option<Candidate>) {
         let Self { core, upkeep, .. } = self;
         if let Some(span) = tolerance::read(core.path()) {
@@ -216,7 +216,7 @@ impl Daemon {
             status.forget_dates();
         }
         if core.machine.is_revoked() {
-            status.state = State::Revoked;
+            status.state = AgentState::Revoked;
             status.reason("revoked", true);
         }
         status.clock_offset_ms = core.machine.offset();

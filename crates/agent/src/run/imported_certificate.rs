@@ -16,14 +16,14 @@ use pki::{describe, pem};
 use crate::cli::Contact;
 use crate::code::AgentCode;
 use crate::config::AgentConfig;
-use crate::enroll::plan::{Kept, recognised};
-use crate::enroll::{caller, persist, rpc};
+use crate::enroll::plan::{KeptSettings, recognised};
+use crate::enroll::{options, persist, rpc};
 use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
-use crate::issued::{Issued, invalid};
+use crate::issued::{IssuedAnswer, invalid};
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
-use crate::store::identity::Identity;
+use crate::store::identity::HostIdentity;
 use crate::store::{disk, renewal_key};
 use crate::{chance, clock};
 
@@ -33,8 +33,8 @@ const IMPORT: &str = "have an operator import the certificate: `enlist node impo
 /// What is added to the names of the files that were there.
 const ASIDE: &str = ".before";
 
-/// What lies where a worker's identity belongs.
-pub struct There<'a> {
+/// A certificate that was made elsewhere, and its key.
+pub struct ImportedCertificate<'a> {
     files: [&'a Path; 2],
     worker: String,
     credentials: client::TlsIdentity,
@@ -42,7 +42,7 @@ pub struct There<'a> {
 
 /// A certificate and its key that lie, as files and not as links of ours, where a worker's identity belongs. What
 /// cannot be used is none, and only in the way.
-pub fn made_elsewhere(files: &Files) -> Option<There<'_>> {
+pub fn made_elsewhere(files: &Files) -> Option<ImportedCertificate<'_>> {
     let file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
     let (cert, key) = (files.cert.as_deref()?, files.key.as_deref()?);
     if files.layout != Some(Layout::Taskrun) || !file(cert) || !file(key) {
@@ -52,7 +52,7 @@ pub fn made_elsewhere(files: &Files) -> Option<There<'_>> {
     let leaf = pem::first_certificate(&pem).ok()?;
     let name = describe::facts(&leaf).ok()?.common_name?;
     let secret = zeroize::Zeroizing::new(disk::read(key).ok()?);
-    Some(There {
+    Some(ImportedCertificate {
         files: [cert, key],
         worker: name.strip_prefix(PREFIX).unwrap_or(&name).to_owned(),
         credentials: client::TlsIdentity::from_pem(&pem, &secret).ok()?,
@@ -65,18 +65,18 @@ pub async fn adopt(
     contact: &Contact,
     config: &AgentConfig,
     servers: &[ServerUrl],
-    there: There<'_>,
-) -> Result<Identity, Fault> {
+    there: ImportedCertificate<'_>,
+) -> Result<HostIdentity, Fault> {
     let (choice, trust) = recognised(config, servers)?;
-    let There { files, worker, credentials } = there;
+    let ImportedCertificate { files, worker, credentials } = there;
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
     let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(rpc::fault)?;
-    let answer = renewed(&agent, &next, &caller(contact, None)?.correlation_id).await?;
-    let identity = Issued::from(&answer).check(Arc::new(next), clock::now())?;
+    let answer = renewed(&agent, &next, &options(contact, None)?.correlation_id).await?;
+    let identity = IssuedAnswer::from(&answer).check(Arc::new(next), clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
-    let kept = Kept { files: &config.files, choice: &choice, underlay_given: None };
+    let kept = KeptSettings { files: &config.files, choice: &choice, underlay_given: None };
     let servers = persist::merged(servers, &answer.servers);
     let kept = persist::keep(dir.path(), &identity, None, &servers, kept);
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;
@@ -99,7 +99,7 @@ async fn renewed(agent: &AgentApi, key: &HostKey, correlation_id: &str) -> Resul
             Ok(reply) => return Ok(reply.message),
             Err(error) => error,
         };
-        // It may be taken in any moment.
+        // An operator may import it at any moment.
         let unknown = matches!(failure_kind(&error), FailureKind::Unacceptable | FailureKind::UnknownIssuer);
         let fault = rpc::fault(error);
         if !unknown && fault.exit != Exit::Unreachable && !fault.retryable {

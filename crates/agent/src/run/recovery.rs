@@ -16,10 +16,10 @@ use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
 use crate::failed_call::FailedCall;
 use crate::fault_code::FaultCode;
-use crate::recover::endpoint::{Runtime, Way, settled};
+use crate::recover::endpoint::{RecoveryEndpoint, RuntimeEndpoint, choose};
 use crate::recover::{ask, clock_floor};
 use crate::status::Status;
-use crate::store::recovery::{self, Kept};
+use crate::store::recovery::{self, StoredRecoveryToken};
 use crate::store::{recovery_attempt, unconfirmed};
 use crate::{clock, issued, space};
 
@@ -82,7 +82,11 @@ impl IdentityRecovery {
         }
     }
 
-    fn material(&self, core: &AgentCore, servers: &[ServerUrl]) -> Result<(Kept, Way), String> {
+    fn material(
+        &self,
+        core: &AgentCore,
+        servers: &[ServerUrl],
+    ) -> Result<(StoredRecoveryToken, RecoveryEndpoint), String> {
         let found = recovery::read(core.path());
         if let Some(path) = found.exposed {
             return Err(format!("other users may read or replace {}, so it is not used", path.display()));
@@ -91,8 +95,8 @@ impl IdentityRecovery {
         if token.expires_at.is_some_and(|at| clock::now() > at) {
             return Err("the recovery token has expired".to_owned());
         }
-        let runtime = Runtime { servers: servers.to_vec(), trust: Some(core.identity.trust()) };
-        let endpoint = settled(&self.config, found.profile.as_ref(), &runtime);
+        let runtime = RuntimeEndpoint { servers: servers.to_vec(), trust: Some(core.identity.trust()) };
+        let endpoint = choose(&self.config, found.profile.as_ref(), &runtime);
         endpoint.map(|endpoint| (token, endpoint)).map_err(|fault| fault.message)
     }
 
@@ -259,7 +263,7 @@ fn settle(core: &mut AgentCore, reason: Option<&FaultCode>) {
 
 /// Nothing is sent while the clock is behind the moment at which the certificate in use was issued.
 async fn recover(
-    endpoint: Way,
+    endpoint: RecoveryEndpoint,
     request: RecoverRequest,
     correlation_id: String,
     tolerance: Span,

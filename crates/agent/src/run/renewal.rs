@@ -14,10 +14,10 @@ use crate::code::AgentCode;
 use crate::failed_call::FailedCall;
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
-use crate::issued::{Issued, agrees};
+use crate::issued::{IssuedAnswer, agrees};
 use crate::space;
 use crate::store::generation::Number;
-use crate::store::identity::{Identity, Meta};
+use crate::store::identity::{HostIdentity, IdentityMeta};
 use crate::store::{recovery, renewal_key};
 
 /// How the call ended.
@@ -121,15 +121,15 @@ fn checked(
     core: &mut AgentCore,
     answer: &RenewResponse,
     key: Arc<HostKey>,
-) -> Result<(Number, Identity), Fault> {
-    let mut identity = Issued::from(answer).check(key, clock::now())?;
+) -> Result<(Number, HostIdentity), Fault> {
+    let mut identity = IssuedAnswer::from(answer).check(key, clock::now())?;
     agrees("the node", &core.identity.spiffe.to_string(), &identity.spiffe.to_string())?;
     if let Err(reason) = core.check_succession(answer.bundle_version, &identity.bundle) {
         let what = format!("the trust bundle of a renewal is not kept: {reason}");
         core.reporting.log(AgentCode::BundleNotKept, &what);
         identity.bundle.clone_from(&core.identity.bundle);
         let version = core.identity.bundle_version();
-        identity.meta = identity.meta.map(|meta| Meta { bundle_version: version, ..meta });
+        identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: version, ..meta });
     }
     Ok((core.write(&identity)?, identity))
 }

@@ -16,9 +16,9 @@ use crate::diagnostics::{self, NotWritten, Record, Ring};
 use crate::fault_code::FaultCode;
 use crate::service_manager::ServiceManager;
 use crate::space;
-use crate::status::{Attempt, Status};
+use crate::status::{LastAttempt, Status};
 use crate::store::disk;
-use crate::store::last_attempts::{self, Attempts};
+use crate::store::last_attempts::{self, LastAttempts};
 
 /// What comes from outside is cut.
 const SENTENCE: usize = 600;
@@ -26,7 +26,7 @@ const REMEDY: usize = 200;
 
 pub struct Reporting {
     pub metrics: AgentMetrics,
-    pub attempts: Attempts,
+    pub attempts: LastAttempts,
     /// What shows the condition at hand, in a sentence.
     pub detail: String,
     notices: Notices,
@@ -54,7 +54,7 @@ pub struct Outlets {
 }
 
 impl Reporting {
-    pub fn new(outlets: Outlets, attempts: Attempts) -> Self {
+    pub fn new(outlets: Outlets, attempts: LastAttempts) -> Self {
         let Outlets { ring, status, page, prefix, textfile, manager } = outlets;
         Self {
             metrics: AgentMetrics::default(),
@@ -148,7 +148,7 @@ impl Reporting {
     }
 
     pub fn evidence(&self, evidence: &mut Evidence) {
-        let attempt = |attempt: &Attempt| WireAttempt {
+        let attempt = |attempt: &LastAttempt| WireAttempt {
             at: attempt.at.clone(),
             ok: attempt.ok,
             code: attempt.class.clone().unwrap_or_default(),
@@ -194,7 +194,7 @@ impl Reporting {
         }
     }
 
-    /// Connected for the first time: the service manager hears that the service is ready.
+    /// Connected for the first time: the service manager is notified that the service is ready.
     pub fn connected(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
             self.manager.ready();

@@ -14,7 +14,7 @@ use super::core::AgentCore;
 use super::live_channel::LiveChannel;
 use super::orders::Orders;
 use crate::failed_call::FailedCall;
-use crate::status::{Channel, State, Status};
+use crate::status::{AgentState, ChannelState, Status};
 use crate::store::{recovery, unconfirmed};
 
 /// More addresses than these are not kept.
@@ -187,16 +187,16 @@ impl LiveSession {
 
     pub fn status(&self, core: &AgentCore, status: &mut Status) {
         status.channel = match (&self.channel, &core.candidate) {
-            (None, _) => Channel::Down,
-            (Some(_), Some(_)) => Channel::Switching,
-            (Some(_), None) => Channel::Up,
+            (None, _) => ChannelState::Down,
+            (Some(_), Some(_)) => ChannelState::Switching,
+            (Some(_), None) => ChannelState::Up,
         };
         let standing = self.standing.as_ref();
-        if status.state == State::Enrolled {
+        if status.state == AgentState::Enrolled {
             status.state = match standing.map(|standing| standing.state.as_str()) {
-                Some("active") => State::Active,
-                Some("inactive") => State::Inactive,
-                _ => State::Enrolled,
+                Some("active") => AgentState::Active,
+                Some("inactive") => AgentState::Inactive,
+                _ => AgentState::Enrolled,
             };
         }
         status.reason("channel_down", self.channel.is_none() && !core.machine.is_revoked());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream as Caller;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>) -> io::
 
 /// What the daemon says; nothing if there is none that answers.
 pub fn ask(dir: &Path) -> Option<Status> {
-    let mut stream = Caller::connect(path(dir)).ok()?;
+    let mut stream = StdUnixStream::connect(path(dir)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(b"status\n").ok()?;

@@ -16,30 +16,30 @@ use crate::cli::Contact;
 use crate::code::AgentCode;
 use crate::code::REVOKED;
 use crate::config::{AgentConfig, Environment};
-use crate::enroll::plan::Plan;
-use crate::enroll::{caller, obtain, sources};
+use crate::enroll::plan::EnrollPlan;
+use crate::enroll::{obtain, options, sources};
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::{self, Identity, Standing};
+use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::{recovery, recovery_attempt, renewal_key, revoked};
-use crate::token::Token;
+use crate::token::SecretToken;
 use crate::{chance, clock, recover, token_source};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
 
 #[derive(Debug)]
-pub struct Found {
-    pub identity: Identity,
+pub struct StartIdentity {
+    pub identity: HostIdentity,
     /// Written by a renewal or a recovery that was cut short.
     pub candidate: Option<Candidate>,
     /// As the operator named them.
     pub servers: Vec<ServerUrl>,
 }
 
-/// A directory with neither identity nor token is told before it is made or changed.
+/// A directory with neither identity nor token is refused before it is created or changed.
 pub fn refuse_nothing_to_do(
     path: &Path,
     contact: &Contact,
@@ -49,7 +49,7 @@ pub fn refuse_nothing_to_do(
     let sources = sources(contact, environment, config);
     let there = imported_certificate::made_elsewhere(&config.files).is_some();
     let lost = recover::is_possible(path);
-    if there || lost || sources.any() || !matches!(load(path)?, Standing::Absent) {
+    if there || lost || sources.any() || !matches!(load(path)?, StoredIdentity::Absent) {
         return Ok(());
     }
     Err(Fault::usage(
@@ -66,9 +66,9 @@ pub async fn find(
     config: &AgentConfig,
     servers: Vec<ServerUrl>,
     stdin: impl Read,
-) -> Result<Found, Fault> {
+) -> Result<StartIdentity, Fault> {
     let identity = match load(dir.path())? {
-        Standing::Present(found) if revoked::is_set(dir.path(), &found.facts.serial) => {
+        StoredIdentity::Present(found) if revoked::is_set(dir.path(), &found.facts.serial) => {
             let token = || token_source::find(sources(contact, environment, config), stdin);
             match anew(dir, contact, config, &servers, token).await {
                 Some(identity) => identity,
@@ -76,19 +76,19 @@ pub async fn find(
                 None => *found,
             }
         }
-        Standing::Present(found) => *found,
-        Standing::Absent if let Some(there) = imported_certificate::made_elsewhere(&config.files) => {
+        StoredIdentity::Present(found) => *found,
+        StoredIdentity::Absent if let Some(there) = imported_certificate::made_elsewhere(&config.files) => {
             imported_certificate::adopt(dir, contact, config, &servers, there).await?
         }
-        Standing::Absent
+        StoredIdentity::Absent
             if !sources(contact, environment, config).any() && recover::is_possible(dir.path()) =>
         {
             regain(dir, config).await?
         }
-        Standing::Absent => {
+        StoredIdentity::Absent => {
             config.files.check(dir.path())?;
             let token = || token_source::find(sources(contact, environment, config), stdin);
-            let plan = Plan::check(config, servers.clone(), token)?;
+            let plan = EnrollPlan::check(config, servers.clone(), token)?;
             match enroll(dir, &plan, contact).await {
                 // A spent token may still lie where the first enrollment found it.
                 Err(fault) if fault.exit == Exit::Refused && recover::is_possible(dir.path()) => {
@@ -98,12 +98,12 @@ pub async fn find(
                 obtained => obtained?,
             }
         }
-        Standing::Exposed(place) => return Err(exposed(&place)),
-        Standing::Damaged(reason) if recover::is_possible(dir.path()) => {
+        StoredIdentity::Exposed(place) => return Err(exposed(&place)),
+        StoredIdentity::Damaged(reason) if recover::is_possible(dir.path()) => {
             tracing::error!("the identity in this directory cannot be used: {reason}; recovering it");
             regain(dir, config).await?
         }
-        Standing::Damaged(reason) => return Err(damaged(&reason)),
+        StoredIdentity::Damaged(reason) => return Err(damaged(&reason)),
     };
     if servers.is_empty() && identity.meta.as_ref().is_none_or(|meta| meta.servers.is_empty()) {
         return Err(Fault::usage(
@@ -113,7 +113,7 @@ pub async fn find(
         ));
     }
     let candidate = candidate(dir.path(), &identity)?;
-    Ok(Found { identity, candidate, servers })
+    Ok(StartIdentity { identity, candidate, servers })
 }
 
 /// Another identity for a host whose own is revoked, if there is a token for it. A spent one may still lie where
@@ -123,11 +123,11 @@ async fn anew(
     contact: &Contact,
     config: &AgentConfig,
     servers: &[ServerUrl],
-    token: impl FnOnce() -> Result<Token, Fault>,
-) -> Option<Identity> {
+    token: impl FnOnce() -> Result<SecretToken, Fault>,
+) -> Option<HostIdentity> {
     let class = Class::IdentityRevokedOrFenced.as_str();
     tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REVOKED}");
-    let obtained = match Plan::check(config, servers.to_vec(), token) {
+    let obtained = match EnrollPlan::check(config, servers.to_vec(), token) {
         Ok(plan) => enroll(dir, &plan, contact).await,
         Err(fault) if fault.code.agent() == Some(AgentCode::TokenMissing) => return None,
         Err(fault) => Err(fault),
@@ -138,9 +138,9 @@ async fn anew(
     obtained.inspect_err(refused).ok()
 }
 
-/// The identity that was lost, by the recovery token: until it works, or the control plane refuses. A host that was
-/// lost a moment ago is still taken for well there; once it has been silent for long enough, it no longer is.
-async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
+/// Recovers the identity with the recovery token: until it works, or the control plane refuses. The control plane refuses
+/// with `recovery_not_needed` until the node has been silent for long enough, so that is tried again.
+async fn regain(dir: &Dir, config: &AgentConfig) -> Result<HostIdentity, Fault> {
     let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
     loop {
         let plan = recover::plan(dir, config, None, None, false)?;
@@ -148,7 +148,7 @@ async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
             Ok(report) => {
                 tracing::info!(node_id = report.node_id, "recovered");
                 return match load(dir.path())? {
-                    Standing::Present(found) => Ok(*found),
+                    StoredIdentity::Present(found) => Ok(*found),
                     _ => Err(Fault::host(
                         AgentCode::IdentityChanged,
                         "another process has just removed the identity",
@@ -174,11 +174,11 @@ async fn regain(dir: &Dir, config: &AgentConfig) -> Result<Identity, Fault> {
 }
 
 /// Until it works, or the control plane refuses.
-async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, Fault> {
-    let caller = caller(contact, None)?;
+async fn enroll(dir: &Dir, plan: &EnrollPlan, contact: &Contact) -> Result<HostIdentity, Fault> {
+    let options = options(contact, None)?;
     let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
     loop {
-        match obtain(dir, plan, &caller).await {
+        match obtain(dir, plan, &options).await {
             Ok((identity, _)) => {
                 tracing::info!(node_id = identity.node_id(), "enrolled");
                 return Ok(identity);
@@ -201,10 +201,10 @@ async fn enroll(dir: &Dir, plan: &Plan, contact: &Contact) -> Result<Identity, F
 }
 
 /// The generation that a renewal or a recovery left behind, recognised by the key.
-pub fn candidate(dir: &Path, identity: &Identity) -> Result<Option<Candidate>, Fault> {
+pub fn candidate(dir: &Path, identity: &HostIdentity) -> Result<Option<Candidate>, Fault> {
     if let Some(begun) = recovery_attempt::read(dir) {
         if begun.key.spki() != identity.key.spki() {
-            let same = |found: &Identity| {
+            let same = |found: &HostIdentity| {
                 found.node_id() == identity.node_id() && found.spiffe.domain == identity.spiffe.domain
             };
             if let Some(found) = generation(dir, &begun.key, CandidateOrigin::Recovery, same)? {
@@ -229,11 +229,11 @@ fn generation(
     dir: &Path,
     key: &HostKey,
     origin: CandidateOrigin,
-    same: impl Fn(&Identity) -> bool,
+    same: impl Fn(&HostIdentity) -> bool,
 ) -> Result<Option<Candidate>, Fault> {
     let numbers = Generations::under(dir).numbers().map_err(|error| unusable(dir, &error))?;
     for number in numbers {
-        if let Ok(Standing::Present(found)) = identity::at(dir, number)
+        if let Ok(StoredIdentity::Present(found)) = identity::at(dir, number)
             && found.key.spki() == key.spki()
             && same(&found)
         {
@@ -243,7 +243,7 @@ fn generation(
     Ok(None)
 }
 
-fn load(path: &Path) -> Result<Standing, Fault> {
+fn load(path: &Path) -> Result<StoredIdentity, Fault> {
     identity::load(path).map_err(|error| unusable(path, &error))
 }
 
@@ -255,7 +255,7 @@ fn unusable(path: &Path, error: &std::io::Error) -> Fault {
     )
 }
 
-fn is_revoked(identity: &Identity) -> Fault {
+fn is_revoked(identity: &HostIdentity) -> Fault {
     let node = identity.node_id().unwrap_or_default();
     Fault::new(
         Exit::Refused,

@@ -14,8 +14,8 @@ use super::hook::Hook;
 use crate::clock;
 use crate::code::AgentCode;
 use crate::config::{Upkeep, hosts};
-use crate::reconcile::profile::{self, Profile};
-use crate::reconcile::{self, Report, Scope};
+use crate::reconcile::profile::{self, StoredEndpointProfile};
+use crate::reconcile::{self, ReconcileReport, ReconcileScope};
 use crate::space::{self, Free};
 use crate::status::{Room, Status};
 use crate::store::disk;
@@ -30,7 +30,7 @@ pub struct HostUpkeep {
     free: Vec<Free>,
     /// Hardly any room for keys and certificates.
     full: bool,
-    profile: Option<Profile>,
+    profile: Option<StoredEndpointProfile>,
     /// What of this host's names could not be put right.
     drift: Option<(Class, String)>,
     /// What the first look had to put right, until it is counted.
@@ -110,7 +110,7 @@ impl HostUpkeep {
 
     /// Whether something was not as it should be. A directory that is made at the start is nothing to tell people.
     fn put_back(&mut self, dir: &Path, starting: bool) -> bool {
-        let report = reconcile::run(dir, &self.config, self.profile.as_ref(), Scope::BY_ITSELF);
+        let report = reconcile::run(dir, &self.config, self.profile.as_ref(), ReconcileScope::BY_ITSELF);
         for finding in &report.changed {
             match finding.kind {
                 "directory" if starting => tracing::debug!("created directory {}", finding.what),
@@ -143,7 +143,7 @@ impl HostUpkeep {
 
     /// True if it is another, which is on disk then.
     fn adopt(&mut self, core: &AgentCore, wire: &EndpointProfile) -> Result<bool, String> {
-        let profile = Profile::of(wire)?;
+        let profile = StoredEndpointProfile::of(wire)?;
         if self.profile == profile {
             return Ok(false);
         }
@@ -199,7 +199,7 @@ impl HostUpkeep {
 }
 
 /// Directories that are made for the first time are no drift.
-fn drifts(report: &Report) -> bool {
+fn drifts(report: &ReconcileReport) -> bool {
     report.drift.iter().any(|finding| finding.kind != "directory")
 }
 

@@ -24,7 +24,7 @@ const META: &str = "meta.json";
 
 /// What the certificate itself does not tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct IdentityMeta {
     /// RFC 3339; jitter not counted.
     pub renew_at: String,
     pub profile: String,
@@ -38,7 +38,7 @@ pub struct Meta {
 
 /// A whole identity, checked to belong together.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct HostIdentity {
     pub key: Arc<HostKey>,
     pub leaf: CertificateDer<'static>,
     /// Between leaf and root; may be empty.
@@ -48,10 +48,10 @@ pub struct Identity {
     pub facts: Facts,
     pub spiffe: SpiffeId,
     /// Nothing if the file is lost: the identity is good without it.
-    pub meta: Option<Meta>,
+    pub meta: Option<IdentityMeta>,
 }
 
-impl Identity {
+impl HostIdentity {
     pub fn node_id(&self) -> Option<&str> {
         match &self.spiffe.path {
             SpiffePath::Agent { node, .. } => Some(node.as_str()),
@@ -116,10 +116,10 @@ impl Identity {
 
 /// What a directory holds.
 #[derive(Debug)]
-pub enum Standing {
+pub enum StoredIdentity {
     /// No identity, or none that was finished.
     Absent,
-    Present(Box<Identity>),
+    Present(Box<HostIdentity>),
     /// Others than this user could read the key, or put another in its place.
     Exposed(PathBuf),
     /// Something is there that is not an identity.
@@ -127,7 +127,7 @@ pub enum Standing {
 }
 
 /// Reads the generation in use.
-pub fn load(dir: &Path) -> io::Result<Standing> {
+pub fn load(dir: &Path) -> io::Result<StoredIdentity> {
     let generations = Generations::under(dir);
     if let Some(fault) = guard(dir, generations.root())? {
         return Ok(fault);
@@ -136,32 +136,32 @@ pub fn load(dir: &Path) -> io::Result<Standing> {
         Some(number) => at(dir, number),
         None if fs::symlink_metadata(generations.current_path()).is_ok() => {
             let place = generations.current_path();
-            Ok(Standing::Damaged(format!("{} does not point at a generation", place.display())))
+            Ok(StoredIdentity::Damaged(format!("{} does not point at a generation", place.display())))
         }
-        None => Ok(Standing::Absent),
+        None => Ok(StoredIdentity::Absent),
     }
 }
 
 /// Reads one generation.
-pub fn at(dir: &Path, number: Number) -> io::Result<Standing> {
+pub fn at(dir: &Path, number: Number) -> io::Result<StoredIdentity> {
     let path = Generations::under(dir).path(number);
     if let Some(fault) = guard(dir, &path)? {
         return Ok(fault);
     }
     let key = path.join(KEY);
     match disk::open(&key).and_then(|file| file.metadata()) {
-        Ok(found) if found.mode() & 0o077 != 0 => return Ok(Standing::Exposed(key)),
+        Ok(found) if found.mode() & 0o077 != 0 => return Ok(StoredIdentity::Exposed(key)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
         _ => {}
     }
     Ok(match read(&path) {
-        Ok(identity) => Standing::Present(Box::new(identity)),
-        Err(reason) => Standing::Damaged(reason),
+        Ok(identity) => StoredIdentity::Present(Box::new(identity)),
+        Err(reason) => StoredIdentity::Damaged(reason),
     })
 }
 
 /// What the leaves of all generations say that can still be read, whatever else of them is lost: who this host was, and
-/// when. No more may hang on it.
+/// when. They are not verified, so nothing else may depend on them.
 pub fn leaves(dir: &Path) -> Vec<Facts> {
     let generations = Generations::under(dir);
     if !matches!(guard(dir, generations.root()), Ok(None)) {
@@ -177,13 +177,13 @@ pub fn leaves(dir: &Path) -> Vec<Facts> {
 }
 
 /// What is wrong with a directory in which an identity should lie: a planted link, a stranger's directory, or
-/// one in which others may put what they like. One that is missing is told when something is missed in it.
-fn guard(dir: &Path, path: &Path) -> io::Result<Option<Standing>> {
+/// one in which others may write. A missing directory is no error here: reading from it will be.
+fn guard(dir: &Path, path: &Path) -> io::Result<Option<StoredIdentity>> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
     };
-    let damaged = |what: &str| Ok(Some(Standing::Damaged(format!("{} {what}", path.display()))));
+    let damaged = |what: &str| Ok(Some(StoredIdentity::Damaged(format!("{} {what}", path.display()))));
     if found.is_symlink() {
         return damaged("is a symbolic link");
     }
@@ -193,10 +193,10 @@ fn guard(dir: &Path, path: &Path) -> io::Result<Option<Standing>> {
     if found.uid() != fs::metadata(dir)?.uid() {
         return damaged("belongs to another user than the directory it is in");
     }
-    Ok((found.mode() & 0o022 != 0).then(|| Standing::Exposed(path.to_owned())))
+    Ok((found.mode() & 0o022 != 0).then(|| StoredIdentity::Exposed(path.to_owned())))
 }
 
-fn read(path: &Path) -> Result<Identity, String> {
+fn read(path: &Path) -> Result<HostIdentity, String> {
     let bytes = |name: &str| {
         let file = path.join(name);
         disk::read(&file).map_err(|error| match fs::symlink_metadata(&file) {
@@ -219,5 +219,5 @@ fn read(path: &Path) -> Result<Identity, String> {
     }
     let spiffe = facts.spiffe.clone().ok_or_else(|| format!("{CERT} names no identity"))?;
     let meta = bytes(META).ok().and_then(|meta| serde_json::from_slice(&meta).ok());
-    Ok(Identity { key: Arc::new(key), leaf, chain, bundle: certificates(BUNDLE)?, facts, spiffe, meta })
+    Ok(HostIdentity { key: Arc::new(key), leaf, chain, bundle: certificates(BUNDLE)?, facts, spiffe, meta })
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::disk;
 use crate::chance;
-use crate::token::Token;
+use crate::token::SecretToken;
 
 const KEY: &str = "key.pem";
 const REQUEST: &str = "request.json";
@@ -30,7 +30,7 @@ pub struct Pending {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Request {
+struct PendingFile {
     idempotency_key: String,
     /// SHA-256, so that another token starts afresh. Not the server: any replica can repeat the answer.
     token_hash: String,
@@ -40,7 +40,7 @@ impl Pending {
     /// The enrollment that was begun with this token, or a new one; with a WireGuard key if `wireguard` makes one.
     pub fn resume_or_begin(
         dir: &Path,
-        token: &Token,
+        token: &SecretToken,
         wireguard: impl FnOnce() -> io::Result<Option<WireguardPrivate>>,
     ) -> io::Result<Self> {
         match Self::read(dir) {
@@ -52,7 +52,8 @@ impl Pending {
     /// Nothing if there is none, or not a whole one: a half-written one was never sent.
     pub fn read(dir: &Path) -> Option<Self> {
         let key = zeroize::Zeroizing::new(disk::read(&place(dir).join(KEY)).ok()?);
-        let request: Request = serde_json::from_slice(&disk::read(&place(dir).join(REQUEST)).ok()?).ok()?;
+        let request: PendingFile =
+            serde_json::from_slice(&disk::read(&place(dir).join(REQUEST)).ok()?).ok()?;
         let wireguard = match disk::read(&place(dir).join(WIREGUARD)) {
             Ok(text) => Some(WireguardPrivate::from_text(&zeroize::Zeroizing::new(text)).ok()?),
             Err(_) => None,
@@ -65,11 +66,11 @@ impl Pending {
         })
     }
 
-    pub fn is_for(&self, token: &Token) -> bool {
+    pub fn is_for(&self, token: &SecretToken) -> bool {
         self.token_hash == token.digest()
     }
 
-    fn begin(dir: &Path, token: &Token, wireguard: Option<WireguardPrivate>) -> io::Result<Self> {
+    fn begin(dir: &Path, token: &SecretToken, wireguard: Option<WireguardPrivate>) -> io::Result<Self> {
         let key = HostKey::generate().map_err(io::Error::other)?;
         let pending =
             Self { key, wireguard, idempotency_key: chance::hex_128()?, token_hash: token.digest() };
@@ -89,8 +90,10 @@ impl Pending {
     }
 
     fn request(&self) -> io::Result<Vec<u8>> {
-        let request =
-            Request { idempotency_key: self.idempotency_key.clone(), token_hash: self.token_hash.clone() };
+        let request = PendingFile {
+            idempotency_key: self.idempotency_key.clone(),
+            token_hash: self.token_hash.clone(),
+        };
         Ok(serde_json::to_vec(&request)?)
     }
 }
@@ -118,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn token(text: &str) -> Token {
-        Token::new(Zeroizing::new(text.to_owned())).unwrap()
+    fn token(text: &str) -> SecretToken {
+        SecretToken::new(Zeroizing::new(text.to_owned())).unwrap()
     }
 
     #[test]

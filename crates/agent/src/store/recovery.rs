@@ -1,5 +1,4 @@
-//! `recovery/`: what brings this host back when its certificate no longer does. The token, which token that is, and
-//! where to turn with it and by what that place is recognised.
+//! `recovery/`: what a recovery takes: the recovery token, its id, the recovery endpoint and the CA that verifies it.
 //!
 //! `tokens.json` names a new token before `token` holds it, and still names the one before: whatever a crash leaves
 //! in `token`, its id is known.
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::disk::{self, PUBLIC, SECRET};
-use crate::token::Token;
+use crate::token::SecretToken;
 
 const DIR: &str = "recovery";
 const TOKEN: &str = "token";
@@ -32,8 +31,8 @@ const WORD: usize = 512;
 
 /// The token on disk.
 #[derive(Debug, Clone)]
-pub struct Kept {
-    pub value: Token,
+pub struct StoredRecoveryToken {
+    pub value: SecretToken,
     /// Unknown of a token that was spoilt, or that somebody else put there.
     pub id: Option<String>,
     /// Whose it is.
@@ -41,9 +40,9 @@ pub struct Kept {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Where a lost host turns to, and what it trusts there.
+/// The recovery endpoint, and the CA that verifies it.
 #[derive(Debug, Clone)]
-pub struct Profile {
+pub struct StoredRecoveryProfile {
     pub id: String,
     pub url: ServerUrl,
     pub ca: Vec<CertificateDer<'static>>,
@@ -51,9 +50,9 @@ pub struct Profile {
 
 /// What the directory holds.
 #[derive(Debug, Default)]
-pub struct Found {
-    pub token: Option<Kept>,
-    pub profile: Option<Profile>,
+pub struct RecoveryMaterial {
+    pub token: Option<StoredRecoveryToken>,
+    pub profile: Option<StoredRecoveryProfile>,
     /// Open to others than this user, and therefore not used.
     pub exposed: Option<PathBuf>,
 }
@@ -69,7 +68,7 @@ struct Named {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Place {
+struct RecoveryProfileFile {
     id: String,
     url: String,
 }
@@ -94,23 +93,23 @@ pub fn keep(dir: &Path, node: &str, grant: &RecoveryGrant) -> io::Result<()> {
 }
 
 /// Whatever can be used of it.
-pub fn read(dir: &Path) -> Found {
+pub fn read(dir: &Path) -> RecoveryMaterial {
     if let Some(exposed) = exposed(dir) {
-        return Found { exposed: Some(exposed), ..Found::default() };
+        return RecoveryMaterial { exposed: Some(exposed), ..RecoveryMaterial::default() };
     }
     let token = read_token(dir).map(|value| {
         let named = name_of(dir, &value);
         let expires_at = named.as_ref().and_then(|named| Timestamp::parse(&named.expires_at).ok());
         let node = named.as_ref().map(|named| named.node.clone()).filter(|node| !node.is_empty());
-        Kept { value, id: named.map(|named| named.id), node, expires_at }
+        StoredRecoveryToken { value, id: named.map(|named| named.id), node, expires_at }
     });
-    Found { token, profile: read_profile(dir), exposed: None }
+    RecoveryMaterial { token, profile: read_profile(dir), exposed: None }
 }
 
 /// Whether token and place are here, as far as the directory alone tells.
 pub fn is_ready(dir: &Path, at: Timestamp) -> bool {
     let found = read(dir);
-    let good = |kept: &Kept| kept.id.is_some() && kept.expires_at.is_none_or(|end| at <= end);
+    let good = |kept: &StoredRecoveryToken| kept.id.is_some() && kept.expires_at.is_none_or(|end| at <= end);
     found.profile.is_some() && found.token.as_ref().is_some_and(good)
 }
 
@@ -144,7 +143,7 @@ pub fn place(dir: &Path) -> PathBuf {
     dir.join(DIR)
 }
 
-fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(Token, Named)>> {
+fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(SecretToken, Named)>> {
     if grant.token.is_empty() {
         return Ok(None);
     }
@@ -154,7 +153,7 @@ fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(Token, Named)>
         return Err(unusable("the recovery token or its id is malformed"));
     }
     Timestamp::parse(&grant.expires_at).map_err(|error| unusable(&format!("expires_at: {error}")))?;
-    let Some(token) = Token::new(Zeroizing::new(grant.token.clone())) else { return Ok(None) };
+    let Some(token) = SecretToken::new(Zeroizing::new(grant.token.clone())) else { return Ok(None) };
     let named = Named {
         id: grant.token_id.clone(),
         sha256: token.digest(),
@@ -164,18 +163,18 @@ fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(Token, Named)>
     Ok(Some((token, named)))
 }
 
-fn check(profile: &RecoveryProfile) -> io::Result<Profile> {
+fn check(profile: &RecoveryProfile) -> io::Result<StoredRecoveryProfile> {
     let url = ServerUrl::parse(&profile.url).map_err(|error| unusable(&error.to_string()))?;
     let ca = pem::certificates(profile.ca.as_bytes()).map_err(|error| unusable(&error.to_string()))?;
     if profile.id.len() > WORD {
         return Err(unusable("the id of the recovery profile is too long"));
     }
-    Ok(Profile { id: profile.id.clone(), url, ca })
+    Ok(StoredRecoveryProfile { id: profile.id.clone(), url, ca })
 }
 
 /// A crash between the two leaves a place that is not trusted, never one that should not be.
 fn keep_profile(dir: &Path, profile: &RecoveryProfile) -> io::Result<()> {
-    let said = serde_json::to_vec(&Place { id: profile.id.clone(), url: profile.url.clone() })?;
+    let said = serde_json::to_vec(&RecoveryProfileFile { id: profile.id.clone(), url: profile.url.clone() })?;
     for (name, bytes) in [(CA, profile.ca.as_bytes()), (PROFILE, said.as_slice())] {
         let path = place(dir).join(name);
         if disk::read(&path).is_ok_and(|there| there == bytes) {
@@ -186,19 +185,20 @@ fn keep_profile(dir: &Path, profile: &RecoveryProfile) -> io::Result<()> {
     Ok(())
 }
 
-fn read_profile(dir: &Path) -> Option<Profile> {
-    let said: Place = serde_json::from_slice(&disk::read(&place(dir).join(PROFILE)).ok()?).ok()?;
+fn read_profile(dir: &Path) -> Option<StoredRecoveryProfile> {
+    let said: RecoveryProfileFile =
+        serde_json::from_slice(&disk::read(&place(dir).join(PROFILE)).ok()?).ok()?;
     let ca = String::from_utf8(disk::read(&place(dir).join(CA)).ok()?).ok()?;
     check(&RecoveryProfile { id: said.id, url: said.url, ca }).ok()
 }
 
-fn read_token(dir: &Path) -> Option<Token> {
+fn read_token(dir: &Path) -> Option<SecretToken> {
     let bytes = Zeroizing::new(disk::read(&place(dir).join(TOKEN)).ok()?);
     let text = std::str::from_utf8(&bytes).ok()?;
-    Token::new(Zeroizing::new(text.to_owned())).filter(|token| token.expose().len() <= WORD)
+    SecretToken::new(Zeroizing::new(text.to_owned())).filter(|token| token.expose().len() <= WORD)
 }
 
-fn name_of(dir: &Path, token: &Token) -> Option<Named> {
+fn name_of(dir: &Path, token: &SecretToken) -> Option<Named> {
     let known: Vec<Named> = serde_json::from_slice(&disk::read(&place(dir).join(TOKENS)).ok()?).ok()?;
     known.into_iter().find(|named| named.sha256 == token.digest())
 }

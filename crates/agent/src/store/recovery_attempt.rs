@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{disk, recovery};
-use crate::token::Token;
+use crate::token::SecretToken;
 
 const NAME: &str = "attempt.json";
 
 #[derive(Debug)]
-pub struct Attempt {
+pub struct RecoveryAttempt {
     pub key: HostKey,
     pub correlation_id: String,
     /// SHA-256 of the token that goes with it.
@@ -25,26 +25,27 @@ pub struct Attempt {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct AttemptFile {
     correlation_id: String,
     token_hash: String,
     key: String,
 }
 
-impl Drop for Written {
+impl Drop for AttemptFile {
     fn drop(&mut self) {
         self.key.zeroize();
     }
 }
 
 /// The recovery that was begun with this token, or a new one of this undertaking.
-pub fn resume_or_begin(dir: &Path, token: &Token, correlation_id: &str) -> io::Result<Attempt> {
+pub fn resume_or_begin(dir: &Path, token: &SecretToken, correlation_id: &str) -> io::Result<RecoveryAttempt> {
     if let Some(found) = read(dir).filter(|found| found.token_hash == token.digest()) {
         return Ok(found);
     }
     let key = HostKey::generate().map_err(io::Error::other)?;
-    let attempt = Attempt { key, correlation_id: correlation_id.to_owned(), token_hash: token.digest() };
-    let written = Written {
+    let attempt =
+        RecoveryAttempt { key, correlation_id: correlation_id.to_owned(), token_hash: token.digest() };
+    let written = AttemptFile {
         correlation_id: attempt.correlation_id.clone(),
         token_hash: attempt.token_hash.clone(),
         key: attempt.key.to_pem().to_string(),
@@ -56,16 +57,16 @@ pub fn resume_or_begin(dir: &Path, token: &Token, correlation_id: &str) -> io::R
 }
 
 /// Nothing if there is none, or none that can be used: half-written, planted, or open to others.
-pub fn read(dir: &Path) -> Option<Attempt> {
+pub fn read(dir: &Path) -> Option<RecoveryAttempt> {
     let found = disk::open(&place(dir)).and_then(|file| file.metadata()).ok()?;
     if found.mode() & 0o077 != 0 {
         return None;
     }
     let bytes = Zeroizing::new(disk::read(&place(dir)).ok()?);
-    let written: Written = serde_json::from_slice(&bytes).ok()?;
+    let written: AttemptFile = serde_json::from_slice(&bytes).ok()?;
     let key = HostKey::from_pem(written.key.as_bytes()).ok()?;
     let (correlation_id, token_hash) = (written.correlation_id.clone(), written.token_hash.clone());
-    Some(Attempt { key, correlation_id, token_hash })
+    Some(RecoveryAttempt { key, correlation_id, token_hash })
 }
 
 /// Once its certificate is in use, or was refused.
@@ -85,8 +86,8 @@ fn place(dir: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn token(text: &str) -> Token {
-        Token::new(Zeroizing::new(text.to_owned())).unwrap()
+    fn token(text: &str) -> SecretToken {
+        SecretToken::new(Zeroizing::new(text.to_owned())).unwrap()
     }
 
     #[test]

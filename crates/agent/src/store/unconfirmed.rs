@@ -1,4 +1,4 @@
-//! The mark `unconfirmed`: this host has its identity, and the control plane has not been told so yet.
+//! The mark `unconfirmed`: this host has its identity, and has not confirmed it to the control plane yet.
 //!
 //! It names the certificate, so that a mark left by a crash is never taken for one about another identity.
 

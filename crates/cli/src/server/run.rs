@@ -1,8 +1,8 @@
 //! `enlist server run`.
 
-use super::notify;
-use super::serving::{self, StopSignals};
-use crate::error::{CommandError, Exit};
+use super::serving::{self, Signals};
+use super::trouble;
+use crate::failure::{Exit, Failure};
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
@@ -61,6 +61,6 @@ fn announce(url: &str) {
     if let Err(error) = writeln!(stdout, "ready {url}").and_then(|()| stdout.flush()) {
         tracing::warn!(%error, "the ready line could not be written");
     }
-    notify::tell(notify::READY);
+    serving::manager().ready();
     tracing::info!(url, "ready");
 }

@@ -1,7 +1,7 @@
 //! StopSignals, and ending in good order.
 
-use super::notify;
-use crate::error::{CommandError, Exit};
+use crate::failure::{Exit, Failure};
+use ::agent::service_manager::ServiceManager;
 use ::server::run::Server;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,10 +33,15 @@ impl StopSignals {
     }
 }
 
+/// As systemd names itself in the environment.
+pub fn manager() -> ServiceManager {
+    ServiceManager::of(|name| std::env::var_os(name))
+}
+
 /// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,
 /// but what was only counted is.
-pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), CommandError> {
-    notify::tell(notify::STOPPING);
+pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> {
+    manager().stopping();
     tracing::info!("stopping");
     tokio::select! {
         stopped = tokio::time::timeout(STOP_LIMIT, server.stop()) => {

@@ -2,7 +2,7 @@
 //! server, and after the last one to a pause.
 
 use super::{OnRetry, Reply};
-use crate::backoff::Backoff;
+use crate::backoff::RetryPauses;
 use crate::error::Error;
 use crate::unreachable::{TlsAlert, Unreachable};
 use crate::url::ServerUrl;
@@ -21,7 +21,7 @@ pub(super) async fn call<T, F>(
 where
     F: Future<Output = Result<Reply<T>, Error>>,
 {
-    let mut backoff = Backoff::new();
+    let mut pauses = RetryPauses::default();
     loop {
         let mut round = Round::default();
         for server in servers {
@@ -34,7 +34,7 @@ where
                 Err(error) => round.note(error),
             }
         }
-        let pause = backoff.next(round.retry_after);
+        let pause = pauses.next(round.retry_after);
         let time_left = deadline.is_some_and(|deadline| Instant::now() + pause < deadline);
         if !(round.again && time_left) {
             return Err(round.into_error());

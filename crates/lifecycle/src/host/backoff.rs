@@ -1,7 +1,7 @@
 //! How long to stay away after a failure: twice as long each time, up to a cap, with full jitter.
 //!
-//! Full jitter spreads hosts that failed together over the whole step, so that they do not return together. A
-//! small floor stays, so that chance never makes a host ask without any pause.
+//! Full jitter spreads hosts that failed together over the whole step, so that they do not return together. For a
+//! daemon a small floor stays, so that chance never makes it ask without any pause.
 
 use super::share;
 use crate::names::Span;
@@ -11,21 +11,29 @@ const FLOOR: Span = Span::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
+    first: Span,
+    floor: Span,
     cap: Span,
     failures: u32,
 }
 
 impl Backoff {
+    /// For a daemon: from a second, and never without a pause.
     pub const fn new(cap: Span) -> Self {
-        Self { cap, failures: 0 }
+        Self { first: FIRST, floor: FLOOR, cap, failures: 0 }
     }
 
-    /// The pause after one more failure. `within` lowers the cap for this once, but not below a second.
+    /// For one call that is repeated: chance may make a pause as short as nothing.
+    pub const fn between(first: Span, cap: Span) -> Self {
+        Self { first, floor: Span::from_millis(0), cap, failures: 0 }
+    }
+
+    /// The pause after one more failure. `within` lowers the cap for this once, but not below the first pause.
     pub fn next(&mut self, chance: u32, within: Option<Span>) -> Span {
-        let cap = within.map_or(self.cap, |within| within.clamp(FIRST, self.cap.max(FIRST)));
-        let step = FIRST.millis().saturating_mul(1 << self.failures.min(30)).min(cap.millis());
+        let cap = within.map_or(self.cap, |within| within.clamp(self.first, self.cap.max(self.first)));
+        let step = self.first.millis().saturating_mul(1 << self.failures.min(30)).min(cap.millis());
         self.failures = self.failures.saturating_add(1);
-        share(Span::from_millis(step), chance).max(FLOOR)
+        share(Span::from_millis(step), chance).max(self.floor)
     }
 
     /// Another longest pause from now on.
@@ -53,6 +61,13 @@ mod tests {
         backoff.reset();
         assert_eq!(backoff.next(u32::MAX, None), FIRST);
         assert_eq!(backoff.next(0, None), FLOOR);
+    }
+
+    #[test]
+    fn chance_reaches_from_nothing_to_the_whole_step() {
+        let mut backoff = Backoff::between(Span::from_millis(500), Span::from_secs(30));
+        assert_eq!(backoff.next(0, None), Span::from_millis(0));
+        assert_eq!(backoff.next(u32::MAX, None), FIRST);
     }
 
     proptest! {

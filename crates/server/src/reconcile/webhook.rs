@@ -7,7 +7,7 @@ use crate::fleet::alert_changes;
 use crate::process::app::App;
 use crate::process::views::Views;
 use api::rest::alerts::{AlertChange, AlertEvent};
-use client::backoff::Backoff;
+use client::backoff::RetryPauses;
 use client::webhook::{Undelivered, Webhook};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ async fn post(webhook: &Webhook, event: &AlertEvent) -> Result<(), Undelivered> 
 #[derive(Default)]
 struct Outage {
     failures: u32,
-    backoff: Backoff,
+    backoff: RetryPauses,
 }
 
 impl Outage {
