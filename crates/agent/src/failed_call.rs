@@ -1,7 +1,7 @@
 //! A call that failed, with everything that it shows.
 
 use api::code;
-use client::unreachable::{Alert, Distrust, Unreachable};
+use client::unreachable::{Distrust, TlsAlert, Unreachable};
 use client::{Error, ServerUrl, Trust, probe};
 use lifecycle::host::{CallFailure, FailureKind};
 use lifecycle::names::{Span, Timestamp};
@@ -87,13 +87,13 @@ pub fn failure_kind(error: &Error) -> FailureKind {
     match error {
         Error::Refused(refusal) => refused(&FaultCode::of_error(error), refusal.detail.retryable),
         Error::Unreachable { cause, .. } => match cause {
-            Unreachable::Alert(Alert::Revoked) => FailureKind::Revoked,
-            Unreachable::Alert(Alert::Expired) => FailureKind::Expired,
-            Unreachable::Alert(Alert::UnknownIssuer) => FailureKind::UnknownIssuer,
-            Unreachable::Alert(Alert::Unacceptable) => FailureKind::Unacceptable,
+            Unreachable::Alert(TlsAlert::Revoked) => FailureKind::Revoked,
+            Unreachable::Alert(TlsAlert::Expired) => FailureKind::Expired,
+            Unreachable::Alert(TlsAlert::UnknownIssuer) => FailureKind::UnknownIssuer,
+            Unreachable::Alert(TlsAlert::Unacceptable) => FailureKind::Unacceptable,
             Unreachable::Untrusted(Distrust::WrongName) | Unreachable::Garbage(_) => FailureKind::WrongServer,
             Unreachable::Untrusted(_) => FailureKind::Untrusted,
-            Unreachable::Alert(Alert::Other(_))
+            Unreachable::Alert(TlsAlert::Other(_))
             | Unreachable::NoSuchName { .. }
             | Unreachable::ConnectionRefused
             | Unreachable::TimedOut(_)

@@ -23,7 +23,7 @@ pub fn run(arguments: &Arguments, output: Output) -> Result<(), CommandError> {
         None => {
             let mut text = Vec::new();
             page(&program, &notes(&program), &mut text)
-                .map_err(|error| Failure::fault("man", error.to_string()))?;
+                .map_err(|error| CommandError::fault("man", error.to_string()))?;
             output.verbatim(&String::from_utf8_lossy(&text))
         }
         Some(dir) => {

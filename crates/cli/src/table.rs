@@ -6,7 +6,7 @@ mod fit;
 use crate::screen::Screen;
 pub use ::agent::screen::harmless;
 use anstyle::{AnsiColor, Style};
-use fit::Plan;
+use fit::ColumnPlan;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 

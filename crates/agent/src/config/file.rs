@@ -8,8 +8,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::Values;
-use super::keys::{KEYS, Key};
-use super::kind::Kind;
+use super::keys::{KEYS, SettingKey};
+use super::kind::ValueKind;
 use crate::code::AgentCode;
 use crate::fault::{Fault, Mistake};
 

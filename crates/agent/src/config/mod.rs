@@ -30,6 +30,7 @@ use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
 use crate::layout::{Files, Layout};
 use crate::token::SecretToken;
+use layers::{Layer, Layers};
 
 /// Checked values by key.
 pub type Values = BTreeMap<&'static str, Value>;

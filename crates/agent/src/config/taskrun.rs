@@ -6,7 +6,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 use zeroize::Zeroizing;
 
-use super::{Environment, Values, keys};
+use super::keys::{self, KEYS, SettingKey};
+use super::{Environment, Values};
 use crate::code::AgentCode;
 use crate::fault::{Fault, Mistake};
 use crate::layout::Layout;

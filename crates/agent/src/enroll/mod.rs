@@ -21,7 +21,7 @@ use pki::wireguard::WireguardPrivate;
 
 use crate::cli::{Contact, EnrollArgs};
 use crate::code::AgentCode;
-use crate::config::{self, Config, Environment};
+use crate::config::{self, AgentConfig, Environment};
 use crate::fault::Fault;
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;

@@ -6,7 +6,7 @@ use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
 use crate::code::AgentCode;
-use crate::config::{AgentConfig, TrustChoice, Underlay};
+use crate::config::{AgentConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 use crate::token::SecretToken;

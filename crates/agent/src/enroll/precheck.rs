@@ -5,7 +5,7 @@ use std::path::Path;
 use super::plan::EnrollPlan;
 use crate::clock;
 use crate::code::AgentCode;
-use crate::config::{self, Config};
+use crate::config::{self, AgentConfig};
 use crate::fault::Fault;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;

@@ -93,7 +93,7 @@ pub async fn enroll(
 }
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
-async fn underlay(plan: &EnrollPlan, pending: &Pending) -> Option<Underlay> {
+async fn underlay(plan: &EnrollPlan, pending: &Pending) -> Option<UnderlayAddresses> {
     if plan.underlay.is_some() || pending.wireguard.is_none() {
         return plan.underlay;
     }

@@ -17,7 +17,7 @@ use lifecycle::names::{SpiffeId, SpiffePath};
 use crate::cli::RecoverArgs;
 use crate::clock;
 use crate::code::AgentCode;
-use crate::config::{self, Config, Environment, Values};
+use crate::config::{self, AgentConfig, Environment, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
 use crate::store::dir::Dir;

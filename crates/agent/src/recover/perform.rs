@@ -8,7 +8,7 @@ use api::code::{
     Code, NODE_REVOKED, TOKEN_EXPIRED, TOKEN_INVALID, TOKEN_MALFORMED, TOKEN_NOT_FOUND, TOKEN_REVOKED,
     TOKEN_SUPERSEDED, TOKEN_USED,
 };
-use client::{Agent, Error, ServerUrl};
+use client::{AgentApi, Error, ServerUrl};
 use lifecycle::host::{Class, FailureKind, TOLERANCE};
 use lifecycle::names::Timestamp;
 use tokio::time::Instant;

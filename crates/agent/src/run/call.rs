@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use client::{Agent, Error, ServerUrl, Trust};
+use client::{AgentApi, Error, ServerUrl, Trust};
 use tokio::task::JoinHandle;
 
 use crate::failed_call::FailedCall;
@@ -39,7 +39,7 @@ impl<T: Send + 'static> Call<T> {
 /// Whom to call, as whom, and by what to verify them.
 #[derive(Debug)]
 pub struct CallTarget {
-    pub agent: Agent,
+    pub agent: AgentApi,
     servers: Vec<ServerUrl>,
     trust: Trust,
     pub correlation_id: String,
@@ -52,7 +52,7 @@ impl CallTarget {
         correlation_id: &str,
     ) -> Result<Self, Error> {
         let trust = identity.trust();
-        let agent = Agent::new(servers.clone(), &trust, Some(&identity.credentials()))?;
+        let agent = AgentApi::new(servers.clone(), &trust, Some(&identity.credentials()))?;
         Ok(Self { agent, servers, trust, correlation_id: correlation_id.to_owned() })
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::agent::{RenewRequest, RenewResponse};
-use client::{Agent, ServerUrl};
+use client::{AgentApi, ServerUrl};
 use lifecycle::host::{Backoff, FailureKind, Notices};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;

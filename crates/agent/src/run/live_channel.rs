@@ -12,7 +12,7 @@ const USUAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct LiveChannel {
-    live: Box<Live>,
+    live: Box<LiveConnection>,
     pub heartbeat: Duration,
     heartbeat_at: Instant,
     received_at: Instant,
@@ -21,7 +21,7 @@ pub struct LiveChannel {
 }
 
 impl LiveChannel {
-    pub fn new(live: Box<Live>) -> Self {
+    pub fn new(live: Box<LiveConnection>) -> Self {
         let heartbeat = match live.welcome().heartbeat_ms {
             0 => USUAL,
             asked => Duration::from_millis(asked.clamp(100, 600_000)),

@@ -5,7 +5,7 @@ use api::agent::{
     live_up,
 };
 use client::unreachable::Unreachable;
-use client::{Error, Live, ServerUrl};
+use client::{Error, LiveConnection, ServerUrl};
 use lifecycle::host::FailureKind;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub enum SessionEvent {
 
 #[derive(Debug)]
 pub struct Opened {
-    live: Box<Live>,
+    live: Box<LiveConnection>,
     /// Of a host whose identity was not confirmed before.
     pub confirmed: Option<ConfirmResponse>,
 }
@@ -249,7 +249,7 @@ fn news(evidence: &Evidence) -> Evidence {
 }
 
 impl Opened {
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &LiveConnection {
         &self.live
     }
 }

@@ -1,8 +1,7 @@
 //! `enlist server run`.
 
-use super::serving::{self, Signals};
-use super::trouble;
-use crate::failure::{Exit, Failure};
+use super::serving::{self, StopSignals};
+use crate::error::{CommandError, Exit};
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};

@@ -1,6 +1,6 @@
 //! StopSignals, and ending in good order.
 
-use crate::failure::{Exit, Failure};
+use crate::error::{CommandError, Exit};
 use ::agent::service_manager::ServiceManager;
 use ::server::run::Server;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn manager() -> ServiceManager {
 
 /// Drains and stops. Whoever signals a second time does not want to wait; nothing acknowledged is lost then,
 /// but what was only counted is.
-pub async fn stop(server: Server, signals: &mut Signals) -> Result<(), Failure> {
+pub async fn stop(server: Server, signals: &mut StopSignals) -> Result<(), CommandError> {
     manager().stopping();
     tracing::info!("stopping");
     tokio::select! {
