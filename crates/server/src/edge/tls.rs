@@ -41,7 +41,7 @@ pub fn server_config(
 pub fn node_issuers(state: &State) -> Result<NodeIssuers, Error> {
     let general = |error: &dyn std::fmt::Display| Error::General(format!("node issuers: {error}"));
     let domain = state.domain.as_ref().ok_or_else(|| general(&"no domain"))?;
-    // A revoked issuer stays among them, so that what it signed is told that it is revoked.
+    // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
     let known = state.issuers.values().filter(|issuer| issuer.state != IssuerState::Retired);
     let issuers = known.map(|issuer| (&domain.name, issuer.certificate.as_slice()));
     NodeIssuers::new(issuers).map_err(|error| general(&error))

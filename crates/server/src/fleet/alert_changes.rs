@@ -56,18 +56,18 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_by_its_name() {
+    fn each_change_has_its_name() {
         let acknowledged = Alert { acknowledged: true, ..alert(2) };
         let counted = Alert { count: 2, ..alert(3) };
         let before = with([alert(1), alert(2), alert(3), alert(5)]);
         let after = with([acknowledged, counted, alert(4), alert(5)]);
-        let told: Vec<_> = changes(&before, &after).map(|(change, alert)| (change, alert.id)).collect();
+        let found: Vec<_> = changes(&before, &after).map(|(change, alert)| (change, alert.id)).collect();
         let expected = [
             (AlertChange::Cleared, alert(1).id),
             (AlertChange::Acknowledged, alert(2).id),
             (AlertChange::Raised, alert(3).id),
             (AlertChange::Raised, alert(4).id),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 }

@@ -69,13 +69,13 @@ pub fn serve(
     answers
 }
 
-/// What the host was told last.
+/// What was sent to the host last.
 #[derive(Default)]
 struct LastSent {
     standing: Option<Standing>,
     bundle: u64,
     order: Option<RequestId>,
-    /// The trust bundle with which it was told where to turn to when it is lost.
+    /// The version of the trust bundle that was sent with the recovery profile.
     recovery_profile: Option<u64>,
     /// The recovery token that it was given on this stream.
     recovery_token: Option<TokenId>,
@@ -226,7 +226,7 @@ impl LiveSession {
         self.say(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
     }
 
-    /// Tells what has changed since the host was told last.
+    /// Sends what has changed since the last message about it.
     fn tell(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let now = standing(&node);

@@ -122,8 +122,8 @@ impl Metrics {
         let expiring = self.expiring.clone();
         registry.register("certificates", "Valid certificates of nodes, by days left", expiring);
         registry.register("alerts", "Open alerts, by kind", self.alerts.clone());
-        let told = self.alert_deliveries.clone();
-        registry.register("alert_deliveries", "Deliveries of alerts to the webhook, by result", told);
+        let deliveries = self.alert_deliveries.clone();
+        registry.register("alert_deliveries", "Deliveries of alerts to the webhook, by result", deliveries);
         let refused = self.handshakes_refused.clone();
         registry.register("handshakes_refused", "Client certificates refused at the handshake", refused);
         registry.register("answers", "Answers, by kind of status", self.answers.clone());

@@ -97,7 +97,7 @@ impl RunError {
     }
 }
 
-/// What `server run` may be told beyond the configuration.
+/// What the flags of `server run` override in the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub listen: Vec<SocketAddr>,
@@ -249,7 +249,7 @@ impl Server {
         format!("https://{host}:{}", first.map_or(0, |address| address.port()))
     }
 
-    /// Where nodes are told to go.
+    /// The URLs that nodes are sent to.
     pub fn advertised(&self) -> Vec<String> {
         self.app.servers()
     }

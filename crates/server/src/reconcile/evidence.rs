@@ -84,7 +84,7 @@ fn changes(state: &State, open: &OpenAlerts<'_>, node: &Node, report: Option<&Ar
     let Some(report) = report.filter(|_| !node.state.is_gone()) else { return Vec::new() };
     let found: BTreeMap<AlertKind, String> = state.reported(node, report).into_iter().collect();
     let change = |kind: AlertKind| match (found.get(&kind), open.get(&(&node.id, kind))) {
-        (Some(detail), Some((_, told))) if detail == told => None,
+        (Some(detail), Some((_, reported))) if detail == reported => None,
         (Some(detail), _) => {
             let (node, detail) = (Some(node.id.clone()), detail.clone());
             Some(Command::RaiseAlert(RaiseAlert { kind, node, detail }))

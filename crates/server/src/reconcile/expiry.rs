@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 /// How many nodes one tick looks at.
 const AT_ONCE: usize = 1000;
-/// How many alerts one tick raises: a fleet that ends together is told in parts.
+/// How many alerts one tick raises: a fleet whose certificates end together is reported in parts.
 const RAISED: usize = 100;
 
 /// Where the last look ended.
@@ -23,7 +23,8 @@ impl Expiry {
     pub async fn tick(&mut self, app: &App, leadership: &Leadership) {
         let (view, now) = (app.view(), app.now());
         let open = view.state.alerts.values().filter(|alert| alert.kind == AlertKind::CertExpiring);
-        let told: BTreeMap<_, _> = open.map(|alert| (alert.node.as_ref(), alert.detail.as_str())).collect();
+        let reported: BTreeMap<_, _> =
+            open.map(|alert| (alert.node.as_ref(), alert.detail.as_str())).collect();
         let from = self.after.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut due = Vec::new();
         for (looked, (id, node)) in view.state.nodes.range((from, Bound::Unbounded)).enumerate() {
@@ -35,7 +36,7 @@ impl Expiry {
             let detail = view.state.expiring(node, now);
             due.extend(
                 detail
-                    .filter(|detail| told.get(&Some(id)) != Some(&detail.as_str()))
+                    .filter(|detail| reported.get(&Some(id)) != Some(&detail.as_str()))
                     .map(|detail| (id, detail)),
             );
         }

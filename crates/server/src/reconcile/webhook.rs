@@ -1,7 +1,7 @@
 //! Tells a webhook of alerts: one at a time, in order, each until it is taken.
 //!
 //! At least once, as far as alerts that are open go: after a restart every open alert that nobody has
-//! acknowledged is told again, because what was delivered is not written down.
+//! acknowledged is delivered again, because deliveries are not recorded.
 
 use crate::fleet::alert_changes;
 use crate::process::app::App;
@@ -75,7 +75,7 @@ async fn post(webhook: &Webhook, event: &AlertEvent) -> Result<(), Undelivered> 
     webhook.post(json).await
 }
 
-/// A time in which nothing is taken; told once in the log, and once when it is over.
+/// A time in which the receiver takes nothing; logged once when it begins, and once when it is over.
 #[derive(Default)]
 struct Outage {
     failures: u32,
@@ -99,7 +99,7 @@ impl Outage {
     }
 }
 
-/// What waits to be told, the one being told included.
+/// Alerts that wait for delivery, the one being delivered included.
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<PendingAlerts>,
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_makes_room_even_while_it_is_being_told() {
+    async fn the_oldest_makes_room_even_while_it_is_being_delivered() {
         let queue = Queue::default();
         for number in 0..WAITING {
             assert_eq!(queue.add(event(number)), None);
         }
-        let (first, told) = queue.first().await;
-        assert_eq!(told.alert.alert_id, "0");
+        let (first, oldest) = queue.first().await;
+        assert_eq!(oldest.alert.alert_id, "0");
         assert_eq!(queue.add(event(WAITING)), Some(event(0)));
         assert!(!queue.holds(first));
         queue.remove(first);
