@@ -88,7 +88,7 @@ fn later() -> Vec<Envelope> {
         (world::local(), Command::RemoveOperator { name: alice }),
         (world::local(), Command::SetPolicy(policy("token.max_ttl", "1h"))),
         (world::local(), Command::SetPolicy(policy("profile.gpu.cn", "{node} \"of\" {tenant}"))),
-        (world::local(), Command::Found(Box::new(world::found()))),
+        (world::local(), Command::InitializeDomain(Box::new(world::found()))),
         (Actor::Reconciler, Command::RecordServerCertificate(server)),
         (Actor::Reconciler, Command::RecordRefusals(refusals)),
         (Actor::Reconciler, Command::RecordCheckpoint(checkpoint)),

@@ -8,8 +8,8 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken,
-    Credential, Door, Enroll, Envelope, Found, FoundIssuer, Hardware, Issued, IssuerKind, Keeping, Policy,
-    Prepared, Role, State, Tenants, Underlay, Wireguard, apply,
+    Credential, Door, Enroll, Envelope, Hardware, InitializeDomain, Issued, IssuerKind, Keeping, NewIssuer,
+    Policy, Prepared, Role, State, Tenants, Underlay, Wireguard, apply,
 };
 use pki::issuer::SigningIssuer;
 use std::sync::LazyLock;
@@ -56,7 +56,7 @@ pub fn history() -> Vec<Envelope> {
         ttl: Span::from_days(1),
     };
     vec![
-        envelope(1, local(), Command::Found(Box::new(found()))),
+        envelope(1, local(), Command::InitializeDomain(Box::new(found()))),
         envelope(2, local(), Command::CreateTenant(CreateTenant { tenant: tenant() })),
         envelope(3, local(), Command::AddOperator(operator())),
         envelope(4, local(), Command::CreateOperatorKey(robot)),
@@ -110,8 +110,8 @@ fn issuer_id() -> IssuerId {
     IssuerId::parse("i1").expect("an issuer id")
 }
 
-pub fn found() -> Found {
-    Found {
+pub fn found() -> InitializeDomain {
+    InitializeDomain {
         domain: domain(),
         cluster: ClusterId(ulid(90)),
         overlay_prefix: "fd12:3456:789a::".parse().expect("an address"),
@@ -119,7 +119,7 @@ pub fn found() -> Found {
         root: b"root".to_vec(),
         root_fingerprint: Fingerprint::new([91; 32]),
         root_not_after: AT.plus(Span::from_days(3650)),
-        issuer: FoundIssuer {
+        issuer: NewIssuer {
             id: issuer_id(),
             kind: IssuerKind::Sealed,
             subject: "CN=issuer".to_owned(),

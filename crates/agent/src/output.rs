@@ -17,10 +17,10 @@ pub fn document<T: Serialize + HumanText>(document: &T, json: bool) {
 /// The one error, on standard error.
 pub fn error(fault: &Fault, json: bool) {
     #[derive(Serialize)]
-    struct ErrorDocument<'a> {
+    struct FaultDocument<'a> {
         error: &'a Fault,
     }
-    let text = if json { encoded(&ErrorDocument { error: fault }) } else { fault.text(Columns::stderr()) };
+    let text = if json { encoded(&FaultDocument { error: fault }) } else { fault.text(Columns::stderr()) };
     _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 

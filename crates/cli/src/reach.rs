@@ -5,7 +5,7 @@ use crate::context::saved::{Contexts, ContextsFile};
 use crate::error::CommandError;
 use crate::private_file::{self, unreadable};
 use api::rest::secret::Secret;
-use client::rest::Credential;
+use client::rest::ApiCredential;
 use client::{OperatorApi, ServerUrl, Trust};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Reach {
         let trust = trust(server_trust)?;
         match credential {
             OperatorCredential::ApiKey(path) => {
-                let credential = Credential::ApiKey(api_key(path)?);
+                let credential = ApiCredential::ApiKey(api_key(path)?);
                 Ok((OperatorApi::over_tls(url, &trust, Some(&credential))?, None))
             }
             OperatorCredential::Certificate { cert, key } => {

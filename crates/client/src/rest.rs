@@ -32,7 +32,7 @@ const LIST_ITEMS: usize = 1_000_000;
 
 /// As whom an operator comes.
 #[derive(Debug, Clone)]
-pub enum Credential {
+pub enum ApiCredential {
     Certificate(TlsIdentity),
     ApiKey(Secret),
 }
@@ -54,12 +54,12 @@ impl OperatorApi {
     pub fn over_tls(
         server: ServerUrl,
         trust: &Trust,
-        credential: Option<&Credential>,
+        credential: Option<&ApiCredential>,
     ) -> Result<Self, Error> {
         let (identity, authorization) = match credential {
             None => (None, None),
-            Some(Credential::Certificate(identity)) => (Some(identity), None),
-            Some(Credential::ApiKey(key)) => (None, Some(bearer(key)?)),
+            Some(ApiCredential::Certificate(identity)) => (Some(identity), None),
+            Some(ApiCredential::ApiKey(key)) => (None, Some(bearer(key)?)),
         };
         let tls = client_config(trust, identity, b"http/1.1")?;
         Ok(Self { transport: RestTransport::Server { server, tls }, authorization, correlation: None })

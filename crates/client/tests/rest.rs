@@ -9,7 +9,7 @@ use api::error::{ErrorBody, ErrorDetail};
 use api::rest::page::Page;
 use api::rest::policy::PolicyItem;
 use api::rest::secret::Secret;
-use client::rest::{Credential, Path};
+use client::rest::{ApiCredential, Path};
 use client::unreachable::{TlsAlert, Unreachable};
 use client::{Error, OperatorApi, ServerUrl, TlsIdentity, Trust};
 use rustls::{CertificateError, ServerConfig};
@@ -167,7 +167,7 @@ async fn an_api_key_travels_as_bearer_and_is_never_printed() {
         }
     })
     .await;
-    let key = Credential::ApiKey(Secret::new("hush\n"));
+    let key = ApiCredential::ApiKey(Secret::new("hush\n"));
     let operator = OperatorApi::over_tls(url, &trust, Some(&key)).unwrap().correlated("corr-1").unwrap();
     assert!(!format!("{operator:?} {key:?}").contains("hush"));
     operator.delete(&Path::new("/v1/tokens").segment("01A")).await.unwrap();
@@ -191,7 +191,7 @@ async fn the_reason_for_a_refused_certificate_is_read() {
     ] {
         let url = server::serve(server::refusing(&leaf, &[], refusal), |_| async {}).await;
         let trust = Trust::CaFile(vec![root.der.clone()]);
-        let credential = Credential::Certificate(identity.clone());
+        let credential = ApiCredential::Certificate(identity.clone());
         let operator = OperatorApi::over_tls(url, &trust, Some(&credential)).unwrap();
         let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
         assert_eq!(error.exit_code(), 3);
@@ -203,7 +203,7 @@ async fn the_reason_for_a_refused_certificate_is_read() {
 async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
     let root = Authority::root(Dates::Now);
     let client = root.client();
-    let credential = Credential::Certificate(TlsIdentity::new(vec![client.der], client.key));
+    let credential = ApiCredential::Certificate(TlsIdentity::new(vec![client.der], client.key));
     for alert in [42, 44, 45, 48] {
         let url = server::breaks_off(alert).await;
         let trust = Trust::CaFile(vec![root.der.clone()]);

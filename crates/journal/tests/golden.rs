@@ -74,8 +74,8 @@ fn issued(subject: SpiffeId) -> Issued {
     }
 }
 
-fn found() -> Found {
-    Found {
+fn found() -> InitializeDomain {
+    InitializeDomain {
         domain: domain(),
         cluster: ClusterId(id(1)),
         overlay_prefix: "fd00:1:2::".parse().expect("an address"),
@@ -83,7 +83,7 @@ fn found() -> Found {
         root: vec![1; 3],
         root_fingerprint: Fingerprint::new([2; 32]),
         root_not_after: later(3650),
-        issuer: FoundIssuer {
+        issuer: NewIssuer {
             id: issuer(),
             kind: IssuerKind::Sealed,
             subject: "CN=Enlist Intermediate".to_owned(),
@@ -311,7 +311,7 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
     let next = IssuerId::parse("sealed-2").expect("an issuer");
     let prepare =
         PrepareRoll { key: KeyHash::new([23; 32]), request: "a request".to_owned(), sealed_key: vec![24; 3] };
-    let certified = FoundIssuer { id: next.clone(), sealed_key: vec![24; 3], ..found().issuer };
+    let certified = NewIssuer { id: next.clone(), sealed_key: vec![24; 3], ..found().issuer };
     let activate = ActivateIssuer { issuer: next, force: true, audit_certificate: vec![25; 3] };
     let rewrap = Rewrap {
         issuers: vec![(issuer(), vec![26; 3].into())],
@@ -334,7 +334,7 @@ fn samples() -> BTreeMap<&'static str, Command> {
     let failed = ConfirmStatus::Failed { reason: "disk_full".to_owned() };
     let policy = SetPolicy { key: "token.max_ttl".to_owned(), value: "2h".to_owned() };
     let mut samples = BTreeMap::from([
-        ("found", Command::Found(Box::new(found()))),
+        ("found", Command::InitializeDomain(Box::new(found()))),
         ("create_token", Command::CreateToken(create_token())),
         ("revoke_token", Command::RevokeToken { token: TokenId(id(2)) }),
         ("enroll", Command::Enroll(Box::new(enroll()))),

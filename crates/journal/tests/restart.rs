@@ -105,7 +105,7 @@ async fn the_same_envelope_twice_answers_the_same_and_changes_nothing() {
     assert_eq!(second.view.state.revision, between.state.revision);
     assert_eq!(second.view.audit, between.audit);
     let again = journal.propose(found()).await.expect("commits");
-    assert_eq!(again.answer, Err(Rejection::AlreadyFounded));
+    assert_eq!(again.answer, Err(Rejection::AlreadyInitialized));
     journal.shutdown().await.expect("shuts down");
 }
 

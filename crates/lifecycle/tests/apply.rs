@@ -27,11 +27,11 @@ fn a_domain_is_founded_once() {
 
 #[test]
 fn a_domain_is_not_founded_on_what_cannot_hold() {
-    fn bad(code: &'static str, change: impl FnOnce(&mut lifecycle::registry::Found)) {
+    fn bad(code: &'static str, change: impl FnOnce(&mut lifecycle::registry::InitializeDomain)) {
         let mut domain = Domain::unfounded();
-        let Command::Found(mut found) = domain.found() else { unreachable!() };
+        let Command::InitializeDomain(mut found) = domain.found() else { unreachable!() };
         change(&mut found);
-        check(&mut domain, (local(), Command::Found(found)), refused(code));
+        check(&mut domain, (local(), Command::InitializeDomain(found)), refused(code));
     }
     bad("profile_not_found", |found| found.default_profile = crate::support::profile("nothing"));
     // Bits below the prefix would make two nodes share an address.

@@ -37,7 +37,7 @@ fn says(domain: &mut Domain, when: (Actor, Command), name: &'static str, expecte
 fn a_founded_domain_names_its_root_and_its_issuer() {
     let mut domain = Domain::unfounded();
     let command = domain.found();
-    let Command::Found(found) = &command else { unreachable!() };
+    let Command::InitializeDomain(found) = &command else { unreachable!() };
     let expected = json!({
         "domain": "fleet.example",
         "cluster_id": found.cluster.to_string(),

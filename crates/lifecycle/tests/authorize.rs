@@ -331,7 +331,7 @@ fn what_may_be_read_is_limited_to_the_tenants_of_the_reader() {
 #[test]
 fn what_is_no_reading_cannot_be_read() {
     let domain = Domain::founded();
-    for act in [Act::Found, Act::Enroll, Act::Confirm, Act::KeepHouse] {
+    for act in [Act::InitializeDomain, Act::Enroll, Act::Confirm, Act::KeepHouse] {
         assert!(may_read(&domain.state, &local(), act).is_err(), "{act:?}");
     }
 }

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, IdempotencyHash, IssuerId};
 use lifecycle::registry::{
-    Actor, Command, Envelope, FoundIssuer, IssuerState, Rewrap, Role, ServerCertificate, Sighting, State,
+    Actor, Command, Envelope, IssuerState, NewIssuer, Rewrap, Role, ServerCertificate, Sighting, State,
     Tenants, would_apply,
 };
 
@@ -22,7 +22,7 @@ fn state_of(domain: &Domain, name: &str) -> IssuerState {
     domain.state.issuers[&issuer(name)].state
 }
 
-fn certify(issuer: FoundIssuer) -> (Actor, Command) {
+fn certify(issuer: NewIssuer) -> (Actor, Command) {
     (local(), Command::CertifyRoll(Box::new(issuer)))
 }
 
@@ -73,7 +73,7 @@ fn a_certificate_that_came_back_is_trusted_and_does_not_sign() {
 
 #[test]
 fn a_certificate_that_does_not_fit_does_not_come_in() {
-    let bad: [fn(&mut FoundIssuer, &State); 5] = [
+    let bad: [fn(&mut NewIssuer, &State); 5] = [
         |next, state| next.not_after = state.at,
         |next, state| next.not_after = state.roots[0].not_after.plus(span("1s")),
         // Of another key, or of this key as it was sealed before.

@@ -11,7 +11,7 @@ use rustix::fs::Access;
 
 use super::check::Check;
 use super::network::{ABSENT, spoken};
-use super::subject::Subject;
+use super::subject::DoctorSubject;
 use crate::clock;
 use crate::code::AgentCode;
 use crate::diagnostics;
@@ -25,7 +25,7 @@ use crate::store::revoked;
 const LISTED: usize = 8;
 
 /// Room everywhere, and that a diagnosis could be written down.
-pub fn disk(subject: &Subject, writable: fn(&Path) -> io::Result<()>) -> Check {
+pub fn disk(subject: &DoctorSubject, writable: fn(&Path) -> io::Result<()>) -> Check {
     const NAME: &str = "disk";
     let free = space::free(&subject.dir, &subject.upkeep);
     let told = |free: &space::Free| format!("{} {} free", free.name, amount(free.available_bytes));
@@ -71,7 +71,7 @@ pub fn may_write(place: &Path) -> io::Result<()> {
 }
 
 /// Modes and owners of the directory and of every secret in it.
-pub fn permissions(subject: &Subject) -> Check {
+pub fn permissions(subject: &DoctorSubject) -> Check {
     const NAME: &str = "permissions";
     let dir = &subject.dir;
     let found = match fs::metadata(dir) {
@@ -125,7 +125,7 @@ pub fn permissions(subject: &Subject) -> Check {
     )
 }
 
-pub fn expiry(subject: &Subject) -> Check {
+pub fn expiry(subject: &DoctorSubject) -> Check {
     const NAME: &str = "expiry";
     let Some(identity) = subject.identity() else {
         let why = if subject.is_absent() { ABSENT } else { "there is no certificate that can be used" };
@@ -158,7 +158,7 @@ pub fn expiry(subject: &Subject) -> Check {
 }
 
 /// Only what is wrong with it.
-pub fn config(subject: &Subject) -> Option<Check> {
+pub fn config(subject: &DoctorSubject) -> Option<Check> {
     let fault = match &subject.config {
         Ok(config) => plan::servers(config).err()?,
         Err(fault) => fault.clone(),
@@ -174,7 +174,7 @@ pub fn config(subject: &Subject) -> Option<Check> {
 }
 
 /// Only what is wrong with it. What is open to others is also, and first of all, a matter of permissions.
-pub fn identity(subject: &Subject) -> Option<Check> {
+pub fn identity(subject: &DoctorSubject) -> Option<Check> {
     const NAME: &str = "identity";
     let check = match &subject.stored {
         Ok(StoredIdentity::Present(found)) => {

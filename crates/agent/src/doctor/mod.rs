@@ -16,7 +16,7 @@ use crate::config::Environment;
 use crate::fault::Fault;
 pub use check::Check;
 pub use diagnosis::Diagnosis;
-use subject::Subject;
+use subject::DoctorSubject;
 
 /// Every check by itself, those that wait for others all at once.
 pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Diagnosis, Fault> {
@@ -24,7 +24,7 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
     if args.reach.is_given() {
         return preflight::examine(args, &dir, environment).await;
     }
-    let subject = Subject::read(&dir, environment);
+    let subject = DoctorSubject::read(&dir, environment);
     let ((mut checks, asked), recovery) =
         tokio::join!(network::examine(&subject), recovery::examine(&subject));
     checks.extend([

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::check::Check;
 use super::resolution;
-use super::subject::Subject;
+use super::subject::DoctorSubject;
 use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::store::tolerance;
@@ -67,7 +67,7 @@ impl Asked {
 }
 
 /// The checks in their order, and what came of asking each server.
-pub async fn examine(subject: &Subject) -> (Vec<Check>, Vec<Asked>) {
+pub async fn examine(subject: &DoctorSubject) -> (Vec<Check>, Vec<Asked>) {
     let servers = subject.servers();
     let trust = subject.trust();
     let (names, asked) = tokio::join!(resolution::examine(subject, &servers), async {
@@ -85,7 +85,7 @@ pub async fn examine(subject: &Subject) -> (Vec<Check>, Vec<Asked>) {
 }
 
 /// Without an address or a trust anchor nothing is sent, not even a question.
-fn unasked(subject: &Subject, fault: &Fault) -> [Check; 3] {
+fn unasked(subject: &DoctorSubject, fault: &Fault) -> [Check; 3] {
     let [reachability, tls, clock] = ["reachability", "tls", "clock"];
     if subject.config.is_err() {
         return [reachability, tls, clock].map(|name| Check::skipped(name, "config", "a setting is wrong"));

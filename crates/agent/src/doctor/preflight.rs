@@ -7,7 +7,7 @@ use super::cause;
 use super::diagnosis::Diagnosis;
 use super::local;
 use super::network;
-use super::subject::Subject;
+use super::subject::DoctorSubject;
 use crate::cli::DoctorArgs;
 use crate::config::{self, AgentConfig, Environment, TrustChoice};
 use crate::enroll::plan;
@@ -18,7 +18,7 @@ pub async fn examine(args: &DoctorArgs, dir: &Path, environment: &Environment) -
     let servers = plan::servers(&config)?;
     let (choice, _) = plan::recognised(&config, &servers)?;
     let next = command(args, &config, &choice, environment);
-    let subject = Subject::before(dir, config);
+    let subject = DoctorSubject::before(dir, config);
     let (mut checks, _) = network::examine(&subject).await;
     if dir.exists() {
         checks.extend([local::disk(&subject, local::may_write), local::permissions(&subject)]);

@@ -6,7 +6,7 @@ use lifecycle::host::Class;
 
 use super::check::Check;
 use super::network::{self, ABSENT, Asked, UNREACHABLE};
-use super::subject::Subject;
+use super::subject::DoctorSubject;
 use crate::clock;
 use crate::fault::Fault;
 use crate::recover::endpoint::{self, RecoveryEndpoint, RuntimeEndpoint};
@@ -54,7 +54,7 @@ impl From<Check> for Examined {
 }
 
 /// Token, where to turn with it, and that this place is there and trusted. The token stays here.
-pub async fn examine(subject: &Subject) -> Examined {
+pub async fn examine(subject: &DoctorSubject) -> Examined {
     if let Some(identity) = subject.identity()
         && revoked::is_set(&subject.dir, &identity.facts.serial)
     {
@@ -73,7 +73,7 @@ pub async fn examine(subject: &Subject) -> Examined {
 
 /// The token and the endpoint, if both are here and usable.
 fn held<'a>(
-    subject: &Subject,
+    subject: &DoctorSubject,
     found: &'a RecoveryMaterial,
 ) -> Result<(&'a StoredRecoveryToken, RecoveryEndpoint), Box<Check>> {
     if let Some(path) = &found.exposed {
@@ -131,7 +131,7 @@ fn reached(kept: &StoredRecoveryToken, asked: &[Asked]) -> Check {
 }
 
 /// As the daemon would choose.
-fn chosen(subject: &Subject, found: &RecoveryMaterial) -> Result<RecoveryEndpoint, Fault> {
+fn chosen(subject: &DoctorSubject, found: &RecoveryMaterial) -> Result<RecoveryEndpoint, Fault> {
     let config = subject.config.as_ref().map_err(Clone::clone)?;
     let runtime =
         RuntimeEndpoint { servers: subject.servers(), trust: subject.identity().map(HostIdentity::trust) };

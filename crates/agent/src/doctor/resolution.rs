@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::check::Check;
 use super::local::listed;
 use super::network::PATIENCE;
-use super::subject::Subject;
+use super::subject::DoctorSubject;
 
 pub struct Names {
     pub check: Check,
@@ -20,7 +20,7 @@ pub struct Names {
 }
 
 /// Every name that the daemon needs, and those that it keeps in the hosts file.
-pub async fn examine(subject: &Subject, servers: &[ServerUrl]) -> Names {
+pub async fn examine(subject: &DoctorSubject, servers: &[ServerUrl]) -> Names {
     const NAME: &str = "resolution";
     let managed = subject.managed();
     let drift: Vec<_> = subject.look.drift.iter().filter(|finding| finding.kind == "name").collect();

@@ -19,7 +19,7 @@ use crate::store::identity::{self, HostIdentity, StoredIdentity};
 /// Asking more would take longer than anybody waits.
 const SERVERS: usize = 8;
 
-pub struct Subject {
+pub struct DoctorSubject {
     pub dir: PathBuf,
     pub config: Result<AgentConfig, Fault>,
     /// As configured, or the usual.
@@ -32,7 +32,7 @@ pub struct Subject {
     pub daemon: Option<Status>,
 }
 
-impl Subject {
+impl DoctorSubject {
     pub fn read(dir: &Path, environment: &Environment) -> Self {
         let config = config::load(dir, Values::new(), environment);
         let upkeep = config.as_ref().map_or_else(|_| Upkeep::usual(dir), |config| config.upkeep.clone());

@@ -54,7 +54,7 @@ pub struct PrepareInput {
 
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
-    let next = NextStep { reach, screen: output.screen() };
+    let next = RollStep { reach, screen: output.screen() };
     match command {
         Command::Prepare { input: PrepareInput { csr_out, cert }, client_cert: _, force } => {
             let certificate = cert.as_deref().map(reach::read).transpose()?;
@@ -97,12 +97,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 const DONE: &str = "the roll is complete: nothing is left to do\n";
 
 /// The next step of a roll, with the command to paste.
-struct NextStep<'a> {
+struct RollStep<'a> {
     reach: &'a Reach,
     screen: Screen,
 }
 
-impl NextStep<'_> {
+impl RollStep<'_> {
     fn sign(&self, csr: &Path) -> String {
         let certificate =
             csr.with_extension(if csr.extension() == Some("pem".as_ref()) { "crt" } else { "pem" });
@@ -153,7 +153,7 @@ fn write_request(out: &Path, request: &str, force: bool) -> Result<(), CommandEr
     std::fs::write(out, request).map_err(|error| CommandError::file(out, &error))
 }
 
-fn status(roll: &Roll, next: &NextStep<'_>) -> String {
+fn status(roll: &Roll, next: &RollStep<'_>) -> String {
     let adoption = format!(
         "version {}, {} of {} nodes have it",
         roll.bundle_version, roll.adoption.current, roll.adoption.total

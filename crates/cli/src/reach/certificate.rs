@@ -6,7 +6,7 @@
 
 use crate::error::{CommandError, Exit};
 use crate::private_file;
-use client::rest::Credential;
+use client::rest::ApiCredential;
 use client::{OperatorApi, ServerUrl, TlsIdentity, Trust};
 use lifecycle::names::Timestamp;
 use pki::describe::{self, Facts};
@@ -52,7 +52,7 @@ pub fn with(
 ) -> Result<(OperatorApi, ClientCertificate), CommandError> {
     let chain = super::read(cert)?;
     let identity = TlsIdentity::from_pem(&chain, key).map_err(client::Error::from)?;
-    let credential = Credential::Certificate(identity);
+    let credential = ApiCredential::Certificate(identity);
     let operator = OperatorApi::over_tls(url.clone(), trust, Some(&credential))?;
     Ok((operator, ClientCertificate { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
 }

@@ -10,7 +10,7 @@ use crate::reach;
 use ::server::config::{RawConfig, RawDoors};
 use ::server::datadir::DataDir;
 use ::server::from_taskrun::Document;
-use ::server::init::{Founded, InitError, InitRequest, IssuerChoice, init};
+use ::server::init::{InitError, InitRequest, InitializedDomain, IssuerChoice, init};
 use lifecycle::names::{ProfileName, TrustDomain};
 use pki::seal::KekSource;
 use std::path::PathBuf;
@@ -118,23 +118,26 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         policy: document.as_ref().map(|document| document.policy.clone()).unwrap_or_default(),
         user: user(),
     };
-    let mut founded = match init(request).await {
-        Ok(founded) => founded,
+    let mut initialized = match init(request).await {
+        Ok(initialized) => initialized,
         Err(error) => {
             key_file.into_iter().for_each(PrivateFile::discard);
             return Err(error.into());
         }
     };
-    write_root_key(&founded, key_file)?;
+    write_root_key(&initialized, key_file)?;
     if let Some(document) = &document {
-        from_taskrun::publish_ca(document, &mut founded)?;
+        from_taskrun::publish_ca(document, &mut initialized)?;
     }
-    summary::print(&arguments, dir.path(), &founded, root_key_out.as_deref(), output)?;
-    Ok(founded.finish().map_err(InitError::from)?)
+    summary::print(&arguments, dir.path(), &initialized, root_key_out.as_deref(), output)?;
+    Ok(initialized.finish().map_err(InitError::from)?)
 }
 
-fn write_root_key(founded: &Founded, key_file: Option<PrivateFile>) -> Result<(), CommandError> {
-    match (&founded.root_key_pem, key_file) {
+fn write_root_key(
+    initialized: &InitializedDomain,
+    key_file: Option<PrivateFile>,
+) -> Result<(), CommandError> {
+    match (&initialized.root_key_pem, key_file) {
         (Some(key), Some(mut file)) => file.write(key.as_bytes()),
         _ => Ok(()),
     }

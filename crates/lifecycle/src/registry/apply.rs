@@ -80,14 +80,14 @@ fn answered(state: &State, id: RequestId) -> Option<Answer> {
 }
 
 fn decide(state: &State, envelope: &Envelope) -> Decision {
-    if state.domain.is_none() && !matches!(envelope.command, Command::Found(_)) {
-        return Rejection::NotFounded.into();
+    if state.domain.is_none() && !matches!(envelope.command, Command::InitializeDomain(_)) {
+        return Rejection::NotInitialized.into();
     }
     if let Err(rejection) = authorize(state, &envelope.actor, &envelope.command) {
         return rejection.into();
     }
     match &envelope.command {
-        Command::Found(found) => domain::initialize::decide(state, found),
+        Command::InitializeDomain(found) => domain::initialize::decide(state, found),
         Command::CreateToken(create) => token::create::create(state, &envelope.actor, create),
         Command::RevokeToken { token } => token::revoke::revoke(state, *token),
         Command::Enroll(enroll) => node::enroll::decide(state, enroll),

@@ -51,7 +51,7 @@ impl Tenants {
 /// Everything that can be done, reading included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
-    Found,
+    InitializeDomain,
     ReadTokens,
     CreateToken,
     RevokeToken,
@@ -122,7 +122,7 @@ impl Who {
 
 /// The table.
 pub const TABLE: &[(Act, Who)] = &[
-    (Act::Found, Who::Local),
+    (Act::InitializeDomain, Who::Local),
     (Act::ReadTokens, Who::Within(Role::Viewer)),
     (Act::CreateToken, Who::Within(Role::Operator)),
     (Act::RevokeToken, Who::Within(Role::Operator)),

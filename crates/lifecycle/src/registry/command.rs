@@ -6,8 +6,8 @@ use crate::names::{
 };
 use crate::registry::{
     ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, CreateOperatorKey, CreateTenant, CreateToken,
-    Describe, Enroll, Found, FoundIssuer, Import, PrepareRoll, RaiseAlert, Refusals, Register, Renew,
-    RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence,
+    Describe, Enroll, Import, InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register,
+    Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,9 @@ pub struct Envelope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    Found(Box<Found>),
+    /// The first command of every log, under its stored name.
+    #[serde(rename = "found")]
+    InitializeDomain(Box<InitializeDomain>),
     CreateToken(CreateToken),
     RevokeToken {
         token: TokenId,
@@ -129,7 +131,7 @@ pub enum Command {
         alert: AlertId,
     },
     PrepareRoll(PrepareRoll),
-    CertifyRoll(Box<FoundIssuer>),
+    CertifyRoll(Box<NewIssuer>),
     ActivateIssuer(ActivateIssuer),
     RetireIssuer {
         issuer: IssuerId,

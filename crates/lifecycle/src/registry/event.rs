@@ -39,7 +39,7 @@ pub use super::token::expire::TokenExpired;
 pub use super::token::revoke::TokenRevoked;
 
 use super::{
-    AuditGap, Checkpoint, Envelope, Found, FoundIssuer, OperatorKey, PrepareRoll, Refusals, Rewrap,
+    AuditGap, Checkpoint, Envelope, InitializeDomain, NewIssuer, OperatorKey, PrepareRoll, Refusals, Rewrap,
     ServerCertificate, Sighting, State, Tenant, Token,
 };
 use crate::names::NodeId;
@@ -135,7 +135,7 @@ macro_rules! events {
 }
 
 events! {
-    DomainFounded(Box<Found>)
+    DomainInitialized(Box<InitializeDomain>)
     TokenCreated(Token)
     TokenRevoked(TokenRevoked)
     TokenExpired(TokenExpired)
@@ -168,7 +168,7 @@ events! {
     RecoveryResolved(RecoveryResolved)
     RepairBundleIssued(RepairBundleIssued)
     RollPrepared(PrepareRoll)
-    RollCertified(Box<FoundIssuer>)
+    RollCertified(Box<NewIssuer>)
     IssuerActivated(IssuerActivated)
     IssuerRetired(IssuerRetired)
     IssuerRevoked(IssuerRevoked)

@@ -69,9 +69,11 @@ pub enum Rejection {
     #[error("more enrollments than enroll.max_per_minute allows")]
     RateLimited,
     #[error("the domain is not initialized")]
-    NotFounded,
+    #[serde(rename = "not_founded")]
+    NotInitialized,
     #[error("the domain is already initialized")]
-    AlreadyFounded,
+    #[serde(rename = "already_founded")]
+    AlreadyInitialized,
     #[error("another change was committed first")]
     PreparedStale,
     #[error("the request is too old to be applied safely")]
@@ -191,8 +193,8 @@ impl Rejection {
             Rejection::Unauthenticated => "unauthenticated",
             Rejection::AddressesExhausted => "addresses_exhausted",
             Rejection::RateLimited => "rate_limited",
-            Rejection::NotFounded => "not_founded",
-            Rejection::AlreadyFounded => "already_founded",
+            Rejection::NotInitialized => "not_founded",
+            Rejection::AlreadyInitialized => "already_founded",
             Rejection::PreparedStale => "try_again",
             Rejection::RequestTooOld => "request_too_old",
             Rejection::CertificateSuperseded => "certificate_superseded",

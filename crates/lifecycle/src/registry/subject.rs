@@ -46,7 +46,7 @@ impl Command {
     /// The table.
     fn row(&self) -> (Act, Subject<'_>) {
         match self {
-            Command::Found(_) => (Act::Found, Subject::Domain),
+            Command::InitializeDomain(_) => (Act::InitializeDomain, Subject::Domain),
             Command::CreateToken(create) => (Act::CreateToken, Subject::Tenant(&create.tenant)),
             Command::RevokeToken { token } => (Act::RevokeToken, Subject::Token(*token)),
             Command::Enroll(_) => (Act::Enroll, Subject::Credential),

@@ -258,7 +258,7 @@ impl Model {
                 assert!(!token.ended && at < token.expires_at, "a token that is not good");
                 return;
             }
-            Command::Found(_) => {
+            Command::InitializeDomain(_) => {
                 assert!(matches!(envelope.actor, Actor::Local { .. }));
                 return;
             }

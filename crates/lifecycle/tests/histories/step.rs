@@ -60,7 +60,7 @@ pub enum Roll {
 
 #[derive(Debug, Clone)]
 pub enum Ask {
-    Found,
+    InitializeDomain,
     Mint {
         tenant: usize,
         node: Option<usize>,
@@ -240,7 +240,7 @@ fn who() -> impl Strategy<Value = Who> {
 
 fn ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
-        1 => Just(Ask::Found),
+        1 => Just(Ask::InitializeDomain),
         16 => mint(),
         2 => one(6).prop_map(|token| Ask::Revoke { token }),
         30 => request().prop_map(Ask::Enroll),

@@ -350,7 +350,7 @@ impl World {
     /// What operators ask for.
     fn operators_command(&mut self, ask: &Ask) -> Command {
         match ask {
-            Ask::Found => self.domain.found(),
+            Ask::InitializeDomain => self.domain.found(),
             Ask::Mint { tenant: t, node: n, profile: p, ttl, reuse } => {
                 let mut create = self.domain.token_request();
                 create.tenant = tenant(TENANTS[*t]);

@@ -10,10 +10,10 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event, Found,
-    FoundIssuer, Issued, IssuerKind, Keeping, Mint, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared,
-    Recover, RecoveryKind, Register, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State,
-    Tenants, Wireguard, admit, apply, would_apply,
+    CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event,
+    InitializeDomain, Issued, IssuerKind, Keeping, Mint, NewIssuer, NodeChoice, NodeState, Outcome,
+    PrepareRoll, Prepared, Recover, RecoveryKind, Register, Renew, RenewOperator, Role, SetPolicy, Sighting,
+    Silence, State, Tenants, Wireguard, admit, apply, would_apply,
 };
 
 /// What a command should come to: its answer, and the audit names of its events.
@@ -98,7 +98,7 @@ impl Domain {
     }
 
     pub fn found(&mut self) -> Command {
-        Command::Found(Box::new(Found {
+        Command::InitializeDomain(Box::new(InitializeDomain {
             domain: TrustDomain::parse("fleet.example").unwrap(),
             cluster: ClusterId(self.ulid()),
             overlay_prefix: "fd12:3456:789a::".parse().unwrap(),
@@ -106,7 +106,7 @@ impl Domain {
             root: b"root".to_vec(),
             root_fingerprint: Fingerprint::new(self.digest()),
             root_not_after: START.plus(Span::from_days(3650)),
-            issuer: FoundIssuer {
+            issuer: NewIssuer {
                 id: issuer("i1"),
                 kind: IssuerKind::Sealed,
                 subject: "CN=Fleet issuer".to_owned(),
@@ -458,9 +458,9 @@ impl Domain {
     }
 
     /// The certificate that comes back for the key that waits.
-    pub fn next_issuer(&mut self, name: &str) -> FoundIssuer {
+    pub fn next_issuer(&mut self, name: &str) -> NewIssuer {
         let sealed_key = self.state.roll.as_ref().map_or_else(|| b"other".to_vec(), |r| r.sealed_key.clone());
-        FoundIssuer {
+        NewIssuer {
             id: issuer(name),
             kind: IssuerKind::Sealed,
             subject: format!("CN={name}"),

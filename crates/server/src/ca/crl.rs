@@ -20,11 +20,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub struct Lists {
-    signed: Mutex<BTreeMap<IssuerId, List>>,
+    signed: Mutex<BTreeMap<IssuerId, SignedList>>,
 }
 
 #[derive(Clone)]
-pub struct List {
+pub struct SignedList {
     pub der: Bytes,
     pub pem: Bytes,
     /// What was denied when it was signed.
@@ -34,10 +34,11 @@ pub struct List {
 }
 
 /// The list of an issuer; of the one that signs now, if none is named.
-pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<List, Failure> {
+pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
     let id = find(&app.view().state, issuer)?.id.clone();
     let mut signed = app.ca.lists.signed.lock().await;
-    let fresh = |list: &&List| list.denials == app.view().state.denials && app.now().since(list.at) < KEPT;
+    let fresh =
+        |list: &&SignedList| list.denials == app.view().state.denials && app.now().since(list.at) < KEPT;
     let known = signed.get(&id);
     if let Some(list) = known.filter(fresh) {
         return Ok(list.clone());
@@ -77,7 +78,7 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
     }
 }
 
-fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
+fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, SignedList), Failure> {
     let (view, now) = (app.view(), app.now());
     let record = find(&view.state, Some(id))?;
     let contents = Contents {
@@ -91,7 +92,7 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, List), Failure> {
         tracing::error!(%error, issuer = %id, "a revocation list could not be signed");
         Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string())
     })?;
-    let list = List {
+    let list = SignedList {
         pem: pki::pem::crl_pem(&der).into(),
         der: der.into(),
         denials: view.state.denials,

@@ -80,7 +80,7 @@ fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {
         let (context, key) = unsealed(&old, issuer)?;
         Ok((issuer.id.clone(), seal(&context, &key)?.into()))
     });
-    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotFounded)?;
+    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotInitialized)?;
     let roll = view.state.roll.as_ref();
     let roll = roll.map(|roll| again(&roll_context(&roll.key), &roll.sealed_key)).transpose()?;
     Ok(Rewrap {

@@ -8,7 +8,7 @@ use api::code;
 use journal::View;
 use lifecycle::names::IssuerId;
 use lifecycle::registry::{
-    ActivateIssuer, Actor, Command, FoundIssuer, IssuerKind, IssuerState, PrepareRoll, Rejection, State,
+    ActivateIssuer, Actor, Command, IssuerKind, IssuerState, NewIssuer, PrepareRoll, Rejection, State,
 };
 use pki::issuer::issuer_id;
 use pki::{csr, hierarchy, pem, roll};
@@ -35,7 +35,7 @@ pub async fn request(app: &App, by: &Requester<'_>) -> Result<Arc<View>, Failure
     // What is sealed meanwhile must not be left behind under the old key.
     let _still = app.ca.rewrapping.lock().await;
     let view = app.view();
-    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
     let prepare = match &view.state.roll {
         Some(roll) => roll.clone(),
         None => {
@@ -76,7 +76,7 @@ pub async fn certify(app: &App, by: &Requester<'_>, certificate: &str) -> Result
         return Err(bad(&"another issuer of this domain has its name"));
     }
     let id = issuer_id(der);
-    let issuer = FoundIssuer {
+    let issuer = NewIssuer {
         sealed_key: roll.sealed_key.clone(),
         kind: IssuerKind::Sealed,
         subject: checked.facts.subject,
@@ -106,8 +106,8 @@ pub async fn activate(
         let command = ActivateIssuer { issuer: id, force, audit_certificate: Vec::new() };
         return by.commit(app, Command::ActivateIssuer(command)).await;
     }
-    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
-    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotFounded)?;
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
+    let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotInitialized)?;
     let issuer = app.ca.keys.open(record)?;
     let at = app.now();
     let audit_certificate =

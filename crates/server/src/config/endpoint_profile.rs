@@ -4,7 +4,7 @@
 use super::form::{Form, LABEL, is_host_name};
 use super::key::{ConfigKeyReference, config_keys};
 use super::mistake::ConfigMistake;
-use super::shape::{List, Optional, Required, Shape, typed};
+use super::shape::{FormList, Optional, Required, ValueShape, typed};
 use api::agent::EndpointProfile;
 use client::url::ServerUrl;
 use lifecycle::names::Label;
@@ -31,7 +31,7 @@ config_keys! {
         /// Name of the profile; change it when you change the profile
         "id" id: Required<Label> = Required(&LABEL, "");
         /// URLs of the control plane, 1 to 32
-        "api_urls" api_urls: Urls = Urls(List(&SHORT_URL, "required"));
+        "api_urls" api_urls: Urls = Urls(FormList(&SHORT_URL, "required"));
         /// URL of the terminal
         "terminal_url" terminal_url: Optional<String> = Optional(&SHORT_URL, "none");
         /// Names that a host must be able to resolve without DNS, at most 32
@@ -49,9 +49,9 @@ pub(super) fn sent(profile: EndpointProfileConfig, _: &mut Vec<ConfigMistake>) -
 }
 
 /// A list of at least one, and of no more than a host is sent.
-pub struct Urls(List<String>);
+pub struct Urls(FormList<String>);
 
-impl Shape for Urls {
+impl ValueShape for Urls {
     type Raw = Vec<String>;
     type Checked = Vec<String>;
 
@@ -76,7 +76,7 @@ impl Shape for Urls {
 /// Names with the address of each.
 pub struct HostAddresses;
 
-impl Shape for HostAddresses {
+impl ValueShape for HostAddresses {
     type Raw = BTreeMap<String, String>;
     type Checked = BTreeMap<String, String>;
 

@@ -83,14 +83,14 @@ macro_rules! config_keys {
             $(
                 $(#[doc = $help])*
                 #[serde(rename = $key, skip_serializing_if = "crate::config::key::Written::is_absent")]
-                pub $field: <$shape as $crate::config::shape::Shape>::Raw,
+                pub $field: <$shape as $crate::config::shape::ValueShape>::Raw,
             )*
         }
 
         $(#[$attribute])*
         #[derive(Debug, Clone)]
         pub struct $checked {
-            $($(#[doc = $help])* pub $field: <$shape as $crate::config::shape::Shape>::Checked,)*
+            $($(#[doc = $help])* pub $field: <$shape as $crate::config::shape::ValueShape>::Checked,)*
         }
 
         impl $crate::config::key::Written for $raw {
@@ -108,7 +108,7 @@ macro_rules! config_keys {
                 table: toml::Table,
                 mistakes: &mut Vec<$crate::config::ConfigMistake>,
             ) -> Self {
-                use $crate::config::shape::Shape as _;
+                use $crate::config::shape::ValueShape as _;
                 let mut raw = Self::default();
                 for (key, value) in table {
                     match key.as_str() {
@@ -127,7 +127,7 @@ macro_rules! config_keys {
                 prefix: &str,
                 mistakes: &mut Vec<$crate::config::ConfigMistake>,
             ) -> Option<$checked> {
-                use $crate::config::shape::Shape as _;
+                use $crate::config::shape::ValueShape as _;
                 $(
                     let shape: $shape = $value;
                     let $field = shape.check(&format!("{prefix}{}", $key), &self.$field, mistakes);
@@ -136,7 +136,7 @@ macro_rules! config_keys {
             }
 
             fn reference(prefix: &str) -> Vec<$crate::config::key::ConfigKeyReference> {
-                use $crate::config::shape::Shape as _;
+                use $crate::config::shape::ValueShape as _;
                 let mut keys = Vec::new();
                 $(
                     let shape: $shape = $value;

@@ -4,8 +4,8 @@ use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
 use super::key::config_keys;
 use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
-use super::recovery::{RawRecovery, RecoveryEndpoint};
-use super::shape::{List, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr, Table};
+use super::recovery::{ConfiguredRecovery, RawRecovery};
+use super::shape::{FormList, FormTable, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr};
 use api::agent::EndpointProfile;
 use client::webhook::Webhook;
 use lifecycle::registry::Door;
@@ -20,21 +20,21 @@ config_keys! {
         /// Addresses to listen on; port 0 lets the system choose
         "listen" listen: ListOr<SocketAddr> = ListOr(&ADDRESS, &["[::]:8443"]);
         /// Names and addresses in the server certificate, beside `localhost`, `127.0.0.1`, `::1` and the listen addresses
-        "names" names: List<String> = List(&HOST_NAME, "none");
+        "names" names: FormList<String> = FormList(&HOST_NAME, "none");
         /// URLs that hosts are directed to
-        "advertise" advertise: List<String> = List(&SERVER_URL, "the first name, else the listen address");
+        "advertise" advertise: FormList<String> = FormList(&SERVER_URL, "the first name, else the listen address");
         /// Where the key-encryption key is: 64 hex digits, or base64 of 32 bytes
         "kek" kek: Required<KekSource> = Required(&KEK, ": the CA key is never stored unsealed");
         /// Common name of the server certificate
         "server_cn" server_cn: StringOr<String> = StringOr(&COMMON_NAME, "enlist-control-plane");
         /// Address of a plain listener for scrapers
         "metrics" metrics: Optional<SocketAddr> = Optional(&ADDRESS, "off");
-        "alerts" alerts: Table<RawAlerts, AlertsConfig> = Table(|alerts, _| Some(alerts));
-        "doors" doors: Table<RawDoors, DoorsConfig> = Table(|doors, _| Some(doors));
-        "tls" own_certificate: Table<RawTls, Option<OwnCertificate>> = Table(both_or_neither);
+        "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|alerts, _| Some(alerts));
+        "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|doors, _| Some(doors));
+        "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =
             OptionalTable(endpoint_profile::sent);
-        "recovery" recovery: Table<RawRecovery, RecoveryEndpoint> = Table(|recovery, _| Some(recovery));
+        "recovery" recovery: FormTable<RawRecovery, ConfiguredRecovery> = FormTable(|recovery, _| Some(recovery));
     }
 }
 

@@ -9,7 +9,7 @@ config_keys! {
     /// `[recovery]` as written.
     pub struct RawRecovery as written;
     /// What hosts are told. It is sent to nodes with their recovery tokens and written into repair bundles.
-    pub struct RecoveryEndpoint {
+    pub struct ConfiguredRecovery {
         /// Name of the recovery endpoint
         "id" id: StringOr<Label> = StringOr(&LABEL, "default");
         /// Where a node that has lost its identity recovers

@@ -6,7 +6,7 @@ use super::mistake::ConfigMistake;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
-pub trait Shape {
+pub trait ValueShape {
     /// As written; empty where the key is absent.
     type Raw: Default;
     /// As used.
@@ -56,7 +56,7 @@ const LIST: &str = "a list of strings";
 /// A string, or nothing; what nothing means.
 pub struct Optional<T: 'static>(pub &'static Form<T>, pub &'static str);
 
-impl<T> Shape for Optional<T> {
+impl<T> ValueShape for Optional<T> {
     type Raw = Option<String>;
     type Checked = Option<T>;
 
@@ -79,7 +79,7 @@ impl<T> Shape for Optional<T> {
 /// A string that must be there; why.
 pub struct Required<T: 'static>(pub &'static Form<T>, pub &'static str);
 
-impl<T> Shape for Required<T> {
+impl<T> ValueShape for Required<T> {
     type Raw = Option<String>;
     type Checked = T;
 
@@ -105,7 +105,7 @@ impl<T> Shape for Required<T> {
 /// A string, or this one.
 pub struct StringOr<T: 'static>(pub &'static Form<T>, pub &'static str);
 
-impl<T> Shape for StringOr<T> {
+impl<T> ValueShape for StringOr<T> {
     type Raw = Option<String>;
     type Checked = T;
 
@@ -125,7 +125,7 @@ impl<T> Shape for StringOr<T> {
 /// Strings, or these.
 pub struct ListOr<T: 'static>(pub &'static Form<T>, pub &'static [&'static str]);
 
-impl<T> Shape for ListOr<T> {
+impl<T> ValueShape for ListOr<T> {
     type Raw = Vec<String>;
     type Checked = Vec<T>;
 
@@ -147,9 +147,9 @@ impl<T> Shape for ListOr<T> {
 }
 
 /// Strings; what none means.
-pub struct List<T: 'static>(pub &'static Form<T>, pub &'static str);
+pub struct FormList<T: 'static>(pub &'static Form<T>, pub &'static str);
 
-impl<T> Shape for List<T> {
+impl<T> ValueShape for FormList<T> {
     type Raw = Vec<String>;
     type Checked = Vec<T>;
 
@@ -169,7 +169,7 @@ impl<T> Shape for List<T> {
 /// Words of a set; all of these where the key is absent, which an empty list is not.
 pub struct SetOrAll<T: 'static>(pub &'static Form<T>, pub &'static [T]);
 
-impl<T: Ord + Copy> Shape for SetOrAll<T> {
+impl<T: Ord + Copy> ValueShape for SetOrAll<T> {
     type Raw = Option<Vec<String>>;
     type Checked = BTreeSet<T>;
 
@@ -195,9 +195,9 @@ impl<T: Ord + Copy> Shape for SetOrAll<T> {
 }
 
 /// A table with keys of its own, and the rule between them that gives what is used.
-pub struct Table<R: ConfigTable, T>(pub fn(R::Checked, &mut Vec<ConfigMistake>) -> Option<T>);
+pub struct FormTable<R: ConfigTable, T>(pub fn(R::Checked, &mut Vec<ConfigMistake>) -> Option<T>);
 
-impl<R: ConfigTable, T> Shape for Table<R, T> {
+impl<R: ConfigTable, T> ValueShape for FormTable<R, T> {
     type Raw = R;
     type Checked = T;
 
@@ -218,7 +218,7 @@ impl<R: ConfigTable, T> Shape for Table<R, T> {
 /// A table that is whole or absent.
 pub struct OptionalTable<R: ConfigTable, T>(pub fn(R::Checked, &mut Vec<ConfigMistake>) -> Option<T>);
 
-impl<R: ConfigTable, T> Shape for OptionalTable<R, T> {
+impl<R: ConfigTable, T> ValueShape for OptionalTable<R, T> {
     type Raw = Option<R>;
     type Checked = Option<T>;
 
@@ -235,7 +235,7 @@ impl<R: ConfigTable, T> Shape for OptionalTable<R, T> {
 
     fn check(&self, key: &str, raw: &Option<R>, mistakes: &mut Vec<ConfigMistake>) -> Option<Option<T>> {
         match raw {
-            Some(raw) => Table(self.0).check(key, raw, mistakes).map(Some),
+            Some(raw) => FormTable(self.0).check(key, raw, mistakes).map(Some),
             None => Some(None),
         }
     }

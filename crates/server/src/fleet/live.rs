@@ -52,7 +52,7 @@ pub fn serve(
     let (down, answers) = mpsc::channel(BACKLOG);
     let request_id = guest.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
-        let session = LiveSession {
+        let session = StreamSession {
             app,
             guest,
             down: down.clone(),
@@ -81,7 +81,7 @@ struct LastSent {
     recovery_token: Option<TokenId>,
 }
 
-struct LiveSession {
+struct StreamSession {
     app: Arc<App>,
     guest: LivePeer,
     down: mpsc::Sender<Result<LiveDown, Status>>,
@@ -91,7 +91,7 @@ struct LiveSession {
     recovery_kept: Option<TokenId>,
 }
 
-impl LiveSession {
+impl StreamSession {
     async fn run(mut self, mut up: tonic::Streaming<LiveUp>) -> Result<(), Failure> {
         let hello = match tokio::time::timeout(HELLO_LIMIT, up.message()).await {
             Ok(Ok(Some(LiveUp { message: Some(live_up::Message::Hello(hello)) }))) => hello,

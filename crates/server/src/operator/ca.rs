@@ -28,7 +28,7 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
 }
 
 fn shown(view: &View) -> Result<axum::Json<Ca>, Failure> {
-    Ca::of(&view.state).map(axum::Json).ok_or_else(|| Rejection::NotFounded.into())
+    Ca::of(&view.state).map(axum::Json).ok_or_else(|| Rejection::NotInitialized.into())
 }
 
 /// What verifies nodes (issuers, then roots), or what hosts trust to reach the control plane (roots alone).

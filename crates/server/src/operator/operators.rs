@@ -80,7 +80,7 @@ pub(super) fn read_csr(pem: &str) -> Result<csr::VerifiedCsr, Failure> {
 /// A certificate for this operator, signed in memory.
 pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::VerifiedCsr) -> Result<Issued, Failure> {
     let view = app.view();
-    let domain = view.state.domain.as_ref().ok_or(Rejection::NotFounded)?;
+    let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
     let at = app.now();
     let terms = Terms {
         subject: SpiffeId::operator(&domain.name, name),

@@ -76,7 +76,7 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
             let node = raise.node.as_ref().map(|node| format!(" about node {node}"));
             ("alert.raised", format!("{}{}", raise.kind, node.unwrap_or_default()))
         }
-        Command::Found(_)
+        Command::InitializeDomain(_)
         | Command::Confirm(_)
         | Command::RecordServerCertificate(_)
         | Command::RecordRefusals(_)

@@ -9,7 +9,7 @@ use crate::process::datadir::{DataDir, DirError, replace};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{
-    Actor, Command, Envelope, Found, FoundIssuer, IssuerKind, Policy, Rejection, SetPolicy,
+    Actor, Command, Envelope, InitializeDomain, IssuerKind, NewIssuer, Policy, Rejection, SetPolicy,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -39,9 +39,9 @@ pub enum IssuerChoice {
     Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
 }
 
-/// What was made. It becomes a data directory with [`Founded::finish`], which comes after the root key is in
+/// What was made. It becomes a data directory with [`InitializedDomain::finish`], which comes after the root key is in
 /// safe hands: a domain whose root key was lost on the way should not exist.
-pub struct Founded {
+pub struct InitializedDomain {
     dir: DataDir,
     pub root_fingerprint: Fingerprint,
     pub root_pem: String,
@@ -52,7 +52,7 @@ pub struct Founded {
     pub warnings: Vec<String>,
 }
 
-impl Founded {
+impl InitializedDomain {
     pub fn finish(&self) -> Result<(), DirError> {
         self.dir.write_version()
     }
@@ -97,7 +97,7 @@ struct Authority {
 
 /// Makes the data directory. Nothing is left to chance half done: the version file, written last, is what
 /// makes it a data directory.
-pub async fn init(request: InitRequest) -> Result<Founded, InitError> {
+pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> {
     let mut mistakes = Vec::new();
     if !Policy::default().profiles.contains_key(&request.profile) {
         let names: Vec<String> = Policy::default().profiles.keys().map(ToString::to_string).collect();
@@ -131,7 +131,7 @@ pub async fn init(request: InitRequest) -> Result<Founded, InitError> {
         }
     };
     let warnings = warnings(&request, &config, own.as_ref(), &authority);
-    Ok(Founded {
+    Ok(InitializedDomain {
         dir: request.dir.clone(),
         root_fingerprint,
         root_pem: pki::pem::certificate_pem(&authority.root),
@@ -199,14 +199,19 @@ fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitErro
     }
 }
 
-fn found(request: &InitRequest, authority: &Authority, kek: &Kek, at: Timestamp) -> Result<Found, InitError> {
+fn found(
+    request: &InitRequest,
+    authority: &Authority,
+    kek: &Kek,
+    at: Timestamp,
+) -> Result<InitializeDomain, InitError> {
     let issuer = &authority.issuer;
     let id = issuer.id();
     let root =
         pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
     let (audit_certificate, audit_key) =
         hierarchy::audit_signer(issuer, &request.domain, chance::serial(at)?, at)?;
-    Ok(Found {
+    Ok(InitializeDomain {
         domain: request.domain.clone(),
         cluster: ClusterId(chance::ulid(at)?),
         overlay_prefix: chance::overlay_prefix()?,
@@ -214,7 +219,7 @@ fn found(request: &InitRequest, authority: &Authority, kek: &Kek, at: Timestamp)
         root: authority.root.clone(),
         root_fingerprint: root.fingerprint,
         root_not_after: root.not_after,
-        issuer: FoundIssuer {
+        issuer: NewIssuer {
             sealed_key: kek.seal(&keys::issuer_context(&id), &authority.issuer_key)?,
             id,
             kind: authority.kind,
@@ -240,13 +245,17 @@ fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Resul
     Ok(())
 }
 
-async fn write_first_entries(request: &InitRequest, found: Found, at: Timestamp) -> Result<(), InitError> {
+async fn write_first_entries(
+    request: &InitRequest,
+    found: InitializeDomain,
+    at: Timestamp,
+) -> Result<(), InitError> {
     let options = Options::new(request.dir.path(), Arc::new(clock::now));
     let journal = Journal::create(options).await?;
     let set = |(key, value): &(String, String)| {
         Command::SetPolicy(SetPolicy { key: key.clone(), value: value.clone() })
     };
-    let first = [Command::Found(Box::new(found))];
+    let first = [Command::InitializeDomain(Box::new(found))];
     for command in first.into_iter().chain(request.policy.iter().map(set)) {
         let envelope = Envelope {
             id: RequestId(chance::ulid(at)?),

@@ -5,7 +5,7 @@ use crate::{private_file, reach};
 use ::server::config::{ConfigMistakes, RawTls};
 use ::server::datadir::replace;
 use ::server::from_taskrun::{self, Document};
-use ::server::init::{Founded, InitError, IssuerChoice};
+use ::server::init::{InitError, InitializedDomain, IssuerChoice};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -43,16 +43,16 @@ pub fn server_certificate(document: &Document) -> Result<RawTls, CommandError> {
 }
 
 /// Puts the certificate of a new CA where workers are given it from, and warns of a server key that others may read.
-pub fn publish_ca(document: &Document, founded: &mut Founded) -> Result<(), CommandError> {
+pub fn publish_ca(document: &Document, initialized: &mut InitializedDomain) -> Result<(), CommandError> {
     if document.makes_ca {
-        let written = replace(&document.ca_cert, founded.root_pem.as_bytes(), 0o644);
+        let written = replace(&document.ca_cert, initialized.root_pem.as_bytes(), 0o644);
         written.map_err(InitError::from)?;
         return Ok(());
     }
     let Some(key) = document.server.as_ref().map(|own| &own.key) else { return Ok(()) };
     if std::fs::metadata(key).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
         let warning = format!("users other than its owner have access to {0}: chmod 600 {0}", key.display());
-        founded.warnings.push(warning);
+        initialized.warnings.push(warning);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::shell;
-use ::server::init::Founded;
+use ::server::init::InitializedDomain;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -34,25 +34,29 @@ struct InitSummary<'a> {
 pub fn print(
     arguments: &Arguments,
     dir: &Path,
-    founded: &Founded,
+    initialized: &InitializedDomain,
     key_file: Option<&Path>,
     output: Output,
 ) -> Result<(), CommandError> {
-    let pin = founded.root_fingerprint.pin();
+    let pin = initialized.root_fingerprint.pin();
     let summary = InitSummary {
         domain: arguments.domain.as_str(),
         dir: dir.display().to_string(),
         trust_domain: arguments.domain.as_str(),
         ca_pin: pin.clone(),
         root_fingerprint: pin,
-        root_key_pem: founded.root_key_pem.as_ref().map(|key| key.as_str()).filter(|_| key_file.is_none()),
+        root_key_pem: initialized
+            .root_key_pem
+            .as_ref()
+            .map(|key| key.as_str())
+            .filter(|_| key_file.is_none()),
         root_key_file: key_file.map(|path| path.display().to_string()),
-        server_url: founded.server_url.as_deref(),
-        warnings: &founded.warnings,
+        server_url: initialized.server_url.as_deref(),
+        warnings: &initialized.warnings,
         kek: &arguments.kek,
     };
     let mut stderr = anstream::stderr().lock();
-    for warning in &founded.warnings {
+    for warning in &initialized.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
         // Standard error may be closed; the document holds the warnings too.
         let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");

@@ -4,15 +4,15 @@ use crate::names::{ClusterId, Fingerprint, NodeId, ProfileName, TenantId, Timest
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Addresses, AuditSigner, Domain, Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, Root,
-    State, Tenant,
+    Addresses, AuditSigner, Domain, Envelope, Event, Issuer, IssuerState, NewIssuer, Rejection, Root, State,
+    Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 
 /// Founds the domain: the first command of every log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct InitializeDomain {
     pub domain: TrustDomain,
     pub cluster: ClusterId,
     /// The ULA /48 from which overlay addresses come, its lower 80 bits zero.
@@ -22,7 +22,7 @@ pub struct Found {
     pub root: Vec<u8>,
     pub root_fingerprint: Fingerprint,
     pub root_not_after: Timestamp,
-    pub issuer: FoundIssuer,
+    pub issuer: NewIssuer,
     /// Signs audit checkpoints; its certificate comes from the issuer.
     #[serde(with = "serde_bytes")]
     pub audit_certificate: Vec<u8>,
@@ -30,9 +30,9 @@ pub struct Found {
     pub audit_sealed_key: Vec<u8>,
 }
 
-pub(in crate::registry) fn decide(state: &State, found: &Found) -> Decision {
+pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> Decision {
     if state.domain.is_some() {
-        return Rejection::AlreadyFounded.into();
+        return Rejection::AlreadyInitialized.into();
     }
     if !state.policy.profiles.contains_key(&found.default_profile) {
         return Rejection::ProfileNotFound { profile: found.default_profile.clone() }.into();
@@ -42,10 +42,10 @@ pub(in crate::registry) fn decide(state: &State, found: &Found) -> Decision {
     if below_prefix || found.issuer.not_after > found.root_not_after {
         return Rejection::PreparedStale.into();
     }
-    Decision::granted(vec![Event::DomainFounded(Box::new(found.clone()))])
+    Decision::granted(vec![Event::DomainInitialized(Box::new(found.clone()))])
 }
 
-impl Happened for Found {
+impl Happened for InitializeDomain {
     const NAME: &'static str = "domain.founded";
 
     fn fields(&self) -> AuditFields {

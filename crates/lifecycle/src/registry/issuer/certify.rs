@@ -3,10 +3,10 @@
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, FoundIssuer, Issuer, IssuerState, Rejection, State};
+use crate::registry::{Envelope, Event, Issuer, IssuerState, NewIssuer, Rejection, State};
 
 /// The certificate has come back: the issuer is trusted from now on, and signs once it is activated.
-pub(in crate::registry) fn certify(state: &State, issuer: &FoundIssuer) -> Decision {
+pub(in crate::registry) fn certify(state: &State, issuer: &NewIssuer) -> Decision {
     let known = state.issuers.get(&issuer.id);
     if known.is_some_and(|known| known.fingerprint == issuer.fingerprint) {
         return Decision::granted(Vec::new());
@@ -23,7 +23,7 @@ pub(in crate::registry) fn certify(state: &State, issuer: &FoundIssuer) -> Decis
     Decision::granted(vec![Event::RollCertified(Box::new(issuer.clone()))])
 }
 
-impl Happened for FoundIssuer {
+impl Happened for NewIssuer {
     const NAME: &'static str = "ca.prepared";
 
     fn fields(&self) -> AuditFields {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The first issuer. Its key is here only as ciphertext.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundIssuer {
+pub struct NewIssuer {
     pub id: IssuerId,
     pub kind: IssuerKind,
     pub subject: String,
@@ -91,7 +91,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn of(issuer: &FoundIssuer, state: IssuerState) -> Self {
+    pub(super) fn of(issuer: &NewIssuer, state: IssuerState) -> Self {
         Self {
             id: issuer.id.clone(),
             kind: issuer.kind,

@@ -24,7 +24,7 @@ pub const CONNECT: &str = "/taskrun.v1.RunService/StreamConnect";
 /// The document's workers do not say which start of theirs this is, so all are taken for one.
 const INSTANCE: &str = "taskrun";
 
-type Answer = Result<RunServerMessage, Status>;
+type StreamAnswer = Result<RunServerMessage, Status>;
 
 pub fn service(app: &Arc<App>) -> RunServiceServer<Runs> {
     let limit = usize::try_from(crate::edge::body::BODY_LIMIT).unwrap_or(usize::MAX);
@@ -37,7 +37,7 @@ pub struct Runs {
 
 #[tonic::async_trait]
 impl RunService for Runs {
-    type StreamConnectStream = ReceiverStream<Answer>;
+    type StreamConnectStream = ReceiverStream<StreamAnswer>;
 
     async fn stream_connect(
         &self,
@@ -71,7 +71,7 @@ struct WorkerSession {
     id: NodeId,
     serial: Serial,
     origin: Provenance,
-    down: mpsc::Sender<Answer>,
+    down: mpsc::Sender<StreamAnswer>,
 }
 
 impl WorkerSession {
