@@ -22,7 +22,8 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// The type that a line declares at the edge of the page; what is indented is associated, or inside of a function.
 fn declared(line: &str) -> Option<&str> {
-    let line = line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map_or(line, |(_, rest)| rest);
+    let line =
+        line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map_or(line, |(_, rest)| rest);
     let line = line.strip_prefix("pub ").unwrap_or(line);
     let keywords = ["struct ", "enum ", "trait ", "type "];
     let name = keywords.iter().find_map(|keyword| line.strip_prefix(keyword))?;

@@ -165,12 +165,14 @@ impl Daemon {
             }
             HostAction::Renew => {
                 let target = self.target();
+                self.session.orders.renewal_begins();
                 if let Err(reason) = self.renewal.begin(&mut self.core, target) {
-                    self.session.orders.answer_renewals(false, reason.as_str());
+                    self.session.orders.renewal_failed(reason.as_str());
                 }
             }
             HostAction::Recover(class) => {
                 let servers = self.servers();
+                self.session.orders.renewal_begins();
                 self.recovery.begin(&mut self.core, class, &servers);
             }
         }

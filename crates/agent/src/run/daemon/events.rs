@@ -78,7 +78,9 @@ impl Daemon {
             None => return true,
         }
         self.upkeep.renewed(&mut self.core);
-        self.session.orders.answer_renewals(true, "");
+        if self.session.orders.renewal_done() {
+            self.core.learn(Input::RenewalOrdered);
+        }
         true
     }
 
@@ -89,7 +91,7 @@ impl Daemon {
             Some(CandidateOrigin::Recovery) => self.recovery.refused(&mut self.core, &code, failed.kind),
             Some(CandidateOrigin::Renewal) | None => {
                 self.renewal.refused(&mut self.core, &code);
-                self.session.orders.answer_renewals(false, code.as_str());
+                self.session.orders.renewal_failed(code.as_str());
             }
         }
         self.core.tidy();
@@ -221,7 +223,7 @@ impl Daemon {
                 orders.renewal(order.order_id);
                 self.core.learn(Input::RenewalOrdered);
                 if self.core.machine.is_skewed() {
-                    orders.answer_renewals(false, Class::ClockSkew.as_str());
+                    orders.renewal_failed(Class::ClockSkew.as_str());
                 }
             }
             None => orders.refuse(order.order_id, "this agent does not support the order"),
@@ -234,7 +236,7 @@ impl Daemon {
                 let servers = self.servers();
                 self.recovery.granted(&mut self.core, answer.recovery.as_ref(), &servers);
                 if let Err(reason) = self.renewal.keep(&mut self.core, &answer) {
-                    self.session.orders.answer_renewals(false, reason.as_str());
+                    self.session.orders.renewal_failed(reason.as_str());
                 }
                 return Ok(());
             }
@@ -242,7 +244,7 @@ impl Daemon {
             Err(CallPanicked) => return self.panicked(Input::Renewed(Err(FailureKind::Transient.into()))),
         };
         let (reason, follow_up) = self.renewal.failed(&mut self.core, &failed);
-        self.session.orders.answer_renewals(false, reason.as_str());
+        self.session.orders.renewal_failed(reason.as_str());
         if failed.kind == FailureKind::Revoked {
             self.session.disconnect();
             return self.core.revoked(&failed.error);
