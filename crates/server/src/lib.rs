@@ -3,9 +3,6 @@
 //! Follow one enrollment: [`edge`] accepts the connection, [`doors::native`] turns the call into a request,
 //! [`issuance::enroll`] asks the rules, signs and proposes, and the journal commits. No rule of the registry lives here.
 
-pub mod config;
-pub mod from_taskrun;
-
 mod ca;
 mod doors;
 mod edge;
@@ -18,4 +15,4 @@ mod reconcile;
 
 pub use edge::socket::user_name;
 pub use process::app::App;
-pub use process::{chance, clock, datadir, init, run};
+pub use process::{chance, clock, config, datadir, from_taskrun, init, run};

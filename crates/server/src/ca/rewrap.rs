@@ -6,9 +6,9 @@
 use crate::ca::keys::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
 use crate::ca::roll::Requester;
 use crate::ca::server_cert;
-use crate::config;
 use crate::http::failure::Failure;
 use crate::process::app::App;
+use crate::process::config;
 use crate::process::datadir::{DataDir, DirError, replace};
 use api::code;
 use lifecycle::registry::{Command, Rejection, Rewrap};

@@ -1,13 +1,13 @@
 //! What every request can reach: the journal and the rooms.
 
 use crate::ca::CertificateAuthority;
-use crate::config::ControlPlaneConfig;
 use crate::edge::Edge;
 use crate::fleet::Fleet;
 use crate::http::failure::Failure;
 use crate::issuance::IssuanceLimits;
 use crate::operator::AuditReaders;
 use crate::process::activity_log::Activity;
+use crate::process::config::ControlPlaneConfig;
 use crate::process::metrics::Metrics;
 use crate::process::{chance, clock};
 use journal::{Committed, Journal, View};

@@ -2,9 +2,9 @@
 
 use crate::ca::keys;
 use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
-use crate::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
+use crate::process::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::process::datadir::{DataDir, DirError, replace};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};

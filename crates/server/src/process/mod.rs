@@ -1,10 +1,12 @@
-//! The process: starting and stopping it, its data directory, its clock and its randomness, and what it reports.
+//! The process: starting and stopping it, its data directory and configuration, its clock and its randomness, and what it reports.
 
 pub mod activity_log;
 pub mod app;
 pub mod chance;
 pub mod clock;
+pub mod config;
 pub mod datadir;
+pub mod from_taskrun;
 pub mod init;
 pub mod metrics;
 pub mod run;

@@ -2,8 +2,8 @@
 //! renewed here.
 
 use super::{PresentedCertificate, ServerCertError, certified};
-use crate::config::OwnCertificate;
 use crate::process::app::App;
+use crate::process::config::OwnCertificate;
 use crate::process::datadir::replace;
 use lifecycle::names::{Span, Timestamp};
 use rustls::pki_types::CertificateDer;

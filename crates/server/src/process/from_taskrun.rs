@@ -1,6 +1,6 @@
 //! The control plane's TOML of the TaskRun document, as it stands there: what `server init` takes from it.
 
-use crate::config::{ConfigMistake, ConfigMistakes, OwnCertificate};
+use crate::process::config::{ConfigMistake, ConfigMistakes, OwnCertificate};
 use lifecycle::registry::{Policy, PolicyError};
 use std::path::{Path, PathBuf};
 

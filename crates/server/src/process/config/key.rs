@@ -82,33 +82,33 @@ macro_rules! config_keys {
         pub struct $raw {
             $(
                 $(#[doc = $help])*
-                #[serde(rename = $key, skip_serializing_if = "crate::config::key::Written::is_absent")]
-                pub $field: <$shape as $crate::config::shape::ValueShape>::Raw,
+                #[serde(rename = $key, skip_serializing_if = "crate::process::config::key::Written::is_absent")]
+                pub $field: <$shape as $crate::process::config::shape::ValueShape>::Raw,
             )*
         }
 
         $(#[$attribute])*
         #[derive(Debug, Clone)]
         pub struct $checked {
-            $($(#[doc = $help])* pub $field: <$shape as $crate::config::shape::ValueShape>::Checked,)*
+            $($(#[doc = $help])* pub $field: <$shape as $crate::process::config::shape::ValueShape>::Checked,)*
         }
 
-        impl $crate::config::key::Written for $raw {
+        impl $crate::process::config::key::Written for $raw {
             fn is_absent(&self) -> bool {
                 $(self.$field.is_absent())&&*
             }
         }
 
-        impl $crate::config::key::ConfigTable for $raw {
+        impl $crate::process::config::key::ConfigTable for $raw {
             type Checked = $checked;
             const NAMES: &'static [&'static str] = &[$($key),*];
 
             fn read(
                 prefix: &str,
                 table: toml::Table,
-                mistakes: &mut Vec<$crate::config::ConfigMistake>,
+                mistakes: &mut Vec<$crate::process::config::ConfigMistake>,
             ) -> Self {
-                use $crate::config::shape::ValueShape as _;
+                use $crate::process::config::shape::ValueShape as _;
                 let mut raw = Self::default();
                 for (key, value) in table {
                     match key.as_str() {
@@ -116,7 +116,7 @@ macro_rules! config_keys {
                             let shape: $shape = $value;
                             raw.$field = shape.read(&format!("{prefix}{key}"), value, mistakes);
                         })*
-                        _ => mistakes.push($crate::config::key::unknown(prefix, &key, &value, Self::NAMES)),
+                        _ => mistakes.push($crate::process::config::key::unknown(prefix, &key, &value, Self::NAMES)),
                     }
                 }
                 raw
@@ -125,9 +125,9 @@ macro_rules! config_keys {
             fn check(
                 &self,
                 prefix: &str,
-                mistakes: &mut Vec<$crate::config::ConfigMistake>,
+                mistakes: &mut Vec<$crate::process::config::ConfigMistake>,
             ) -> Option<$checked> {
-                use $crate::config::shape::ValueShape as _;
+                use $crate::process::config::shape::ValueShape as _;
                 $(
                     let shape: $shape = $value;
                     let $field = shape.check(&format!("{prefix}{}", $key), &self.$field, mistakes);
@@ -135,8 +135,8 @@ macro_rules! config_keys {
                 Some($checked { $($field: $field?),* })
             }
 
-            fn reference(prefix: &str) -> Vec<$crate::config::key::ConfigKeyReference> {
-                use $crate::config::shape::ValueShape as _;
+            fn reference(prefix: &str) -> Vec<$crate::process::config::key::ConfigKeyReference> {
+                use $crate::process::config::shape::ValueShape as _;
                 let mut keys = Vec::new();
                 $(
                     let shape: $shape = $value;
