@@ -286,19 +286,19 @@ async fn start(
 }
 
 async fn catch_up(raft: &Raft, log: &LogStore) -> Result<(), OpenError> {
-    let told = |error: String| OpenError::Start(error);
+    let start_error = |error: String| OpenError::Start(error);
     if raft.current_leader().await.is_none() {
         // A cluster of one need not wait for an election time-out.
-        raft.trigger().elect().await.map_err(|error| told(error.to_string()))?;
+        raft.trigger().elect().await.map_err(|error| start_error(error.to_string()))?;
     }
     raft.wait(Some(LEAD))
         .current_leader(FIRST_REPLICA, "lead")
         .await
-        .map_err(|error| told(error.to_string()))?;
-    raft.ensure_linearizable().await.map_err(|error| told(error.to_string()))?;
+        .map_err(|error| start_error(error.to_string()))?;
+    raft.ensure_linearizable().await.map_err(|error| start_error(error.to_string()))?;
     let last = log.last_index();
     let applied = raft.wait(None).applied_index_at_least(last, "apply the log").await;
-    applied.map(drop).map_err(|error| told(error.to_string()))
+    applied.map(drop).map_err(|error| start_error(error.to_string()))
 }
 
 async fn stop(raft: &Raft, machine: &Machine, log: &LogStore) {

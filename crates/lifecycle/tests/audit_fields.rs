@@ -1,4 +1,4 @@
-//! What the audit lines say, by name, as people outside read them. AuditFields are in the order of the line;
+//! What the audit lines say, by name, as people outside read them. Fields are in the order of the line;
 //! time, actor, source and ids are added where the line is written.
 
 use crate::support::{

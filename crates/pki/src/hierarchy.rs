@@ -101,7 +101,7 @@ pub fn create(
     })
 }
 
-/// Certifies the key of an intermediate CA, at the founding and at every roll. Whose CA it is, the root's name
+/// Certifies the key of an intermediate CA, when a domain is initialized and at every roll. Whose CA it is, the root's name
 /// says.
 pub fn sign_intermediate(
     root: &SigningIssuer,

@@ -82,7 +82,7 @@ impl EnrollReport {
         } else {
             "Or as a service with this directory: docs/agent.md, \"As a service\""
         };
-        let intro = "NextStep, keep the identity renewed:".to_owned();
+        let intro = "Next, keep the identity renewed:".to_owned();
         vec![intro, screen.command(2, &words), screen.hang("", 2, service)]
     }
 }

@@ -312,3 +312,13 @@ pub fn life(identity: &HostIdentity) -> Life {
     let renew_at = host::due(named, facts.not_before, facts.not_after, chance::number());
     Life { not_after: facts.not_after, renew_at }
 }
+
+/// What it means that an answer could not be kept, where it is not the answer that is at fault.
+pub fn kept_kind(fault: &Fault) -> Option<FailureKind> {
+    match fault.code.agent() {
+        Some(AgentCode::DiskFull) => Some(FailureKind::DiskFull),
+        Some(AgentCode::NotPersisted) => Some(FailureKind::Transient),
+        Some(AgentCode::ClockSkew) => Some(FailureKind::ClockSkew),
+        _ => None,
+    }
+}

@@ -10,8 +10,7 @@ use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
 
 use super::call::{Call, CallPanicked};
-use super::core::{AgentCore, Candidate};
-use super::renewal::kept_kind;
+use super::core::{AgentCore, Candidate, kept_kind};
 use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
 use crate::failed_call::FailedCall;

@@ -8,7 +8,7 @@ use lifecycle::host::{self, CandidateOrigin, FailureKind, FollowUp, Input};
 use pki::agent_key::HostKey;
 
 use super::call::{Call, CallPanicked, CallTarget};
-use super::core::{AgentCore, Candidate};
+use super::core::{AgentCore, Candidate, kept_kind};
 use crate::clock;
 use crate::code::AgentCode;
 use crate::failed_call::FailedCall;
@@ -104,16 +104,6 @@ impl CertificateRenewal {
     /// The control plane refused the renewed certificate.
     pub fn refused(&mut self, core: &mut AgentCore, code: &FaultCode) {
         ended(core, code, FailureKind::Refused);
-    }
-}
-
-/// What it means that an answer could not be kept, where it is not the answer that is at fault.
-pub fn kept_kind(fault: &Fault) -> Option<FailureKind> {
-    match fault.code.agent() {
-        Some(AgentCode::DiskFull) => Some(FailureKind::DiskFull),
-        Some(AgentCode::NotPersisted) => Some(FailureKind::Transient),
-        Some(AgentCode::ClockSkew) => Some(FailureKind::ClockSkew),
-        _ => None,
     }
 }
 

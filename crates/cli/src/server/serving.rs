@@ -1,4 +1,4 @@
-//! StopSignals, and ending in good order.
+//! Signals, and ending in good order.
 
 use crate::error::{CommandError, Exit};
 use ::agent::service_manager::ServiceManager;

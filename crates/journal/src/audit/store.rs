@@ -115,7 +115,7 @@ impl Store {
 
     /// What was missing at start. Lines that are lost for good weigh more than those that came back.
     pub fn gap(&self) -> Option<AuditGap> {
-        let told = |(from, to), refilled| AuditGap { from, to, refilled };
-        self.lost.map(|range| told(range, false)).or(self.refilled.map(|range| told(range, true)))
+        let gap = |(from, to), refilled| AuditGap { from, to, refilled };
+        self.lost.map(|range| gap(range, false)).or(self.refilled.map(|range| gap(range, true)))
     }
 }

@@ -16,7 +16,7 @@ const REMEMBERED: Span = Span::from_minutes(2);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     pub answer: Answer,
-    /// In order; each is one line of the audit trail.
+    /// In order; each that is audited is one line of the trail.
     pub events: Vec<Event>,
 }
 

@@ -58,7 +58,7 @@ pub struct Envelope {
     pub command: Command,
 }
 
-/// The stored form of everything that can be asked. AuditFields are only added; variants are never reordered
+/// The stored form of everything that can be asked. Fields are only added; variants are never reordered
 /// or renamed, because entries of old logs must decode for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

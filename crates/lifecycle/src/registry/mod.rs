@@ -2,7 +2,8 @@
 //!
 //! A [`Command`] in its [`Envelope`] goes through [`apply`]: `authorize` (may this actor do this act at all?),
 //! `decide` (does the state allow it? which events follow?), `fold` (the events change the state). Only `fold`
-//! changes state, so there is no change without an event, and every event is a line of the audit trail.
+//! changes state, so there is no change without an event, and every event is a line of the audit trail, except observations of
+//! liveness.
 
 mod alert;
 mod apply;
@@ -35,7 +36,7 @@ pub use audit::AuditSigner;
 pub use audit::checkpoint::Checkpoint;
 pub use audit::gap::AuditGap;
 pub use audit::refusals::{Refusals, RefusedRecovery};
-pub use authorize::{Act, Permissions, Role, TABLE, Tenants, Who, authorize, may_read, permissions};
+pub use authorize::{Act, Permissions, Role, Tenants, Who, authorize, may_read, permissions};
 pub use certificate::renew::{Renew, Renewal, renewable};
 pub use certificate::revocation_list::{Revocation, RevocationReason};
 pub use certificate::server::ServerCertificate;

@@ -25,11 +25,11 @@ pub struct Recorded {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// None until the domain is founded.
+    /// None until the domain is initialized.
     pub domain: Option<Domain>,
     /// Effective time: never runs backwards.
     pub at: Timestamp,
-    /// Counts changes: rises with every command that had events.
+    /// Counts changes: rises with every command that had an audited event.
     pub revision: u64,
     pub policy: Policy,
     pub tenants: OrdMap<TenantId, Tenant>,

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 256;
 pub(in crate::registry) fn decide(state: &State) -> Decision {
     let mut events: Vec<Event> = expire::expired(state).take(AT_ONCE).collect();
     events.extend(unfetched_orders(state));
-    events.extend(clear::laid_to_rest(state).take(AT_ONCE));
+    events.extend(clear::quiet_suspicions(state).take(AT_ONCE));
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let issuers = old_issuers(state);
     if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {

@@ -108,8 +108,8 @@ impl Agent for Native {
     ) -> Result<tonic::Response<Self::LiveStream>, Status> {
         let origin = origin(&request)?;
         let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
-        let guest = live::LivePeer { id, serial, origin };
-        let answers = live::serve(self.app.clone(), guest, request.into_inner(), status_with);
+        let peer = live::LivePeer { id, serial, origin };
+        let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
         Ok(tonic::Response::new(ReceiverStream::new(answers)))
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How often connections are looked at for reasons of time alone: a certificate whose successor took over.
 const TICK: Duration = Duration::from_secs(1);
-/// Connections that one certificate may have; a newcomer beyond that costs the oldest its place.
+/// Connections that one certificate may have; one more closes the oldest.
 const PER_CERTIFICATE: usize = 64;
 
 #[derive(Default)]

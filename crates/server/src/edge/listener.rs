@@ -103,13 +103,13 @@ async fn connection(
     {
         return tracing::debug!(%address, "revoked during the handshake");
     }
-    let leash = registered.as_ref().map(|(registered, certificate)| CertificateBound {
+    let bound = registered.as_ref().map(|(registered, certificate)| CertificateBound {
         cut: registered.cut.clone(),
         until: certificate.not_after,
     });
     app.metrics.connected();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    service::serve(app.clone(), router, Stall::new(stream), peer, leash, http2).await;
+    service::serve(app.clone(), router, Stall::new(stream), peer, bound, http2).await;
     app.metrics.disconnected();
 }
 

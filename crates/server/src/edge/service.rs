@@ -58,7 +58,7 @@ struct Watch {
 
 impl Watch {
     /// How long the end of a connection may take: while something is asked, longer than when nothing is.
-    fn patience(&self) -> Duration {
+    fn drain_limit(&self) -> Duration {
         if self.open.load(Ordering::Relaxed) == 0 { QUIET_DRAIN_LIMIT } else { DRAIN_LIMIT }
     }
 }
@@ -110,7 +110,7 @@ pub async fn serve<S>(
     router: Router,
     stream: S,
     peer: ConnectionPeer,
-    leash: Option<CertificateBound>,
+    bound: Option<CertificateBound>,
     http2: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -131,7 +131,9 @@ pub async fn serve<S>(
                 if response.extensions().get::<LastAnswer>().is_some() {
                     open.0.enough.notify_one();
                 }
-                Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, open, _working: working })))
+                Ok::<_, Infallible>(
+                    response.map(|body| Body::new(OpenBody { body, open, _working: working })),
+                )
             }
         }
     });
@@ -139,12 +141,12 @@ pub async fn serve<S>(
     let over = async {
         tokio::select! {
             () = idle(&watch) => {}
-            () = overstayed(&watch) => {}
+            () = unauthenticated_limit(&watch) => {}
             () = watch.enough.notified() => {}
             () = app.stopped() => {}
         }
     };
-    let cut = cut(&app, leash);
+    let cut = cut(&app, bound);
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -185,7 +187,7 @@ async fn drive(
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
-        _ = tokio::time::timeout(watch.patience(), connection) => {}
+        _ = tokio::time::timeout(watch.drain_limit(), connection) => {}
         () = cut => {}
     }
 }
@@ -198,17 +200,17 @@ pub struct CertificateBound {
 
 /// Ends when the certificate does, or when it is no longer good. Looks at the clock now and then, because a
 /// clock may be set.
-async fn cut(app: &App, leash: Option<CertificateBound>) {
-    let Some(leash) = leash else { return std::future::pending().await };
+async fn cut(app: &App, bound: Option<CertificateBound>) {
+    let Some(bound) = bound else { return std::future::pending().await };
     loop {
-        let left = leash.until.since(app.now());
+        let left = bound.until.since(app.now());
         if left == Span::from_millis(0) {
             return;
         }
-        let nap = Duration::from_millis(left.millis()).min(CLOCK_LOOK);
+        let pause = Duration::from_millis(left.millis()).min(CLOCK_LOOK);
         tokio::select! {
-            () = leash.cut.cancelled() => return,
-            () = tokio::time::sleep(nap) => {}
+            () = bound.cut.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }
@@ -229,7 +231,7 @@ async fn idle(watch: &Watch) {
 }
 
 /// Ends when an unauthenticated connection has lasted long enough to enroll many times over.
-async fn overstayed(watch: &Watch) {
+async fn unauthenticated_limit(watch: &Watch) {
     loop {
         tokio::time::sleep(UNAUTHENTICATED_LIMIT).await;
         if !watch.known.load(Ordering::Relaxed) {
@@ -239,13 +241,13 @@ async fn overstayed(watch: &Watch) {
 }
 
 /// A body that keeps its request open until it is sent.
-struct Held {
+struct OpenBody {
     body: Body,
     open: OpenRequest,
     _working: Option<Working>,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for OpenBody {
     type Data = bytes::Bytes;
     type Error = axum::Error;
 

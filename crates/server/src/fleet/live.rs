@@ -45,16 +45,16 @@ pub struct LivePeer {
 /// Serves the stream until it ends; the answers come out of what this returns.
 pub fn serve(
     app: Arc<App>,
-    guest: LivePeer,
+    peer: LivePeer,
     up: tonic::Streaming<LiveUp>,
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
     let (down, answers) = mpsc::channel(BACKLOG);
-    let request_id = guest.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
         let session = StreamSession {
             app,
-            guest,
+            peer,
             down: down.clone(),
             sent: LastSent::default(),
             recovery_wanted: false,
@@ -83,7 +83,7 @@ struct LastSent {
 
 struct StreamSession {
     app: Arc<App>,
-    guest: LivePeer,
+    peer: LivePeer,
     down: mpsc::Sender<Result<LiveDown, Status>>,
     sent: LastSent,
     /// Whether the host keeps recovery tokens, and which one it has.
@@ -101,14 +101,14 @@ impl StreamSession {
             Ok(Ok(None) | Err(_)) => return Ok(()),
             Err(_) => return Err(Failure::new(code::TIMEOUT, "no Hello within 10 s")),
         };
-        let stream = self.greet(hello).await?;
-        let result = self.talk(&mut up, &stream).await;
-        self.app.fleet.presence.close(&self.guest.id, &stream);
+        let stream = self.open(hello).await?;
+        let result = self.serve(&mut up, &stream).await;
+        self.app.fleet.presence.close(&self.peer.id, &stream);
         result
     }
 
-    async fn greet(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {
-        if hello.node_id != self.guest.id.as_str() {
+    async fn open(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {
+        if hello.node_id != self.peer.id.as_str() {
             return Err(Failure::new(
                 code::NOT_YOUR_NODE,
                 "the client certificate belongs to another node than Hello names",
@@ -126,9 +126,9 @@ impl StreamSession {
         self.recovery_wanted = hello.recovery_wanted;
         self.recovery_kept = self.kept(&view.state, &node, &hello.recovery_kept);
         let opening = StreamOpening {
-            node: &self.guest.id,
-            serial: &self.guest.serial,
-            source: self.guest.origin.source,
+            node: &self.peer.id,
+            serial: &self.peer.serial,
+            source: self.peer.origin.source,
             instance,
             agent_version: version,
             bundle: hello.bundle_version.min(view.state.bundle_version),
@@ -142,7 +142,7 @@ impl StreamSession {
         match self.welcome(&stream).await {
             Ok(()) => Ok(stream),
             Err(failure) => {
-                self.app.fleet.presence.close(&self.guest.id, &stream);
+                self.app.fleet.presence.close(&self.peer.id, &stream);
                 Err(failure)
             }
         }
@@ -150,11 +150,11 @@ impl StreamSession {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let LivePeer { id, serial, origin } = &self.guest;
+        let LivePeer { id, serial, origin } = &self.peer;
         let view = authenticate::contact(&self.app, origin, id, serial).await?;
         let standing = standing(&*self.node(&view.state)?);
         self.sent.standing = Some(standing.clone());
-        self.say(live_down::Message::Welcome(Welcome {
+        self.send(live_down::Message::Welcome(Welcome {
             server_time_ms: self.time(),
             heartbeat_ms: view.state.policy.liveness_interval.millis(),
             standing: Some(standing),
@@ -163,23 +163,23 @@ impl StreamSession {
         }))?;
         // Without one it says so, and a host forgets the one it had.
         let profile = self.app.config.endpoint_profile.clone().unwrap_or_default();
-        self.say(live_down::Message::EndpointProfile(profile))?;
-        self.tell(&view, stream)?;
+        self.send(live_down::Message::EndpointProfile(profile))?;
+        self.send_changes(&view, stream)?;
         self.provide(&view, stream).await
     }
 
-    async fn talk(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
+    async fn serve(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
         let mut allowance = Allowance::new();
         loop {
             tokio::select! {
                 message = up.message() => match message {
                     Ok(Some(message)) => {
                         allowance.spend()?;
-                        self.hear(message)?;
+                        self.receive(message)?;
                     }
                     Ok(None) | Err(_) => return Ok(()),
                 },
-                () = stream.wake.notified() => self.tell(&self.app.view(), stream)?,
+                () = stream.wake.notified() => self.send_changes(&self.app.view(), stream)?,
                 () = self.down.closed() => return Ok(()),
                 () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
@@ -190,11 +190,11 @@ impl StreamSession {
         }
     }
 
-    fn hear(&mut self, message: LiveUp) -> Result<(), Failure> {
+    fn receive(&mut self, message: LiveUp) -> Result<(), Failure> {
         let now = self.app.now();
         match message.message {
             Some(live_up::Message::Heartbeat(_)) => {
-                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
             Some(live_up::Message::Evidence(evidence)) => {
                 let view = self.app.view();
@@ -204,8 +204,8 @@ impl StreamSession {
             }
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
                 let (order_id, detail) = (short(&order_id), short(&detail));
-                tracing::debug!(node = %self.guest.id, order_id, ok, detail, "an order was answered");
-                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                tracing::debug!(node = %self.peer.id, order_id, ok, detail, "an order was answered");
+                self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
             Some(live_up::Message::RecoveryKept(RecoveryKept { token_id })) => {
                 let view = self.app.view();
@@ -214,39 +214,39 @@ impl StreamSession {
                     (self.recovery_kept, self.sent.recovery_token) = (None, None);
                 } else if let Some(token) = self.kept(&view.state, &*self.node(&view.state)?, &token_id) {
                     self.recovery_kept = Some(token);
-                    self.app.fleet.presence.kept(&self.guest.id, token);
+                    self.app.fleet.presence.kept(&self.peer.id, token);
                 }
-                self.app.fleet.presence.seen(&self.guest.id, self.guest.origin.source, now);
+                self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
             Some(live_up::Message::Hello(_)) => {
                 return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
             }
             None => return Err(Failure::new(code::BAD_REQUEST, "an empty message")),
         }
-        self.say(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
+        self.send(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
     }
 
     /// Sends what has changed since the last message about it.
-    fn tell(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
+    fn send_changes(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let now = standing(&node);
         if self.sent.standing.as_ref() != Some(&now) {
             self.sent.standing = Some(now.clone());
-            self.say(live_down::Message::Standing(now))?;
+            self.send(live_down::Message::Standing(now))?;
         }
         if self.sent.bundle != view.state.bundle_version {
             self.sent.bundle = view.state.bundle_version;
             let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
             let bundle = Bundle { version: view.state.bundle_version, pem: pki::pem::chain_pem(roots) };
-            self.say(live_down::Message::Bundle(bundle))?;
+            self.send(live_down::Message::Bundle(bundle))?;
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
-        if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.guest.id, stream) {
+        if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
             self.sent.order = pending;
             if let Some(id) = pending {
                 let renew = order::Order::RenewNow(RenewNow {});
                 let order = Order { order_id: id.to_string(), order: Some(renew) };
-                self.say(live_down::Message::Order(order))?;
+                self.send(live_down::Message::Order(order))?;
             }
         }
         Ok(())
@@ -258,7 +258,7 @@ impl StreamSession {
     async fn provide(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
         let node = self.node(&view.state)?;
         let may = node.state == NodeState::Active && !node.quarantined && self.is_in_use(&view.state);
-        if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.guest.id, stream) {
+        if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.peer.id, stream) {
             return Ok(());
         }
         let answered = self.sent.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
@@ -267,7 +267,7 @@ impl StreamSession {
                 Ok(Some(grant)) => {
                     self.sent.recovery_token = recovery_token::kept(&grant.token_id);
                     self.sent.recovery_profile = Some(view.state.bundle_version);
-                    return self.say(live_down::Message::Recovery(grant));
+                    return self.send(live_down::Message::Recovery(grant));
                 }
                 Ok(None) => {}
                 // The next message tries again.
@@ -279,14 +279,14 @@ impl StreamSession {
         if self.sent.recovery_profile != Some(view.state.bundle_version) {
             self.sent.recovery_profile = Some(view.state.bundle_version);
             let profile = Some(recovery_token::profile(&self.app, &view.state));
-            self.say(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
+            self.send(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
         }
         Ok(())
     }
 
     /// Whether the certificate of this stream is the one in use: accepted, and without a successor.
     fn is_in_use(&self, state: &State) -> bool {
-        state.verdict(&self.guest.serial, self.app.now()) == Verdict::Good
+        state.verdict(&self.peer.serial, self.app.now()) == Verdict::Good
     }
 
     /// The token that the host says it has kept, if it is one of its own that is good, and if the certificate with
@@ -300,14 +300,14 @@ impl StreamSession {
     async fn mint(&self) -> Result<Option<RecoveryGrant>, Failure> {
         let drawn = recovery_token::draw(&self.app)?;
         let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint) };
-        let (id, serial) = (self.guest.id.clone(), self.guest.serial.clone());
+        let (id, serial) = (self.peer.id.clone(), self.peer.serial.clone());
         let command = Command::MintRecovery { node: id.clone(), keeping };
-        let (_, view) = self.app.commit(Actor::Node { id, serial }, &self.guest.origin, command).await?;
-        Ok(recovery_token::granted(&self.app, &view.state, &self.guest.id, &drawn))
+        let (_, view) = self.app.commit(Actor::Node { id, serial }, &self.peer.origin, command).await?;
+        Ok(recovery_token::granted(&self.app, &view.state, &self.peer.id, &drawn))
     }
 
     fn node(&self, state: &State) -> Result<Arc<Node>, Failure> {
-        living(state, &self.guest.id)
+        living(state, &self.peer.id)
     }
 
     fn time(&self) -> i64 {
@@ -315,7 +315,7 @@ impl StreamSession {
     }
 
     /// The stream of a host that does not read what is sent ends.
-    fn say(&self, message: live_down::Message) -> Result<(), Failure> {
+    fn send(&self, message: live_down::Message) -> Result<(), Failure> {
         self.down
             .try_send(Ok(LiveDown { message: Some(message) }))
             .map_err(|_| Failure::new(code::TOO_SLOW, "the client does not read what is sent"))

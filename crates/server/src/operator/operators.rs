@@ -88,7 +88,7 @@ pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::VerifiedCsr) 
         lifetime: OPERATOR_LIFETIME,
         profile: None,
     };
-    let issuer = app.ca.keys.issuer(&app.view().state)?;
+    let issuer = app.ca.keys.issuer(&view.state)?;
     keys::sign(&issuer, request, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
 }

@@ -1,4 +1,4 @@
-//! Founding a domain: hierarchy, sealed keys, first log entry, configuration.
+//! Initializing a domain: hierarchy, sealed keys, first log entry, configuration.
 
 use crate::ca::keys;
 use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
@@ -154,7 +154,7 @@ async fn make(
         Some(kek) => kek,
         None => config.kek.load_or_create()?,
     };
-    let command = found(request, authority, &kek, at)?;
+    let command = first_command(request, authority, &kek, at)?;
     let root_fingerprint = command.root_fingerprint;
     write_files(request, authority, &kek)?;
     write_first_entries(request, command, at).await?;
@@ -199,7 +199,7 @@ fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitErro
     }
 }
 
-fn found(
+fn first_command(
     request: &InitRequest,
     authority: &Authority,
     kek: &Kek,

@@ -11,12 +11,15 @@ use client::backoff::RetryPauses;
 use client::webhook::{Undelivered, Webhook};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What may wait for a receiver that is away; then the oldest goes.
 const WAITING: usize = 256;
 /// A receiver that refuses one this often does not want it, and the next should not wait for it.
 const REFUSALS: u32 = 10;
+/// How often a replica that does not lead asks again.
+const LEADERSHIP_CHECK: Duration = Duration::from_secs(1);
 
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, webhook: Webhook) {
@@ -47,6 +50,11 @@ async fn deliver(app: &App, webhook: &Webhook, queue: &Queue) {
         let mut refusals = 0;
         // Gone from the queue: it made room for newer ones.
         while queue.holds(id) {
+            // One replica delivers. Another that becomes the leader goes on with what it has queued itself.
+            if app.journal.leadership().await.is_none() {
+                tokio::time::sleep(LEADERSHIP_CHECK).await;
+                continue;
+            }
             match post(webhook, &event).await {
                 Ok(()) => {
                     app.metrics.alert_delivery("ok");

@@ -1,4 +1,4 @@
-//! `probectl-control agent-ca`: founding the domain `probectl`, and what verifies its agents.
+//! `probectl-control agent-ca`: initializing the domain `probectl`, and what verifies its agents.
 
 use crate::error::CommandError;
 use crate::output::Output;

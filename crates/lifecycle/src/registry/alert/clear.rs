@@ -5,7 +5,7 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 
-/// How long nothing may have nourished a suspicion before it is cleared.
+/// How long nothing may have confirmed a suspicion before it is cleared.
 const QUIET: Span = Span::from_days(1);
 /// Nothing but quiet says that they were wrong.
 const SUSPICIONS: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::RecoveryNotNeeded];
@@ -14,9 +14,9 @@ pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
     Decision::granted(state.alerts.get(&id).map(Alert::cleared).into_iter().collect())
 }
 
-/// A suspicion that somebody has looked at, and that nothing has nourished for a day. If it was right, it comes
+/// A suspicion that somebody has looked at, and that nothing has confirmed for a day. If it was right, it comes
 /// again. A node that is held because of it keeps it until it is released.
-pub(in crate::registry) fn laid_to_rest(state: &State) -> impl Iterator<Item = Event> + '_ {
+pub(in crate::registry) fn quiet_suspicions(state: &State) -> impl Iterator<Item = Event> + '_ {
     let held = |alert: &Alert| {
         let node = alert.node.as_ref().and_then(|id| state.nodes.get(id));
         node.is_some_and(|node| node.quarantined && !node.state.is_gone())

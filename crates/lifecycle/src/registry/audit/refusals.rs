@@ -7,7 +7,7 @@ use crate::registry::recovery::Refused;
 use crate::registry::{Envelope, Event, State};
 use serde::{Deserialize, Serialize};
 
-/// Refused attempts of strangers, counted at the edge so that a flood cannot grow the trail.
+/// Refused attempts of unauthenticated callers, counted at the edge so that a flood cannot grow the trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     pub reason: String,

@@ -1,5 +1,5 @@
-//! The one verdict on a certificate. Handshakes, requests, open connections, renewals, rotations and revocation
-//! lists all ask here, so that none of them accepts what another refuses.
+//! The one verdict on a certificate. Handshakes, requests, open connections, live streams, renewals, rotations,
+//! metrics and revocation lists all ask here, so that none of them accepts what another refuses.
 
 use crate::names::{Serial, Timestamp};
 use crate::registry::{Certificate, CertificateStatus, NodeState, Owner, State};

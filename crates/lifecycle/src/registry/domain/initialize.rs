@@ -10,7 +10,7 @@ use crate::registry::{
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 
-/// Founds the domain: the first command of every log.
+/// Initializes the domain: the first command of every log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InitializeDomain {
     pub domain: TrustDomain,

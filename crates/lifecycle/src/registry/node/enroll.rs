@@ -41,7 +41,7 @@ pub struct Enroll {
     pub prepared: Option<Prepared>,
 }
 
-/// A certificate signed in memory, for the node and under the rules that [`super::admit`] named.
+/// A certificate signed in memory, for the node and under the rules that [`admit`] named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     pub node: NodeId,

@@ -191,13 +191,6 @@ pub struct Rotation {
     pub at: Timestamp,
 }
 
-impl Rotation {
-    /// An order that nobody has come to fetch.
-    pub fn is_over(&self, at: Timestamp) -> bool {
-        self.at.plus(Span::from_days(7)) <= at
-    }
-}
-
 impl Node {
     /// Known, and nothing more.
     pub fn registered(id: NodeId, tenant: TenantId, profile: ProfileName, at: Timestamp) -> Self {

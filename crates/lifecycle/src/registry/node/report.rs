@@ -209,7 +209,15 @@ impl State {
             Some(Class::DiskFull) => {
                 found.push((AlertKind::DiskFull, "nothing more can be written on the host".to_owned()));
             }
-            _ => {}
+            None
+            | Some(
+                Class::EndpointUnreachable
+                | Class::ServerTlsUntrusted
+                | Class::CertExpired
+                | Class::IdentityRevokedOrFenced
+                | Class::RecoveryEnrollmentBlocked
+                | Class::ClockSkew,
+            ) => {}
         }
         found
     }

@@ -2,10 +2,20 @@
 //! never fetched ends with a note.
 
 use super::living;
-use crate::names::{NodeId, RequestId};
+use crate::names::{NodeId, RequestId, Span, Timestamp};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Rejection, Rotation, State};
+
+/// How long an order waits for its node.
+const FETCHED_WITHIN: Span = Span::from_days(7);
+
+impl Rotation {
+    /// An order that nobody has come to fetch.
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        self.at.plus(FETCHED_WITHIN) <= at
+    }
+}
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
     match living(state, id) {

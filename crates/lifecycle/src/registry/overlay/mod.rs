@@ -113,8 +113,8 @@ impl Peers {
     ) -> impl Iterator<Item = (&'a NodeId, &'a Peer)> + use<'a> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let peers = self.all.range::<_, NodeId>((from, Bound::Unbounded));
-        let told = |id: &NodeId, peer: &Peer| *id != self.own && peer.since <= self.until;
-        peers.filter(move |(id, peer)| told(id, peer)).map(|(id, peer)| (id, peer.as_ref()))
+        let visible = |id: &NodeId, peer: &Peer| *id != self.own && peer.since <= self.until;
+        peers.filter(move |(id, peer)| visible(id, peer)).map(|(id, peer)| (id, peer.as_ref()))
     }
 }
 

@@ -85,14 +85,14 @@ impl WorkerSession {
             }
             None => return Ok(()),
         };
-        let stream = self.greet(hello)?;
-        let result = self.talk(&mut up, &stream, &mut allowance).await;
+        let stream = self.open(hello)?;
+        let result = self.serve(&mut up, &stream, &mut allowance).await;
         self.app.fleet.presence.close(&self.id, &stream);
         result
     }
 
     /// Takes a place among the node's streams.
-    fn greet(&self, hello: WorkerHello) -> Result<Arc<Stream>, Failure> {
+    fn open(&self, hello: WorkerHello) -> Result<Arc<Stream>, Failure> {
         let info = hello.info.unwrap_or_default();
         self.is_own(&info.worker_id)?;
         let view = self.app.view();
@@ -112,7 +112,7 @@ impl WorkerSession {
         opened.map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this worker has four live streams already"))
     }
 
-    async fn talk(
+    async fn serve(
         &self,
         up: &mut Streaming<RunClientMessage>,
         stream: &Stream,
@@ -126,7 +126,7 @@ impl WorkerSession {
                 message = up.message() => match message {
                     Ok(Some(message)) => {
                         allowance.spend()?;
-                        self.hear(message)?;
+                        self.receive(message)?;
                     }
                     Ok(None) => return Ok(()),
                     Err(error) => return Err(unreadable(&error)),
@@ -140,7 +140,7 @@ impl WorkerSession {
         }
     }
 
-    fn hear(&self, message: RunClientMessage) -> Result<(), Failure> {
+    fn receive(&self, message: RunClientMessage) -> Result<(), Failure> {
         let acknowledged = match message.payload {
             Some(up::Payload::Hello(hello)) => {
                 self.is_own(&hello.info.unwrap_or_default().worker_id)?;
