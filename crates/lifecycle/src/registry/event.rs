@@ -216,7 +216,8 @@ impl AuditField {
     }
 }
 
-/// A node, under the name of the plfm document and under ours.
-pub(super) fn host(node: &NodeId) -> [(&'static str, AuditField); 2] {
-    [("host_id", AuditField::text(node)), ("node_id", AuditField::text(node))]
+/// A node, under the name of the plfm document and under ours, and what else a line says of it.
+pub(super) fn host<const N: usize>(node: &NodeId, more: [(&'static str, AuditField); N]) -> AuditFields {
+    let named = [("host_id", AuditField::text(node)), ("node_id", AuditField::text(node))];
+    named.into_iter().chain(more).collect()
 }

@@ -65,9 +65,7 @@ impl Happened for NodeConfirmed {
     const NAME: &'static str = "host.confirmed";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("cert_serial", AuditField::text(&self.serial))]);
-        fields
+        host(&self.node, [("cert_serial", AuditField::text(&self.serial))])
     }
 
     fn peer(&self) -> Option<&NodeId> {

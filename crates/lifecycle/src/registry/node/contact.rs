@@ -53,7 +53,7 @@ impl Happened for NodeActive {
     const NAME: &'static str = "host.active";
 
     fn fields(&self) -> AuditFields {
-        host(&self.node).to_vec()
+        host(&self.node, [])
     }
 
     fn peer(&self) -> Option<&NodeId> {

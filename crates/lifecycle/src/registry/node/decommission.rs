@@ -31,9 +31,7 @@ impl Happened for NodeDecommissioned {
     const NAME: &'static str = "host.decommissioned";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("denied_serials", AuditField::texts(&self.denied))]);
-        fields
+        host(&self.node, [("denied_serials", AuditField::texts(&self.denied))])
     }
 
     fn peer(&self) -> Option<&NodeId> {

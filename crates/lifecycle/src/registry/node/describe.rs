@@ -58,12 +58,13 @@ impl Happened for NodeDescribed {
 
     fn fields(&self) -> AuditFields {
         let labels = self.labels.pairs().iter().map(|(key, value)| format!("{key}={value}"));
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([
-            ("name", AuditField::maybe(self.name.as_ref())),
-            ("labels", AuditField::Texts(labels.collect())),
-        ]);
-        fields
+        host(
+            &self.node,
+            [
+                ("name", AuditField::maybe(self.name.as_ref())),
+                ("labels", AuditField::Texts(labels.collect())),
+            ],
+        )
     }
 
     fn peer(&self) -> Option<&NodeId> {

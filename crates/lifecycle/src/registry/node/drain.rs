@@ -44,9 +44,7 @@ impl Happened for NodeDraining {
     const NAME: &'static str = "host.draining";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("drain_by", AuditField::maybe(self.by))]);
-        fields
+        host(&self.node, [("drain_by", AuditField::maybe(self.by))])
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -71,7 +69,7 @@ impl Happened for NodeUndrained {
     const NAME: &'static str = "host.undrained";
 
     fn fields(&self) -> AuditFields {
-        host(&self.node).to_vec()
+        host(&self.node, [])
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -32,24 +32,25 @@ impl Happened for NodeEnrolled {
     const NAME: &'static str = "host.enrolled";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([
-            ("token_id", AuditField::text(self.token)),
-            ("enrolled_by", AuditField::text("system:enrollment-service")),
-            ("tenant", AuditField::text(&self.tenant)),
-            ("profile", AuditField::text(&self.profile)),
-            ("underlay_endpoint", AuditField::maybe(self.underlay)),
-            (
-                "wireguard_pubkey_fingerprint",
-                AuditField::maybe(self.wireguard.map(|wg| wg.fingerprint.labelled())),
-            ),
-            ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
-            ("cert_serial", AuditField::text(&self.certificate.serial)),
-            ("spiffe_id", AuditField::text(&self.certificate.subject)),
-            ("not_after", AuditField::text(self.certificate.not_after)),
-            ("denied_serials", AuditField::texts(&self.denied)),
-        ]);
-        fields
+        host(
+            &self.node,
+            [
+                ("token_id", AuditField::text(self.token)),
+                ("enrolled_by", AuditField::text("system:enrollment-service")),
+                ("tenant", AuditField::text(&self.tenant)),
+                ("profile", AuditField::text(&self.profile)),
+                ("underlay_endpoint", AuditField::maybe(self.underlay)),
+                (
+                    "wireguard_pubkey_fingerprint",
+                    AuditField::maybe(self.wireguard.map(|wg| wg.fingerprint.labelled())),
+                ),
+                ("mtls_cert_fingerprint", AuditField::text(self.certificate.fingerprint.labelled())),
+                ("cert_serial", AuditField::text(&self.certificate.serial)),
+                ("spiffe_id", AuditField::text(&self.certificate.subject)),
+                ("not_after", AuditField::text(self.certificate.not_after)),
+                ("denied_serials", AuditField::texts(&self.denied)),
+            ],
+        )
     }
 
     fn peer(&self) -> Option<&NodeId> {

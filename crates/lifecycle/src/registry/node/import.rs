@@ -103,16 +103,17 @@ impl Happened for NodeImported {
 
     fn fields(&self) -> AuditFields {
         let import = &self.import;
-        let mut fields = host(&import.node).to_vec();
-        fields.extend([
-            ("tenant", AuditField::text(&self.tenant)),
-            ("profile", AuditField::text(&self.profile)),
-            ("mtls_cert_fingerprint", AuditField::text(import.fingerprint.labelled())),
-            ("cert_serial", AuditField::text(&import.serial)),
-            ("issuer", AuditField::text(&import.issuer)),
-            ("not_after", AuditField::text(self.not_after)),
-        ]);
-        fields
+        host(
+            &import.node,
+            [
+                ("tenant", AuditField::text(&self.tenant)),
+                ("profile", AuditField::text(&self.profile)),
+                ("mtls_cert_fingerprint", AuditField::text(import.fingerprint.labelled())),
+                ("cert_serial", AuditField::text(&import.serial)),
+                ("issuer", AuditField::text(&import.issuer)),
+                ("not_after", AuditField::text(self.not_after)),
+            ],
+        )
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -45,9 +45,7 @@ impl Happened for NodeInactive {
     const NAME: &'static str = "host.inactive";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("last_seen", AuditField::maybe(self.last_seen))]);
-        fields
+        host(&self.node, [("last_seen", AuditField::maybe(self.last_seen))])
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -40,9 +40,7 @@ impl Happened for NodeQuarantined {
     const NAME: &'static str = "host.quarantined";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("reason", AuditField::text(&self.reason))]);
-        fields
+        host(&self.node, [("reason", AuditField::text(&self.reason))])
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -68,7 +66,7 @@ impl Happened for NodeReleased {
     const NAME: &'static str = "host.released";
 
     fn fields(&self) -> AuditFields {
-        host(&self.node).to_vec()
+        host(&self.node, [])
     }
 
     fn peer(&self) -> Option<&NodeId> {

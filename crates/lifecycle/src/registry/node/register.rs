@@ -122,16 +122,17 @@ impl Happened for NodeRegistered {
     const NAME: &'static str = "host.registered";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([
-            ("tenant", AuditField::text(&self.tenant)),
-            ("profile", AuditField::text(&self.profile)),
-            ("token_id", AuditField::maybe(self.token)),
-            ("name", AuditField::maybe(self.name.as_ref())),
-            ("hostname", AuditField::maybe(self.hostname.as_ref())),
-            ("plane", AuditField::maybe(self.plane.as_ref())),
-        ]);
-        fields
+        host(
+            &self.node,
+            [
+                ("tenant", AuditField::text(&self.tenant)),
+                ("profile", AuditField::text(&self.profile)),
+                ("token_id", AuditField::maybe(self.token)),
+                ("name", AuditField::maybe(self.name.as_ref())),
+                ("hostname", AuditField::maybe(self.hostname.as_ref())),
+                ("plane", AuditField::maybe(self.plane.as_ref())),
+            ],
+        )
     }
 
     fn peer(&self) -> Option<&NodeId> {

@@ -30,9 +30,7 @@ impl Happened for NodeReinstated {
     const NAME: &'static str = "host.reinstated";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([("generation", AuditField::Number(u64::from(self.generation)))]);
-        fields
+        host(&self.node, [("generation", AuditField::Number(u64::from(self.generation)))])
     }
 
     fn peer(&self) -> Option<&NodeId> {

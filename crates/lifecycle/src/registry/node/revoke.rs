@@ -34,13 +34,14 @@ impl Happened for NodeRevoked {
     const NAME: &'static str = "host.revoked";
 
     fn fields(&self) -> AuditFields {
-        let mut fields = host(&self.node).to_vec();
-        fields.extend([
-            ("revoked_by", AuditField::text(&self.by)),
-            ("reason", AuditField::text(&self.reason)),
-            ("denied_serials", AuditField::texts(&self.denied)),
-        ]);
-        fields
+        host(
+            &self.node,
+            [
+                ("revoked_by", AuditField::text(&self.by)),
+                ("reason", AuditField::text(&self.reason)),
+                ("denied_serials", AuditField::texts(&self.denied)),
+            ],
+        )
     }
 
     fn peer(&self) -> Option<&NodeId> {
