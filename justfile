@@ -25,7 +25,7 @@ fix:
 test:
     cargo test --workspace
 
-# Installs what the tests need and runs all of them, or only the shards that are named: `just shards ca agent-1`.
+# Installs what the tests need and runs all of them, or only the shards that are named: `just shards ca-1 agent-1`.
 shards *ARGS:
     bash tests/run {{ARGS}}
 

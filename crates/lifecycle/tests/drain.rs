@@ -87,6 +87,8 @@ fn a_drain_takes_a_second_at_least_and_thirty_days_at_most() {
     let node = domain.active();
     for within in [Span::from_millis(999), span("31d")] {
         check(&mut domain, drain(&node, Some(within)), refused("bad_request"));
+        let unknown = Command::Drain { node: crate::support::node("nobody"), within: Some(within) };
+        check(&mut domain, (local(), unknown), refused("node_not_found"));
     }
     for within in [span("1s"), span("30d")] {
         check(&mut domain, drain(&node, Some(within)), granted(DRAINING));

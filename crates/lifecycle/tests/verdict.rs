@@ -43,6 +43,19 @@ fn a_certificate_is_good_then_in_its_grace_then_superseded_then_expired() {
 }
 
 #[test]
+fn a_denial_that_comes_later_does_not_move_the_date_on_the_list() {
+    let (mut domain, old, _) = renewed();
+    let until = domain.now.plus(span("10m"));
+    domain.pass(span("1h"));
+    check(&mut domain, (local(), revoke(&old.node)), granted(&["host.revoked"]));
+    let by = &domain.state.issuers[&issuer("i1")];
+    let entries: Vec<_> = domain.state.revocations(by, domain.now).collect();
+    let date = |serial: &Serial| entries.iter().find(|entry| entry.serial == *serial).map(|entry| entry.at);
+    assert_eq!(date(&old.serial), Some(until));
+    assert!(entries.iter().any(|entry| entry.at == domain.now), "the one in use, since the revocation");
+}
+
+#[test]
 fn a_serial_on_no_record_is_unknown_and_not_held_against_anybody() {
     let mut domain = Domain::founded();
     let unknown = domain.serial();

@@ -299,3 +299,28 @@ def test_a_stream_without_a_place_is_no_use_of_its_certificate(plane, node):
                 return None
 
         until(welcomed, "there is a place again")
+
+
+def test_the_stream_of_a_superseded_certificate_ends_also_while_much_is_committed(plane, node):
+    """D32, D34: the end of a drain is a matter of time, which no commit announces and none may put off."""
+    plane.policy("renew.drain", "1s")
+    stop = threading.Event()
+
+    def commit():
+        while not stop.is_set():
+            plane.token()
+
+    busy = [threading.Thread(target=commit) for _ in range(4)]
+    try:
+        with node.door() as door:
+            live = door.live(node.id)
+            live.next("welcome")
+            for thread in busy:
+                thread.start()
+            node.renewed().confirm()
+            until(lambda: live.ended.is_set(), "the old stream is closed")
+    finally:
+        stop.set()
+        for thread in busy:
+            thread.join()
+        plane.policy("renew.drain", "10m")

@@ -407,6 +407,12 @@ def test_tenants_do_not_see_each_others_workers(plane, tenants):
         assert curl(plane, method, path, "-H", "X-Tenant: red", key=key["blue"])[0] == 404
         assert plane.api(method, path).status == 404, "no header means the tenant `default`"
         assert plane.api(method, path, headers={"X-Tenant": "blue"}).status == 404
+    for header in ((), ("-H", "X-Tenant: red")):
+        known, unknown = (
+            curl(plane, "POST", f"/v1/workers/{name}/revoke", *header, key=key["blue"]) for name in ("red-1", "nobody")
+        )
+        assert known[0] == unknown[0] and json.loads(known[2]).keys() == json.loads(unknown[2]).keys()
+        assert known[2].replace("red-1", "nobody").split("request_id")[0] == unknown[2].split("request_id")[0]
     assert plane.api("GET", "/v1/workers", headers={"X-Tenant": "nowhere"}).status == 404
     assert plane.node("red-1")["state"] == "enrolled"
     listed = plane.api("GET", "/v1/workers", headers={"X-Tenant": "red"}).json()["workers"]

@@ -79,7 +79,7 @@ macro_rules! setting_keys {
 }
 
 setting_keys! {
-    /// Addresses of the control plane, tried in order; those that the control plane announces are added
+    /// URLs of the control plane, `https://HOST` or `https://HOST:PORT`, tried in order; those that the control plane announces are added
     "server" SERVER ValueKind::List, foreign_variable("GPUAAS_API_URL");
     /// CA by which the control plane is verified when enrolling; afterwards `identity/current/bundle.pem` is used
     "ca_file" CA_FILE ValueKind::Path, foreign_variable("GPUAAS_CA_BUNDLE_PATH"), worker_key("ca_cert");

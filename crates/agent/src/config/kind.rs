@@ -117,7 +117,9 @@ impl ValueKind {
                 "a list, the command and its arguments, such as [\"systemctl\", \"reload\", \"nginx\"]"
                     .to_owned()
             }
-            ValueKind::Underlay => "one IPv4 and one IPv6 address at most, with the same port".to_owned(),
+            ValueKind::Underlay => {
+                "an address, or a list of one IPv4 and one IPv6 address with the same port".to_owned()
+            }
             ValueKind::Server => "https://HOST or https://HOST:PORT".to_owned(),
             ValueKind::Stream => {
                 "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned()

@@ -53,8 +53,14 @@ pub enum Rejection {
     OperatorKeyTtl { min: Span, max: Span },
     #[error("there is no policy key {key}")]
     PolicyKeyUnknown { key: String },
-    #[error("{key} must be {expected}")]
-    PolicyValueInvalid { key: String, expected: String },
+    #[error("{key} must be {expected}{}", refused_value(.value))]
+    PolicyValueInvalid {
+        key: String,
+        expected: String,
+        /// What was asked for, shortened.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        value: String,
+    },
     #[error("not allowed for {actor}{}", needed(.needs.as_deref()))]
     NotAllowed {
         actor: String,
@@ -132,6 +138,11 @@ pub enum Rejection {
     TooManyOperatorCertificates { name: OperatorName },
     #[error("within must be {min} to {max}")]
     DrainSpan { min: Span, max: Span },
+}
+
+/// As it was given, so that what a shell made of it can be seen.
+fn refused_value(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(", not {value:?}") }
 }
 
 fn needed(needs: Option<&str>) -> String {

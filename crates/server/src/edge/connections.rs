@@ -76,6 +76,9 @@ pub fn register(app: &Arc<App>, serial: &Serial) -> RegisteredConnection {
 /// Looks at the open connections whenever something was denied, until the process stops.
 pub async fn watch(app: Arc<App>) {
     let mut views = Views::new(&app);
+    // Outside of the loop: one that began anew with every commit would never end on a busy control plane.
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut denials = None;
     loop {
         let state = &views.seen().state;
@@ -85,7 +88,7 @@ pub async fn watch(app: Arc<App>) {
         }
         tokio::select! {
             next = views.next() => if next.is_none() { return },
-            () = tokio::time::sleep(TICK) => denials = None,
+            _ = ticks.tick() => denials = None,
         }
     }
 }

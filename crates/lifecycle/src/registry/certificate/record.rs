@@ -22,9 +22,11 @@ impl State {
         let at = self.at;
         for serial in serials {
             if let Some(certificate) = self.certificates.get_mut(serial).map(Arc::make_mut) {
+                // What was refused already stays refused since then.
+                let since = certificate.grace_end().map_or(at, |until| until.min(at));
                 certificate.status = CertificateStatus::Denied;
                 certificate.der = None;
-                certificate.denied_at.get_or_insert(at);
+                certificate.denied_at.get_or_insert(since);
                 self.denials += 1;
             }
         }

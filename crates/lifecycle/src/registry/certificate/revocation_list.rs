@@ -33,17 +33,13 @@ impl State {
             let (since, reason) = match self.verdict_on(held, at) {
                 Verdict::Good | Verdict::Grace { .. } | Verdict::Expired | Verdict::Unknown => return None,
                 Verdict::Superseded { since } => (Some(since), RevocationReason::Superseded),
-                Verdict::Denied(denial) => (superseded(held, at), reason(held, denial)),
+                Verdict::Denied(denial) => (held.grace_end(), reason(held, denial)),
             };
+            // Whatever ended it first: a denial that came later does not move the date.
             let first = [held.denied_at, issuer.revoked_at, since].into_iter().flatten().min();
-            Some(Revocation { serial: serial.clone(), at: first.unwrap_or(at), reason })
+            Some(Revocation { serial: serial.clone(), at: first.unwrap_or(at).min(at), reason })
         })
     }
-}
-
-/// When its grace ended, if it had: a denial that came later does not move the date.
-fn superseded(held: &Certificate, at: Timestamp) -> Option<Timestamp> {
-    held.grace_end().filter(|until| *until <= at)
 }
 
 /// Whoever is revoked is not told why in public; a certificate that only was replaced is told apart.

@@ -12,11 +12,11 @@ const LONGEST: Span = Span::from_days(30);
 
 pub(in crate::registry) fn drain(state: &State, id: &NodeId, within: Option<Span>) -> Decision {
     let by = within.map(|span| state.at.plus(span));
-    if within.is_some_and(|within| !(SHORTEST..=LONGEST).contains(&within)) {
-        return Rejection::DrainSpan { min: SHORTEST, max: LONGEST }.into();
-    }
+    let fits = within.is_none_or(|within| (SHORTEST..=LONGEST).contains(&within));
     match living(state, id) {
+        // First, so that a node of another tenant, which is refused as unknown, is not told from an unknown one.
         Err(rejection) => rejection.into(),
+        Ok(_) if !fits => Rejection::DrainSpan { min: SHORTEST, max: LONGEST }.into(),
         Ok(node) if node.draining && (within.is_none() || node.drain_within == within) => {
             Decision::granted(Vec::new())
         }

@@ -6,6 +6,9 @@ use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, PolicyError, Rejection, State};
 use serde::{Deserialize, Serialize};
 
+/// How much of a refused value is shown.
+const SHOWN: usize = 64;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetPolicy {
     pub key: String,
@@ -18,7 +21,10 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
         let key = set.key.clone();
         return match error {
             PolicyError::Key => Rejection::PolicyKeyUnknown { key },
-            PolicyError::Value(expected) => Rejection::PolicyValueInvalid { key, expected },
+            PolicyError::Value(expected) => {
+                let value = set.value.chars().take(SHOWN).collect();
+                Rejection::PolicyValueInvalid { key, expected, value }
+            }
         }
         .into();
     }

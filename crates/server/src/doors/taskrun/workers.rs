@@ -46,9 +46,9 @@ pub async fn revoke(
 ) -> Result<axum::Json<RevokedWorker>, Failure> {
     let id = parse(&id)?;
     let command = Command::Revoke { node: id.clone(), reason: reason(request.reason)? };
-    // The role comes first: who may not revoke at all learns nothing of what exists.
-    authorize(&app.view().state, &caller.actor, &command)?;
+    // The caller's tenants and role come first, so that nothing is learned of what exists elsewhere.
     let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
+    authorize(&view.state, &caller.actor, &command)?;
     of_tenant(&view, &tenant, &id)?;
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let revoked = of_tenant(&view, &tenant, &id)?;

@@ -39,7 +39,12 @@ config_keys! {
     }
 }
 
-pub(super) fn sent(profile: EndpointProfileConfig, _: &mut Vec<ConfigMistake>) -> Option<EndpointProfile> {
+pub(super) fn sent(
+    _: &RawEndpointProfile,
+    profile: Option<EndpointProfileConfig>,
+    _: &mut Vec<ConfigMistake>,
+) -> Option<EndpointProfile> {
+    let profile = profile?;
     Some(EndpointProfile {
         id: profile.id.to_string(),
         api_urls: profile.api_urls,

@@ -63,7 +63,7 @@ pub static DOOR: Form<Door> =
 /// Found from wherever the control plane is started.
 pub static ABSOLUTE_PATH: Form<PathBuf> = Form::new(
     |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute()),
-    || "an absolute path, for certificate and key alike".to_owned(),
+    || "an absolute path".to_owned(),
 );
 
 /// The certificates in a file, and nothing else of it.

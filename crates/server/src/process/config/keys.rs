@@ -23,18 +23,18 @@ config_keys! {
         "names" names: FormList<String> = FormList(&HOST_NAME, "none");
         /// URLs that hosts are directed to
         "advertise" advertise: FormList<String> = FormList(&SERVER_URL, "the first name, else the listen address");
-        /// Where the key-encryption key is: 64 hex digits, or base64 of 32 bytes
+        /// Where the key-encryption key is read from; the key itself is 64 hex digits, or base64 of 32 bytes
         "kek" kek: Required<KekSource> = Required(&KEK, ": the CA key is never stored unsealed");
         /// Common name of the server certificate
         "server_cn" server_cn: StringOr<String> = StringOr(&COMMON_NAME, "enlist-control-plane");
-        /// Address of a plain listener for scrapers
+        /// Address of a listener without TLS for scrapers, such as `127.0.0.1:9464`
         "metrics" metrics: Optional<SocketAddr> = Optional(&ADDRESS, "off");
-        "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|alerts, _| Some(alerts));
-        "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|doors, _| Some(doors));
+        "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
+        "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =
             OptionalTable(endpoint_profile::sent);
-        "recovery" recovery: FormTable<RawRecovery, ConfiguredRecovery> = FormTable(|recovery, _| Some(recovery));
+        "recovery" recovery: FormTable<RawRecovery, ConfiguredRecovery> = FormTable(|_, recovery, _| recovery);
     }
 }
 

@@ -14,7 +14,7 @@ config_keys! {
         /// Server certificate (leaf, then its chain), presented as it is and read again every hour; the control plane does
         /// not renew it
         "server_cert" server_cert: Optional<PathBuf> = Optional(&ABSOLUTE_PATH, "the domain issues its own");
-        /// Key of the server certificate
+        /// Key of the server certificate; set both or neither
         "server_key" server_key: Optional<PathBuf> = Optional(&ABSOLUTE_PATH, "the domain issues its own");
     }
 }
@@ -27,15 +27,19 @@ pub struct OwnCertificate {
 }
 
 pub(super) fn both_or_neither(
-    tls: TlsConfig,
+    written: &RawTls,
+    tls: Option<TlsConfig>,
     mistakes: &mut Vec<ConfigMistake>,
 ) -> Option<Option<OwnCertificate>> {
-    let missing = match (tls.server_cert, tls.server_key) {
-        (Some(cert), Some(key)) => return Some(Some(OwnCertificate { cert, key })),
-        (None, None) => return Some(None),
+    let missing = match (&written.server_cert, &written.server_key) {
+        (Some(_), Some(_)) | (None, None) => {
+            let TlsConfig { server_cert, server_key } = tls?;
+            return Some(server_cert.zip(server_key).map(|(cert, key)| OwnCertificate { cert, key }));
+        }
         (None, Some(_)) => "tls.server_cert",
         (Some(_), None) => "tls.server_key",
     };
-    mistakes.push(ConfigMistake::new(missing, "", (ABSOLUTE_PATH.expected)()));
+    let expected = format!("{}; certificate and key belong together", (ABSOLUTE_PATH.expected)());
+    mistakes.push(ConfigMistake::new(missing, "", expected));
     None
 }

@@ -194,8 +194,12 @@ impl<T: Ord + Copy> ValueShape for SetOrAll<T> {
     }
 }
 
+/// A rule between the keys of a table: what is written, and what is used of it if every key by itself is good. It is asked
+/// either way, so that every mistake is told at once.
+pub type TableRule<R, T> = fn(&R, Option<<R as ConfigTable>::Checked>, &mut Vec<ConfigMistake>) -> Option<T>;
+
 /// A table with keys of its own, and the rule between them that gives what is used.
-pub struct FormTable<R: ConfigTable, T>(pub fn(R::Checked, &mut Vec<ConfigMistake>) -> Option<T>);
+pub struct FormTable<R: ConfigTable, T>(pub TableRule<R, T>);
 
 impl<R: ConfigTable, T> ValueShape for FormTable<R, T> {
     type Raw = R;
@@ -206,8 +210,8 @@ impl<R: ConfigTable, T> ValueShape for FormTable<R, T> {
     }
 
     fn check(&self, key: &str, raw: &R, mistakes: &mut Vec<ConfigMistake>) -> Option<T> {
-        let checked = raw.check(&format!("{key}."), mistakes)?;
-        (self.0)(checked, mistakes)
+        let checked = raw.check(&format!("{key}."), mistakes);
+        (self.0)(raw, checked, mistakes)
     }
 
     fn reference(&self, key: &str, _: &'static str) -> Vec<ConfigKeyReference> {
@@ -216,7 +220,7 @@ impl<R: ConfigTable, T> ValueShape for FormTable<R, T> {
 }
 
 /// A table that is whole or absent.
-pub struct OptionalTable<R: ConfigTable, T>(pub fn(R::Checked, &mut Vec<ConfigMistake>) -> Option<T>);
+pub struct OptionalTable<R: ConfigTable, T>(pub TableRule<R, T>);
 
 impl<R: ConfigTable, T> ValueShape for OptionalTable<R, T> {
     type Raw = Option<R>;
@@ -241,6 +245,10 @@ impl<R: ConfigTable, T> ValueShape for OptionalTable<R, T> {
     }
 
     fn reference(&self, key: &str, _: &'static str) -> Vec<ConfigKeyReference> {
-        R::reference(&format!("{key}."))
+        let mut keys = R::reference(&format!("{key}."));
+        for key in keys.iter_mut().filter(|key| key.default == "required") {
+            key.default = "required in this table; without the table nothing is sent".into();
+        }
+        keys
     }
 }

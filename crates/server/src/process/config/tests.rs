@@ -61,6 +61,7 @@ fn a_server_certificate_is_brought_along_with_its_key_or_not_at_all() {
     assert!(with("").is_empty());
     assert!(with("server_cert = \"/a/s.crt\"\nserver_key = \"/a/s.key\"").is_empty());
     assert_eq!(with("server_cert = \"/a/s.crt\""), ["tls.server_key"]);
+    assert_eq!(with("server_cert = \"s.crt\""), ["tls.server_cert", "tls.server_key"], "both at once");
     assert_eq!(with("server_cert = \"s.crt\"\nserver_key = \"/a/s.key\""), ["tls.server_cert"]);
     assert_eq!(with("colour = 1"), ["tls.colour"]);
 }
