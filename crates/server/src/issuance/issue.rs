@@ -67,10 +67,14 @@ pub async fn issue(
     for _ in 0..TRIES {
         let (command, signed) = request.prepare(app, &at_now(app, &view))?;
         let envelope = app.envelope(request.actor(), origin, command)?;
-        // What changes nothing is no entry: the same again, and most refusals.
-        let (answer, changes) = would_apply(&view.state, &envelope, app.now());
-        let on_record = changes && answer.is_err();
-        let committed = if changes { app.propose(envelope).await? } else { Committed { answer, view } };
+        // What changes nothing is no entry: the same again, and most refusals. The rules have just granted what was
+        // signed, so that is not asked again.
+        let asked = signed.is_none().then(|| would_apply(&view.state, &envelope, app.now()));
+        let on_record = asked.as_ref().is_some_and(|(answer, changes)| *changes && answer.is_err());
+        let committed = match asked {
+            Some((answer, false)) => Committed { answer, view },
+            Some((_, true)) | None => app.propose(envelope).await?,
+        };
         match committed.answer {
             Ok(Outcome::Enrolled { serial, replayed, .. })
             | Ok(Outcome::Renewed { serial, replayed })
