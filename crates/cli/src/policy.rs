@@ -56,7 +56,7 @@ impl TypedValueParser for KnownKeys {
 /// Every key with its meaning, for the long help.
 fn explained() -> String {
     let key = |key: PolicyKeyReference| {
-        format!("{} = {}; default {}\n{}.", key.key, key.accepts, key.default, key.help)
+        format!("{} = {}; default {}.\n{}.", key.key, key.accepts, key.default, key.help)
     };
     let keys: Vec<String> = Policy::reference().into_iter().map(key).collect();
     format!("Policy key, one of the following; NAME is that of a profile\n\n{}", keys.join("\n\n"))
