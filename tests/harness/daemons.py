@@ -44,6 +44,7 @@ class Daemon:
         }
         self.process: subprocess.Popen | None = None
         self.prefix: tuple = ()
+        self.program = AGENT
         self.logs: list = []
 
     def start(self) -> "Daemon":
@@ -51,7 +52,7 @@ class Daemon:
         self.logs.append(log)
         with log.open("wb") as err:
             self.process = subprocess.Popen(
-                [*map(str, self.prefix), str(AGENT), "run", "--dir", str(self.dir), *map(str, self.arguments)],
+                [*map(str, self.prefix), str(self.program), "run", "--dir", str(self.dir), *map(str, self.arguments)],
                 env=clean_env(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

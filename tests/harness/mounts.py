@@ -49,3 +49,23 @@ def with_hosts(hosts: pathlib.Path, *command, env: dict | None = None) -> Done:
     whole = [need("unshare"), "--mount", "--propagation", "private", "sh", "-c", script, str(hosts), *map(str, command)]
     done = subprocess.run(whole, env=clean_env(env), capture_output=True, timeout=60)
     return Done(done.returncode, done.stdout, done.stderr, whole)
+
+
+class Etc:
+    """An /etc of one process: what programs need of the machine's own, and nothing of a host that enrolled."""
+
+    def __init__(self):
+        need_root()
+        need("unshare")
+        self.path = scratch("etc") / "etc"
+        self.path.mkdir(mode=0o755)
+        for name in ("hosts", "nsswitch.conf", "passwd", "group", "ld.so.cache"):
+            found = pathlib.Path("/etc", name)
+            if found.exists():
+                (self.path / name).write_bytes(found.read_bytes())
+
+    @property
+    def prefix(self) -> tuple:
+        """What to put before a command line so that the process finds this as its /etc."""
+        script = 'mount --bind "$0" /etc && exec "$@"'
+        return (need("unshare"), "--mount", "--propagation", "private", "sh", "-c", script, str(self.path))

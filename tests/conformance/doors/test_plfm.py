@@ -306,6 +306,61 @@ def test_every_refusal_says_what_to_do(plane):
     assert answer.headers["Date"] and int(answer.headers["X-Server-Time"])
 
 
+# The rows of the document's table: what is wrong, what is answered, whether the token is consumed, what the agent is to do.
+TABLE = {
+    "Token expired": (401, "token_expired", False, "new token"),
+    "Token already used": (409, "token_used", False, "a new one"),
+    "Token invalid format": (400, "token_malformed", False, "exactly as it was printed"),
+    "WireGuard key already enrolled": (409, "wireguard_key_in_use", True, "find out which host has this key"),
+    "CSR invalid": (400, "csr_invalid", False, "generate the CSR again"),
+    "Underlay unreachable": (422, "underlay_unreachable", False, "check the network"),
+}
+
+
+@pytest.fixture
+def strict(plane):
+    """A control plane that lets in only who can be reached."""
+    plane.policy("underlay.probe", "require")
+    plane.policy("underlay.probe_any", "true")
+    yield plane
+    plane.policy("underlay.probe", "warn")
+    plane.policy("underlay.probe_any", "false")
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_each_row_of_the_failure_table_names_the_agents_action(strict, row):
+    """Proves PLFM-16, PLFM-36: the hint is the document's "Agent Action", and following it works."""
+    status, code, consumed, action = TABLE[row]
+    minted = hosts.mint(strict, **({"expires_in": "10s"} if row == "Token expired" else {}))
+    fields, token = {}, minted["token"]
+    if row == "Token expired":
+        until(lambda: not hosts.unused(strict, minted["token_id"]), "the token expired")
+    elif row == "Token already used":
+        first = hosts.enroll(strict, token)
+    elif row == "Token invalid format":
+        token = f'"{token}"'
+    elif row == "WireGuard key already enrolled":
+        fields = {"wireguard_public_key": hosts.enroll(strict).wireguard}
+    elif row == "CSR invalid":
+        fields = {"mtls_csr": certs.spoiled(certs.good_csr())}
+    else:
+        fields = {"underlay_endpoint": {"ipv6": "fe80::1", "port": 51820}}
+    answer = hosts.ask(strict, hosts.request(token, **fields))
+    error = answer.json()["error"]
+    assert (answer.status, error["code"], error["retryable"]) == (status, code, False), answer
+    assert error["message"] and error["message"] != error["hint"]
+    assert action in error["hint"], error
+    another = consumed or status in (401, 409)
+    assert ("new token" in error["hint"] or "a new one" in error["hint"]) == another, "whether this token is still good"
+    spent = hosts.token(strict, minted["token_id"])
+    if row == "Token already used":
+        assert spent["used_by_host_id"] == first.id
+    else:
+        assert (spent["used"], spent["used_by_host_id"]) == (consumed, None)
+    # What the agent does next works: with the same token where the table says so, else with a new one.
+    hosts.enroll(strict, hosts.mint(strict)["token"] if another else minted["token"])
+
+
 def test_a_body_is_bounded_and_may_hold_more_than_we_know(plane):
     """Unknown fields are ignored; more than 64 KiB is 413 `too_large`; another media type 415."""
     host = hosts.enroll(plane, some_later_field={"a": 1}, hardware_facts={"cpu_cores": 4, "gpus": 8})

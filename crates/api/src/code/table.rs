@@ -30,7 +30,7 @@ codes! {
     TOKEN_MALFORMED "token_malformed" 400 InvalidArgument final
         "pass the token exactly as it was printed, without quotes or line breaks";
     CSR_INVALID "csr_invalid" 400 InvalidArgument final
-        "send a PEM PKCS#10 request with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
+        "generate the CSR again: a PEM PKCS#10 request with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
     WIREGUARD_KEY_INVALID "wireguard_key_invalid" 400 InvalidArgument final
         "send the base64 of a 32-byte public key as `wg pubkey` prints it";
     IDEMPOTENCY_KEY_INVALID "idempotency_key_invalid" 400 InvalidArgument final
