@@ -152,6 +152,8 @@ pub fn token(n: u8, pinned: Option<&str>) -> CreateToken {
         node: pinned.map(node),
         profile: None,
         ttl: None,
+        connected: None,
+        replace: false,
     }
 }
 
@@ -179,6 +181,7 @@ pub fn enroll(n: u8, name: &str) -> Enroll {
             profile: ProfileName::default_profile(),
             certificate,
         }),
+        replacement_alerts: true,
     }
 }
 

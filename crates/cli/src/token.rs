@@ -28,6 +28,9 @@ pub enum Command {
         /// Certificate profile of the node [default: the domain's default profile]
         #[arg(long)]
         profile: Option<String>,
+        /// Create it even if the node is connected; whoever uses it takes the place of that host
+        #[arg(long, requires = "node")]
+        replace: bool,
     },
     /// List tokens that can still be used
     List {
@@ -48,8 +51,8 @@ pub enum Command {
 pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let operator = reach.operator()?;
     match command {
-        Command::Create { expires, tenant, node, profile } => {
-            let request = CreateTokenRequest { expires, tenant, node, profile, door: None };
+        Command::Create { expires, tenant, node, profile, replace } => {
+            let request = CreateTokenRequest { expires, tenant, node, profile, door: None, replace };
             let minted: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
             output.document(&minted, |minted| created(minted, reach, output.screen()))
         }

@@ -128,6 +128,7 @@ fn enroll() -> Enroll {
             profile: ProfileName::default_profile(),
             certificate: issued(SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node())),
         }),
+        replacement_alerts: false,
     }
 }
 
@@ -140,6 +141,8 @@ fn create_token() -> CreateToken {
         profile: Some(ProfileName::default_profile()),
         ttl: Some(Span::from_minutes(15)),
         name: None,
+        connected: None,
+        replace: false,
     }
 }
 
@@ -303,7 +306,7 @@ fn alert_commands() -> Vec<(&'static str, Command)> {
     vec![
         ("raise_alert", Command::RaiseAlert(raise)),
         ("clear_alert", Command::ClearAlert { alert: AlertId(id(4)) }),
-        ("acknowledge_alert", Command::AcknowledgeAlert { alert: AlertId(id(4)) }),
+        ("acknowledge_alert", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: false }),
     ]
 }
 
@@ -383,6 +386,16 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("observe_report", Command::Observe(vec![reporting])),
         ("enroll_hardware", by(hardware)),
         ("enroll_recovery", by(Credential::Recovery(SecretHash::new([10; 32])))),
+        ("enroll_replacement", Command::Enroll(Box::new(Enroll { replacement_alerts: true, ..enroll() }))),
+        (
+            "create_token_replace",
+            Command::CreateToken(CreateToken {
+                connected: Some(LiveConnection { since: AT, from: Source::Socket }),
+                replace: true,
+                ..create_token()
+            }),
+        ),
+        ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
     ]
 }
 

@@ -36,7 +36,7 @@ fn acknowledging_and_clearing_twice_is_once() {
     let mut domain = Domain::founded();
     check(&mut domain, raise(AlertKind::IssuerExpiring, None, "30 d"), granted(RAISED));
     let alert = only_alert(&domain);
-    let acknowledge = || (local(), Command::AcknowledgeAlert { alert });
+    let acknowledge = || (local(), Command::AcknowledgeAlert { alert, dated: true });
     let clear = || (Actor::Reconciler, Command::ClearAlert { alert });
     check(&mut domain, acknowledge(), granted(&["alert.acknowledged"]));
     check(&mut domain, acknowledge(), granted(&[]));
@@ -117,7 +117,7 @@ fn another_tenants_alert_does_not_exist() {
     domain.tenant("acme");
     let node = domain.active();
     check(&mut domain, raise(AlertKind::CloneSuspected, Some(&node), "two"), granted(RAISED));
-    let acknowledge = Command::AcknowledgeAlert { alert: only_alert(&domain) };
+    let acknowledge = Command::AcknowledgeAlert { alert: only_alert(&domain), dated: true };
     let bob = domain.operator("bob", Role::Operator, only(&["acme"]));
     check(&mut domain, (bob, acknowledge.clone()), refused("alert_not_found"));
     let carol = domain.operator("carol", Role::Operator, only(&["default"]));
@@ -125,7 +125,7 @@ fn another_tenants_alert_does_not_exist() {
 }
 
 #[test]
-fn a_suspicion_ends_with_release_a_new_enrollment_or_a_new_life() {
+fn a_suspicion_ends_with_release_or_a_new_life_and_not_with_an_enrollment() {
     let suspected = || {
         let mut domain = Domain::founded();
         let of = domain.active();
@@ -140,7 +140,8 @@ fn a_suspicion_ends_with_release_a_new_enrollment_or_a_new_life() {
     let (mut domain, of) = suspected();
     let token = domain.mint_pinned(&of.node);
     domain.enroll_with(token, |_| ());
-    assert!(domain.state.alerts.is_empty());
+    let open: Vec<_> = domain.state.alerts.values().map(|alert| alert.kind).collect();
+    assert_eq!(open, [AlertKind::CloneSuspected, AlertKind::NodeReplaced]);
 
     let (mut domain, of) = suspected();
     domain.end(&of.node, NodeState::Revoked);
@@ -157,7 +158,11 @@ fn an_acknowledged_suspicion_is_laid_to_rest_after_a_quiet_day() {
     let alert = only_alert(&domain);
     let tidy = || (Actor::Reconciler, Command::Tidy);
     domain.pass(span("12h"));
-    check(&mut domain, (local(), Command::AcknowledgeAlert { alert }), granted(&["alert.acknowledged"]));
+    check(
+        &mut domain,
+        (local(), Command::AcknowledgeAlert { alert, dated: true }),
+        granted(&["alert.acknowledged"]),
+    );
     check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "three"), granted(RAISED));
     domain.pass(span("23h"));
     check(&mut domain, tidy(), granted(&[]));
@@ -178,8 +183,47 @@ fn an_acknowledged_suspicion_is_laid_to_rest_after_a_quiet_day() {
     domain.pass(span("2d"));
     check(&mut domain, tidy(), granted(&[]));
     let alert = only_alert(&domain);
-    check(&mut domain, (local(), Command::AcknowledgeAlert { alert }), granted(&["alert.acknowledged"]));
+    let acknowledge = Command::AcknowledgeAlert { alert, dated: true };
+    check(&mut domain, (local(), acknowledge), granted(&["alert.acknowledged"]));
+    domain.pass(span("23h"));
+    check(&mut domain, tidy(), granted(&[]));
+    domain.pass(span("1h"));
     check(&mut domain, tidy(), granted(&["alert.cleared"]));
+}
+
+#[test]
+fn commands_of_older_versions_come_to_what_they_came_to() {
+    let suspected = || {
+        let mut domain = Domain::founded();
+        let of = domain.active();
+        check(&mut domain, raise(AlertKind::CloneSuspected, Some(&of), "two"), granted(RAISED));
+        (domain, of)
+    };
+    let (mut domain, of) = suspected();
+    let token = domain.mint_pinned(&of.node);
+    domain.enroll_with(token, |request| request.replacement_alerts = false);
+    assert!(domain.state.alerts.is_empty(), "the enrollment ended the suspicion, and raised nothing");
+
+    let (mut domain, _) = suspected();
+    domain.pass(span("2d"));
+    let acknowledge = Command::AcknowledgeAlert { alert: only_alert(&domain), dated: false };
+    check(&mut domain, (local(), acknowledge), granted(&["alert.acknowledged"]));
+    check(&mut domain, (Actor::Reconciler, Command::Tidy), granted(&["alert.cleared"]));
+}
+
+#[test]
+fn taking_the_place_of_an_active_node_is_reported() {
+    let mut domain = Domain::founded();
+    let of = domain.active();
+    let token = domain.mint_pinned(&of.node);
+    domain.enroll_with(token, |_| ());
+    let alert = &domain.state.alerts[&only_alert(&domain)];
+    assert_eq!((alert.kind, alert.node.as_ref()), (AlertKind::NodeReplaced, Some(&of.node)));
+    assert!(alert.detail.contains(&token.id.to_string()), "{}", alert.detail);
+    // Nobody has shown the certificate of the one that came: it is no living node.
+    let token = domain.mint_pinned(&of.node);
+    domain.enroll_with(token, |_| ());
+    assert_eq!(domain.state.alerts[&only_alert(&domain)].count, 1);
 }
 
 #[test]

@@ -417,7 +417,7 @@ fn an_alert_that_ends_is_told_with_its_kind_and_node() {
     check(&mut domain, (Actor::Reconciler, Command::RaiseAlert(raise)), granted(&["alert.raised"]));
     let alert = *domain.state.alerts.keys().next().unwrap();
     let expected = json!({ "alert_id": alert.to_string(), "kind": "issuer_expiring", "node_id": null });
-    let acknowledge = (local(), Command::AcknowledgeAlert { alert });
+    let acknowledge = (local(), Command::AcknowledgeAlert { alert, dated: true });
     says(&mut domain, acknowledge, "alert.acknowledged", expected.clone());
     says(&mut domain, (Actor::Reconciler, Command::ClearAlert { alert }), "alert.cleared", expected);
 }

@@ -214,7 +214,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Reinstate { node: node() },
         Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
         Command::Import(Box::new(import)),
-        Command::AcknowledgeAlert { alert },
+        Command::AcknowledgeAlert { alert, dated: true },
         Command::ClearAlert { alert },
         Command::RaiseAlert(raise),
         Command::Observe(vec![domain.sighting(&enrolled.node)]),

@@ -3,8 +3,10 @@
 use crate::support::{
     Domain, Minted, check, confirm_ok, enroll, granted, local, only, profile, refused, span, tenant,
 };
-use lifecycle::names::{Span, TenantId};
-use lifecycle::registry::{Actor, Command, CreateToken, NodeState, Role, Tenants, TokenState};
+use lifecycle::names::{Source, Span, TenantId};
+use lifecycle::registry::{
+    Actor, Command, CreateToken, LiveConnection, NodeState, Role, Tenants, TokenState,
+};
 
 fn mint(domain: &mut Domain, change: impl FnOnce(&mut CreateToken)) -> Command {
     let mut create = domain.token_request();
@@ -53,6 +55,24 @@ fn policy_lowers_the_longest_token_life_and_the_usual_one_with_it() {
     assert_eq!(record.expires_at.since(record.created_at), Span::from_minutes(5));
     let command = mint(&mut domain, |create| create.ttl = Some(span("301s")));
     check(&mut domain, (local(), command), refused("token_ttl_too_long"));
+}
+
+#[test]
+fn a_token_for_a_connected_node_must_be_meant_to_replace_it() {
+    let mut domain = Domain::founded();
+    let (active, enrolled) = (domain.active().node, domain.enroll().node);
+    let connected = Some(LiveConnection { since: domain.now, from: Source::Socket });
+    for (node, connected, replace, expect) in [
+        (&active, connected, false, refused("node_connected")),
+        (&active, connected, true, granted(&["enrollment_token.created"])),
+        (&active, None, false, granted(&["enrollment_token.created"])),
+        (&enrolled, connected, false, granted(&["enrollment_token.created"])),
+    ] {
+        let command = mint(&mut domain, |create| {
+            (create.node, create.connected, create.replace) = (Some(node.clone()), connected, replace);
+        });
+        check(&mut domain, (local(), command), expect);
+    }
 }
 
 #[test]

@@ -137,6 +137,8 @@ codes! {
         "use the newest recovery token that the node was given; if it is lost, ask for a repair bundle: `enlist node repair-bundle ID --out FILE`";
     NODE_QUARANTINED "node_quarantined" 409 FailedPrecondition final
         "an operator must release the node (`enlist node release ID`) or issue a repair bundle: `enlist node repair-bundle ID --out FILE`";
+    NODE_CONNECTED "node_connected" 409 FailedPrecondition final
+        "look at the host first: whoever uses the token takes its place. If that is what you want, repeat with --replace (`\"replace\": true`)";
     REPAIR_BUNDLE_MISMATCH "repair_bundle_mismatch" 409 FailedPrecondition final
         "use the repair bundle exactly as it was issued, or issue a new one: `enlist node repair-bundle ID --out FILE`";
     TOKEN_USED "token_used" 409 FailedPrecondition final

@@ -21,6 +21,10 @@ pub struct CreateTokenRequest {
     pub profile: Option<String>,
     /// Mint it in the format of this system: `plfm`, `probectl` or `taskrun`.
     pub door: Option<String>,
+    /// Mint it even if `node` is active and connected: whoever redeems it takes the node's place, and every certificate
+    /// that the node has is denied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 /// A new token: the only time that its value is shown.

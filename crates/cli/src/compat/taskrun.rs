@@ -53,8 +53,14 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
 
 async fn perform(line: CommandLine) -> Result<(), CommandError> {
     let Family::Token(TokenCommand::Generate { expires, tenant, worker }) = line.family;
-    let request =
-        CreateTokenRequest { expires, tenant, node: worker, profile: None, door: Some("taskrun".to_owned()) };
+    let request = CreateTokenRequest {
+        expires,
+        tenant,
+        node: worker,
+        profile: None,
+        door: Some("taskrun".to_owned()),
+        replace: false,
+    };
     let minted: MintedToken = line.reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
     let output = Output::new(line.json);
     output.document(&minted, |minted| format!("{}\n", minted.token.reveal()))?;

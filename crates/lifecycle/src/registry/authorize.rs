@@ -279,9 +279,10 @@ mod tests {
                 detail: String::new(),
                 acknowledged: false,
                 again: None,
+                acknowledged_at: None,
             };
             state.alerts.insert(alert, raised);
-            authorize(&state, &Actor::Key { id: key }, &Command::AcknowledgeAlert { alert })
+            authorize(&state, &Actor::Key { id: key }, &Command::AcknowledgeAlert { alert, dated: true })
         };
         assert_eq!(with(Tenants::All), Ok(()));
         let some = Tenants::Only([TenantId::default_tenant()].into());

@@ -129,6 +129,10 @@ pub enum Command {
     },
     AcknowledgeAlert {
         alert: AlertId,
+        /// Whether the quiet day that ends a suspicion begins now. In commands of older versions it began when the alert
+        /// was last raised.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dated: bool,
     },
     PrepareRoll(PrepareRoll),
     CertifyRoll(Box<NewIssuer>),

@@ -1,7 +1,8 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
 use crate::names::{
-    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Span, TenantId, Timestamp, TokenId,
+    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Source, Span, TenantId, Timestamp,
+    TokenId,
 };
 use crate::registry::IssuerState;
 use serde::{Deserialize, Serialize};
@@ -138,6 +139,8 @@ pub enum Rejection {
     TooManyOperatorCertificates { name: OperatorName },
     #[error("within must be {min} to {max}")]
     DrainSpan { min: Span, max: Span },
+    #[error("node {node} is active, and connected since {since} from {from}")]
+    NodeConnected { node: NodeId, since: Timestamp, from: Source },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -230,6 +233,7 @@ impl Rejection {
             Rejection::NodeQuarantined { .. } => "node_quarantined",
             Rejection::RepairBundleMismatch => "repair_bundle_mismatch",
             Rejection::RecoveryNotNeeded { .. } => "recovery_not_needed",
+            Rejection::NodeConnected { .. } => "node_connected",
         }
     }
 }

@@ -69,7 +69,7 @@ impl Command {
             Command::Decommission { node } => (Act::DecommissionNode, Subject::Node(node)),
             Command::Reinstate { node } => (Act::ReinstateNode, Subject::Node(node)),
             Command::IssueRepairBundle(issue) => (Act::RepairNode, Subject::Node(&issue.node)),
-            Command::AcknowledgeAlert { alert } => (Act::AcknowledgeAlert, Subject::Alert(*alert)),
+            Command::AcknowledgeAlert { alert, .. } => (Act::AcknowledgeAlert, Subject::Alert(*alert)),
             Command::Import(_) => (Act::ImportNode, Subject::Domain),
             Command::CreateTenant(_) => (Act::CreateTenant, Subject::Domain),
             Command::AddOperator(_) => (Act::AddOperator, Subject::Domain),

@@ -6,8 +6,8 @@ use lifecycle::names::{
 };
 use lifecycle::registry::event::{self, NodeEnrolled, NodeRegistered, RecoveryIssued};
 use lifecycle::registry::{
-    Actor, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued, Outcome, Recover,
-    RecoveryToken, Register, Role, State, Tenants,
+    Actor, AlertKind, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued,
+    NodeState, Outcome, Recover, RecoveryToken, Register, Role, State, Tenants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,7 +241,7 @@ impl Model {
             Command::Describe(describe) => of(&describe.node),
             Command::IssueRepairBundle(issue) => of(&issue.node),
             Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => Some(tenant),
-            Command::AcknowledgeAlert { alert } => before.alerts[alert].node.as_ref().and_then(of),
+            Command::AcknowledgeAlert { alert, .. } => before.alerts[alert].node.as_ref().and_then(of),
             _ => None,
         };
         let needs = match &envelope.command {
@@ -337,8 +337,30 @@ impl Model {
                 Some("the same certificate after a lost reply")
             }
             (Ok(Outcome::Enrolled { replayed: false, .. }), [Event::NodeEnrolled(enrolled), rest @ ..]) => {
-                let about = |event: &Event| matches!(event, Event::AlertCleared(event::AlertCleared { node, .. }) if node.as_ref() == Some(&enrolled.node));
-                assert!(rest.iter().all(about), "an enrollment came to {rest:?}");
+                let known = before.nodes.get(&enrolled.node);
+                let evicts = known.is_some_and(|node| node.state == NodeState::Active)
+                    && enrolled.denied.iter().any(|serial| self.is_good(after.at, &enrolled.node, serial));
+                let mut replaced = false;
+                for event in rest {
+                    let about = match event {
+                        Event::AlertCleared(cleared) => {
+                            assert_ne!(
+                                cleared.kind,
+                                AlertKind::CloneSuspected,
+                                "a stranger ends no suspicion"
+                            );
+                            &cleared.node
+                        }
+                        Event::AlertRaised(raised) => {
+                            assert_eq!((raised.kind, replaced), (AlertKind::NodeReplaced, false));
+                            replaced = true;
+                            &raised.node
+                        }
+                        other => panic!("an enrollment came to {other:?}"),
+                    };
+                    assert_eq!(about.as_ref(), Some(&enrolled.node));
+                }
+                assert_eq!(replaced, evicts, "who evicts a living node is reported");
                 self.check_address(before, after.at, enroll, enrolled);
                 self.check_grant(after, enroll, enrolled)
             }

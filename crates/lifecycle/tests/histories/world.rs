@@ -386,7 +386,9 @@ impl World {
             }
             Ask::RevokeKey(back) => Command::RevokeOperatorKey { key: self.key(*back) },
             Ask::Policy(key, value) => set_policy(key, value),
-            Ask::AcknowledgeAlert(back) => Command::AcknowledgeAlert { alert: self.alert(*back) },
+            Ask::AcknowledgeAlert(back) => {
+                Command::AcknowledgeAlert { alert: self.alert(*back), dated: true }
+            }
             Ask::Care(number, care) => cared(self.cared_for(*number, *care), *care),
             Ask::Roll(roll) => self.roll(*roll),
             Ask::Repair { node, ttl } => {

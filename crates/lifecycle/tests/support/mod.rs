@@ -207,6 +207,8 @@ impl Domain {
             profile: None,
             ttl: None,
             name: None,
+            connected: None,
+            replace: false,
         }
     }
 
@@ -242,6 +244,7 @@ impl Domain {
             hostname: None,
             agent_version: None,
             prepared: None,
+            replacement_alerts: true,
         }
     }
 

@@ -40,6 +40,7 @@ mod tests {
             detail: String::new(),
             acknowledged: false,
             again: None,
+            acknowledged_at: None,
         }
     }
 

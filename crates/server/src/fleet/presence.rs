@@ -7,7 +7,9 @@ mod latest_report;
 use api::rest::nodes::NodeLiveness;
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
-use lifecycle::registry::{Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start};
+use lifecycle::registry::{
+    LiveConnection, Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -227,6 +229,13 @@ impl Presence {
             connected: !known.streams.is_empty(),
             report: known.report.last().cloned(),
         })
+    }
+
+    /// The oldest live stream of a node.
+    pub fn connection(&self, node: &NodeId) -> Option<LiveConnection> {
+        let nodes = self.nodes();
+        let stream = nodes.get(node)?.streams.first()?;
+        Some(LiveConnection { since: stream.since, from: stream.source })
     }
 
     pub fn connected(&self) -> usize {

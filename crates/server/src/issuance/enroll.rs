@@ -86,6 +86,7 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
         hostname: request.hostname.clone(),
         agent_version: request.agent_version.clone(),
         prepared: None,
+        replacement_alerts: true,
     };
     let policy = &view.state.policy;
     if policy.underlay_probe == UnderlayProbe::Require

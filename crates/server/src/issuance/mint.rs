@@ -19,6 +19,17 @@ pub struct TokenRequest {
     pub ttl: Option<Span>,
     /// What the node that it makes shall be called.
     pub name: Option<Title>,
+    /// Whether a node that is connected may lose its place by it.
+    pub connected: IfConnected,
+}
+
+/// What is asked about the node that a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfConnected {
+    /// The documents of the compatibility APIs know no such refusal.
+    NotAsked,
+    Refuse,
+    Replace,
 }
 
 /// A token on record, and its value for the only time.
@@ -36,6 +47,8 @@ pub async fn mint(
 ) -> Result<NewToken, Failure> {
     let value = chance::token(order.door)?;
     let id = TokenId(chance::ulid(app.now())?);
+    let asked = order.node.as_ref().filter(|_| order.connected != IfConnected::NotAsked);
+    let connected = asked.and_then(|node| app.fleet.presence.connection(node));
     let command = CreateToken {
         token: id,
         hash: pki::digest::secret_hash(value.as_bytes()),
@@ -44,6 +57,8 @@ pub async fn mint(
         profile: order.profile.or_else(|| order.door.profile()),
         ttl: order.ttl,
         name: order.name,
+        connected,
+        replace: order.connected == IfConnected::Replace,
     };
     let (_, view) = app.commit(actor, origin, Command::CreateToken(command)).await?;
     let token = view.state.tokens.get(&id).cloned().ok_or(Rejection::TokenNotFound { token: id })?;

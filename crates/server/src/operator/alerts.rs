@@ -51,7 +51,9 @@ pub async fn acknowledge(
 ) -> Result<axum::Json<AlertItem>, Failure> {
     let missing = |_| Failure::new(code::ALERT_NOT_FOUND, "there is no alert with this id");
     let id = AlertId::parse(&id).map_err(missing)?;
-    let (_, view) = app.commit(caller.actor, &caller.origin, Command::AcknowledgeAlert { alert: id }).await?;
+    let (_, view) = app
+        .commit(caller.actor, &caller.origin, Command::AcknowledgeAlert { alert: id, dated: true })
+        .await?;
     let alert = view.state.alerts.get(&id).ok_or(Rejection::AlertNotFound { alert: id })?;
     Ok(axum::Json(AlertItem::of(alert)))
 }

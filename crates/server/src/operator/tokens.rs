@@ -4,7 +4,7 @@ use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Query, Segment, bad, duration};
 use crate::http::failure::Failure;
 use crate::http::page::{after, limit, page};
-use crate::issuance::mint;
+use crate::issuance::mint::{self, IfConnected};
 use crate::process::app::App;
 use api::code;
 use api::rest::page::Page;
@@ -30,6 +30,18 @@ pub async fn create(
             )
         })?,
     };
+    if request.replace && request.node.is_none() {
+        return Err(Failure::new(
+            code::BAD_REQUEST,
+            "replace needs node: a token for any node replaces none",
+        ));
+    }
+    let connected = match (request.replace, door) {
+        (true, _) => IfConnected::Replace,
+        (false, Door::Native) => IfConnected::Refuse,
+        // By the command lines of other systems.
+        (false, Door::Plfm | Door::Pact | Door::Probectl | Door::Taskrun) => IfConnected::NotAsked,
+    };
     let order = mint::TokenRequest {
         door,
         tenant: caller.tenant(&app, request.tenant.as_deref())?,
@@ -37,6 +49,7 @@ pub async fn create(
         profile: request.profile.as_deref().map(ProfileName::parse).transpose().map_err(bad)?,
         ttl: duration("expires", request.expires.as_deref())?,
         name: None,
+        connected,
     };
     let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let ca_pin = view.state.roots.last().map(|root| root.fingerprint.pin()).unwrap_or_default();

@@ -71,7 +71,7 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
         Command::RetireIssuer { issuer } => ("ca.retired", format!("issuer {issuer}")),
         Command::RevokeIssuer { issuer, .. } => ("ca.revoked", format!("issuer {issuer}")),
         Command::Rewrap(_) => ("ca.rewrapped", "every sealed key".to_owned()),
-        Command::AcknowledgeAlert { alert } => ("alert.acknowledged", format!("alert {alert}")),
+        Command::AcknowledgeAlert { alert, .. } => ("alert.acknowledged", format!("alert {alert}")),
         Command::RaiseAlert(raise) => {
             let node = raise.node.as_ref().map(|node| format!(" about node {node}"));
             ("alert.raised", format!("{}{}", raise.kind, node.unwrap_or_default()))

@@ -5,7 +5,7 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{AlertKind, Envelope, Event, Rejection, State};
 
-pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
+pub(in crate::registry) fn acknowledge(state: &State, id: AlertId, dated: bool) -> Decision {
     match state.alerts.get(&id) {
         None => Rejection::AlertNotFound { alert: id }.into(),
         Some(alert) if alert.acknowledged => Decision::granted(Vec::new()),
@@ -13,6 +13,7 @@ pub(in crate::registry) fn acknowledge(state: &State, id: AlertId) -> Decision {
             alert: id,
             kind: alert.kind,
             node: alert.node.clone(),
+            dated,
         })]),
     }
 }
@@ -22,6 +23,8 @@ pub struct AlertAcknowledged {
     pub alert: AlertId,
     pub kind: AlertKind,
     pub node: Option<NodeId>,
+    /// Whether the moment is kept.
+    pub dated: bool,
 }
 
 impl Happened for AlertAcknowledged {
@@ -40,8 +43,10 @@ impl Happened for AlertAcknowledged {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        let at = state.at;
         if let Some(alert) = state.alerts.get_mut(&self.alert) {
             alert.acknowledged = true;
+            alert.acknowledged_at = self.dated.then_some(at);
         }
     }
 }

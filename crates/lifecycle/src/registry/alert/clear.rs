@@ -5,16 +5,17 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 
-/// How long nothing may have confirmed a suspicion before it is cleared.
+/// How long nothing may have confirmed a suspicion that an operator knows of before it is cleared.
 const QUIET: Span = Span::from_days(1);
 /// Nothing but quiet says that they were wrong.
-const SUSPICIONS: [AlertKind; 2] = [AlertKind::CloneSuspected, AlertKind::RecoveryNotNeeded];
+const SUSPICIONS: [AlertKind; 3] =
+    [AlertKind::CloneSuspected, AlertKind::RecoveryNotNeeded, AlertKind::NodeReplaced];
 
 pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {
     Decision::granted(state.alerts.get(&id).map(Alert::cleared).into_iter().collect())
 }
 
-/// A suspicion that somebody has looked at, and that nothing has confirmed for a day. If it was right, it comes
+/// A suspicion that somebody has looked at, and that nothing has confirmed for a day since. If it was right, it comes
 /// again. A node that is held because of it keeps it until it is released.
 pub(in crate::registry) fn quiet_suspicions(state: &State) -> impl Iterator<Item = Event> + '_ {
     let held = |alert: &Alert| {
@@ -24,7 +25,7 @@ pub(in crate::registry) fn quiet_suspicions(state: &State) -> impl Iterator<Item
     let over = move |alert: &&Alert| {
         SUSPICIONS.contains(&alert.kind)
             && alert.acknowledged
-            && alert.quiet_since().plus(QUIET) <= state.at
+            && alert.at_rest_since().plus(QUIET) <= state.at
             && !held(alert)
     };
     state.alerts.values().filter(over).map(Alert::cleared)

@@ -4,9 +4,9 @@ pub(super) mod acknowledge;
 pub(super) mod clear;
 pub(super) mod raise;
 
-use super::{Event, Node, State};
+use super::{Envelope, Event, Node, State};
 use crate::names::{AlertId, NodeId, Span, Timestamp};
-use crate::registry::event::AlertCleared;
+use crate::registry::event::{AlertCleared, AlertRaised};
 use serde::{Deserialize, Serialize};
 
 /// `KIND "word"` makes a variant and its stable word.
@@ -42,6 +42,7 @@ kinds! {
     ClockSkew "clock_skew"
     EndpointProfileDrift "endpoint_profile_drift"
     DiskFull "disk_full"
+    NodeReplaced "node_replaced"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.
@@ -67,6 +68,9 @@ pub struct Alert {
     /// When it was last raised, if more than once.
     #[serde(default)]
     pub again: Option<Timestamp>,
+    /// When it was acknowledged; none if that was before the moment was kept.
+    #[serde(default)]
+    pub acknowledged_at: Option<Timestamp>,
 }
 
 impl Alert {
@@ -78,12 +82,30 @@ impl Alert {
     pub(super) fn quiet_since(&self) -> Timestamp {
         self.again.map_or(self.since, |again| again.max(self.since))
     }
+
+    /// Since when an operator knows of it and nothing new was said.
+    pub(super) fn at_rest_since(&self) -> Timestamp {
+        self.acknowledged_at.map_or(self.quiet_since(), |at| at.max(self.quiet_since()))
+    }
 }
 
 impl State {
     /// The open alert of a kind about a node, or about the domain.
     pub fn open_alert(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
         self.alerts.values().find(|alert| alert.kind == kind && alert.node.as_ref() == node)
+    }
+
+    /// What follows when a command shows something that wants attention about a node.
+    pub(super) fn raising(
+        &self,
+        envelope: &Envelope,
+        kind: AlertKind,
+        node: &NodeId,
+        detail: String,
+    ) -> Event {
+        let open = self.open_alert(kind, Some(node));
+        let alert = open.map_or(AlertId(envelope.id.0), |open| open.id);
+        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail })
     }
 
     /// What follows when these kinds want no attention any more about a node.

@@ -95,6 +95,7 @@ impl Happened for AlertRaised {
                     detail: self.detail.clone(),
                     acknowledged: false,
                     again: None,
+                    acknowledged_at: None,
                 };
                 state.alerts.insert(self.alert, raised);
             }

@@ -12,8 +12,8 @@ use crate::names::{
 use crate::registry::apply::Decision;
 use crate::registry::event::{NodeEnrolled, TokenBurned};
 use crate::registry::{
-    AlertKind, Door, Event, Hardware, Issued, KeyKind, NodeState, Outcome, Rejection, State, Token,
-    TokenState, Underlay, Wireguard,
+    AlertKind, Door, Envelope, Event, Hardware, Issued, KeyKind, Node, NodeState, Outcome, Rejection, State,
+    Token, TokenState, Underlay, Wireguard,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -39,6 +39,10 @@ pub struct Enroll {
     pub agent_version: Option<Label>,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Prepared>,
+    /// Whether taking the place of an active node raises `node_replaced`, and the suspicion of a copy stays. Commands of
+    /// older versions raised nothing and ended the suspicion.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replacement_alerts: bool,
 }
 
 /// A certificate signed in memory, for the node and under the rules that [`admit`] named.
@@ -203,7 +207,7 @@ fn is_over_limit(state: &State) -> bool {
     limit > 0 && state.at.since(began) < Span::from_minutes(1) && count >= limit
 }
 
-pub(in crate::registry) fn decide(state: &State, enroll: &Enroll) -> Decision {
+pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, enroll: &Enroll) -> Decision {
     match admit(state, enroll) {
         Err(Refusal { rejection, burns }) => {
             let reason = rejection.code();
@@ -217,7 +221,7 @@ pub(in crate::registry) fn decide(state: &State, enroll: &Enroll) -> Decision {
         }
         Ok(Admission::Fresh { tenant, profile, node }) => match &enroll.prepared {
             Some(prepared) if fits(state, enroll, prepared, &tenant, &profile, &node) => {
-                grant(state, enroll, prepared)
+                grant(state, envelope, enroll, prepared)
             }
             Some(_) | None => Rejection::PreparedStale.into(),
         },
@@ -251,9 +255,8 @@ fn fits(
 }
 
 /// Alerts that an enrollment ends: a new certificate, with all earlier ones denied, is the answer to them, or they
-/// are about what the host said before it.
-const ENDED_ALERTS: [AlertKind; 6] = [
-    AlertKind::CloneSuspected,
+/// are about what the host said before it. The suspicion of a copy is not among them: whoever has a token would end it.
+const ENDED_ALERTS: [AlertKind; 5] = [
     AlertKind::CertExpiring,
     AlertKind::RenewalFailing,
     AlertKind::ClockSkew,
@@ -261,7 +264,7 @@ const ENDED_ALERTS: [AlertKind; 6] = [
     AlertKind::DiskFull,
 ];
 
-fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
+fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepared) -> Decision {
     let Some(token) = enroll.credential.token().and_then(|token| state.token_with_hash(token)) else {
         return Rejection::TokenInvalid.into();
     };
@@ -288,8 +291,25 @@ fn grant(state: &State, enroll: &Enroll, prepared: &Prepared) -> Decision {
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    let events = [event].into_iter().chain(state.clearing(&ENDED_ALERTS, &prepared.node)).collect();
+    let replaced = known
+        .filter(|node| enroll.replacement_alerts && is_living(state, node))
+        .map(|node| state.raising(envelope, AlertKind::NodeReplaced, &node.id, replacement(envelope, token)));
+    let suspicion: &[AlertKind] = if enroll.replacement_alerts { &[] } else { &[AlertKind::CloneSuspected] };
+    let ended = [suspicion, &ENDED_ALERTS].concat();
+    let events = [event].into_iter().chain(state.clearing(&ended, &node)).chain(replaced).collect();
     Decision { events, answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
+}
+
+/// Active, with a certificate that is good until this enrollment denies it: there is a host that loses its place.
+fn is_living(state: &State, node: &Node) -> bool {
+    node.state == NodeState::Active && node.serials.iter().any(|serial| state.is_good(serial))
+}
+
+fn replacement(envelope: &Envelope, token: &Token) -> String {
+    format!(
+        "enrolled from {} with token {} of {} while it was active: its earlier certificates are denied",
+        envelope.source, token.id, token.created_by
+    )
 }
 
 /// A host with a WireGuard key has an overlay address, and keeps the one it has. One without has none.

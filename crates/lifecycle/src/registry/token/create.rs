@@ -1,10 +1,10 @@
 //! Tokens: created by operators, revoked before use, expired by time.
 
-use crate::names::{NodeId, ProfileName, SecretHash, Span, TenantId, Title, TokenId};
+use crate::names::{NodeId, ProfileName, SecretHash, Source, Span, TenantId, Timestamp, Title, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::policy::TOKEN_TTL_MIN;
-use crate::registry::{Actor, Envelope, Event, Rejection, State, Token, TokenState};
+use crate::registry::{Actor, Envelope, Event, NodeState, Rejection, State, Token, TokenState};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -23,6 +23,20 @@ pub struct CreateToken {
     /// What the node that it makes shall be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Title>,
+    /// The live stream that this replica has with `node`. Only the native API asks about it: the mints of other systems
+    /// know no such question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected: Option<LiveConnection>,
+    /// Even though the node is connected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
+}
+
+/// A node's live stream, as the replica sees it that holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveConnection {
+    pub since: Timestamp,
+    pub from: Source,
 }
 
 pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateToken) -> Decision {
@@ -39,6 +53,7 @@ pub(in crate::registry) fn create(state: &State, actor: &Actor, create: &CreateT
             expires_at: state.at.plus(create.ttl.unwrap_or(state.policy.token_default_ttl)),
             state: TokenState::Unused,
             name: create.name.clone(),
+            replace: create.replace,
         })]),
     }
 }
@@ -65,6 +80,12 @@ fn check(state: &State, create: &CreateToken) -> Result<(), Rejection> {
         if node.state.is_gone() {
             return Err(Rejection::NodeRevoked { node: node.id.clone() });
         }
+        // Whoever redeems it ends every certificate that the host there is using.
+        if let Some(LiveConnection { since, from }) = create.connected.filter(|_| !create.replace)
+            && node.state == NodeState::Active
+        {
+            return Err(Rejection::NodeConnected { node: node.id.clone(), since, from });
+        }
     }
     if let Some(node) = create.node.as_ref().filter(|id| id.is_reserved()) {
         return Err(Rejection::NodeIdInUse { node: node.clone() });
@@ -88,6 +109,7 @@ impl Happened for Token {
         .into_iter()
         // Lines of old logs are made again from their commands: what came later is there only if it is said.
         .chain(self.name.as_ref().map(|name| ("name", AuditField::text(name))))
+        .chain(self.replace.then_some(("replace", AuditField::Flag(true))))
         .collect()
     }
 

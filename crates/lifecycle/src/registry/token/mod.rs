@@ -24,6 +24,9 @@ pub struct Token {
     /// What the node that it makes shall be called.
     #[serde(default)]
     pub name: Option<Title>,
+    /// Asked for even if the node is connected.
+    #[serde(default)]
+    pub replace: bool,
 }
 
 /// Unused tokens expire by time; `Expired` says that the trail has its line about it.

@@ -26,6 +26,7 @@ pub async fn create(
         node: None,
         profile: None,
         ttl: duration("expires_in", request.expires_in.as_deref())?,
+        connected: mint::IfConnected::NotAsked,
     };
     let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let item = HostTokenItem::of(&view.state, &token, app.now());

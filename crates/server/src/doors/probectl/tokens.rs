@@ -24,6 +24,7 @@ pub async fn mint(
         profile: None,
         ttl: request.ttl_seconds.map(|seconds| Span::from_millis(seconds.saturating_mul(1000))),
         name: request.name.as_deref().map(Title::parse).transpose().map_err(bad)?,
+        connected: mint::IfConnected::NotAsked,
     };
     let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let pin = view.state.server_certificate.as_ref().map(|own| own.fingerprint.hex());
