@@ -154,7 +154,7 @@ def test_garbage_and_giants_end_the_stream(plane, worker):
         run.hello(worker.id)
         run.ack()
         run.heartbeat(worker.id, metrics={"x": "y" * 70_000})
-        assert refused(run.wait_end()) == (Status.OUT_OF_RANGE, "too_large")
+        assert refused(run.wait_end()) == (Status.RESOURCE_EXHAUSTED, "too_large")
     with workers.Run(plane, worker.files) as run:
         run.hello(worker.id, version="v" * 500, hostname="\x1b[31m")
         assert run.ack() == ("hello", worker.id), "words that do not fit are left out"

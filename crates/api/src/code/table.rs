@@ -51,7 +51,7 @@ codes! {
         "import certificates of the CA that the domain was initialized with (`--issuer imported` or `--from-taskrun`)";
     CERTIFICATE_EXPIRED "certificate_expired" 400 InvalidArgument final
         "issue a new certificate, or enroll with a token: `enlist token create`";
-    TOO_LARGE "too_large" 413 OutOfRange final
+    TOO_LARGE "too_large" 413 ResourceExhausted final
         "send at most 64 KiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
         "send the body as application/json";

@@ -45,6 +45,19 @@ pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
     })
 }
 
+/// Whether a gRPC service of an open door has this path; the service itself says which methods it has.
+pub fn serves_grpc(app: &App, path: &str) -> bool {
+    let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+        return false;
+    };
+    let served = match service {
+        native::SERVICE => true,
+        taskrun::stream::SERVICE => app.config.doors.serve.contains(&Door::Taskrun),
+        _ => false,
+    };
+    served && !method.is_empty() && !method.contains('/')
+}
+
 /// Whether the request and the answer of this path last as long as both ends want.
 pub fn lasts(path: &str) -> bool {
     matches!(path, native::LIVE | taskrun::stream::CONNECT)

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status};
 
+pub const SERVICE: &str = "enlist.agent.v1.Agent";
 /// The one call whose request and answer last.
 pub const LIVE: &str = "/enlist.agent.v1.Agent/Live";
 

@@ -12,6 +12,7 @@ pub mod socket;
 pub mod stall;
 pub mod tls;
 pub mod unauthenticated;
+pub mod unread;
 
 use connections::Connections;
 use limits::FailureLimits;

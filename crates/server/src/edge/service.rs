@@ -3,6 +3,7 @@
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer};
 use crate::edge::body::Bounded;
 use crate::edge::logged::fit_for_the_log;
+use crate::edge::unread;
 use crate::http::failure::{Failure, FailureCode};
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
@@ -294,27 +295,10 @@ async fn answer(
     let extensions = request.extensions_mut();
     extensions.insert(origin);
     extensions.insert(peer);
-    // An unauthenticated body is read only with a permit.
-    let _room = if unauthenticated && !http_body::Body::is_end_stream(request.body()) {
-        match app.edge.unauthenticated.body().await {
-            Some(room) => Some(room),
-            None => {
-                let failure =
-                    Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2);
-                return finish(app, failure.worded(Wording::of(&path), &id), &id);
-            }
-        }
-    } else {
-        None
-    };
     let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
-    let request = match lasting {
-        true => request.map(Body::new),
-        false => request.map(|body| Body::new(Bounded::new(body))),
-    };
-    let mut response = match router.oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
+    let mut response = match unread::admitted(app, request, lasting) {
+        Ok(request) => served(app, router, request, unauthenticated, lasting).await,
+        Err(response) => response,
     };
     if response.headers().contains_key("grpc-status") {
         response = crate::doors::native::marked(response);
@@ -336,6 +320,36 @@ async fn answer(
         }
     }
     finish(app, response, &id)
+}
+
+/// Routes a request whose body is worth reading.
+async fn served(
+    app: &App,
+    router: Router,
+    request: Request<Incoming>,
+    unauthenticated: bool,
+    lasting: bool,
+) -> Response<Body> {
+    // An unauthenticated body is read only with a permit.
+    let _room = if unauthenticated && !http_body::Body::is_end_stream(request.body()) {
+        match app.edge.unauthenticated.body().await {
+            Some(room) => Some(room),
+            None => {
+                let failure = Failure::new(code::OVERLOADED, "more requests than can be served now");
+                return unread::refusal(request.headers(), failure.retry_after(2));
+            }
+        }
+    } else {
+        None
+    };
+    let request = match lasting {
+        true => request.map(Body::new),
+        false => request.map(|body| Body::new(Bounded::new(body))),
+    };
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
 fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
@@ -384,8 +398,10 @@ fn worded(mut response: Response<Body>, path: &str, id: &str) -> Response<Body> 
     let Some(failure) = response.extensions_mut().remove::<Failure>() else { return response };
     let mut worded = failure.worded(Wording::of(path), id);
     worded.extensions_mut().extend(std::mem::take(response.extensions_mut()));
-    if let Some(allow) = response.headers_mut().remove(http::header::ALLOW) {
-        worded.headers_mut().insert(http::header::ALLOW, allow);
+    for kept in [http::header::ALLOW, http::header::CONNECTION] {
+        if let Some(value) = response.headers_mut().remove(&kept) {
+            worded.headers_mut().insert(kept, value);
+        }
     }
     worded
 }

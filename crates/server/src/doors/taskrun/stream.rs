@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+pub const SERVICE: &str = "taskrun.v1.RunService";
 /// The one call whose request and answer last.
 pub const CONNECT: &str = "/taskrun.v1.RunService/StreamConnect";
 /// The document's workers do not say which start of theirs this is, so all are taken for one.

@@ -1,0 +1,51 @@
+//! What is answered from the head of a request alone, before a byte of its body is awaited.
+
+use crate::doors;
+use crate::edge::body::{BODY_LIMIT, Bounded};
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use api::code;
+use axum::body::Body;
+use axum::response::IntoResponse;
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+/// Whether the caller speaks gRPC, and so reads a refusal from `grpc-status` and not from a JSON body.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let prefix = b"application/grpc";
+    kind.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// A refusal as the caller reads it.
+pub fn refusal(headers: &HeaderMap, failure: Failure) -> Response<Body> {
+    if is_grpc(headers) { doors::native::refusal(&failure) } else { failure.into_response() }
+}
+
+/// The request, or its refusal when its head says enough. A body that lasts has no length.
+#[expect(clippy::result_large_err, reason = "both are moved once, where this is called")]
+pub fn admitted(
+    app: &App,
+    request: Request<Incoming>,
+    lasting: bool,
+) -> Result<Request<Incoming>, Response<Body>> {
+    let grpc = is_grpc(request.headers());
+    let failure = if !lasting && request.body().size_hint().lower() > BODY_LIMIT {
+        Failure::new(code::TOO_LARGE, "the body is larger than 64 KiB")
+    } else if grpc && !doors::serves_grpc(app, request.uri().path()) {
+        Failure::new(code::METHOD_NOT_ALLOWED, "this control plane serves no such gRPC method")
+    } else {
+        return Ok(request);
+    };
+    let mut response = refusal(request.headers(), failure);
+    if request.headers().contains_key(header::EXPECT) && request.version() < Version::HTTP_2 {
+        // The client may now leave the body out: what it sends next could be either, so the connection ends. Reading
+        // the body would send `100 Continue`.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    } else {
+        // Dropped, it reads for a moment what the client is still sending.
+        drop(Bounded::new(request.into_body()));
+    }
+    Err(response)
+}
