@@ -10,6 +10,8 @@ pub const REQUEST_ID: &str = "x-request-id";
 pub const SERVER_TIME: &str = "x-server-time";
 /// Chooses the tenant where an operator has several.
 pub const TENANT: &str = "x-tenant";
+/// The same on the probectl API, as its own programs write it.
+pub const PROBECTL_TENANT: &str = "x-probectl-tenant";
 /// Whole seconds until asking again makes sense; on gRPC as metadata of the status.
 pub const RETRY_AFTER: &str = "retry-after";
 

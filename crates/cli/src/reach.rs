@@ -97,14 +97,6 @@ impl Reach {
         }
     }
 
-    /// The data directory behind the operator socket, if the target is one.
-    pub fn local_dir(&self) -> Option<PathBuf> {
-        match self.chosen().ok()?.target {
-            Target::Socket(path) => path.parent().map(Path::to_owned),
-            Target::Server { .. } => None,
-        }
-    }
-
     /// The data directory, for commands that work on one. Absolute: it ends up in files and in messages.
     pub fn data_dir(&self) -> Result<PathBuf, CommandError> {
         self.only_dir()?;

@@ -5,7 +5,7 @@
 use crate::error::{ErrorDetail, ProbectlDetail, ProbectlError};
 use crate::rest::secret::Secret;
 use lifecycle::names::{SpiffeId, Timestamp};
-use lifecycle::registry::{Node, State};
+use lifecycle::registry::{Node, NodeState, State};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -69,19 +69,27 @@ pub struct MintedEnrollToken {
     pub id: String,
     pub tenant_id: String,
     pub expires_at: String,
-    /// Hex of the SHA-256 of the certificate that the control plane presents.
+    /// Hex of the SHA-256 of the certificate that the control plane presents now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cert_pin: Option<String>,
 }
 
+/// What the document's programs call an active agent.
+const ONLINE: &str = "online";
+
+/// An agent, under the document's names and under those that its programs read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Agent)]
 pub struct ProbectlAgent {
     pub agent_id: String,
+    /// The same as `agent_id`.
+    pub id: String,
     pub tenant_id: String,
     pub spiffe_id: String,
     /// `registered`, `enrolled`, `active`, `inactive`, `revoked` or `decommissioned`.
     pub state: String,
+    /// `online` for an active agent, else the state.
+    pub status: String,
     #[schema(required)]
     pub serial: Option<String>,
     #[schema(required)]
@@ -90,6 +98,9 @@ pub struct ProbectlAgent {
     pub hostname: Option<String>,
     #[schema(required)]
     pub version: Option<String>,
+    /// The same as `version`.
+    #[schema(required)]
+    pub agent_version: Option<String>,
     #[schema(required)]
     pub name: Option<String>,
     pub labels: BTreeMap<String, String>,
@@ -98,24 +109,33 @@ pub struct ProbectlAgent {
     pub plane: Option<String>,
     #[schema(required)]
     pub last_seen: Option<String>,
+    /// The same as `last_seen`.
+    #[schema(required)]
+    pub last_seen_at: Option<String>,
 }
 
 impl ProbectlAgent {
     /// `seen` is the last sign of life that has not been written down yet.
     pub fn of(state: &State, node: &Node, seen: Option<Timestamp>) -> Self {
+        let version = node.agent_version.as_ref().map(ToString::to_string);
+        let last_seen = node.last_seen.max(seen).map(moment);
         Self {
             agent_id: node.id.to_string(),
+            id: node.id.to_string(),
             tenant_id: node.tenant.to_string(),
             spiffe_id: spiffe_id(state, node),
             state: node.state.to_string(),
+            status: if node.state == NodeState::Active { ONLINE.to_owned() } else { node.state.to_string() },
             serial: node.current_serial().map(ToString::to_string),
             not_after: state.current_certificate(node).map(|(_, held)| moment(held.not_after)),
             hostname: node.hostname.as_ref().map(ToString::to_string),
-            version: node.agent_version.as_ref().map(ToString::to_string),
+            version: version.clone(),
+            agent_version: version,
             name: node.name.as_ref().map(ToString::to_string),
             labels: node.labels.pairs().clone(),
             plane: node.plane.as_ref().map(ToString::to_string),
-            last_seen: node.last_seen.max(seen).map(moment),
+            last_seen: last_seen.clone(),
+            last_seen_at: last_seen,
         }
     }
 }
@@ -135,9 +155,20 @@ pub fn moment(at: Timestamp) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Agents {
     pub agents: Vec<ProbectlAgent>,
+    /// The same as `agents`.
+    pub items: Vec<ProbectlAgent>,
     /// Pass it as `after` for the next page; null on the last one.
     #[schema(required)]
     pub next: Option<String>,
+    /// The same as `next`.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
+}
+
+impl Agents {
+    pub fn page(agents: Vec<ProbectlAgent>, next: Option<String>) -> Self {
+        Self { items: agents.clone(), agents, next_cursor: next.clone(), next }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

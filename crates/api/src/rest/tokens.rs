@@ -43,6 +43,9 @@ pub struct MintedToken {
     pub server_url: String,
     /// What to run on the host.
     pub join_command: Secret,
+    /// With `door: probectl`: hex of the SHA-256 of the certificate that the control plane presents now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cert_pin: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -10,11 +10,15 @@ pub mod server_cert;
 use crate::process::datadir::DataDir;
 use crl::Lists;
 use keys::Keys;
+use server_cert::PresentedCertificate;
+use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The keys of this replica, and what follows from them.
 pub struct CertificateAuthority {
     pub keys: Keys,
+    /// The certificate of the server itself.
+    pub presented: Arc<PresentedCertificate>,
     /// Revocation lists as signed last.
     lists: Lists,
     /// Held while the key-encryption key is changed, and while anything is sealed that the change must not miss.
@@ -25,6 +29,12 @@ pub struct CertificateAuthority {
 
 impl CertificateAuthority {
     pub fn new(keys: Keys, dir: DataDir) -> Self {
-        Self { keys, lists: Lists::default(), rewrapping: Mutex::new(()), dir }
+        Self {
+            keys,
+            presented: PresentedCertificate::empty(),
+            lists: Lists::default(),
+            rewrapping: Mutex::new(()),
+            dir,
+        }
     }
 }

@@ -41,6 +41,12 @@ impl PresentedCertificate {
         Arc::new(Self { key: RwLock::new(None) })
     }
 
+    /// The pin of the leaf, as a client that connects now would find it: every name gets the same one.
+    pub fn pin(&self) -> Option<String> {
+        let key = self.key.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+        key.cert.first().map(|leaf| pki::digest::fingerprint(leaf).hex())
+    }
+
     fn set(&self, key: CertifiedKey) {
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
     }

@@ -9,16 +9,20 @@ mod rotate;
 mod tokens;
 
 use super::drawn_id;
+use crate::http::extract;
 use crate::http::failure::Failure;
 use crate::http::pem;
 use crate::issuance::Released;
+use crate::issuance::enroll as enroll_by_token;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use api::code::{self, Code};
 use api::doors::probectl::{self, ProbectlIdentity};
+use api::error::Wording;
 use axum::Router;
 use axum::routing::{get, post};
-use lifecycle::names::{Label, NodeId};
+use http::HeaderMap;
+use lifecycle::names::{IdempotencyHash, Label, NodeId, TenantId};
 use std::sync::Arc;
 
 pub fn router() -> Router<Arc<App>> {
@@ -54,6 +58,9 @@ const CREDENTIAL: &[&Code] = &[
     code::KEY_IN_USE,
 ];
 
+/// Why a credential is refused when the headers name another tenant than its own.
+const TENANT_MISMATCH: &str = "tenant_mismatch";
+
 /// Why something asked with a credential was not done.
 enum AgentRefusal {
     /// The reason is for the trail, with what is known of whoever asked.
@@ -87,6 +94,30 @@ impl AgentRefusal {
             app.edge.refusals.record(app, origin, reason, sample.clone()).await;
         }
         self.into_failure()
+    }
+}
+
+/// The tenant in the headers, if there is one: a credential of another is refused, so that nobody takes the answer for
+/// that tenant's.
+fn named_tenant(headers: &HeaderMap) -> Result<Option<TenantId>, Failure> {
+    let named = extract::named_tenant(Wording::Probectl, headers)?;
+    named.map(|name| TenantId::parse(&name).map_err(extract::bad)).transpose()
+}
+
+/// Refuses a token of another tenant than the named one. What else may be wrong with the token is found where it is used.
+async fn check_tenant(
+    app: &App,
+    token: &str,
+    again: Option<&IdempotencyHash>,
+    named: Option<&TenantId>,
+) -> Result<(), AgentRefusal> {
+    let Some(named) = named else { return Ok(()) };
+    let Ok((hash, view)) = enroll_by_token::credential(app, token, again).await else { return Ok(()) };
+    match view.state.token_with_hash(&hash) {
+        Some(token) if token.tenant != *named => {
+            Err(AgentRefusal::Credential(TENANT_MISMATCH, Some(format!("token:{}", token.id))))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::body::BodyError;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
+use api::error::Wording;
 use api::{code, header};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -35,15 +36,31 @@ impl FromRequestParts<Arc<App>> for Caller {
             check_kind(&parts.headers)?;
         }
         authenticate::first_use(app, &origin, &actor).await?;
-        Ok(Self { actor, origin, tenant_header: tenant_header(&parts.headers)? })
+        Ok(Self {
+            actor,
+            origin,
+            tenant_header: named_tenant(Wording::of(parts.uri.path()), &parts.headers)?,
+        })
     }
 }
 
-fn tenant_header(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let Some(value) = headers.get(header::TENANT) else { return Ok(None) };
-    let text =
-        value.to_str().map_err(|_| Failure::new(code::BAD_REQUEST, "X-Tenant is not a tenant name"))?;
-    Ok(Some(text.to_owned()))
+/// The tenant that the headers name. The probectl API has a name of its own for that header beside ours; a request that
+/// names two tenants is about none.
+pub fn named_tenant(wording: Wording, headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let names: &[&str] = match wording {
+        Wording::Probectl => &[header::TENANT, header::PROBECTL_TENANT],
+        Wording::Enlist | Wording::Taskrun => &[header::TENANT],
+    };
+    let wrong = |what| Failure::new(code::BAD_REQUEST, what);
+    let mut named: Option<String> = None;
+    for value in names.iter().flat_map(|name| headers.get_all(*name)) {
+        let text = value.to_str().map_err(|_| wrong("the tenant in the header is not a tenant name"))?;
+        if named.as_deref().is_some_and(|before| before != text) {
+            return Err(wrong("the headers name two tenants"));
+        }
+        named = Some(text.to_owned());
+    }
+    Ok(named)
 }
 
 impl Caller {

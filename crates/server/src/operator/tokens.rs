@@ -64,6 +64,7 @@ pub async fn create(
         token: Secret::new(value.as_str()),
         ca_pin,
         server_url,
+        server_cert_pin: app.ca.presented.pin().filter(|_| door == Door::Probectl),
     };
     Ok((StatusCode::CREATED, axum::Json(minted)))
 }

@@ -5,7 +5,7 @@
 use crate::ca::CertificateAuthority;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::rewrap;
-use crate::ca::server_cert::{self, PresentedCertificate, ServerCertError};
+use crate::ca::server_cert::{self, ServerCertError};
 use crate::edge::{connections, listener, socket, tls};
 use crate::fleet::live;
 use crate::fleet::overlays;
@@ -178,7 +178,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let app = App::new(config, journal, CertificateAuthority::new(keys, dir.clone()), advertised, stopping);
     record_gap(&app).await;
 
-    let presented = PresentedCertificate::empty();
+    let presented = app.ca.presented.clone();
     server_cert::ensure(&app, &presented).await?;
     let tls = Arc::new(tls::server_config(&app, presented.clone())?);
     let operators = socket::bind(&dir.operator_socket())?;

@@ -3,7 +3,7 @@
 use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::reach::{self, Reach};
+use crate::reach::Reach;
 use crate::table::harmless;
 use api::rest::tokens::{CreateTokenRequest, MintedToken};
 use client::rest::Path;
@@ -31,7 +31,7 @@ struct ProbectlToken {
     id: String,
     tenant_id: String,
     agent_id: Option<String>,
-    /// Hex SHA-256 of the server's certificate; null if that cannot be read here.
+    /// Hex SHA-256 of the certificate that the control plane presents; null if it does not say.
     server_cert_pin: Option<String>,
     agent_command: String,
     #[serde(flatten)]
@@ -48,8 +48,8 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
         door: Some("probectl".to_owned()),
         replace: false,
     };
-    let token: MintedToken = reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
-    let server_cert_pin = pin(reach);
+    let mut token: MintedToken = reach.operator()?.post(&Path::new("/v1/tokens"), &request).await?;
+    let server_cert_pin = token.server_cert_pin.take();
     let minted = ProbectlToken {
         id: token.token_id.clone(),
         tenant_id: token.tenant.clone(),
@@ -61,17 +61,11 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
     output.document(&minted, text)
 }
 
-/// Only of a control plane on this machine: the files here say nothing of another one.
-fn pin(reach: &Reach) -> Option<String> {
-    let dir = reach.local_dir()?;
-    let chain = pki::pem::certificates(&reach::read(&dir.join("ca/server.pem")).ok()?).ok()?;
-    Some(pki::digest::fingerprint(chain.first()?).hex())
-}
-
+/// The document's agents pin the server's own certificate: no other pin is of use to them.
 fn command(token: &MintedToken, pin: Option<&str>) -> String {
-    let (server, pin) = (&token.server_url, pin.unwrap_or(&token.ca_pin));
-    let secret = token.token.reveal();
-    format!("probectl-agent enroll --server {server} --token {secret} --dir {AGENT_DIR} --ca-pin {pin}")
+    let (server, secret) = (&token.server_url, token.token.reveal());
+    let command = format!("probectl-agent enroll --server {server} --token {secret} --dir {AGENT_DIR}");
+    pin.map_or_else(|| command.clone(), |pin| format!("{command} --ca-pin {pin}"))
 }
 
 fn text(minted: &ProbectlToken) -> String {

@@ -29,7 +29,7 @@ pub async fn list(
     let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref());
     let items = nodes.filter(|node| node.tenant == tenant).map(|node| shown(&app, &view, node));
     let (agents, next) = page(items, limit(query.limit)?, |agent| agent.agent_id.clone());
-    Ok(axum::Json(Agents { agents, next }))
+    Ok(axum::Json(Agents::page(agents, next)))
 }
 
 pub async fn show(

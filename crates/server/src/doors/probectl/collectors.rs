@@ -1,6 +1,6 @@
 //! `POST /v1/collectors/register`: a collector is known before it has a certificate.
 
-use super::{AgentRefusal, agent_id, label};
+use super::{AgentRefusal, agent_id, check_tenant, label, named_tenant};
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
 use crate::issuance::enroll;
@@ -9,7 +9,7 @@ use api::code;
 use api::doors::probectl::{RegisterCollector, RegisteredCollector};
 use axum::Extension;
 use axum::extract::State;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use journal::View;
 use lifecycle::names::{Label, NodeId};
 use lifecycle::registry::{Actor, Claim, Command, Door, Outcome, Register};
@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub async fn register(
     State(app): State<Arc<App>>,
     Extension(origin): Extension<Provenance>,
+    headers: HeaderMap,
     caller: Result<Caller, Failure>,
     Json(request): Json<RegisterCollector>,
 ) -> Result<(StatusCode, axum::Json<RegisteredCollector>), Failure> {
@@ -28,6 +29,10 @@ pub async fn register(
         Some(token) => {
             // Its own rights, if it has any, are not what a token is redeemed by.
             let actor = caller.map_or(Actor::Stranger, |caller| caller.actor);
+            let named = named_tenant(&headers)?;
+            if let Err(refused) = check_tenant(&app, token.reveal(), None, named.as_ref()).await {
+                return Err(refused.recorded(&app, &origin).await);
+            }
             match by_token(&app, actor, &origin, token.reveal(), &plane, hostname.clone()).await {
                 Ok(registered) => registered,
                 Err(refused) => return Err(refused.recorded(&app, &origin).await),

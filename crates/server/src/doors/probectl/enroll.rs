@@ -1,6 +1,6 @@
 //! `POST /enroll/agent`: a join token becomes an identity.
 
-use super::{AgentRefusal, agent_id, identity, label};
+use super::{AgentRefusal, agent_id, check_tenant, identity, label, named_tenant};
 use crate::doors::{NAMING, idempotency};
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
@@ -30,6 +30,11 @@ pub async fn enroll(
             return Err(failure);
         }
     };
+    let named = named_tenant(&headers)?;
+    let (token, again) = (&request.token, request.idempotency.as_ref());
+    if let Err(refused) = check_tenant(&app, token, again, named.as_ref()).await {
+        return Err(refused.recorded(&app, &origin).await);
+    }
     let enrolled = enroll::enroll(&app, &origin, request).await;
     let enrolled = enrolled.map_err(|failure| AgentRefusal::from(failure).into_failure())?;
     Ok(identity(&enrolled))

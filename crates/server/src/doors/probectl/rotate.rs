@@ -3,7 +3,7 @@
 //! The certificate comes in the body, so what a handshake would have checked is checked here, what costs least
 //! first: signatures are only looked at for a certificate that is on record.
 
-use super::{AgentRefusal, identity};
+use super::{AgentRefusal, TENANT_MISMATCH, identity, named_tenant};
 use crate::edge::tls::node_issuers;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
@@ -13,7 +13,8 @@ use crate::process::app::{App, Provenance};
 use api::doors::probectl::{ProbectlIdentity, RotateAgent};
 use axum::Extension;
 use axum::extract::State;
-use lifecycle::names::{NodeId, Serial, SpiffePath, Timestamp};
+use http::HeaderMap;
+use lifecycle::names::{NodeId, Serial, SpiffePath, TenantId, Timestamp};
 use lifecycle::registry::{self, Keeping, Owner, Verdict};
 use pki::verify::{PeerCertificate, PeerError};
 use rustls::pki_types::CertificateDer;
@@ -22,17 +23,28 @@ use std::sync::Arc;
 pub async fn rotate(
     State(app): State<Arc<App>>,
     Extension(origin): Extension<Provenance>,
+    headers: HeaderMap,
     Json(request): Json<RotateAgent>,
 ) -> Result<axum::Json<ProbectlIdentity>, Failure> {
-    match attempt(&app, &origin, request).await {
+    let named = named_tenant(&headers)?;
+    match attempt(&app, &origin, request, named).await {
         Ok(renewed) => Ok(identity(&renewed)),
         Err(refused) => Err(refused.recorded(&app, &origin).await),
     }
 }
 
-async fn attempt(app: &App, origin: &Provenance, request: RotateAgent) -> Result<Released, AgentRefusal> {
+async fn attempt(
+    app: &App,
+    origin: &Provenance,
+    request: RotateAgent,
+    named: Option<TenantId>,
+) -> Result<Released, AgentRefusal> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
+    let own = app.view().state.nodes.get(&node).map(|node| node.tenant.clone());
+    if named.is_some() && named != own {
+        return Err(AgentRefusal::Credential(TENANT_MISMATCH, Some(sample)));
+    }
     let request = RenewalRequest {
         node,
         with,

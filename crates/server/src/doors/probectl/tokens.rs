@@ -26,14 +26,13 @@ pub async fn mint(
         name: request.name.as_deref().map(Title::parse).transpose().map_err(bad)?,
         connected: mint::IfConnected::NotAsked,
     };
-    let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
-    let pin = view.state.server_certificate.as_ref().map(|own| own.fingerprint.hex());
+    let mint::NewToken { value, token, .. } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
     let minted = MintedEnrollToken {
         token: Secret::new(value.as_str()),
         id: token.id.to_string(),
         tenant_id: token.tenant.to_string(),
         expires_at: moment(token.expires_at),
-        server_cert_pin: pin,
+        server_cert_pin: app.ca.presented.pin(),
     };
     Ok((StatusCode::CREATED, axum::Json(minted)))
 }
