@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::trust::{TlsIdentity, Trust, client_config};
 use crate::url::ServerUrl;
 use api::agent::{
-    AgentClient, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello, RecoverRequest,
-    RecoverResponse, RenewRequest, RenewResponse,
+    AgentClient, CheckRequest, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello,
+    RecoverRequest, RecoverResponse, RenewRequest, RenewResponse, Standing,
 };
 use connection::{CallMetadata, GrpcConnection};
 pub use live::LiveConnection;
@@ -130,6 +130,15 @@ impl AgentApi {
             deadline,
             |mut client, request| async move { client.recover(request).await },
         )
+        .await
+    }
+
+    /// What the control plane thinks of the node whose certificate is shown. Changes nothing there.
+    pub async fn check(&self, correlation_id: &str) -> Result<Reply<Standing>, Error> {
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        self.call(CheckRequest {}, metadata, None, |mut client, request| async move {
+            client.check(request).await
+        })
         .await
     }
 

@@ -66,6 +66,10 @@ impl wire::Agent for Fake {
         Ok(response)
     }
 
+    async fn check(&self, _: Request<wire::CheckRequest>) -> Result<Response<wire::Standing>, Status> {
+        Err(Status::unimplemented("nobody asks"))
+    }
+
     async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<Response<ConfirmResponse>, Status> {
         assert_eq!(request.metadata().get("x-correlation-id").unwrap(), "corr");
         Ok(Response::new(ConfirmResponse {
@@ -192,7 +196,7 @@ async fn a_standing_connection_carries_words_both_ways_and_tells_how_it_ended() 
     assert_eq!(reply.server_time, Some(7));
     let mut live = reply.message;
     assert_eq!(live.welcome().heartbeat_ms, 30_000);
-    live.send(live_up::Message::Heartbeat(Heartbeat {})).unwrap();
+    live.send(live_up::Message::Heartbeat(Heartbeat { interval_ms: 30_000 })).unwrap();
     assert_eq!(live.receive().await, Ok(live_down::Message::Ack(Ack { server_time_ms: 8 })));
     live.send(live_up::Message::Hello(Hello::default())).unwrap();
     assert_eq!(live.receive().await.unwrap_err().code(), "node_revoked");

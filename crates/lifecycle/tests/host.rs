@@ -138,13 +138,22 @@ fn check(faults: Faults, minutes: u64, expected: Class) -> World {
 fn a_silent_control_plane_is_unreachable_until_the_certificate_ends() {
     let down = Faults { down: true, recovery_down: true, ..Faults::NONE };
     let world = check(down, 10, Class::EndpointUnreachable);
-    assert!(!world.acts.iter().any(|(_, act)| matches!(act, HostAction::Recover(_))));
+    assert!(!world.acts.iter().any(|(_, act)| matches!(act, HostAction::Recover(Class::CertExpired))));
+}
+
+#[test]
+fn addresses_that_are_gone_for_the_grace_period_are_asked_for_where_recovery_is_and_no_token_is_spent() {
+    let world = check(Faults { down: true, ..Faults::NONE }, 50, Class::EndpointUnreachable);
+    let asked = world.acts.iter().filter(|(_, act)| *act == HostAction::Recover(Class::EndpointUnreachable));
+    let asked: Vec<u64> = asked.map(|(at, _)| *at).collect();
+    assert!((3..30).contains(&asked.len()), "asked {} times", asked.len());
+    assert_eq!(world.recoveries, 0);
 }
 
 #[test]
 fn a_certificate_that_ended_while_nobody_answered_is_recovered() {
     let mut world = check(Faults { down: true, ..Faults::NONE }, 90, Class::CertExpired);
-    assert_eq!(world.recoveries, 0, "nobody has said that it ended");
+    assert_eq!(world.recoveries, 1, "it has ended, whoever answers");
     world.faults = Faults::NONE;
     world.minutes(11);
     assert!(world.is_well());

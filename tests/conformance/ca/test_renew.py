@@ -6,6 +6,7 @@ import socket
 import certs
 import native
 import pytest
+from daemons import Daemon
 from machine import until
 
 
@@ -223,3 +224,51 @@ def test_one_certificate_has_so_many_connections_and_no_more(plane, node):
     assert not any(over(tls) for tls in opened[-60:])
     for tls in opened:
         tls.close()
+
+
+def test_old_connections_live_for_as_long_as_the_drain_says(plane_of_its_own):
+    """D24, D32: a stream that was open before a renewal goes on for `renew.drain` after the new certificate is first used,
+    and no longer; which drain it is follows from the moment of that use.
+
+    Proves GPU-13.
+    """
+    plane = plane_of_its_own
+    long, short = native.enroll(plane), native.enroll(plane)
+    with long.door() as one, short.door() as other:
+        streams = {node: door.live(node.id) for node, door in ((long, one), (short, other))}
+        for live in streams.values():
+            assert live.next("welcome").drain_ms == 600_000
+        long.renewed().confirm()
+        plane.policy("renew.drain", "2s")
+        for live in streams.values():
+            assert live.next("welcome").drain_ms == 2_000
+        renewed = short.renewed()
+        streams[short].heartbeat()
+        streams[short].next("ack")
+        renewed.confirm()
+        streams[short].heartbeat()
+        streams[short].next("ack")
+        until(lambda: streams[short].ended.is_set(), "the drain of two seconds has ended")
+        assert native.alert(plane, short.files), "nor does its certificate open another"
+        streams[long].heartbeat()
+        streams[long].next("ack")
+        with long.door() as again:
+            live = again.live(long.id)
+            live.next("welcome")
+
+
+def test_an_agent_renews_without_losing_its_connection(plane_of_its_own):
+    """GPU-13: the connection of the new certificate stands before that of the old one is given up, whatever the drain."""
+    plane = plane_of_its_own
+    for drain in ("1s", "1h"):
+        plane.policy("renew.drain", drain)
+        daemon = Daemon(plane, plane.token()).start()
+        try:
+            before, node = daemon.wait_connected().serial(), daemon.node_id()
+            plane.cli("node", "rotate", node)
+            until(lambda: daemon.serial() != before and daemon.connected(), "it has renewed")
+            until(lambda: daemon.status()["ready"], "it is ready")
+            assert "connection lost" not in daemon.log() and plane.node(node)["connected"], daemon.log()
+        finally:
+            daemon.stop()
+            daemon.note_secrets()

@@ -34,7 +34,7 @@ use crate::service_manager::ServiceManager;
 use crate::space::Ballast;
 use crate::status::{AgentState, Disk, Status};
 use crate::store::dir::Dir;
-use crate::store::{last_attempts, recovery_attempt, revoked, tolerance};
+use crate::store::{grace, last_attempts, recovery_attempt, revoked, tolerance};
 use crate::{chance, clock};
 
 pub struct Daemon {
@@ -70,7 +70,9 @@ impl Daemon {
         // A recovery that a restart interrupted goes on under its id.
         let begun = recovery_attempt::read(dir.path()).map(|attempt| attempt.correlation_id);
         let correlation_id = begun.map_or_else(chance::hex_128, Ok).map_err(no_chance)?;
-        let announced = found.identity.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
+        // Those that came with a certificate that waits to be proven are newer.
+        let newest = found.candidate.as_ref().map_or(&found.identity, |candidate| &candidate.identity);
+        let announced = newest.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
         let mut daemon = Self {
             session: LiveSession::new(found.servers, announced),
             renewal: CertificateRenewal::default(),
@@ -98,6 +100,9 @@ impl Daemon {
         let Self { core, upkeep, .. } = self;
         if let Some(span) = tolerance::read(core.path()) {
             core.learn(Input::Tolerance(span));
+        }
+        if let Some(span) = grace::read(core.path()) {
+            core.learn(Input::Grace(span));
         }
         if revoked::is_set(core.path(), &core.identity.facts.serial) {
             core.learn(Input::Revoked);

@@ -6,14 +6,16 @@ use api::agent::{Evidence, Heartbeat, live_down, live_up};
 use client::{Error, LiveConnection};
 use tokio::time::{Instant, timeout};
 
-/// How long messages of a connection that was replaced are still received.
+/// How long messages of a connection that was replaced are still received, where the control plane does not say.
 const DRAIN: Duration = Duration::from_secs(30);
 const USUAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct LiveChannel {
     live: Box<LiveConnection>,
-    pub heartbeat: Duration,
+    heartbeat: Duration,
+    /// The interval as the control plane said it, which the heartbeats say back.
+    told_ms: u64,
     heartbeat_at: Instant,
     received_at: Instant,
     /// What was last sent about this host.
@@ -22,12 +24,16 @@ pub struct LiveChannel {
 
 impl LiveChannel {
     pub fn new(live: Box<LiveConnection>) -> Self {
-        let heartbeat = match live.welcome().heartbeat_ms {
-            0 => USUAL,
-            asked => Duration::from_millis(asked.clamp(100, 600_000)),
-        };
-        let now = Instant::now();
-        Self { live, heartbeat, heartbeat_at: now + heartbeat, received_at: now, sent: None }
+        let told_ms = live.welcome().heartbeat_ms;
+        let (now, heartbeat) = (Instant::now(), interval(told_ms));
+        Self { live, heartbeat, told_ms, heartbeat_at: now + heartbeat, received_at: now, sent: None }
+    }
+
+    /// The control plane wants heartbeats at another interval: the first at once, so that it knows that this is heard.
+    pub fn retime(&mut self, told_ms: u64) {
+        if self.told_ms != told_ms {
+            (self.told_ms, self.heartbeat, self.heartbeat_at) = (told_ms, interval(told_ms), Instant::now());
+        }
     }
 
     pub async fn receive(&mut self) -> Result<live_down::Message, Error> {
@@ -55,13 +61,21 @@ impl LiveChannel {
     /// Sends a heartbeat if it is time. False if none was answered for too long.
     pub fn tick(&mut self) -> Result<bool, Error> {
         if Instant::now() >= self.heartbeat_at {
-            self.send(live_up::Message::Heartbeat(Heartbeat {}))?;
+            self.send(live_up::Message::Heartbeat(Heartbeat { interval_ms: self.told_ms }))?;
         }
         Ok(Instant::now() < self.dead_at())
     }
 
-    /// Replaced by another: what is under way still arrives, for a limited time.
-    pub fn drain(self) {
-        tokio::spawn(timeout(DRAIN, self.live.finish()));
+    /// Replaced by another: what is under way still arrives, for as long as the control plane lets it.
+    pub fn drain(self, drain_ms: u64) {
+        let within = if drain_ms == 0 { DRAIN } else { Duration::from_millis(drain_ms) };
+        tokio::spawn(timeout(within, self.live.finish()));
+    }
+}
+
+fn interval(told_ms: u64) -> Duration {
+    match told_ms {
+        0 => USUAL,
+        asked => Duration::from_millis(asked.clamp(100, 600_000)),
     }
 }

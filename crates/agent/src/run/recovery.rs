@@ -168,11 +168,10 @@ impl IdentityRecovery {
         }
     }
 
-    /// Whether the refusal cured the host: it was no certificate that was missing, but a trust bundle, which came with it.
-    pub fn refreshed(&mut self, core: &mut AgentCore, failed: &FailedCall) -> bool {
-        let refreshed = matches!(&failed.error, Error::Refused(refusal)
-            if failed.code().is(code::RECOVERY_NOT_NEEDED)
-                && refusal.not_needed.as_ref().is_some_and(|answer| refresh(core, answer)));
+    /// Whether the refusal cured the host: it was no certificate that was missing, but a trust bundle or an address,
+    /// which came with it. `moved` says that an address was new.
+    pub fn refreshed(&mut self, core: &mut AgentCore, failed: &FailedCall, moved: bool) -> bool {
+        let refreshed = not_needed(failed).is_some_and(|answer| refresh(core, answer)) || moved;
         if refreshed {
             self.key = None;
             core.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
@@ -215,6 +214,14 @@ impl IdentityRecovery {
 
     pub fn status(&self, status: &mut Status) {
         status.recovery_ready = self.ready;
+    }
+}
+
+/// What came with the refusal of a recovery that is not needed.
+pub fn not_needed(failed: &FailedCall) -> Option<&NotNeeded> {
+    match &failed.error {
+        Error::Refused(refusal) if failed.code().is(code::RECOVERY_NOT_NEEDED) => refusal.not_needed.as_ref(),
+        Error::Refused(_) | Error::Unreachable { .. } | Error::Usage(_) | Error::Fault(_) => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The session with the control plane: where it is, the standing connection, and what is exchanged on it.
 
 use api::agent::{
-    ConfirmRequest, ConfirmResponse, ConfirmStatus, Evidence, Hello, RecoveryKept, Standing, live_down,
-    live_up,
+    ConfirmRequest, ConfirmResponse, ConfirmStatus, Evidence, Hello, RecoveryKept, Standing, Welcome,
+    live_down, live_up,
 };
 use client::unreachable::Unreachable;
 use client::{Error, LiveConnection, ServerUrl};
@@ -88,7 +88,17 @@ impl LiveSession {
     }
 
     pub fn announced(&mut self, servers: &[String]) {
-        self.announced = servers.to_vec();
+        self.announced = servers.iter().take(SERVERS).cloned().collect();
+    }
+
+    /// Takes the addresses in place of those that were announced before. Whether one of them was not known.
+    pub fn moved(&mut self, servers: &[String], known: &[ServerUrl]) -> bool {
+        let mut named = servers.iter().take(SERVERS).filter_map(|text| ServerUrl::parse(text).ok());
+        let moved = named.any(|url| !known.contains(&url));
+        if moved {
+            self.announced(servers);
+        }
+        moved
     }
 
     pub fn is_connected(&self) -> bool {
@@ -131,11 +141,23 @@ impl LiveSession {
 
     /// The new connection takes the place of the one before, which is heard out.
     pub fn connect(&mut self, opened: Opened) {
-        let welcome = opened.live.welcome();
-        self.standing.clone_from(&welcome.standing);
-        self.announced = welcome.servers.iter().take(SERVERS).cloned().collect();
+        let drain_ms = opened.live.welcome().drain_ms;
+        self.hear(opened.live.welcome());
         if let Some(old) = self.channel.replace(LiveChannel::new(opened.live)) {
-            old.drain();
+            old.drain(drain_ms);
+        }
+    }
+
+    fn hear(&mut self, welcome: &Welcome) {
+        self.standing.clone_from(&welcome.standing);
+        self.announced(&welcome.servers);
+    }
+
+    /// What was said when the connection was welcomed has changed.
+    pub fn welcomed_anew(&mut self, welcome: &Welcome) {
+        self.hear(welcome);
+        if let Some(channel) = &mut self.channel {
+            channel.retime(welcome.heartbeat_ms);
         }
     }
 

@@ -3,7 +3,9 @@
 pub mod dir;
 pub mod disk;
 pub mod generation;
+pub mod grace;
 pub mod identity;
+mod kept_span;
 pub mod last_attempts;
 pub mod pending;
 pub mod recovery;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use api::agent::{
-    Agent, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, LiveUp, NotNeeded,
-    RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile, RenewRequest, RenewResponse,
+    Agent, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
+    LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile, RenewRequest,
+    RenewResponse, Standing,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -323,7 +324,11 @@ impl Agent for Door {
                 Fault::HoldsRecover => {}
                 Fault::Revoked => return Err(live::revoked()),
                 Fault::NotNeeded => {
-                    let cure = NotNeeded { bundle: self.plane.root_pem(), bundle_version: 7 };
+                    let cure = NotNeeded {
+                        bundle: self.plane.root_pem(),
+                        bundle_version: 7,
+                        ..NotNeeded::default()
+                    };
                     return Err(cure.attached(refused(code::RECOVERY_NOT_NEEDED, "the node is well")));
                 }
                 _ => break,
@@ -350,6 +355,15 @@ impl Agent for Door {
             profile: answer.profile,
             servers: vec![self.plane.url.clone()],
         }))
+    }
+
+    async fn check(&self, _: Request<CheckRequest>) -> Result<Response<Standing>, Status> {
+        self.peer.as_ref().ok_or_else(|| Status::unauthenticated("no certificate"))?;
+        match self.plane.record().fault {
+            Fault::Revoked => Err(live::revoked()),
+            Fault::Superseded => Err(live::superseded()),
+            _ => Ok(Response::new(Standing { state: "active".to_owned(), ..Standing::default() })),
+        }
     }
 
     type LiveStream = Down;

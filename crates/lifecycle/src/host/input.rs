@@ -73,6 +73,8 @@ pub enum Input {
     /// How far this clock is ahead.
     Clock(i64),
     Tolerance(Span),
+    /// How long a host may be silent.
+    Grace(Span),
     /// Whether the disk took what was last written.
     DiskFull(bool),
     Drift(bool),

@@ -22,6 +22,8 @@ const RECOVER_CAP: Span = Span::from_minutes(5);
 const NAP: Span = Span::from_minutes(1);
 /// How far the clocks may be apart until the control plane says otherwise.
 pub const TOLERANCE: Span = Span::from_minutes(5);
+/// How long a host may be silent until the control plane says otherwise.
+pub const GRACE: Span = Span::from_minutes(5);
 /// A measured offset that nobody has measured again is believed this long: the clock may have been set.
 const BELIEVED: Span = Span::from_minutes(5);
 /// A connection that stood this long counts as a success.
@@ -40,6 +42,10 @@ pub struct HostMachine {
     ready: bool,
     offset: Option<(i64, Span)>,
     tolerance: Span,
+    grace: Span,
+    /// When its addresses are taken for gone, on the steady clock, if nobody answers until then. Known once all were asked
+    /// in vain.
+    gone_at: Option<Span>,
     /// What keeps it from connecting, from renewing, from recovering.
     contact: Option<FailureKind>,
     renewal: Option<FailureKind>,
@@ -69,6 +75,8 @@ impl HostMachine {
             ready: false,
             offset: None,
             tolerance: TOLERANCE,
+            grace: GRACE,
+            gone_at: None,
             contact: None,
             renewal: None,
             recovery: None,
@@ -149,6 +157,7 @@ impl HostMachine {
             self.opens().then(|| self.open.at()).flatten(),
             self.renews(now).then(renew).flatten(),
             self.recovers(now).and_then(|_| self.recover.at()),
+            self.gone_at.filter(|at| *at > now.steady),
         ];
         moments.into_iter().flatten().fold(sum(now.steady, NAP), Span::min).max(now.steady)
     }
@@ -205,6 +214,7 @@ impl HostMachine {
             Input::Recovered(Err(failure)) => self.not_recovered(failure, now, chance),
             Input::Clock(offset) => self.offset = Some((offset, now.steady)),
             Input::Tolerance(tolerance) => self.tolerance = tolerance,
+            Input::Grace(grace) => self.grace = grace,
             Input::DiskFull(full) => self.full = full,
             Input::Drift(drift) => self.drift = drift,
             Input::RecoveryReady(ready) => self.ready = ready,
@@ -217,7 +227,7 @@ impl HostMachine {
     fn opened(&mut self, now: Now) {
         self.open.ended();
         (self.connected, self.asked, self.revoked) = (true, true, false);
-        (self.contact, self.recovery) = (None, None);
+        (self.contact, self.recovery, self.gone_at) = (None, None, None);
         self.opened_at = now.steady;
         self.recover.backoff.reset();
     }
@@ -226,6 +236,7 @@ impl HostMachine {
         self.open.ended();
         self.asked = true;
         self.measured(failure, now);
+        self.away(now, chance);
         let kind = failure.kind;
         if self.proving && self.candidate.is_some() {
             if !discards_candidate(kind) {
@@ -360,6 +371,8 @@ impl HostMachine {
         let class = classify(kind, self.is_expired(now), self.is_skewed());
         match (self.needs_recovery(now), self.recovery) {
             (None, _) => Some(class),
+            // Whatever a recovery came to, what is wrong is that nobody answers.
+            _ if recovery::is_away(kind) => Some(class),
             _ if class == Class::ClockSkew => Some(class),
             (Some(_), Some(kind)) => Some(recovery::classify(kind)),
             // Who is not trusted may still be an impostor; an ended certificate has no other way back.

@@ -22,7 +22,7 @@ pub use failure_kind::{
 pub use input::{
     CallFailure, CandidateOrigin, Chance, Condition, FollowUp, HostAction, Input, Life, Now, RecoveryResult,
 };
-pub use machine::{HostMachine, TOLERANCE};
+pub use machine::{GRACE, HostMachine, TOLERANCE};
 pub use notices::Notices;
 pub use renewal::{due, retry_within};
 

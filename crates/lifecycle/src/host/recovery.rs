@@ -3,8 +3,7 @@
 use super::{Class, FailureKind};
 
 /// Why a recovery is right, after the control plane could not be reached as usual: only where nothing else leads
-/// back. Never for a revoked host; never because nobody answers, or somebody else does: a token spent for a
-/// certificate that cannot be proven may be the last.
+/// back. Never for a revoked host; of a host that finds nobody, or somebody else, [`unanswered`] decides.
 pub fn reason(contact: FailureKind, expired: bool) -> Option<Class> {
     match contact {
         FailureKind::Expired | FailureKind::Superseded | FailureKind::Unacceptable => {
@@ -20,6 +19,32 @@ pub fn reason(contact: FailureKind, expired: bool) -> Option<Class> {
         | FailureKind::ClockSkew
         | FailureKind::Revoked
         | FailureKind::DiskFull => None,
+    }
+}
+
+/// Why a recovery is right for a host that has asked every address in vain: at once if its certificate has ended, since it
+/// needs another whoever answers; if that is good, only once the addresses are taken for gone.
+pub fn unanswered(expired: bool, gone: bool) -> Option<Class> {
+    match (expired, gone) {
+        (true, _) => Some(Class::CertExpired),
+        (false, true) => Some(Class::EndpointUnreachable),
+        (false, false) => None,
+    }
+}
+
+/// Whether nobody answers where the control plane was, or somebody else does.
+pub fn is_away(contact: FailureKind) -> bool {
+    match contact {
+        FailureKind::Transient | FailureKind::WrongServer => true,
+        FailureKind::Untrusted
+        | FailureKind::ClockSkew
+        | FailureKind::UnknownIssuer
+        | FailureKind::Expired
+        | FailureKind::Revoked
+        | FailureKind::Unacceptable
+        | FailureKind::Superseded
+        | FailureKind::Refused
+        | FailureKind::DiskFull => false,
     }
 }
 
@@ -62,6 +87,7 @@ mod tests {
         }
         assert_eq!(reason(FailureKind::Refused, false), None);
         assert_eq!(reason(FailureKind::Refused, true), Some(Class::CertExpired));
+        assert_eq!(unanswered(false, false), None, "it may be back any moment");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub use policy::{
     CertificateProfile, CloneRule, Fraction, Policy, PolicyError, PolicyKeyReference, UnderlayProbe,
 };
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};
-pub use recovery::recover::{Recover, Recoverable, check_recovery_token, recoverable};
+pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_only_addresses, recoverable};
 pub use recovery::repair::{BundleRecord, IssueRepairBundle, check_bundle};
 pub use recovery::{Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused};
 pub use rejection::Rejection;

@@ -56,6 +56,8 @@ pub struct World {
     ends: u64,
     candidate: Option<u64>,
     token: bool,
+    /// Whether the token went for a certificate that nobody has seen: it leads to another once that has ended.
+    unseen: bool,
     /// What the control plane last said of the certificate.
     told: Option<FailureKind>,
     seen: u64,
@@ -81,6 +83,7 @@ impl World {
             ends,
             candidate: None,
             token: true,
+            unseen: false,
             told: None,
             seen: 0,
             beat: u64::MAX,
@@ -102,7 +105,7 @@ impl World {
     /// Nothing is left to come back with: the certificate has ended, and the host was told that it is revoked, or its
     /// token went for a certificate that ended before anybody saw it.
     pub fn is_given_up(&self) -> bool {
-        self.at >= self.ends && (self.host.is_revoked() || !self.token)
+        self.at >= self.ends && (self.host.is_revoked() || !(self.token || self.unseen))
     }
 
     pub fn minutes(&mut self, minutes: u64) {
@@ -112,7 +115,7 @@ impl World {
     /// Lets time pass, with everything that is due in it.
     pub fn until(&mut self, end: u64) {
         while self.at < end {
-            let ready = self.token && !self.faults.no_token;
+            let ready = (self.token || self.unseen) && !self.faults.no_token;
             self.learn(Input::RecoveryReady(ready));
             if !self.faults.full {
                 self.learn(Input::DiskFull(false));
@@ -174,7 +177,11 @@ impl World {
         assert!(!(self.host.is_skewed() && act == HostAction::Renew), "a renewal by a wrong clock");
         if let HostAction::Recover(class) = act {
             let lost = [FailureKind::Expired, FailureKind::Superseded, FailureKind::Untrusted];
-            assert!(self.told.is_some_and(|told| lost.contains(&told)), "recovers for nothing: {class}");
+            let ended = self.now().wall.millis() >= self.ends;
+            let gone = class == Class::EndpointUnreachable && self.at >= self.seen.max(EPOCH) + GRACE;
+            let silent = self.told == Some(FailureKind::Transient) && (ended || gone);
+            let told = self.told.is_some_and(|told| lost.contains(&told));
+            assert!(told || silent, "recovers for nothing: {class}");
         }
     }
 
@@ -251,7 +258,7 @@ impl World {
             (self.faults.stale, self.faults.superseded) = (false, false);
             self.learn(Input::Loaded(life(ends)));
         }
-        (self.connected, self.token) = (true, true);
+        (self.connected, self.token, self.unseen) = (true, true, false);
         (self.beat, self.seen) = (self.at + BEAT, self.at);
         // The first word on the connection.
         self.learn(Input::Clock(self.faults.ahead));
@@ -272,7 +279,7 @@ impl World {
         self.learn(Input::Renewed(Ok(())));
     }
 
-    fn recover(&mut self, _: Class) {
+    fn recover(&mut self, class: Class) {
         self.learn(Input::DiskFull(self.faults.full));
         let kind = match () {
             () if self.faults.full => FailureKind::DiskFull,
@@ -280,14 +287,16 @@ impl World {
             () if self.faults.recovery_stale => FailureKind::Untrusted,
             () if self.is_skewed() => FailureKind::ClockSkew,
             () if self.faults.revoked => FailureKind::Revoked,
-            () if !self.token => FailureKind::Refused,
+            () if !self.token && !self.unseen => FailureKind::Refused,
+            // It is told where the control plane is, and knows that already.
+            () if self.at < self.ends && class == Class::EndpointUnreachable => FailureKind::Refused,
             () if self.at < self.ends && self.at < self.seen + GRACE && !self.faults.superseded => {
                 self.faults.stale = false;
                 return self.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
             }
             () => {
                 self.recoveries += 1;
-                self.token = false;
+                (self.token, self.unseen) = (false, true);
                 self.candidate = Some(self.at + LIFE);
                 return self.learn(Input::Recovered(Ok(RecoveryResult::Issued)));
             }

@@ -12,9 +12,9 @@ use crate::issuance::recover::{self, BundleClaim, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
 use api::agent::{
-    Agent, AgentServer, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus, EnrollRequest,
-    EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant,
-    RenewRequest, RenewResponse,
+    Agent, AgentServer, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus,
+    EnrollRequest, EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse,
+    RecoveryGrant, RenewRequest, RenewResponse, Standing,
 };
 use api::{code, header};
 use axum::body::Body;
@@ -93,14 +93,20 @@ impl Agent for Native {
         };
         match recover::recover(&self.app, &origin, request).await {
             Ok(recovered) => Ok(tonic::Response::new(recovery_answer(&self.app, &recovered))),
-            // A node whose only fault is what it trusts is cured by this.
+            // A node whose only fault is what it trusts, or where it looks for us, is cured by this.
             Err(failure) if failure.code == code::RECOVERY_NOT_NEEDED => {
                 let state = &self.app.view().state;
-                let cure = NotNeeded { bundle: bundle(state), bundle_version: state.bundle_version };
+                let (bundle_version, servers) = (state.bundle_version, self.app.servers());
+                let cure = NotNeeded { bundle: bundle(state), bundle_version, servers };
                 Err(cure.attached(status(&failure)))
             }
             Err(failure) => Err(status(&failure)),
         }
+    }
+
+    async fn check(&self, request: Request<CheckRequest>) -> Result<tonic::Response<Standing>, Status> {
+        let checked = self.checked(&request).await;
+        checked.map(tonic::Response::new).map_err(|failure| status(&failure))
     }
 
     async fn live(
@@ -144,6 +150,13 @@ impl Native {
             endpoint_profile: self.app.config.endpoint_profile.clone(),
             recovery: recovery.grant(&self.app, &view.state, &id),
         })
+    }
+
+    /// Authenticates, and commits nothing: neither contact nor a sign of life follows from it.
+    async fn checked(&self, request: &Request<CheckRequest>) -> Result<Standing, Failure> {
+        let (id, _) = self.node(request).await?;
+        let node = live::living(&self.app.view().state, &id)?;
+        Ok(live::standing(&node))
     }
 
     /// The node at the other end, and the serial it shows.

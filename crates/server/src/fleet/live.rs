@@ -12,14 +12,16 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
-    Ack, Bundle, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow, Standing,
-    Welcome, live_down, live_up, order,
+    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow,
+    Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
 use imbl::ordmap::DiffItem;
 use journal::View;
-use lifecycle::names::{Label, NodeId, RequestId, Serial, TokenId};
-use lifecycle::registry::{Actor, Command, Keeping, Node, NodeState, State, Verdict, recovery_is_due};
+use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
+use lifecycle::registry::{
+    Actor, Command, Keeping, Node, NodeState, Policy, State, Verdict, recovery_is_due,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,6 +34,8 @@ pub const BACKLOG: usize = 32;
 /// How many messages a host may send at once, and how many more every second.
 const BURST: u32 = 64;
 const RATE: u32 = 8;
+/// The least number of heartbeats in a grace period.
+const PER_GRACE: u64 = 2;
 
 pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
 
@@ -69,9 +73,32 @@ pub fn serve(
     answers
 }
 
+/// The spans of the policy that a host follows. It hears of a change on its open stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LiveTerms {
+    interval: Span,
+    grace: Span,
+    clock_tolerance: Span,
+    drain: Span,
+}
+
+impl LiveTerms {
+    fn of(policy: &Policy) -> Self {
+        let grace = policy.liveness_grace;
+        Self {
+            // A grace period that is shorter than the interval would make every host inactive between two heartbeats.
+            interval: policy.liveness_interval.min(Span::from_millis(grace.millis() / PER_GRACE)),
+            grace,
+            clock_tolerance: policy.clock_tolerance,
+            drain: policy.renew_drain,
+        }
+    }
+}
+
 /// What was sent to the host last.
 #[derive(Default)]
 struct LastSent {
+    terms: Option<LiveTerms>,
     standing: Option<Standing>,
     bundle: u64,
     order: Option<RequestId>,
@@ -152,15 +179,9 @@ impl StreamSession {
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
         let LivePeer { id, serial, origin } = &self.peer;
         let view = authenticate::contact(&self.app, origin, id, serial).await?;
-        let standing = standing(&*self.node(&view.state)?);
-        self.sent.standing = Some(standing.clone());
-        self.send(live_down::Message::Welcome(Welcome {
-            server_time_ms: self.time(),
-            heartbeat_ms: view.state.policy.liveness_interval.millis(),
-            standing: Some(standing),
-            servers: self.app.servers(),
-            clock_tolerance_ms: view.state.policy.clock_tolerance.millis(),
-        }))?;
+        // What it is welcomed with is the first that it hears.
+        self.app.fleet.presence.follows(id, view.state.policy.liveness_grace);
+        self.send_terms(&view.state)?;
         // Without one it says so, and a host forgets the one it had.
         let profile = self.app.config.endpoint_profile.clone().unwrap_or_default();
         self.send(live_down::Message::EndpointProfile(profile))?;
@@ -193,8 +214,12 @@ impl StreamSession {
     fn receive(&mut self, message: LiveUp) -> Result<(), Failure> {
         let now = self.app.now();
         match message.message {
-            Some(live_up::Message::Heartbeat(_)) => {
+            Some(live_up::Message::Heartbeat(Heartbeat { interval_ms })) => {
                 self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
+                // It has heard how often it must speak now, so it is judged by that.
+                if let Some(terms) = self.sent.terms.filter(|terms| terms.interval.millis() == interval_ms) {
+                    self.app.fleet.presence.follows(&self.peer.id, terms.grace);
+                }
             }
             Some(live_up::Message::Evidence(evidence)) => {
                 let view = self.app.view();
@@ -226,8 +251,26 @@ impl StreamSession {
         self.send(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
     }
 
+    /// What the host lives by, and what is thought of it. A host of before reads it once and passes over the others.
+    fn send_terms(&mut self, state: &State) -> Result<(), Failure> {
+        let (terms, standing) = (LiveTerms::of(&state.policy), standing(&*self.node(state)?));
+        (self.sent.terms, self.sent.standing) = (Some(terms), Some(standing.clone()));
+        self.send(live_down::Message::Welcome(Welcome {
+            server_time_ms: self.time(),
+            heartbeat_ms: terms.interval.millis(),
+            standing: Some(standing),
+            servers: self.app.servers(),
+            clock_tolerance_ms: terms.clock_tolerance.millis(),
+            grace_ms: terms.grace.millis(),
+            drain_ms: terms.drain.millis(),
+        }))
+    }
+
     /// Sends what has changed since the last message about it.
     fn send_changes(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
+        if self.sent.terms != Some(LiveTerms::of(&view.state.policy)) {
+            self.send_terms(&view.state)?;
+        }
         let node = self.node(&view.state)?;
         let now = standing(&node);
         if self.sent.standing.as_ref() != Some(&now) {
@@ -330,7 +373,7 @@ pub fn living(state: &State, id: &NodeId) -> Result<Arc<Node>, Failure> {
     }
 }
 
-fn standing(node: &Node) -> Standing {
+pub fn standing(node: &Node) -> Standing {
     Standing {
         state: node.state.to_string(),
         draining: node.draining,
@@ -362,11 +405,14 @@ impl Allowance {
     }
 }
 
-/// Wakes the streams of nodes that have changed, until the process stops.
+/// Wakes the streams of nodes that have changed, and all of them where what all live by has, until the process stops.
 pub async fn follow(app: Arc<App>) {
     let mut views = Views::new(&app);
     while let Some((before, now)) = views.next().await {
-        if before.state.bundle_version != now.state.bundle_version {
+        let terms = |state: &State| LiveTerms::of(&state.policy);
+        if before.state.bundle_version != now.state.bundle_version
+            || terms(&before.state) != terms(&now.state)
+        {
             app.fleet.presence.wake_all();
             continue;
         }

@@ -50,8 +50,17 @@ struct NodePresence {
     recovery_kept: Option<TokenId>,
     /// When it last said that something was wrong with it.
     unwell: Option<Timestamp>,
+    /// How long it may be silent by what it has heard of the policy.
+    grace: Option<Span>,
     streams: Vec<Arc<Stream>>,
     suspected: Option<Timestamp>,
+}
+
+impl NodePresence {
+    /// Whether it may still be silent by what it was told.
+    fn is_within_grace(&self, now: Timestamp) -> bool {
+        self.seen.zip(self.grace).is_some_and(|(seen, grace)| seen.plus(grace) > now)
+    }
 }
 
 /// One live stream.
@@ -217,6 +226,18 @@ impl Presence {
         (well && heard).then(|| known.unwell.map_or(newest.since, |unwell| unwell.max(newest.since)))
     }
 
+    /// A host has heard how long it may be silent.
+    pub fn follows(&self, node: &NodeId, grace: Span) {
+        if let Some(known) = self.nodes().get_mut(node) {
+            known.grace = Some(grace);
+        }
+    }
+
+    /// The last sign of life that this process knows of, and how long the host believes that it may be silent.
+    pub fn silence(&self, node: &NodeId) -> (Option<Timestamp>, Option<Span>) {
+        self.nodes().get(node).map_or((None, None), |known| (known.seen, known.grace))
+    }
+
     /// The last sign of life that this process knows of.
     pub fn last_seen(&self, node: &NodeId) -> Option<Timestamp> {
         self.nodes().get(node)?.seen
@@ -281,6 +302,7 @@ impl Presence {
                 || known.report.is_pending()
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
+                || known.is_within_grace(now)
         });
         due
     }

@@ -8,7 +8,7 @@ use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
 use lifecycle::registry::{
     self, Actor, BundleRecord, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
-    State, check_recovery_token, recoverable,
+    State, check_recovery_token, needs_only_addresses, recoverable,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -91,6 +91,9 @@ impl Issue for Recovering {
         let heard = owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(since)));
         let mut command = Recover { heard, ..self.command.clone() };
         match recoverable(state, &command) {
+            Ok(Recoverable::Fresh { node, .. }) if needs_only_addresses(state, &command) => {
+                return Err(Rejection::RecoveryNotNeeded { node }.into());
+            }
             Ok(Recoverable::Fresh { node, tenant, profile }) => {
                 let certificate = issue::sign(app, state, &self.csr, &tenant, &profile, &node)?;
                 command.prepared = Some(Prepared { node, tenant, profile, certificate });

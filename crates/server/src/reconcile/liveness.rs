@@ -48,12 +48,13 @@ pub async fn tick(app: &App, leadership: &Leadership) {
 
 fn silent(app: &App, state: &State, now: Timestamp) -> Vec<NodeId> {
     let (grace, since) = (state.policy.liveness_grace, app.fleet.listening_since);
-    let heard = |id: &NodeId, written: Option<Timestamp>| {
-        let live = app.fleet.presence.last_seen(id);
-        since.max(live.max(written).unwrap_or(since))
+    // A host that has not heard of a shorter grace is judged by the one that it was told.
+    let until = |id: &NodeId, written: Option<Timestamp>| {
+        let (live, told) = app.fleet.presence.silence(id);
+        since.max(live.max(written).unwrap_or(since)).plus(told.map_or(grace, |told| told.max(grace)))
     };
     let silent = state.nodes.values().filter(|node| {
-        node.state == NodeState::Active && node.streamed && heard(&node.id, node.last_seen).plus(grace) <= now
+        node.state == NodeState::Active && node.streamed && until(&node.id, node.last_seen) <= now
     });
     silent.map(|node| node.id.clone()).collect()
 }

@@ -1,6 +1,6 @@
 //! What the daemon does with what a part learned: the part keeps its own, and what concerns others goes to them.
 
-use api::agent::{Bundle, Order, live_down, order};
+use api::agent::{Bundle, Order, Welcome, live_down, order};
 use client::Error;
 use lifecycle::host::{CallFailure, CandidateOrigin, Class, FailureKind, FollowUp, Input};
 use lifecycle::names::{Span, Timestamp};
@@ -12,10 +12,10 @@ use crate::failed_call::{FailedCall, ahead_of};
 use crate::fault::Fault;
 use crate::issued;
 use crate::run::call::CallPanicked;
-use crate::run::recovery::RecoverResult;
+use crate::run::recovery::{self, RecoverResult};
 use crate::run::renewal::RenewResult;
 use crate::run::session::{OpenResult, Opened, SessionEvent, closed_when_expired};
-use crate::store::{revoked, tolerance, unconfirmed};
+use crate::store::{grace, revoked, tolerance, unconfirmed};
 
 impl Daemon {
     pub(super) fn session_event(&mut self, event: SessionEvent) -> Result<(), Fault> {
@@ -113,10 +113,9 @@ impl Daemon {
         let again = core.reporting.has_connected() && !self.session.is_connected();
         core.reporting.metrics.reconnects += u64::from(again);
         let welcome = opened.live().welcome();
-        let (tolerance_ms, server_time_ms) = (welcome.clock_tolerance_ms, welcome.server_time_ms);
+        let welcome = welcome.clone();
         let confirmed = opened.confirmed.clone();
-        self.clock_tolerance(tolerance_ms);
-        self.server_time(server_time_ms);
+        self.terms(&welcome);
         self.session.connect(opened);
         self.core.learn(Input::Opened(Ok(())));
         if let Some(confirmed) = confirmed {
@@ -166,8 +165,18 @@ impl Daemon {
             live_down::Message::EndpointProfile(profile) => {
                 self.upkeep.adopt_profile(&mut self.core, &profile);
             }
-            live_down::Message::Welcome(_) => {}
+            live_down::Message::Welcome(welcome) => {
+                self.session.welcomed_anew(&welcome);
+                self.terms(&welcome);
+            }
         }
+    }
+
+    /// The spans that a welcome holds, and the time.
+    fn terms(&mut self, welcome: &Welcome) {
+        self.clock_tolerance(welcome.clock_tolerance_ms);
+        self.grace(welcome.grace_ms);
+        self.server_time(welcome.server_time_ms);
     }
 
     /// How far this clock is ahead.
@@ -189,6 +198,17 @@ impl Daemon {
         self.core.learn(Input::Tolerance(Span::from_millis(millis)));
         if let Err(error) = tolerance::keep(self.core.path(), Span::from_millis(millis)) {
             self.core.not_written("the clock tolerance could not be stored", &error);
+        }
+    }
+
+    /// How long this host may be silent.
+    fn grace(&mut self, millis: u64) {
+        if millis == 0 {
+            return;
+        }
+        self.core.learn(Input::Grace(Span::from_millis(millis)));
+        if let Err(error) = grace::keep(self.core.path(), Span::from_millis(millis)) {
+            self.core.not_written("the grace period could not be stored", &error);
         }
     }
 
@@ -266,7 +286,10 @@ impl Daemon {
             Ok(Err(failed)) => failed,
             Err(CallPanicked) => return self.panicked(Input::Recovered(Err(FailureKind::Transient.into()))),
         };
-        if self.recovery.refreshed(&mut self.core, &failed) {
+        let servers = self.servers();
+        let moved =
+            recovery::not_needed(&failed).is_some_and(|answer| self.session.moved(&answer.servers, &servers));
+        if self.recovery.refreshed(&mut self.core, &failed, moved) {
             return Ok(());
         }
         self.recovery.failed(&mut self.core, &failed);

@@ -2,9 +2,12 @@
 
 use super::super::input::{CallFailure, CandidateOrigin, Now, RecoveryResult};
 use super::super::task::sum;
-use super::super::{Class, FailureKind, recovery};
+use super::super::{Class, FailureKind, recovery, share};
 use super::{BELIEVED, HostMachine, RECOVER_CAP};
 use crate::names::Span;
+
+/// One part in this many of the grace period is the most that jitter adds to it.
+const SPREAD: u64 = 5;
 
 impl HostMachine {
     pub(super) fn recovers(&self, now: Now) -> Option<Class> {
@@ -25,7 +28,21 @@ impl HostMachine {
             (true, _) => None,
             (false, _) => self.contact,
         };
-        failing.and_then(|kind| recovery::reason(kind, self.is_expired(now)))
+        let expired = self.is_expired(now);
+        failing.and_then(|kind| match self.gone_at {
+            Some(gone_at) if recovery::is_away(kind) => recovery::unanswered(expired, now.steady >= gone_at),
+            Some(_) | None => recovery::reason(kind, expired),
+        })
+    }
+
+    /// Every address was asked in vain: the grace period begins, unless it has begun. Hosts that lost the same address
+    /// together do not turn to the recovery endpoint together.
+    pub(super) fn away(&mut self, now: Now, chance: u32) {
+        if self.connected {
+            return;
+        }
+        let jitter = share(Span::from_millis(self.grace.millis() / SPREAD), chance);
+        self.gone_at.get_or_insert(sum(now.steady, sum(self.grace, jitter)));
     }
 
     /// This keeps it from connecting now. Where a recovery is wanted for another reason than before, what the last one

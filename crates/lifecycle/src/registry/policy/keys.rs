@@ -32,7 +32,7 @@ policy_keys! {
         "token.max_ttl" token_max_ttl: Span = Span::from_hours(24), UpTo(TOKEN_TTL_MIN, "its present value");
         /// How long a released overlay address is not used again
         "overlay.cooldown" overlay_cooldown: Span = Span::from_days(30), Within(SECOND, TEN_YEARS);
-        /// How often an agent sends a heartbeat when it sends nothing else
+        /// How often an agent sends a heartbeat when it sends nothing else; at most half of `liveness.grace`
         "liveness.interval" liveness_interval: Span = Span::from_secs(30), Within(SECOND, Span::from_days(1));
         /// A node that had a live stream and was silent for this long is `inactive`
         "liveness.grace" liveness_grace: Span = Span::from_minutes(5), Within(SECOND, TEN_YEARS);

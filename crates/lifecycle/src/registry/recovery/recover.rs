@@ -104,6 +104,14 @@ pub fn recoverable(state: &State, recover: &Recover) -> Result<Recoverable, Reje
     Ok(Recoverable::Fresh { node: node.id.clone(), tenant, profile })
 }
 
+/// Whether the host asks only because it finds nobody, and a certificate that it has shown is good: it needs no other one,
+/// only to be told where the control plane is, and its token stays unused. Asked before anything is committed.
+pub fn needs_only_addresses(state: &State, recover: &Recover) -> bool {
+    let found = state.recovery_token_with_hash(&recover.token);
+    let node = found.filter(|(_, token)| token.kind == RecoveryKind::Rotated).map(|(node, _)| node);
+    recover.class == Some(Class::EndpointUnreachable) && node.is_some_and(|node| has_shown_good(state, node))
+}
+
 /// Its holder never showed it, and nothing but its own end keeps it from that.
 fn is_unseen(state: &State, node: &Node, serial: &Serial) -> bool {
     let held = state.certificates.get(serial);
@@ -137,11 +145,15 @@ fn check_circumstances(
 
 /// Active, heard of a short while ago, and with a certificate that it has shown and that is good.
 fn is_well(state: &State, recover: &Recover, node: &Node) -> bool {
-    let shown = |serial: &&Serial| state.certificates.get(*serial).is_some_and(|held| !held.is_unseen());
     let heard = node.last_seen.max(recover.heard.map(|heard| heard.min(state.at)));
     node.state == NodeState::Active
         && heard.is_some_and(|heard| heard.plus(state.policy.liveness_grace) > state.at)
-        && node.serials.iter().filter(shown).any(|serial| state.is_good(serial))
+        && has_shown_good(state, node)
+}
+
+fn has_shown_good(state: &State, node: &Node) -> bool {
+    let shown = |serial: &&Serial| state.certificates.get(*serial).is_some_and(|held| !held.is_unseen());
+    node.serials.iter().filter(shown).any(|serial| state.is_good(serial))
 }
 
 /// A key of the profile's kinds. One that the node had before may serve again; another's may not.
