@@ -34,7 +34,7 @@ pub enum Command {
     Enroll(Box<EnrollArgs>),
     /// Run the daemon: stay connected to the control plane and renew the certificate in time
     Run(Box<RunArgs>),
-    /// Show this host's identity; exits 1 if there is no usable identity, or if it is revoked
+    /// Show this host's identity and what the daemon knows of it; exits 1 unless it is ready
     Status(StatusArgs),
     /// Check this host for faults and show the remedy for each; exits 1 if a fault is found
     ///

@@ -9,6 +9,12 @@ pub const CLOCK: &str = "compare this host's clock with a source that you trust,
 /// What to do about a revoked identity: the same in the log, in `status` and in `doctor`.
 pub const REVOKED: &str = Class::IdentityRevokedOrFenced.remedy();
 
+/// What to do about a quarantine, likewise.
+pub const QUARANTINED: &str = "ask an operator why; `enlist node release ID` ends the quarantine";
+
+/// What to do about a daemon that does not run.
+pub const STOPPED: &str = "start `enlist-agent run`, which keeps the identity valid";
+
 /// `Name "word" remedy` makes a variant, its stable word, and what to do, for the log; a command that fails knows more
 /// and says more.
 macro_rules! codes {

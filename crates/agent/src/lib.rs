@@ -125,7 +125,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
         Command::Status(args) => match shown(&args.place.path(environment)) {
             Ok(status) => {
                 output::document(&status, cli.json);
-                ExitCode::from(u8::from(!status.is_usable()))
+                ExitCode::from(u8::from(!status.ready))
             }
             Err(fault) => failed(&fault, cli.json),
         },

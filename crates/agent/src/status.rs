@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::code::AgentCode;
-use crate::code::REVOKED;
+use crate::code::{QUARANTINED, REVOKED, STOPPED};
 use crate::fault::Fault;
 use crate::reconcile::profile;
 use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
@@ -20,6 +20,7 @@ use crate::store::{last_attempts, recovery, revoked, unconfirmed};
 
 const CERT_EXPIRED: &str = "cert_expired";
 const NOT_YET_VALID: &str = "not_yet_valid";
+const DAEMON_STOPPED: &str = "daemon_stopped";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,7 +121,7 @@ impl Status {
             Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
         })?;
         Ok(match standing {
-            StoredIdentity::Present(found) => Self::of(dir, &found, at),
+            StoredIdentity::Present(found) => Self::of(dir, &found, at).without_daemon(),
             StoredIdentity::Absent if Pending::read(dir).is_some() => {
                 Self::without(dir, AgentState::Pending, "enrollment_pending")
             }
@@ -133,10 +134,27 @@ impl Status {
         })
     }
 
-    /// Whether there is an identity to speak with.
-    pub fn is_usable(&self) -> bool {
-        let good = matches!(self.state, AgentState::Enrolled | AgentState::Active | AgentState::Inactive);
-        good && !self.reasons.iter().any(|reason| reason == NOT_YET_VALID)
+    /// An identity that nobody uses or renews, and of which nobody knows what the control plane thinks.
+    fn without_daemon(mut self) -> Self {
+        self.reason(DAEMON_STOPPED, true);
+        self.ready = false;
+        self
+    }
+
+    /// What to do about the gravest of the reasons.
+    fn remedy(&self) -> Option<&'static str> {
+        let holds = |word: &str| self.reasons.iter().any(|reason| reason == word);
+        match self.state {
+            AgentState::Revoked => Some(REVOKED),
+            AgentState::Unenrolled
+            | AgentState::Pending
+            | AgentState::Enrolled
+            | AgentState::Active
+            | AgentState::Inactive
+            | AgentState::Expired => holds("quarantined")
+                .then_some(QUARANTINED)
+                .or_else(|| holds(DAEMON_STOPPED).then_some(STOPPED)),
+        }
     }
 
     /// Not ready for this reason, if it holds and is not there already.
@@ -250,7 +268,7 @@ impl HumanText for Status {
             ("recovery", Some(recovery)),
             ("directory", Some(harmless(&self.disk.path))),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
-            ("remedy", revoked.then(|| REVOKED.to_owned())),
+            ("remedy", self.remedy().map(str::to_owned)),
         ];
         let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));

@@ -113,7 +113,7 @@ fn status_knows_each_state_of_a_directory() {
     ] {
         let status = Status::read(&host.dir(), at).unwrap();
         assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason.to_owned()][..]));
-        assert!(!status.is_usable() && !status.ready && status.node_id.as_deref() == Some("n-1"));
+        assert!(!status.ready && status.node_id.as_deref() == Some("n-1"));
     }
 
     let key = host.path("identity/current/key.pem");

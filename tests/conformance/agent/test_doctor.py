@@ -3,11 +3,13 @@
 import http.server
 import json
 import os
+import shutil
 import threading
 
 import pytest
 
 import certs
+import native
 from agents import enroll
 from clocks import shifted
 from daemons import Daemon
@@ -319,3 +321,49 @@ def test_a_node_in_quarantine(plane):
     finally:
         daemon.stop()
         daemon.note_secrets()
+
+
+@pytest.mark.parametrize("act", ["quarantine", "revoke", "decommission"])
+def test_what_was_decided_about_a_node_while_it_was_off(plane, host, act):
+    """Proves GPU-14, GPU-30: identity_revoked_or_fenced, asked with the certificate itself; nothing changes by it."""
+    node = run(AGENT, "status", "--json", "--dir", host).json()["node_id"]
+    plane.cli("node", act, node, *(() if act == "decommission" else ("--reason", "a look at it")))
+    before, said = listing(host), plane.node(node)["last_seen"]
+    code, _, checks = doctor(host)
+    assert code == 1 and faults(checks) == {"identity": "identity_revoked_or_fenced"}, checks
+    assert skipped(checks) == {"recovery": "identity"}, checks
+    assert ("release" in checks["identity"]["remedy"]) == (act == "quarantine"), checks
+    assert listing(host) == before and plane.node(node)["last_seen"] == said
+
+
+def test_a_certificate_that_was_replaced_while_the_host_was_off(plane, place):
+    """A copy of the directory from before a new enrollment of the node: its certificate is denied, and the doctor says so."""
+    directory = place / "a"
+    assert enroll(plane, directory, token=plane.token()).code == 0
+    give_recovery(directory, plane)
+    node = run(AGENT, "status", "--json", "--dir", directory).json()["node_id"]
+    shutil.copytree(directory, place / "old", symlinks=True)
+    minted = plane.mint(node=node)
+    assert enroll(plane, directory, "--replace", token=minted["token"]).code == 0
+    assert doctor(directory)[0] == 0
+    code, _, checks = doctor(place / "old")
+    assert code == 1 and faults(checks) == {"identity": "identity_revoked_or_fenced"}, checks
+
+
+def test_a_diagnosis_is_no_sign_of_life(plane):
+    """A certificate that nobody has seen stays unseen, and its node unconfirmed, however often it is diagnosed."""
+    node = native.enroll(plane)
+    trail, found = plane.audit(), plane.node(node.id)
+    with node.door() as door:
+        for _ in range(3):
+            standing = door.stub.Check(native.pb.CheckRequest(), timeout=60)
+            assert (standing.state, standing.quarantined) == ("enrolled", False)
+    assert plane.audit() == trail and plane.node(node.id) == found
+
+
+def test_one_dead_address_of_several_is_a_warning(plane, host):
+    """One server that answers is enough; that another does not is said, and is no fault."""
+    code, diagnosis, checks = doctor(host, env={"ENLIST_AGENT_SERVER": f"https://127.0.0.1:1,{plane.url}"})
+    assert code == 0 and diagnosis["ok"], diagnosis
+    assert "127.0.0.1:1" in checks["reachability"]["warning"], checks
+    assert [name for name, check in checks.items() if "warning" in check] == ["reachability"], checks

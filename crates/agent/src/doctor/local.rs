@@ -19,7 +19,6 @@ use crate::enroll::plan;
 use crate::reconcile::secret_files;
 use crate::space;
 use crate::store::identity::StoredIdentity;
-use crate::store::revoked;
 
 /// How many faults of a kind are named.
 const LISTED: usize = 8;
@@ -171,46 +170,6 @@ pub fn config(subject: &DoctorSubject) -> Option<Check> {
     let evidence = if mistakes.is_empty() { fault.message.clone() } else { mistakes.join("; ") };
     let word = if mistakes.is_empty() { AgentCode::ConfigUnreadable } else { AgentCode::ConfigInvalid };
     Some(Check::wrong("config", word, evidence))
-}
-
-/// Only what is wrong with it. What is open to others is also, and first of all, a matter of permissions.
-pub fn identity(subject: &DoctorSubject) -> Option<Check> {
-    const NAME: &str = "identity";
-    let check = match &subject.stored {
-        Ok(StoredIdentity::Present(found)) => {
-            let serial = &found.facts.serial;
-            let fenced = |reason: &String| reason == "quarantined";
-            if revoked::is_set(&subject.dir, serial) {
-                let what = format!("the control plane has revoked certificate {serial}");
-                Check::bad(NAME, Class::IdentityRevokedOrFenced, what)
-            } else if subject.daemon.as_ref().is_some_and(|daemon| daemon.reasons.iter().any(fenced)) {
-                Check::bad(
-                    NAME,
-                    Class::IdentityRevokedOrFenced,
-                    "an operator has put this node in quarantine",
-                )
-                .with("ask an operator why; `enlist node release ID` ends the quarantine")
-            } else {
-                return None;
-            }
-        }
-        Ok(StoredIdentity::Absent) => {
-            Check::wrong(NAME, AgentCode::NotEnrolled, format!("{} holds no identity", subject.dir.display()))
-                .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")
-        }
-        Ok(StoredIdentity::Damaged(reason)) => Check::wrong(NAME, AgentCode::IdentityDamaged, reason.clone()),
-        Ok(StoredIdentity::Exposed(place)) => Check::wrong(
-            NAME,
-            AgentCode::KeyExposed,
-            format!("others may read or replace {}", place.display()),
-        )
-        .follows("permissions", "others may read or replace the key"),
-        Err(error) => {
-            Check::wrong(NAME, AgentCode::DirUnusable, format!("{}: {error}", subject.dir.display()))
-                .follows("permissions", "the directory cannot be read")
-        }
-    };
-    Some(check)
 }
 
 /// Several faults in one sentence, which has an end.

@@ -1,9 +1,11 @@
 //! `doctor`: what is wrong with this host, and what to do about it. Works beside the daemon and without one, changes
-//! nothing, and sends nothing that is secret: it asks a server only whether it is alive.
+//! nothing, and sends nothing that is secret: it asks every server whether it is alive, and whether it accepts this
+//! host's certificate, which is no sign of life.
 
 mod cause;
 mod check;
 mod diagnosis;
+mod identity;
 mod local;
 mod network;
 mod preflight;
@@ -25,16 +27,19 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
         return preflight::examine(args, &dir, environment).await;
     }
     let subject = DoctorSubject::read(&dir, environment);
-    let ((mut checks, asked), recovery) =
-        tokio::join!(network::examine(&subject), recovery::examine(&subject));
+    let ((mut checks, asked), recovery, identity) =
+        tokio::join!(network::examine(&subject), recovery::examine(&subject), identity::examine(&subject));
     checks.extend([
         local::disk(&subject, local::writable),
         local::permissions(&subject),
         local::expiry(&subject),
-        recovery.beside(&asked),
+        match identity.unrecoverable {
+            Some(why) => Check::skipped("recovery", "identity", why),
+            None => recovery.beside(&asked),
+        },
     ]);
     checks.extend(local::config(&subject));
-    checks.extend(local::identity(&subject));
+    checks.extend(identity.check);
     cause::settle(&mut checks);
     Ok(Diagnosis::of(checks))
 }

@@ -12,7 +12,6 @@ use crate::fault::Fault;
 use crate::recover::endpoint::{self, RecoveryEndpoint, RuntimeEndpoint};
 use crate::store::identity::HostIdentity;
 use crate::store::recovery::{self, RecoveryMaterial, StoredRecoveryToken};
-use crate::store::revoked;
 
 const NAME: &str = "recovery";
 const ANOTHER: &str = "start `enlist-agent run`, which fetches a recovery token once it is connected; or use a repair bundle (`enlist node repair-bundle ID --out FILE`)";
@@ -55,11 +54,6 @@ impl From<Check> for Examined {
 
 /// Token, where to turn with it, and that this place is there and trusted. The token stays here.
 pub async fn examine(subject: &DoctorSubject) -> Examined {
-    if let Some(identity) = subject.identity()
-        && revoked::is_set(&subject.dir, &identity.facts.serial)
-    {
-        return Check::skipped(NAME, "identity", "a revoked identity cannot be recovered").into();
-    }
     let found = recovery::read(&subject.dir);
     let (kept, RecoveryEndpoint { servers, trust }) = match held(subject, &found) {
         Ok(held) => held,

@@ -1,0 +1,139 @@
+//! Whether there is an identity, and whether the control plane accepts it: asked with the certificate itself, since a host
+//! that was off does not know what was decided about it meanwhile.
+
+use api::agent::Standing;
+use client::{AgentApi, Error, ServerUrl};
+use lifecycle::host::{Class, FailureKind, classify};
+use lifecycle::names::Serial;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::check::Check;
+use super::network::PATIENCE;
+use super::subject::DoctorSubject;
+use crate::chance;
+use crate::code::{AgentCode, QUARANTINED};
+use crate::failed_call::failure_kind;
+use crate::store::identity::{HostIdentity, StoredIdentity};
+use crate::store::revoked;
+
+const NAME: &str = "identity";
+
+/// What is wrong with the identity, if anything.
+pub struct IdentityCheck {
+    pub check: Option<Check>,
+    /// Why this host could not recover with its own token, whatever it holds.
+    pub unrecoverable: Option<&'static str>,
+}
+
+impl From<Option<Check>> for IdentityCheck {
+    fn from(check: Option<Check>) -> Self {
+        Self { check, unrecoverable: None }
+    }
+}
+
+pub async fn examine(subject: &DoctorSubject) -> IdentityCheck {
+    match subject.identity() {
+        None => stored(subject).into(),
+        // What is denied stays denied, so nobody needs to be asked.
+        Some(found) if revoked::is_set(&subject.dir, &found.facts.serial) => is_revoked(&found.facts.serial),
+        Some(found) => {
+            let answers = ask_all(subject.servers(), found).await;
+            let said = answers.into_iter().find_map(|answer| said(answer, &found.facts.serial));
+            said.unwrap_or_else(|| by_daemon(subject))
+        }
+    }
+}
+
+/// What lies on disk is not an identity that can be shown. What is open to others is also, and first of all, a matter of
+/// permissions.
+fn stored(subject: &DoctorSubject) -> Option<Check> {
+    let dir = subject.dir.display();
+    Some(match &subject.stored {
+        Ok(StoredIdentity::Present(_)) => return None,
+        Ok(StoredIdentity::Absent) => {
+            Check::wrong(NAME, AgentCode::NotEnrolled, format!("{dir} holds no identity"))
+                .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")
+        }
+        Ok(StoredIdentity::Damaged(reason)) => Check::wrong(NAME, AgentCode::IdentityDamaged, reason.clone()),
+        Ok(StoredIdentity::Exposed(place)) => {
+            let what = format!("others may read or replace {}", place.display());
+            Check::wrong(NAME, AgentCode::KeyExposed, what)
+                .follows("permissions", "others may read or replace the key")
+        }
+        Err(error) => Check::wrong(NAME, AgentCode::DirUnusable, format!("{dir}: {error}"))
+            .follows("permissions", "the directory cannot be read"),
+    })
+}
+
+/// Every server by itself, so that one that does not answer holds up none; in their order.
+async fn ask_all(servers: Vec<ServerUrl>, identity: &HostIdentity) -> Vec<Result<Standing, Error>> {
+    let (trust, credentials) = (identity.trust(), identity.credentials());
+    let correlation_id = chance::hex_128().unwrap_or_default();
+    let mut asking = JoinSet::new();
+    for (place, server) in servers.into_iter().enumerate() {
+        let Ok(agent) = AgentApi::new(vec![server], &trust, Some(&credentials)) else { continue };
+        let id = correlation_id.clone();
+        asking.spawn(async move { (place, timeout(PATIENCE, agent.check(&id)).await) });
+    }
+    let mut answers = Vec::new();
+    while let Some(came) = asking.join_next().await {
+        if let Ok((place, Ok(answer))) = came {
+            answers.push((place, answer.map(|reply| reply.message)));
+        }
+    }
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// What one server's answer says of the identity; nothing where it says nothing of it.
+fn said(answer: Result<Standing, Error>, serial: &Serial) -> Option<IdentityCheck> {
+    let error = match answer {
+        Ok(standing) if standing.quarantined => return Some(is_quarantined()),
+        Ok(_) => return Some(None.into()),
+        Err(error) => error,
+    };
+    let kind = failure_kind(&error);
+    let class = classify(kind, false, false);
+    match kind {
+        FailureKind::Revoked => Some(is_revoked(serial)),
+        FailureKind::Expired | FailureKind::Superseded | FailureKind::Unacceptable => {
+            let what = format!("the control plane does not accept certificate {serial}: {error}");
+            let check = Check::bad(NAME, class, what).follows("expiry", "the certificate has expired");
+            Some(Some(check.by_dates()).into())
+        }
+        FailureKind::UnknownIssuer => {
+            let what = format!("the control plane does not know the issuer of certificate {serial}");
+            Some(Some(Check::bad(NAME, class, what).with(error.hint().to_owned())).into())
+        }
+        // Another check says it; and a control plane of before does not know the call.
+        FailureKind::Transient
+        | FailureKind::WrongServer
+        | FailureKind::Untrusted
+        | FailureKind::ClockSkew
+        | FailureKind::Refused
+        | FailureKind::DiskFull => None,
+    }
+}
+
+/// Nobody could be asked: the daemon may have heard of it before.
+fn by_daemon(subject: &DoctorSubject) -> IdentityCheck {
+    let quarantined = |reason: &String| reason == "quarantined";
+    match &subject.daemon {
+        Some(daemon) if daemon.reasons.iter().any(quarantined) => is_quarantined(),
+        Some(_) | None => None.into(),
+    }
+}
+
+fn is_revoked(serial: &Serial) -> IdentityCheck {
+    let what = format!("the control plane has revoked certificate {serial}");
+    let check = Check::bad(NAME, Class::IdentityRevokedOrFenced, what);
+    IdentityCheck { check: Some(check), unrecoverable: Some("a revoked identity cannot be recovered") }
+}
+
+fn is_quarantined() -> IdentityCheck {
+    let what = "an operator has put this node in quarantine";
+    let check = Check::bad(NAME, Class::IdentityRevokedOrFenced, what).with(QUARANTINED);
+    let why = "a node in quarantine cannot recover with its own token";
+    IdentityCheck { check: Some(check), unrecoverable: Some(why) }
+}
