@@ -1,7 +1,10 @@
 """A host with a wrong clock: told as such, asking for nothing, well as soon as the clock is right."""
 
+import time
+
 import pytest
 
+from agents import enroll
 from clocks import Clock, sweep
 from faults import Patient, alerts, asked
 from machine import until
@@ -101,3 +104,33 @@ def test_the_tolerance_is_the_domains(plane, patients):
         patient.well()
     finally:
         plane.policy("clock.tolerance", "5m")
+
+
+@pytest.mark.parametrize("offset", ["+400d", "-400d"])
+def test_an_enrollment_with_a_wrong_clock(plane, place, offset):
+    """It ends at once and names the clock; the token is not sent, so that it serves once the clock is right.
+
+    Proves GPU-14, GPU-29.
+    """
+    clock, minted = Clock(offset), plane.mint()
+    begun = time.monotonic()
+    done = enroll(plane, place / "a", token=minted["token"], env=clock.env)
+    assert time.monotonic() - begun < 10, done
+    assert done.code == 1 and done.error()["code"] == SKEW, done
+    assert plane.token_state(minted["token_id"]) == "unused"
+    clock.set("+0")
+    assert enroll(plane, place / "a", token=minted["token"], env=clock.env).code == 0
+
+
+def test_a_daemon_without_an_identity_waits_for_its_clock(plane):
+    """`run` names the clock and goes on trying: a clock that is set late must not cost the enrollment. Proves GPU-29."""
+    clock = Clock("+400d")
+    patient = Patient(plane, plane.token(), clock=clock).start()
+    try:
+        until(lambda: SKEW in patient.whole_log(), "it names the clock")
+        clock.set("+0")
+        patient.wait_connected(90)
+    finally:
+        patient.stop()
+        sweep(patient.process.pid)
+        patient.note_secrets()

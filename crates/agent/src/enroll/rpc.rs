@@ -5,15 +5,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use api::agent::{ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse};
-use client::unreachable::Unreachable;
-use client::{AgentApi, Error, ServerUrl};
+use client::unreachable::{Distrust, Unreachable};
+use client::{AgentApi, Error, ServerUrl, Trust};
+use lifecycle::host::TOLERANCE;
 use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
 use super::plan::EnrollPlan;
 use super::underlay;
-use crate::code::AgentCode;
+use crate::code::{self, AgentCode};
 use crate::config::UnderlayAddresses;
+use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
 use crate::host;
@@ -87,9 +89,10 @@ pub async fn enroll(
     let agent =
         AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(options.on_retry());
     let key = &pending.idempotency_key;
-    let reply =
-        agent.enroll(request, key, &options.correlation_id, options.deadline()).await.map_err(fault)?;
-    Ok(reply.message)
+    match agent.enroll(request, key, &options.correlation_id, options.deadline()).await {
+        Ok(reply) => Ok(reply.message),
+        Err(error) => Err(clock_or_fault(error, &plan.servers, &plan.trust).await),
+    }
 }
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
@@ -123,8 +126,26 @@ pub async fn confirm(
     };
     let agent = AgentApi::new(servers.to_vec(), &identity.trust(), Some(&identity.credentials()));
     let agent = agent.map_err(fault)?.on_retry(options.on_retry());
-    let reply = agent.confirm(request, &options.correlation_id, options.deadline()).await.map_err(fault)?;
-    Ok(reply.message)
+    match agent.confirm(request, &options.correlation_id, options.deadline()).await {
+        Ok(reply) => Ok(reply.message),
+        Err(error) => Err(clock_or_fault(error, servers, &identity.trust()).await),
+    }
+}
+
+/// Where the server's chain is not valid at this host's time, and is at the server's own, it is this clock that is wrong.
+async fn clock_or_fault(error: Error, servers: &[ServerUrl], trust: &Trust) -> Fault {
+    let by_dates = matches!(
+        &error,
+        Error::Unreachable { cause: Unreachable::Untrusted(Distrust::Expired | Distrust::NotYetValid), .. }
+    );
+    let ahead = if by_dates { failed_call::ahead(servers, trust).await } else { None };
+    match ahead.filter(|ahead| ahead.unsigned_abs() > TOLERANCE.millis()) {
+        Some(ahead) => {
+            let what = format!("{}; nothing was sent", FailedCall::skewed(ahead).error);
+            Fault::host(AgentCode::ClockSkew, what, code::CLOCK)
+        }
+        None => fault(error),
+    }
 }
 
 fn waiting(error: &Error, most: u64) -> String {

@@ -183,7 +183,11 @@ async fn enroll(dir: &Dir, plan: &EnrollPlan, contact: &Contact) -> Result<HostI
                 tracing::info!(node_id = identity.node_id(), "enrolled");
                 return Ok(identity);
             }
-            Err(fault) if fault.exit == Exit::Unreachable || fault.retryable => {
+            Err(fault)
+                if fault.exit == Exit::Unreachable
+                    || fault.retryable
+                    || fault.code.agent() == Some(AgentCode::ClockSkew) =>
+            {
                 if let Some(count) = notices.note(fault.code.as_str(), clock::now()) {
                     let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
                     tracing::warn!(
