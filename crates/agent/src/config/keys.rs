@@ -19,11 +19,13 @@ pub struct SettingKey {
     pub foreign_variable: Option<&'static str>,
     /// The key by which the TaskRun worker's file means the same, in its table `[tls]`.
     pub worker_key: Option<&'static str>,
+    /// Why the key is accepted and has no effect. It is said at every start.
+    pub reserved: Option<&'static str>,
 }
 
 impl SettingKey {
     const fn new(name: &'static str, kind: ValueKind, help: &'static str) -> Self {
-        Self { name, kind, help, default: None, foreign_variable: None, worker_key: None }
+        Self { name, kind, help, default: None, foreign_variable: None, worker_key: None, reserved: None }
     }
 
     const fn default(self, text: &'static str) -> Self {
@@ -36,6 +38,10 @@ impl SettingKey {
 
     const fn worker_key(self, name: &'static str) -> Self {
         Self { worker_key: Some(name), ..self }
+    }
+
+    const fn reserved(self, why: &'static str) -> Self {
+        Self { reserved: Some(why), ..self }
     }
 
     pub fn of(name: &str) -> Option<&'static SettingKey> {
@@ -66,7 +72,8 @@ pub(super) fn defaults() -> Values {
 }
 
 /// Declares keys. A line is `/// HELP`, then `"KEY" CONSTANT KIND, ATTRIBUTE(VALUE) ...;` and makes the constant by which the
-/// code asks for the value, and the entry in `KEYS`. A key that nothing asks for yet has `_` instead of a constant.
+/// code asks for the value, and the entry in `KEYS`. A key that nothing asks for yet has `_` instead of a constant, and
+/// says why under `reserved`.
 macro_rules! setting_keys {
     ($($(#[doc = $help:literal])+ $name:literal $constant:tt $kind:expr $(, $attribute:ident($value:literal))*;)*) => {
         $(pub const $constant: &str = $name;)*
@@ -105,8 +112,8 @@ setting_keys! {
     /// Addresses for WireGuard that are advertised when enrolling: IPv4, IPv6 or both, with or without a port (51820).
     /// Without it, with the layout `plfm`: the address from which this host reaches the control plane
     "underlay" UNDERLAY ValueKind::Underlay;
-    /// Reserved; without effect
-    "sysfs_root" _ ValueKind::Path;
+    /// Reserved; without effect, which is said at every start
+    "sysfs_root" _ ValueKind::Path, reserved("this version enrolls no host by its hardware");
     /// Recovery endpoint; overrides what the control plane announced
     "recovery_url" RECOVERY_URL ValueKind::Server, foreign_variable("GPUAAS_RECOVERY_API_URL");
     /// CA by which the recovery endpoint is verified
@@ -125,12 +132,12 @@ setting_keys! {
     "paths.task_retry" PATHS_TASK_RETRY ValueKind::Path;
     /// Directory of this host's workload; created if missing, and its free space is watched
     "paths.runtime" PATHS_RUNTIME ValueKind::Path;
-    /// Reserved; without effect
-    "overlay.backend" _ ValueKind::Choice(&["auto", "userspace", "kernel", "off"]);
-    /// Reserved; without effect
-    "overlay.interface" _ ValueKind::Text;
-    /// Reserved; without effect
-    "proxy" _ ValueKind::Text;
+    /// Reserved; without effect, which is said at every start
+    "overlay.backend" _ ValueKind::Choice(&["auto", "userspace", "kernel", "off"]), reserved("this version sets up no WireGuard interface");
+    /// Reserved; without effect, which is said at every start
+    "overlay.interface" _ ValueKind::Text, reserved("this version sets up no WireGuard interface");
+    /// Reserved; without effect, which is said at every start
+    "proxy" _ ValueKind::Text, reserved("this version connects to the control plane directly");
     /// How often expiry, disk space and the names in the hosts file are checked
     "check_interval" CHECK_INTERVAL ValueKind::Interval, default("60s");
     /// End with exit code 3 when the identity is revoked, instead of trying again every five minutes

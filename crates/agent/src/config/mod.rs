@@ -51,6 +51,8 @@ pub struct AgentConfig {
     pub underlay_given: Option<Vec<String>>,
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
+    /// Keys that were set and have no effect, each with the reason.
+    pub without_effect: Vec<(&'static str, &'static str)>,
     pub daemon: DaemonConfig,
     pub recovery: RecoveryConfig,
     pub upkeep: Upkeep,
@@ -94,11 +96,26 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
             .list(keys::UNDERLAY)
             .and_then(|list| UnderlayAddresses::parse(list.iter().map(String::as_str))),
         underlay_given,
+        without_effect: without_effect(&layers),
         memory_only: layers.text(keys::STORAGE) == Some("memory"),
         daemon: daemon::daemon(&layers),
         recovery: upkeep::recovery(&layers),
         upkeep: upkeep::upkeep(&layers),
     })
+}
+
+fn without_effect(layers: &Layers<'_>) -> Vec<(&'static str, &'static str)> {
+    let reserved = keys::KEYS.iter().filter_map(|key| Some((key.name, key.reserved?)));
+    reserved.filter(|(name, _)| layers.value(name).is_some()).collect()
+}
+
+impl AgentConfig {
+    /// Nobody should rely on a setting that does nothing; a host that has one starts all the same.
+    pub fn warn_of_settings_without_effect(&self) {
+        for (key, why) in &self.without_effect {
+            tracing::warn!(key, "the setting `{key}` has no effect: {why}");
+        }
+    }
 }
 
 /// What follows from the layout, and from the name that the program was called by, where nothing else is said.

@@ -47,6 +47,7 @@ pub async fn run(
     let contact = &args.contact;
     let path = contact.place.path(environment);
     let config = config::load(&path, contact.values(), environment)?;
+    config.warn_of_settings_without_effect();
     let servers = plan::servers(&config)?;
     let options = options(contact, Some(Duration::from_millis(args.timeout.millis())))?;
     let options = CallOptions { plain: logging::is_plain(environment), ..options };

@@ -52,6 +52,7 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
     flags.extend(args.contact.values());
     let mut config = config::load(&path, flags, environment)?;
     config.token = worker.token;
+    config.warn_of_settings_without_effect();
     let servers = plan::servers(&config)?;
     refuse_what_cannot_be_kept(&path, &config)?;
     start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
