@@ -1,5 +1,7 @@
 """Machines that have recovery tokens, and machines that need them."""
 
+import hashlib
+
 import certs
 import evidence
 import native
@@ -58,4 +60,9 @@ def evidence_of(bundle: dict):
         audit_seq=bundle["audit_seq"],
         audit_hash=bundle["audit_hash"],
         recovery_profile_id=bundle["recovery_profile_id"],
+        domain=bundle["domain"],
+        issued_by=bundle["issued_by"],
+        issued_at=bundle["issued_at"],
+        recovery_url=bundle["recovery_url"],
+        recovery_ca_sha256="sha256:" + hashlib.sha256(bundle["recovery_ca_pem"].encode()).hexdigest(),
     )

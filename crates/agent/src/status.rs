@@ -78,6 +78,9 @@ pub struct Status {
     pub last_renewal: Option<LastAttempt>,
     pub last_recovery: Option<LastAttempt>,
     pub recovery_ready: bool,
+    /// False where the control plane has said that this node was enrolled without recovery; not shown otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery_eligible: Option<bool>,
     /// How far this clock is ahead of the control plane's.
     pub clock_offset_ms: Option<i64>,
     pub endpoint_profile: Option<String>,
@@ -214,6 +217,7 @@ impl Status {
             last_renewal: attempts.last_renewal,
             last_recovery: attempts.last_recovery,
             recovery_ready: recovery::is_ready(dir, clock::now()),
+            recovery_eligible: recovery::is_ineligible(dir).then_some(false),
             clock_offset_ms: None,
             endpoint_profile: profile::load(dir).ok().flatten().map(|profile| profile.id),
             disk: Disk::of(dir),
@@ -250,6 +254,9 @@ impl HumanText for Status {
         let recovery = match self.recovery_ready {
             _ if revoked => "not possible: a revoked identity cannot be recovered",
             true => "ready",
+            false if self.recovery_eligible == Some(false) => {
+                "not possible: enrolled without recovery; enroll the host anew before its certificate ends"
+            }
             false => "not ready",
         };
         let recovery = match &self.last_recovery {

@@ -51,6 +51,7 @@ fn token(state: TokenState) -> Token {
         expires_at: Timestamp::from_secs(100),
         state,
         name: None,
+        replace: false,
     }
 }
 
@@ -157,6 +158,7 @@ fn an_alert_event_is_the_alert_and_what_has_happened_to_it() {
         detail: "x".to_owned(),
         acknowledged: false,
         again: None,
+        acknowledged_at: None,
     };
     let item = "alert_id, kind, node_id, since, count, detail, acknowledged";
     assert_eq!(fields(&AlertItem::of(&alert)), sorted(item));

@@ -120,6 +120,10 @@ const TABLE: &[(&str, &[Example])] = &[
         )],
     ),
     ("enlist node release", &[("Release a node from quarantine", "enlist node release web-1")]),
+    (
+        "enlist node recovery revoke",
+        &[("End a recovery token that may have been copied", "enlist node recovery revoke web-1")],
+    ),
     ("enlist node rotate", &[("Order a node to renew its certificate now", "enlist node rotate web-1")]),
     ("enlist node decommission", &[("Decommission a node", "enlist node decommission web-1")]),
     (

@@ -2,6 +2,7 @@
 
 mod act;
 mod evidence;
+mod recovery;
 mod repair;
 mod show;
 mod timeline;
@@ -52,6 +53,9 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         expires: Option<String>,
     },
+    /// Manage what a node recovers with
+    #[command(subcommand)]
+    Recovery(recovery::Command),
     /// List nodes, then print a line for each change, with its time, until interrupted
     Watch,
     #[command(flatten)]
@@ -87,6 +91,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::RepairBundle { id, out, expires } => {
             repair::issue(&operator, output, &id, &out, expires).await
         }
+        Command::Recovery(command) => recovery::run(command, &operator, output).await,
         Command::Watch => watch::follow(&operator, output).await,
         Command::Act(command) => act::run(command, &operator, output).await,
     }

@@ -278,6 +278,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         bundle_ends: Some(later(1)),
         heard: Some(AT),
         agent_version: Label::parse("0.1.0").ok(),
+        profile: None,
         prepared: Some(Prepared {
             node: node(),
             tenant,
@@ -290,9 +291,11 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         mint,
         ttl: Some(Span::from_hours(2)),
         profile: Label::parse("default").expect("a label"),
+        endpoint: None,
     };
-    let keeping = Keeping { kept: Some(TokenId(id(4))), mint: Some(mint) };
+    let keeping = Keeping { kept: Some(TokenId(id(4))), mint: Some(mint), profile: None };
     vec![
+        ("revoke_recovery_tokens", Command::RevokeRecoveryTokens { node: node() }),
         ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
         ("recover", Command::Recover(Box::new(recover))),
         ("issue_repair_bundle", Command::IssueRepairBundle(issue)),

@@ -508,7 +508,7 @@ fn a_repair_bundle_and_a_refused_recovery_name_the_node() {
     let mut domain = Domain::founded();
     let (node, mint) = (domain.active(), domain.drawn());
     let profile = Label::parse("site-a").unwrap();
-    let issue = IssueRepairBundle { node: node.node.clone(), mint, ttl: None, profile };
+    let issue = IssueRepairBundle { node: node.node.clone(), mint, ttl: None, profile, endpoint: None };
     let expected = json!({
         "node_id": node.node.as_str(),
         "recovery_token_id": mint.token.to_string(),

@@ -1,12 +1,12 @@
 //! A node that has lost the use of its certificate, and the token that brings it back.
 
 use crate::support::{
-    Domain, Enrolled, check, confirm_keeping, contact, granted, local, node, recover, refused, refused_with,
-    set_policy, span,
+    Domain, Enrolled, check, confirm_keeping, contact, granted, keeping, local, node, profile, recover,
+    refused, refused_with, set_policy, span,
 };
-use lifecycle::names::{KeyHash, KeyKind, TokenId};
+use lifecycle::names::{KeyHash, KeyKind, Label, TokenId};
 use lifecycle::registry::{
-    Actor, AlertKind, Command, Keeping, Mint, NodeState, Outcome, Recover, RecoveryState, Sighting,
+    Actor, AlertKind, Command, Door, Keeping, Mint, NodeState, Outcome, Recover, RecoveryState, Sighting,
 };
 
 const RECOVERED: &[&str] = &["recovery.requested", "recovery.issued"];
@@ -14,8 +14,13 @@ const ROTATED: &[&str] = &["recovery_token.rotated"];
 const KEPT: &[&str] = &["recovery_token.kept"];
 
 fn mint(by: &Enrolled, kept: Option<TokenId>, mint: Option<Mint>) -> (Actor, Command) {
-    let keeping = Keeping { kept, mint };
+    let keeping = keeping(kept, mint);
     (by.actor(), Command::MintRecovery { node: by.node.clone(), keeping })
+}
+
+fn enroll_by(domain: &mut Domain, door: Door, named: Option<&str>) -> Enrolled {
+    let token = domain.mint_with(|create| create.profile = named.map(profile));
+    domain.enroll_with(token, |request| request.door = door)
 }
 
 fn state_of(domain: &Domain, by: &Enrolled, token: Mint) -> Option<RecoveryState> {
@@ -134,7 +139,7 @@ fn a_token_lasts_until_it_is_half_over_and_a_renewal_always_brings_the_next() {
     check(&mut domain, confirm_keeping(&node, Some(token.token), Some(next)), granted(&[]));
     let key = KeyHash::new(domain.digest());
     let mut renewal = domain.renewal(&node.node, key);
-    renewal.keeping = Keeping { kept: Some(token.token), mint: Some(next) };
+    renewal.keeping = keeping(Some(token.token), Some(next));
     let events = &["certificate.renewed", "recovery_token.rotated"];
     check(&mut domain, (node.actor(), Command::Renew(Box::new(renewal.clone()))), granted(events));
     // Its answer was lost. Asked again at once, no other is minted; a little later one is.
@@ -298,4 +303,77 @@ fn using_either_of_two_ends_both_and_the_last_few_are_remembered() {
     assert_eq!(record.iter().filter(|token| !token.is_valid()).count(), 4);
     let request = domain.recovery(first.hash);
     check(&mut domain, recover(request), refused("token_invalid"));
+}
+
+#[test]
+fn a_node_that_was_enrolled_without_recovery_is_given_no_token() {
+    for (door, profile_name, minted) in [
+        (Door::Native, None, true),
+        (Door::Native, Some("probectl"), false),
+        (Door::Plfm, Some("default"), false),
+        (Door::Probectl, None, false),
+        (Door::Taskrun, None, false),
+    ] {
+        let mut domain = Domain::founded();
+        let node = enroll_by(&mut domain, door, profile_name);
+        let token = domain.drawn();
+        check(&mut domain, contact(&node), granted(&["host.confirmed", "host.active", "certificate.seen"]));
+        let expected: &[&str] = if minted { ROTATED } else { &[] };
+        check(&mut domain, mint(&node, None, Some(token)), granted(expected));
+        check(&mut domain, confirm_keeping(&node, None, Some(token)), granted(&[]));
+        assert_eq!(
+            domain.state.nodes[&node.node].keeps_recovery_tokens(),
+            minted,
+            "{door:?} {profile_name:?}"
+        );
+    }
+}
+
+#[test]
+fn a_request_of_before_names_no_recovery_profile_and_is_answered_as_before() {
+    let mut domain = Domain::founded();
+    let node = enroll_by(&mut domain, Door::Probectl, None);
+    check(&mut domain, contact(&node), granted(&["host.confirmed", "host.active", "certificate.seen"]));
+    let keeping = Keeping { mint: Some(domain.drawn()), ..Keeping::default() };
+    let command = Command::MintRecovery { node: node.node.clone(), keeping };
+    let events = domain.give(node.actor(), command).events;
+    assert_eq!(events.iter().map(lifecycle::registry::Event::name).collect::<Vec<_>>(), ROTATED);
+}
+
+#[test]
+fn a_token_is_good_under_its_own_recovery_profile_only() {
+    let (mut domain, _, token) = expired();
+    let request = domain.recovery(token.hash);
+    let under = |name: &str| Recover { profile: Label::parse(name).ok(), ..request.clone() };
+    check(&mut domain, recover(under("elsewhere")), refused("token_invalid"));
+    check(&mut domain, recover(under("default")), granted(RECOVERED));
+}
+
+#[test]
+fn a_token_is_due_when_the_recovery_profile_is_another_one() {
+    let mut domain = Domain::founded();
+    let (node, token) = domain.provided();
+    let next = domain.drawn();
+    check(&mut domain, mint(&node, Some(token.token), Some(next)), granted(KEPT));
+    let profile = Label::parse("site-b").ok();
+    let keeping = Keeping { kept: Some(token.token), mint: Some(next), profile };
+    check(
+        &mut domain,
+        (node.actor(), Command::MintRecovery { node: node.node.clone(), keeping }),
+        granted(ROTATED),
+    );
+}
+
+#[test]
+fn revoked_tokens_are_refused_and_the_node_may_have_another() {
+    let mut domain = Domain::founded();
+    let (node, token) = domain.provided();
+    let revoke = || (local(), Command::RevokeRecoveryTokens { node: node.node.clone() });
+    check(&mut domain, revoke(), granted(&["recovery_token.revoked"]));
+    check(&mut domain, revoke(), granted(&[]));
+    let request = domain.recovery(token.hash);
+    check(&mut domain, recover(request), refused("token_revoked"));
+    let next = domain.drawn();
+    check(&mut domain, mint(&node, Some(token.token), Some(next)), granted(ROTATED));
+    assert_eq!(valid(&domain, &node), 1);
 }

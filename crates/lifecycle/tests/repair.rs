@@ -3,8 +3,8 @@
 use crate::support::{Domain, Enrolled, START, check, contact, granted, local, node, recover, refused, span};
 use lifecycle::names::{Label, NodeId, Span, Timestamp};
 use lifecycle::registry::{
-    Actor, AlertKind, BundleRecord, Command, IssueRepairBundle, Mint, NodeState, RaiseAlert, Recover,
-    RecoveryKind, Rejection, Role, Tenants, check_bundle,
+    Actor, AlertKind, BundleClaim, BundleRecord, Command, IssueRepairBundle, Mint, NodeState, RaiseAlert,
+    Recover, RecoveryKind, Rejection, Role, Tenants, check_bundle,
 };
 
 const ISSUED: &[&str] = &["host.quarantined", "repair_bundle.issued"];
@@ -14,7 +14,7 @@ const BACK: &[&str] = &["host.confirmed", "host.active", "recovery.resolved", "c
 fn bundle(domain: &mut Domain, id: &NodeId, ttl: Option<Span>) -> (Mint, (Actor, Command)) {
     let mint = domain.drawn();
     let profile = Label::parse("default").unwrap();
-    let issue = IssueRepairBundle { node: id.clone(), mint, ttl, profile };
+    let issue = IssueRepairBundle { node: id.clone(), mint, ttl, profile, endpoint: None };
     (mint, (local(), Command::IssueRepairBundle(issue)))
 }
 
@@ -183,19 +183,60 @@ fn a_repair_token_is_redeemed_only_with_its_bundle_as_it_was_issued() {
         minted_at: START,
         expires_at: START,
         state: lifecycle::registry::RecoveryState::Valid { kept: false },
+        profile: None,
     };
     let (repair, rotated) = (token(RecoveryKind::Repair), token(RecoveryKind::Rotated));
-    let issued = BundleRecord { seq: domain.draw(), hash: "ab".to_owned(), profile: "default".to_owned() };
+    let text = |word: &str| Some(word.to_owned());
+    let issued = BundleRecord {
+        seq: domain.draw(),
+        hash: "ab".to_owned(),
+        profile: "default".to_owned(),
+        issued_by: "local:root".to_owned(),
+        url: text("https://there:1"),
+        ca: text("sha256:ab"),
+    };
+    let name = domain.state.domain.as_ref().unwrap().name.to_string();
+    let said = BundleClaim {
+        seq: issued.seq,
+        hash: issued.hash.clone(),
+        profile: issued.profile.clone(),
+        expires_at: START,
+        domain: Some(name),
+        issued_by: Some(issued.issued_by.clone()),
+        issued_at: Some(START.to_string()),
+        url: issued.url.clone(),
+        ca: issued.ca.clone(),
+    };
+    let other = || text("other");
     let changed = [
-        BundleRecord { seq: issued.seq + 1, ..issued.clone() },
-        BundleRecord { hash: "cd".to_owned(), ..issued.clone() },
-        BundleRecord { profile: "other".to_owned(), ..issued.clone() },
+        BundleClaim { seq: issued.seq + 1, ..said.clone() },
+        BundleClaim { hash: "cd".to_owned(), ..said.clone() },
+        BundleClaim { profile: "other".to_owned(), ..said.clone() },
+        BundleClaim { expires_at: START.plus(span("1s")), ..said.clone() },
+        BundleClaim { domain: other(), ..said.clone() },
+        BundleClaim { issued_by: other(), ..said.clone() },
+        BundleClaim { issued_at: other(), ..said.clone() },
+        BundleClaim { url: other(), ..said.clone() },
+        BundleClaim { ca: other(), ..said.clone() },
     ];
-    assert_eq!(check_bundle(&repair, Some(&issued), Some(&issued)), Ok(()));
-    assert_eq!(check_bundle(&rotated, None, None), Ok(()), "a token of the node's own comes with no bundle");
+    let check = |token, claimed, recorded| check_bundle(&domain.state, token, claimed, recorded);
+    assert_eq!(check(&repair, Some(&said), Some(&issued)), Ok(()));
+    assert_eq!(check(&rotated, None, None), Ok(()), "a token of the node's own comes with no bundle");
     for claimed in changed.iter().map(Some).chain([None]) {
-        let found = check_bundle(&repair, claimed, Some(&issued));
+        let found = check(&repair, claimed, Some(&issued));
         assert_eq!(found, Err(Rejection::RepairBundleMismatch), "{claimed:?}");
     }
-    assert_eq!(check_bundle(&repair, None, None), Err(Rejection::RepairBundleMismatch));
+    assert_eq!(check(&repair, None, None), Err(Rejection::RepairBundleMismatch));
+    let none = || None;
+    let of_before = BundleClaim {
+        domain: none(),
+        issued_by: none(),
+        issued_at: none(),
+        url: none(),
+        ca: none(),
+        ..said.clone()
+    };
+    assert_eq!(check(&repair, Some(&of_before), Some(&issued)), Ok(()), "an agent of before");
+    let recorded_before = BundleRecord { url: None, ca: None, ..issued.clone() };
+    assert_eq!(check(&repair, Some(&said), Some(&recorded_before)), Ok(()), "a bundle of before");
 }

@@ -158,6 +158,44 @@ def test_a_changed_bundle_is_worth_nothing(plane, patient, place):
     other.note_secrets()
 
 
+def test_whatever_is_changed_in_a_bundle_its_token_is_not_spent(plane, place):
+    """On an empty host nothing tells what is true: each field in turn is compared by the control plane, before anything
+    is issued, and the true bundle then still works. Proves GPU-05, GPU-17, GPU-19."""
+    host = Patient(plane, plane.token())
+    host.start().wait_connected()
+    node = host.node_id()
+    host.stop()
+    host.note_secrets()
+    file = issue(plane, node)
+    true = json.loads(file.read_text())
+    _, _, port = true["recovery_url"].rpartition(":")
+    changes = {
+        "version": 2,
+        "node_id": "somebody-else",
+        "domain": "elsewhere.example",
+        "recovery_token": true["recovery_token"][:-1] + ("A" if true["recovery_token"][-1] != "A" else "B"),
+        "recovery_profile_id": "other",
+        "recovery_url": f"https://localhost:{port}",
+        "recovery_ca_pem": true["recovery_ca_pem"] + true["recovery_ca_pem"],
+        "issued_by": "local:somebody",
+        "issued_at": "2020-01-01T00:00:00Z",
+        "expires_at": "2099-01-01T00:00:00Z",
+        "audit_seq": true["audit_seq"] + 1,
+        "audit_hash": "0" * len(true["audit_hash"]),
+    }
+    assert set(changes) == lost.BUNDLE
+    codes = {}
+    for number, (field, value) in enumerate(changes.items()):
+        done = recover(changed(file, **{field: value}), place / f"empty-{number}")
+        assert done.code != 0, (field, done)
+        codes[field] = done.error()["code"]
+    here = {"version": "bundle_invalid", "node_id": "not_your_node", "recovery_token": "token_invalid"}
+    assert codes == {field: here.get(field, "repair_bundle_mismatch") for field in changes}
+    assert kinds(plane, node, "recovery.requested", "recovery.issued") == []
+    done = recover(file, place / "true")
+    assert done.code == 0 and done.json()["node_id"] == node, done
+
+
 def test_a_bundle_that_others_may_read_is_refused(plane, patient):
     """Proves GPU-16."""
     file = issue(plane, patient.node)

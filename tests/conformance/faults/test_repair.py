@@ -97,7 +97,7 @@ def three_seconds(plane) -> None:
 
 
 def test_a_changed_bundle_is_refused_and_not_used_up(plane, node):
-    """GPU-17, GPU-19: expires_at, audit_seq, audit_hash and the profile are compared."""
+    """GPU-17, GPU-19: everything that the bundle says is compared before anything is issued."""
     bundle = issue(plane, node)
     other = issue(plane, fresh(plane))
     for change in [
@@ -108,6 +108,11 @@ def test_a_changed_bundle_is_refused_and_not_used_up(plane, node):
         {"audit_hash": "0" * 64},
         {"audit_hash": ""},
         {"recovery_profile_id": "another"},
+        {"domain": "elsewhere.example"},
+        {"issued_by": "local:somebody"},
+        {"issued_at": "2020-01-01T00:00:00Z"},
+        {"recovery_url": "https://elsewhere.example:1"},
+        {"recovery_ca_pem": bundle["recovery_ca_pem"] + "\n"},
         {"audit_seq": other["audit_seq"], "audit_hash": other["audit_hash"]},
     ]:
         said = lost.evidence_of({**bundle, **change})
@@ -115,8 +120,22 @@ def test_a_changed_bundle_is_refused_and_not_used_up(plane, node):
     assert lost.refused(plane, bundle["recovery_token"]).code == "repair_bundle_mismatch"
     said = lost.evidence_of(bundle)
     assert lost.refused(plane, bundle["recovery_token"], bundle=said, node_id=other["node_id"]).code == "not_your_node"
+    named = {"bundle": said, "recovery_profile_id": "another"}
+    assert lost.refused(plane, bundle["recovery_token"], **named).code == "repair_bundle_mismatch"
     key = certs.ec_key()
     assert repaired(plane, bundle, key).answer.certificate == repaired(plane, bundle, key).answer.certificate
+
+
+def test_an_agent_of_before_sends_less_and_is_repaired(plane, node):
+    """GPU-19: what it does not send is not compared."""
+    bundle = issue(plane, node)
+    said = native.pb.BundleEvidence(
+        expires_at=bundle["expires_at"],
+        audit_seq=bundle["audit_seq"],
+        audit_hash=bundle["audit_hash"],
+        recovery_profile_id=bundle["recovery_profile_id"],
+    )
+    assert lost.recovered(plane, bundle["recovery_token"], bundle=said).id == node.id
 
 
 def fresh(plane):

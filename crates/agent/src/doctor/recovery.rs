@@ -80,6 +80,9 @@ fn held<'a>(
             .into());
     }
     let Some(kept) = &found.token else {
+        if found.ineligible {
+            return Err(Check::good(NAME, recovery::WITHOUT).warn(endpoint::ENROLL_ANEW).into());
+        }
         let check = blocked("there is no recovery token".to_owned()).with(ANOTHER);
         let check = if subject.is_absent() { check.follows("identity", ABSENT) } else { check };
         let unread = "the directory cannot be read";

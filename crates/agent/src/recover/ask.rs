@@ -16,7 +16,13 @@ use crate::store::identity::HostIdentity;
 use crate::token::SecretToken;
 
 /// As whom, with what and why. The certificate that was lost is not shown.
-pub fn request(token: &SecretToken, csr: String, node_id: Option<&str>, class: Class) -> RecoverRequest {
+pub fn request(
+    token: &SecretToken,
+    profile: &str,
+    csr: String,
+    node_id: Option<&str>,
+    class: Class,
+) -> RecoverRequest {
     RecoverRequest {
         token: token.expose().to_owned(),
         csr,
@@ -24,6 +30,7 @@ pub fn request(token: &SecretToken, csr: String, node_id: Option<&str>, class: C
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         class: class.to_string(),
         bundle: None,
+        recovery_profile_id: profile.to_owned(),
     }
 }
 

@@ -28,10 +28,15 @@ pub struct CheckedBundle {
     pub node_id: String,
     pub domain: String,
     pub issued_at: Timestamp,
+    /// `issued_at` as it is written.
+    written_at: String,
     expires_at: String,
     audit_seq: u64,
     audit_hash: String,
-    recovery_profile_id: String,
+    pub recovery_profile_id: String,
+    issued_by: String,
+    recovery_url: String,
+    recovery_ca_sha256: String,
 }
 
 /// Whom a host is known to be, or to have been.
@@ -50,6 +55,7 @@ struct BundleFile {
     recovery_token: String,
     recovery_url: String,
     recovery_ca_pem: String,
+    issued_by: String,
     issued_at: String,
     expires_at: String,
     audit_seq: u64,
@@ -91,6 +97,7 @@ fn parse(text: &[u8], at: Timestamp) -> Result<CheckedBundle, String> {
         return Err(format!("expired at {ends}"));
     }
     let url = ServerUrl::parse(&written.recovery_url).map_err(|error| format!("recovery_url: {error}"))?;
+    let recovery_ca_sha256 = pki::digest::fingerprint(written.recovery_ca_pem.as_bytes()).pin();
     let trust = Trust::from_ca_pem(written.recovery_ca_pem.as_bytes());
     let trust = trust.map_err(|error| format!("recovery_ca_pem: {error}"))?;
     let token = SecretToken::new(token).ok_or("recovery_token is empty")?;
@@ -103,10 +110,14 @@ fn parse(text: &[u8], at: Timestamp) -> Result<CheckedBundle, String> {
         node_id: written.node_id,
         domain: written.domain,
         issued_at,
+        written_at: written.issued_at,
         expires_at: written.expires_at,
         audit_seq: written.audit_seq,
         audit_hash: written.audit_hash,
         recovery_profile_id: written.recovery_profile_id,
+        issued_by: written.issued_by,
+        recovery_url: written.recovery_url,
+        recovery_ca_sha256,
     })
 }
 
@@ -135,6 +146,11 @@ impl CheckedBundle {
             audit_seq: self.audit_seq,
             audit_hash: self.audit_hash.clone(),
             recovery_profile_id: self.recovery_profile_id.clone(),
+            domain: self.domain.clone(),
+            issued_by: self.issued_by.clone(),
+            issued_at: self.written_at.clone(),
+            recovery_url: self.recovery_url.clone(),
+            recovery_ca_sha256: self.recovery_ca_sha256.clone(),
         }
     }
 }

@@ -57,6 +57,9 @@ pub fn choose(
 /// The remedy where a recovery is blocked.
 pub const BUNDLE: &str = "have an operator create a repair bundle, `enlist node repair-bundle ID --out FILE`, and run `enlist-agent recover --bundle FILE`";
 
+/// The remedy for a node that was enrolled without recovery.
+pub const ENROLL_ANEW: &str = "keep the daemon running, so that the certificate is renewed before it ends; for recovery, enroll this host anew with a token of another profile, `enlist token create --node ID --profile NAME`";
+
 /// A recovery is blocked, with its remedy.
 pub fn blocked(what: impl Into<String>) -> Fault {
     Fault::host(

@@ -107,9 +107,10 @@ pub(crate) fn plan(
     if let Some(bundle) = bundle {
         let evidence = Some(bundle.evidence());
         let made = made.max(Some(bundle.issued_at));
-        let CheckedBundle { token, endpoint, node_id, domain, .. } = bundle;
+        let CheckedBundle { token, endpoint, node_id, domain, recovery_profile_id: profile, .. } = bundle;
         return Ok(RecoverPlan {
             token,
+            profile,
             endpoint,
             identity,
             evidence,
@@ -122,6 +123,9 @@ pub(crate) fn plan(
     }
     if let Some(path) = found.exposed {
         return Err(exposed(&path));
+    }
+    if found.token.is_none() && found.ineligible {
+        return Err(Fault { hint: endpoint::ENROLL_ANEW.into(), ..endpoint::blocked(recovery::WITHOUT) });
     }
     let kept = found.token.ok_or_else(|| endpoint::blocked("there is no recovery token"))?;
     let runtime = runtime(config, identity.as_ref())?;
@@ -141,6 +145,7 @@ pub(crate) fn plan(
     let node_id = node_id.or(kept.node).unwrap_or_default();
     Ok(RecoverPlan {
         token: kept.value,
+        profile: kept.profile,
         endpoint,
         identity,
         evidence: None,

@@ -50,6 +50,8 @@ const SPENT: &[&Code] = &[
 #[derive(Debug)]
 pub struct RecoverPlan {
     pub token: SecretToken,
+    /// The recovery profile that it was given with; empty if that is not known.
+    pub profile: String,
     pub endpoint: RecoveryEndpoint,
     /// What is here, if it can be read.
     pub identity: Option<HostIdentity>,
@@ -105,7 +107,7 @@ async fn carry_out(
     let csr = begun.key.csr_pem().map_err(|error| issued::invalid(error.to_string()))?;
     let request = RecoverRequest {
         bundle: plan.evidence.clone(),
-        ..ask::request(&plan.token, csr, Some(&plan.node_id), plan.class)
+        ..ask::request(&plan.token, &plan.profile, csr, Some(&plan.node_id), plan.class)
     };
     let allowed = tolerance::read(dir.path()).unwrap_or(TOLERANCE);
     let answer = match ask::ask(&plan.endpoint, request, &begun.correlation_id, allowed).await {

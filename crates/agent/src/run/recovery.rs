@@ -57,7 +57,7 @@ impl IdentityRecovery {
 
     /// While connected, this host asks for the token that it should have and has not.
     pub fn request_token(&mut self, core: &mut AgentCore, connected: bool) {
-        if !connected || !recovery::kept_id(core.path()).is_empty() {
+        if !connected || !recovery::kept_id(core.path()).is_empty() || recovery::is_ineligible(core.path()) {
             return;
         }
         if core.reporting.is_new("no recovery token") {
@@ -90,7 +90,10 @@ impl IdentityRecovery {
         if let Some(path) = found.exposed {
             return Err(format!("other users may read or replace {}, so it is not used", path.display()));
         }
-        let Some(token) = found.token else { return Err("there is no recovery token".to_owned()) };
+        let Some(token) = found.token else {
+            let why = if found.ineligible { recovery::WITHOUT } else { "there is no recovery token" };
+            return Err(why.to_owned());
+        };
         if token.expires_at.is_some_and(|at| clock::now() > at) {
             return Err("the recovery token has expired".to_owned());
         }
@@ -137,7 +140,7 @@ impl IdentityRecovery {
             let class = class.as_str();
             tracing::warn!(class, correlation_id, "recovering this host's identity");
         }
-        let request = ask::request(&token.value, csr, core.identity.node_id(), class);
+        let request = ask::request(&token.value, &token.profile, csr, core.identity.node_id(), class);
         self.key = Some(Arc::new(attempt.key));
         let (tolerance, issued) = (core.machine.tolerance(), core.identity.facts.not_before);
         self.call.begin(recover(endpoint, request, correlation_id, tolerance, issued));

@@ -24,6 +24,10 @@ const TOKEN: &str = "token";
 const TOKENS: &str = "tokens.json";
 const PROFILE: &str = "profile.json";
 const CA: &str = "ca.pem";
+/// There when the control plane has said that this node was enrolled without recovery.
+const INELIGIBLE: &str = "ineligible";
+/// Said of such a node.
+pub const WITHOUT: &str = "this node was enrolled without recovery, so it has no recovery token";
 /// Said of a token that is not the one in `tokens.json`.
 pub const UNKNOWN: &str = "the recovery token in this directory is not the one that the control plane issued";
 /// Longer than any token or id that the control plane makes.
@@ -38,6 +42,8 @@ pub struct StoredRecoveryToken {
     /// Whose it is.
     pub node: Option<String>,
     pub expires_at: Option<Timestamp>,
+    /// The recovery profile that it was given with; empty of a token of before.
+    pub profile: String,
 }
 
 /// The recovery endpoint, and the CA that verifies it.
@@ -55,6 +61,8 @@ pub struct RecoveryMaterial {
     pub profile: Option<StoredRecoveryProfile>,
     /// Open to others than this user, and therefore not used.
     pub exposed: Option<PathBuf>,
+    /// The control plane has said that this node keeps no recovery tokens.
+    pub ineligible: bool,
 }
 
 /// Tells which token is which, without holding one.
@@ -65,6 +73,8 @@ struct Named {
     expires_at: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     node: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    profile: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +90,12 @@ pub fn keep(dir: &Path, node: &str, grant: &RecoveryGrant) -> io::Result<()> {
         check(profile)?;
     }
     disk::private_dir(&place(dir))?;
+    if grant.ineligible {
+        disk::replace(&place(dir).join(INELIGIBLE), node.as_bytes(), PUBLIC)?;
+        // Of an earlier life: nobody takes it any more.
+        return forget(dir);
+    }
+    disk::remove(&place(dir).join(INELIGIBLE))?;
     if let Some(profile) = &grant.profile {
         keep_profile(dir, profile)?;
     }
@@ -101,9 +117,10 @@ pub fn read(dir: &Path) -> RecoveryMaterial {
         let named = name_of(dir, &value);
         let expires_at = named.as_ref().and_then(|named| Timestamp::parse(&named.expires_at).ok());
         let node = named.as_ref().map(|named| named.node.clone()).filter(|node| !node.is_empty());
-        StoredRecoveryToken { value, id: named.map(|named| named.id), node, expires_at }
+        let profile = named.as_ref().map(|named| named.profile.clone()).unwrap_or_default();
+        StoredRecoveryToken { value, id: named.map(|named| named.id), node, expires_at, profile }
     });
-    RecoveryMaterial { token, profile: read_profile(dir), exposed: None }
+    RecoveryMaterial { token, profile: read_profile(dir), exposed: None, ineligible: is_ineligible(dir) }
 }
 
 /// Whether token and place are here, as far as the directory alone tells.
@@ -111,6 +128,11 @@ pub fn is_ready(dir: &Path, at: Timestamp) -> bool {
     let found = read(dir);
     let good = |kept: &StoredRecoveryToken| kept.id.is_some() && kept.expires_at.is_none_or(|end| at <= end);
     found.profile.is_some() && found.token.as_ref().is_some_and(good)
+}
+
+/// Whether the control plane has said that this node keeps no recovery tokens.
+pub fn is_ineligible(dir: &Path) -> bool {
+    place(dir).join(INELIGIBLE).exists()
 }
 
 /// The id of the token on disk, as the control plane is told it; empty without one.
@@ -159,6 +181,7 @@ fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(SecretToken, N
         sha256: token.digest(),
         expires_at: grant.expires_at.clone(),
         node: node.to_owned(),
+        profile: grant.profile.as_ref().map(|profile| profile.id.clone()).unwrap_or_default(),
     };
     Ok(Some((token, named)))
 }
@@ -241,11 +264,27 @@ mod tests {
             token: token.to_owned(),
             expires_at: "2030-01-01T00:00:00Z".to_owned(),
             profile: Some(profile),
+            ineligible: false,
         }
     }
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn that_there_is_no_recovery_is_kept_until_there_is() {
+        let dir = tempfile::tempdir().unwrap();
+        keep(dir.path(), "n-1", &grant("t-1", "hush")).unwrap();
+        assert_eq!(
+            (is_ineligible(dir.path()), read(dir.path()).token.unwrap().profile),
+            (false, "p-1".to_owned())
+        );
+        let without = RecoveryGrant { ineligible: true, ..RecoveryGrant::default() };
+        keep(dir.path(), "n-1", &without).unwrap();
+        assert!(read(dir.path()).ineligible && read(dir.path()).token.is_none());
+        keep(dir.path(), "n-1", &grant("t-2", "hush")).unwrap();
+        assert!(!read(dir.path()).ineligible && kept_id(dir.path()) == "t-2");
     }
 
     #[test]

@@ -197,6 +197,7 @@ impl Plane {
     pub fn grant(&self, record: &mut Record) -> RecoveryGrant {
         record.granted += 1;
         RecoveryGrant {
+            ineligible: false,
             token_id: format!("t-{}", record.granted),
             token: format!("recovery-{}", record.granted),
             expires_at: self.at.plus(Span::from_days(90)).to_string(),

@@ -125,6 +125,9 @@ pub struct RecoveryGrant {
     pub expires_at: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
     pub profile: ::core::option::Option<RecoveryProfile>,
+    /// The node was enrolled without recovery: it is given no token, and nothing else in this message is set.
+    #[prost(bool, tag = "5")]
+    pub ineligible: bool,
 }
 /// Where a lost node turns to, and what it trusts there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -220,6 +223,9 @@ pub struct RecoverRequest {
     /// What a repair bundle says of itself, when the token comes from one.
     #[prost(message, optional, tag = "6")]
     pub bundle: ::core::option::Option<BundleEvidence>,
+    /// The recovery profile that the token was given with; empty if that is not known.
+    #[prost(string, tag = "7")]
+    pub recovery_profile_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BundleEvidence {
@@ -232,6 +238,19 @@ pub struct BundleEvidence {
     pub audit_hash: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
     pub recovery_profile_id: ::prost::alloc::string::String,
+    /// The rest is empty from agents of before.
+    #[prost(string, tag = "5")]
+    pub domain: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub issued_by: ::prost::alloc::string::String,
+    /// RFC 3339, UTC.
+    #[prost(string, tag = "7")]
+    pub issued_at: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub recovery_url: ::prost::alloc::string::String,
+    /// `sha256:` and 64 hex digits: of `recovery_ca_pem` as it stands in the bundle.
+    #[prost(string, tag = "9")]
+    pub recovery_ca_sha256: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RecoverResponse {

@@ -95,7 +95,7 @@ impl Streams {
 
     /// A heartbeat on every stream, in turn, and all their answers.
     pub async fn beat(&mut self) -> Result<(), Error> {
-        let heartbeat = word(live_up::Message::Heartbeat(Heartbeat {}));
+        let heartbeat = word(live_up::Message::Heartbeat(Heartbeat::default()));
         let mut awaited = 0;
         for stream in self.open.iter_mut().filter(|stream| !stream.doomed) {
             stream.up.try_send(Ok(Frame::data(heartbeat.clone())))?;

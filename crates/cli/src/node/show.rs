@@ -1,6 +1,6 @@
 //! `enlist node show`: everything that is known of one node, for people. Nothing is said twice.
 
-use super::{evidence, state, tone};
+use super::{evidence, is_gone, state, tone};
 use crate::fields::Fields;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
@@ -49,10 +49,17 @@ fn standing(node: &NodeDetail, screen: Screen) -> Fields {
         .with_some("renewal ordered", time(&node.rotation_ordered_at).as_deref())
         .with_some("ended", node.ended.as_ref().map(account).as_deref())
         .with_some("quarantined", node.quarantine.as_ref().map(account).as_deref())
+        .with_some("recovery", without_recovery(node))
         .with_some(
             "recovery refused",
             refused.map(|last| format!("{} at {}", last.code, screen.full(&last.at))).as_deref(),
         )
+}
+
+/// Said of a node that has enrolled and keeps no recovery tokens.
+fn without_recovery(node: &NodeDetail) -> Option<&'static str> {
+    let without = node.item.enrolled_at.is_some() && !node.recovery.eligible && !is_gone(&node.item);
+    without.then_some("not possible: enrolled without recovery")
 }
 
 fn identity(node: &NodeDetail, screen: Screen) -> Fields {

@@ -133,6 +133,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Recover(recover) => recovery::recover::decide(state, envelope, recover),
         Command::IssueRepairBundle(issue) => recovery::repair::issue(state, issue),
         Command::EndRepair { node } => recovery::repair::end(state, node),
+        Command::RevokeRecoveryTokens { node } => recovery::revoke::decide(state, node),
     }
 }
 

@@ -118,6 +118,7 @@ acts! {
     DecommissionNode => Who::Within(Role::PlatformAdmin);
     ReinstateNode => Who::Within(Role::PlatformAdmin);
     RepairNode => Who::Within(Role::PlatformAdmin);
+    RevokeRecoveryTokens => Who::Within(Role::Operator);
     RegisterNode => Who::Within(Role::Operator);
     DescribeNode => Who::Within(Role::Operator);
     ImportNode => Who::Everywhere(Role::PlatformAdmin);

@@ -164,6 +164,10 @@ pub enum Command {
     UseRenewedCertificate {
         name: OperatorName,
     },
+    /// Ends the recovery tokens of a node that is well; its host is given a new one.
+    RevokeRecoveryTokens {
+        node: NodeId,
+    },
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -33,6 +33,7 @@ pub use super::policy::set::PolicyChanged;
 pub use super::recovery::mint::{RecoveryTokenKept, RecoveryTokenRotated};
 pub use super::recovery::recover::{RecoveryIssued, RecoveryRequested, RecoveryResolved};
 pub use super::recovery::repair::RepairBundleIssued;
+pub use super::recovery::revoke::RecoveryTokensRevoked;
 pub use super::tidy::Tidied;
 pub use super::token::burn::TokenBurned;
 pub use super::token::expire::TokenExpired;
@@ -163,6 +164,7 @@ events! {
     ServerCertificateIssued(ServerCertificate)
     RecoveryTokenRotated(RecoveryTokenRotated)
     RecoveryTokenKept(RecoveryTokenKept)
+    RecoveryTokensRevoked(RecoveryTokensRevoked)
     RecoveryRequested(RecoveryRequested)
     RecoveryIssued(Box<RecoveryIssued>)
     RecoveryResolved(RecoveryResolved)

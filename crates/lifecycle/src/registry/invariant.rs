@@ -1,7 +1,8 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState, State, TokenState,
+    CertificateStatus, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState, RecoveryToken,
+    State, TokenState,
 };
 use std::collections::BTreeMap;
 
@@ -312,6 +313,12 @@ fn recovery_tokens_are_few_and_known(state: &State) -> Result<(), Violation> {
         let (rotated, repair) = (valid(RecoveryKind::Rotated), valid(RecoveryKind::Repair));
         if rotated > 2 || repair > 1 || (node.state.is_gone() && rotated + repair > 0) {
             return violated("D20", format!("{id} has {rotated} recovery tokens and {repair} for repair"));
+        }
+        let given = |token: &RecoveryToken| {
+            token.kind == RecoveryKind::Rotated && token.is_valid() && token.profile.is_some()
+        };
+        if node.recovery.eligible == Some(false) && tokens.iter().any(given) {
+            return violated("D20", format!("{id} was enrolled without recovery and has a recovery token"));
         }
         if node.recovery.repairing && !node.quarantined {
             return violated("D36", format!("{id} is under repair and not in quarantine"));

@@ -76,7 +76,7 @@ pub use policy::{
 };
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};
 pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_only_addresses, recoverable};
-pub use recovery::repair::{BundleRecord, IssueRepairBundle, check_bundle};
+pub use recovery::repair::{BundleClaim, BundleEndpoint, BundleRecord, IssueRepairBundle, check_bundle};
 pub use recovery::{Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused};
 pub use rejection::Rejection;
 pub use state::{Recorded, State};

@@ -69,6 +69,7 @@ impl Command {
             Command::Decommission { node } => (Act::DecommissionNode, Subject::Node(node)),
             Command::Reinstate { node } => (Act::ReinstateNode, Subject::Node(node)),
             Command::IssueRepairBundle(issue) => (Act::RepairNode, Subject::Node(&issue.node)),
+            Command::RevokeRecoveryTokens { node } => (Act::RevokeRecoveryTokens, Subject::Node(node)),
             Command::AcknowledgeAlert { alert, .. } => (Act::AcknowledgeAlert, Subject::Alert(*alert)),
             Command::Import(_) => (Act::ImportNode, Subject::Domain),
             Command::CreateTenant(_) => (Act::CreateTenant, Subject::Domain),

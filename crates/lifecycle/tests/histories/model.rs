@@ -235,6 +235,7 @@ impl Model {
             | Command::Quarantine { node, .. }
             | Command::Release { node }
             | Command::Rotate { node }
+            | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
             | Command::Decommission { node }
             | Command::Reinstate { node } => of(node),
@@ -280,6 +281,7 @@ impl Model {
             | Command::Quarantine { .. }
             | Command::Release { .. }
             | Command::Rotate { .. }
+            | Command::RevokeRecoveryTokens { .. }
             | Command::Revoke { .. }
             | Command::Describe(_)
             | Command::Register(_)
@@ -497,6 +499,7 @@ impl Model {
                     }
                 }
             }
+            Event::RecoveryTokensRevoked(event::RecoveryTokensRevoked { node, .. }) => self.end_spares(node),
             Event::RecoveryIssued(issued) => self.learn_recovered(issued),
             Event::NodeReleased(event::NodeReleased { node }) => {
                 let repair = |spare: &&mut Spare| spare.node == *node && spare.repair;

@@ -43,6 +43,7 @@ pub enum Care {
     Decommission,
     Reinstate,
     Rotate,
+    RevokeRecoveryTokens,
     /// A name, or none.
     Describe(Option<u8>),
 }
@@ -324,6 +325,7 @@ fn care() -> impl Strategy<Value = Care> {
         2 => Just(Care::Decommission),
         3 => Just(Care::Reinstate),
         4 => Just(Care::Rotate),
+        2 => Just(Care::RevokeRecoveryTokens),
         2 => option::of(0..2u8).prop_map(Care::Describe),
     ]
 }

@@ -3,7 +3,9 @@
 use super::model::Model;
 use super::step::{Ask, Care, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who};
 use super::stored_envelope;
-use crate::support::{Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, local, node};
+use crate::support::{
+    Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, keeping, local, node,
+};
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
@@ -394,7 +396,7 @@ impl World {
             Ask::Repair { node, ttl } => {
                 let (node, mint) = (self.some_node(*node), self.domain.drawn());
                 let (ttl, profile) = (ttl.map(Span::from_millis), Label::parse("default").unwrap());
-                Command::IssueRepairBundle(IssueRepairBundle { node, mint, ttl, profile })
+                Command::IssueRepairBundle(IssueRepairBundle { node, mint, ttl, profile, endpoint: None })
             }
             other => panic!("{other:?} is not for operators"),
         }
@@ -461,7 +463,7 @@ impl World {
         let tokens = self.domain.state.nodes.get(id).map(|node| node.recovery.tokens.clone());
         let tokens = tokens.unwrap_or_default();
         let kept = kept.and_then(|back| tokens.iter().rev().nth(back)).map(|token| token.id);
-        Keeping { kept, mint: wants.then(|| self.domain.drawn()) }
+        keeping(kept, wants.then(|| self.domain.drawn()))
     }
 
     fn recover(
@@ -616,6 +618,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Decommission => Command::Decommission { node },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
+        Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },
         Care::Describe(name) => {
             let name = name.map(|number| Title::parse(["one", "two"][usize::from(number)]).unwrap());
             let name = name.map_or(Change::Forget, Change::Set);

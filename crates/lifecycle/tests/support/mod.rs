@@ -425,6 +425,7 @@ impl Domain {
             bundle_ends,
             heard: None,
             agent_version: None,
+            profile: None,
             prepared,
         }
     }
@@ -440,9 +441,14 @@ impl Domain {
 }
 
 pub fn confirm_keeping(by: &Enrolled, kept: Option<TokenId>, mint: Option<Mint>) -> (Actor, Command) {
-    let keeping = Keeping { kept, mint };
+    let keeping = keeping(kept, mint);
     let confirm = Confirm { node: by.node.clone(), status: ConfirmStatus::Ok, keeping };
     (by.actor(), Command::Confirm(confirm))
+}
+
+/// What a node says of its recovery token, and for which recovery profile it gets the next one.
+pub fn keeping(kept: Option<TokenId>, mint: Option<Mint>) -> Keeping {
+    Keeping { kept, mint, profile: mint.and_then(|_| Label::parse("default").ok()) }
 }
 
 pub fn recover(recover: Recover) -> (Actor, Command) {

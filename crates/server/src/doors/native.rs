@@ -8,7 +8,7 @@ use crate::http::failure::{Failure, FailureCode};
 use crate::http::pem::{bundle, chain};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment};
-use crate::issuance::recover::{self, BundleClaim, RecoveryRequest};
+use crate::issuance::recover::{self, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
 use api::agent::{
@@ -21,7 +21,7 @@ use axum::body::Body;
 use http::Response;
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, Serial, Timestamp};
-use lifecycle::registry::{Actor, BundleRecord, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
+use lifecycle::registry::{Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
 use pki::pem;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -217,15 +217,25 @@ fn recovery_request(body: RecoverRequest) -> Result<RecoveryRequest, Failure> {
     let bundle = body.bundle.map(|said| {
         let expires_at = Timestamp::parse(&said.expires_at)
             .map_err(|error| wrong(format!("bundle.expires_at: {error}")))?;
-        let record =
-            BundleRecord { seq: said.audit_seq, hash: said.audit_hash, profile: said.recovery_profile_id };
-        Ok::<_, Failure>(BundleClaim { expires_at, record })
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok::<_, Failure>(BundleClaim {
+            seq: said.audit_seq,
+            hash: said.audit_hash,
+            profile: said.recovery_profile_id,
+            expires_at,
+            domain: some(said.domain),
+            issued_by: some(said.issued_by),
+            issued_at: some(said.issued_at),
+            url: some(said.recovery_url),
+            ca: some(said.recovery_ca_sha256),
+        })
     });
     Ok(RecoveryRequest {
         token: body.token,
         csr: body.csr.into_bytes(),
         node,
         agent_version: label("agent_version", &body.agent_version)?,
+        profile: label("recovery_profile_id", &body.recovery_profile_id)?,
         class,
         bundle: bundle.transpose()?,
     })

@@ -20,7 +20,7 @@ use imbl::ordmap::DiffItem;
 use journal::View;
 use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
 use lifecycle::registry::{
-    Actor, Command, Keeping, Node, NodeState, Policy, State, Verdict, recovery_is_due,
+    Actor, Command, Keeping, Node, NodeState, Policy, RecoveryToken, State, Verdict, recovery_is_due,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +106,8 @@ struct LastSent {
     recovery_profile: Option<u64>,
     /// The recovery token that it was given on this stream.
     recovery_token: Option<TokenId>,
+    /// That its node was enrolled without recovery.
+    ineligible: bool,
 }
 
 struct StreamSession {
@@ -304,8 +306,19 @@ impl StreamSession {
         if !self.recovery_wanted || !may || !self.app.fleet.presence.is_newest(&self.peer.id, stream) {
             return Ok(());
         }
+        if !node.keeps_recovery_tokens() {
+            return match std::mem::replace(&mut self.sent.ineligible, true) {
+                true => Ok(()),
+                false => self.send(live_down::Message::Recovery(recovery_token::ineligible())),
+            };
+        }
+        // One that has ended since, such as by an operator's order, is not waited for.
+        let valid = |id: &TokenId| node.recovery.token(*id).is_some_and(RecoveryToken::is_valid);
+        self.sent.recovery_token = self.sent.recovery_token.filter(valid);
         let answered = self.sent.recovery_token.is_none_or(|given| Some(given) == self.recovery_kept);
-        if answered && recovery_is_due(&node, self.recovery_kept, self.app.now()) {
+        if answered
+            && recovery_is_due(&node, self.recovery_kept, Some(&self.app.config.recovery.id), self.app.now())
+        {
             match self.mint().await {
                 Ok(Some(grant)) => {
                     self.sent.recovery_token = recovery_token::kept(&grant.token_id);
@@ -342,7 +355,8 @@ impl StreamSession {
     /// A token that is on record as the host's.
     async fn mint(&self) -> Result<Option<RecoveryGrant>, Failure> {
         let drawn = recovery_token::draw(&self.app)?;
-        let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint) };
+        let profile = Some(self.app.config.recovery.id.clone());
+        let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint), profile };
         let (id, serial) = (self.peer.id.clone(), self.peer.serial.clone());
         let command = Command::MintRecovery { node: id.clone(), keeping };
         let (_, view) = self.app.commit(Actor::Node { id, serial }, &self.peer.origin, command).await?;

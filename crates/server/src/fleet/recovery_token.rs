@@ -5,7 +5,7 @@ use crate::http::pem::bundle;
 use crate::process::app::App;
 use crate::process::chance;
 use api::agent::{RecoveryGrant, RecoveryProfile};
-use lifecycle::names::{NodeId, TokenId, Ulid};
+use lifecycle::names::{Label, NodeId, TokenId, Ulid};
 use lifecycle::registry::{Keeping, Mint, State};
 use zeroize::Zeroizing;
 
@@ -35,27 +35,39 @@ pub struct RecoveryExchange {
     kept: Option<TokenId>,
     /// Drawn for a host that keeps such tokens.
     drawn: Option<Drawn>,
+    /// The recovery profile that a token drawn now is for.
+    profile: Label,
 }
 
 impl RecoveryExchange {
     pub fn new(app: &App, kept_words: &str, wanted: bool) -> Result<Self, Failure> {
         let drawn = wanted.then(|| draw(app)).transpose()?;
-        Ok(Self { kept: kept(kept_words), drawn })
+        Ok(Self { kept: kept(kept_words), drawn, profile: app.config.recovery.id.clone() })
     }
 
     pub fn keeping(&self) -> Keeping {
-        Keeping { kept: self.kept, mint: self.drawn.as_ref().map(|drawn| drawn.mint) }
+        let mint = self.drawn.as_ref().map(|drawn| drawn.mint);
+        Keeping { kept: self.kept, mint, profile: mint.map(|_| self.profile.clone()) }
     }
 
-    /// What a host that wants it is told: the profile, and the token if it was granted. None in quarantine.
+    /// What a host that wants it is told: the profile, and the token if it was granted; or that its node keeps none.
+    /// Nothing in quarantine.
     pub fn grant(&self, app: &App, state: &State, node: &NodeId) -> Option<RecoveryGrant> {
-        let drawn =
-            self.drawn.as_ref().filter(|_| !state.nodes.get(node).is_none_or(|node| node.quarantined))?;
+        let on_record = state.nodes.get(node).filter(|node| !node.quarantined)?;
+        let drawn = self.drawn.as_ref()?;
+        if !on_record.keeps_recovery_tokens() {
+            return Some(ineligible());
+        }
         Some(granted(app, state, node, drawn).unwrap_or_else(|| RecoveryGrant {
             profile: Some(profile(app, state)),
             ..RecoveryGrant::default()
         }))
     }
+}
+
+/// What the host of a node that was enrolled without recovery is told, so that it asks no more.
+pub fn ineligible() -> RecoveryGrant {
+    RecoveryGrant { ineligible: true, ..RecoveryGrant::default() }
 }
 
 /// The token, if it is on record as the node's.
@@ -66,6 +78,7 @@ pub fn granted(app: &App, state: &State, node: &NodeId, drawn: &Drawn) -> Option
         token: drawn.value.to_string(),
         expires_at: on_record.expires_at.to_string(),
         profile: Some(profile(app, state)),
+        ineligible: false,
     })
 }
 

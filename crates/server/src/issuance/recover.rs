@@ -5,9 +5,9 @@ use super::repair;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use lifecycle::host::Class;
-use lifecycle::names::{Label, NodeId, SecretHash, Timestamp};
+use lifecycle::names::{Label, NodeId, SecretHash};
 use lifecycle::registry::{
-    self, Actor, BundleRecord, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
+    self, Actor, BundleClaim, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
     State, check_recovery_token, needs_only_addresses, recoverable,
 };
 use pki::csr;
@@ -19,14 +19,10 @@ pub struct RecoveryRequest {
     pub csr: Vec<u8>,
     pub node: Option<NodeId>,
     pub agent_version: Option<Label>,
+    /// The recovery profile that the host names; agents of before name none.
+    pub profile: Option<Label>,
     pub class: Option<Class>,
     pub bundle: Option<BundleClaim>,
-}
-
-/// What a repair bundle says of itself.
-pub struct BundleClaim {
-    pub expires_at: Timestamp,
-    pub record: BundleRecord,
 }
 
 /// Recovers, and counts the attempt.
@@ -55,8 +51,9 @@ async fn attempt(
     request: &RecoveryRequest,
 ) -> Result<Released, Unissued> {
     let _place = app.issuance.place().await?;
-    let claimed = request.node.as_ref();
-    let check = |state: &State, token: &SecretHash| check_recovery_token(state, token, claimed).map(drop);
+    let (claimed, profile) = (request.node.as_ref(), request.profile.as_ref());
+    let check =
+        |state: &State, token: &SecretHash| check_recovery_token(state, token, claimed, profile).map(drop);
     let (token, view) = issue::credential(app, &request.token, check).await?;
     let csr = read_csr(&request.csr)?;
     check_bundle(app, &view.state, &token, request.bundle.as_ref()).await?;
@@ -69,6 +66,7 @@ async fn attempt(
         bundle_ends: request.bundle.as_ref().map(|bundle| bundle.expires_at),
         heard: None,
         agent_version: request.agent_version.clone(),
+        profile: request.profile.clone(),
         prepared: None,
     };
     issue(app, origin, &Recovering { command, csr }, view).await
@@ -118,10 +116,9 @@ async fn check_bundle(
     claim: Option<&BundleClaim>,
 ) -> Result<(), Failure> {
     let Some((_, token)) = state.recovery_token_with_hash(token) else { return Ok(()) };
-    let claimed = claim.map(|claim| &claim.record);
-    let recorded = match claimed.filter(|_| token.kind == RecoveryKind::Repair) {
+    let recorded = match claim.filter(|_| token.kind == RecoveryKind::Repair) {
         Some(claimed) => repair::recorded(app, token.id, claimed.seq.saturating_sub(1), 1).await?,
         None => None,
     };
-    Ok(registry::check_bundle(token, claimed, recorded.as_ref())?)
+    Ok(registry::check_bundle(state, token, claim, recorded.as_ref())?)
 }

@@ -3,9 +3,12 @@
 use crate::fleet::recovery_token::{self, Drawn};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
+use api::agent::RecoveryProfile;
 use journal::View;
 use lifecycle::names::{NodeId, Span, TokenId};
-use lifecycle::registry::{Actor, BundleRecord, Command, IssueRepairBundle, RecoveryToken, Rejection};
+use lifecycle::registry::{
+    Actor, BundleEndpoint, BundleRecord, Command, IssueRepairBundle, RecoveryToken, Rejection,
+};
 use std::sync::Arc;
 
 /// Lines that are read at once while the one about a bundle is looked for.
@@ -16,6 +19,8 @@ pub struct IssuedBundle {
     pub drawn: Drawn,
     pub token: RecoveryToken,
     pub record: BundleRecord,
+    /// Where the host is to turn to, as it goes on record.
+    pub profile: RecoveryProfile,
     /// The registry in which it is on record.
     pub view: Arc<View>,
 }
@@ -28,16 +33,24 @@ pub async fn issue(
     ttl: Option<Span>,
 ) -> Result<IssuedBundle, Failure> {
     let drawn = recovery_token::draw(app)?;
-    let before = app.view().audit.seq;
-    let profile = app.config.recovery.id.clone();
-    let command = IssueRepairBundle { node: node.clone(), mint: drawn.mint, ttl, profile };
+    let view = app.view();
+    let before = view.audit.seq;
+    let profile = recovery_token::profile(app, &view.state);
+    let ca = pki::digest::fingerprint(profile.ca.as_bytes());
+    let command = IssueRepairBundle {
+        node: node.clone(),
+        mint: drawn.mint,
+        ttl,
+        profile: app.config.recovery.id.clone(),
+        endpoint: Some(BundleEndpoint { url: profile.url.clone(), ca }),
+    };
     let (_, view) = app.commit(actor, origin, Command::IssueRepairBundle(command)).await?;
     let record = view.state.nodes.get(&node).and_then(|node| node.recovery.token(drawn.mint.token));
     let token = record.cloned().ok_or(Rejection::PreparedStale)?;
     let mut after = before;
     while after < view.audit.seq {
         if let Some(record) = recorded(app, token.id, after, CHUNK).await? {
-            return Ok(IssuedBundle { drawn, token, record, view });
+            return Ok(IssuedBundle { drawn, token, record, profile, view });
         }
         after = after.saturating_add(CHUNK as u64);
     }
@@ -69,6 +82,9 @@ fn parse(line: &str, token: TokenId) -> Option<BundleRecord> {
             seq: line.get("seq")?.as_u64()?,
             hash: text("hash")?.to_owned(),
             profile: text("recovery_profile_id")?.to_owned(),
+            issued_by: text("actor")?.to_owned(),
+            url: text("recovery_url").map(str::to_owned),
+            ca: text("recovery_ca_sha256").map(str::to_owned),
         })
     })
     .flatten()

@@ -93,6 +93,15 @@ pub async fn rotate(
     act(&app, caller, &id, |node| Command::Rotate { node }).await
 }
 
+pub async fn revoke_recovery(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::RevokeRecoveryTokens { node }).await
+}
+
 async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Done {
     let id = parse(id)?;
     let (_, view) = app.commit(caller.actor, &caller.origin, command(id.clone())).await?;

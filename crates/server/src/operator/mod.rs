@@ -63,6 +63,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/nodes/{id}/revoke", post(acts::revoke))
         .route("/v1/nodes/{id}/reinstate", post(acts::reinstate))
         .route("/v1/nodes/{id}/repair-bundle", post(repair::issue))
+        .route("/v1/nodes/{id}/recovery/revoke", post(acts::revoke_recovery))
         .route("/v1/alerts", get(alerts::list))
         .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))

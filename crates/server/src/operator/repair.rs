@@ -1,7 +1,6 @@
 //! `/v1/nodes/{id}/repair-bundle`.
 
 use super::nodes::parse;
-use crate::fleet::recovery_token;
 use crate::http::extract::{Caller, Json, Segment, duration};
 use crate::http::failure::Failure;
 use crate::issuance::repair;
@@ -23,7 +22,7 @@ pub async fn issue(
     let issued_by = caller.actor.to_string();
     let issued = repair::issue(&app, caller.actor, &caller.origin, node.clone(), ttl).await?;
     let view = &issued.view;
-    let profile = recovery_token::profile(&app, &view.state);
+    let profile = issued.profile;
     let bundle = RepairBundle {
         version: RepairBundle::VERSION,
         node_id: node.to_string(),

@@ -54,6 +54,7 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
         Command::Import(import) => ("host.imported", about(&import.node)),
         Command::Recover(recover) => ("recovery.issued", about(&recover.prepared.as_ref()?.node)),
         Command::IssueRepairBundle(issue) => ("repair_bundle.issued", about(&issue.node)),
+        Command::RevokeRecoveryTokens { node } => ("recovery_token.revoked", about(node)),
         Command::EndRepair { node } => ("host.released", about(node)),
         Command::CreateTenant(create) => ("tenant.created", format!("tenant {}", create.tenant)),
         Command::AddOperator(add) => ("operator.added", format!("operator {}", add.name)),

@@ -104,6 +104,12 @@ pub(super) const ROUTES: &[Route] = &[
         "Reinstate a revoked or decommissioned node, so that it can enroll again",
     )
     .errors(&[code::NODE_NOT_FOUND]),
+    act(
+        "/v1/nodes/{id}/recovery/revoke",
+        "revoke_recovery_tokens",
+        "Revoke the recovery tokens of a node; its host, if it keeps any, gets a new one when it is connected",
+    )
+    .errors(LIVING),
     Route::new(
         Post,
         "/v1/nodes/{id}/repair-bundle",

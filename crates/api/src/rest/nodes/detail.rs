@@ -5,7 +5,7 @@ use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Account, Certificate, Hardware, Node, Recovery, RecoveryToken, State, Verdict};
+use lifecycle::registry::{Account, Certificate, Hardware, Node, RecoveryToken, State, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -56,6 +56,10 @@ pub struct AccountItem {
 /// Why a lost host does not recover: the host itself cannot report it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryItem {
+    /// Whether it keeps recovery tokens: settled when it enrolled, by API and profile.
+    pub eligible: bool,
+    /// How many recovery tokens of it are valid, that of a repair bundle included.
+    pub tokens: usize,
     /// When the token ends that it was given last; null when it has none.
     #[schema(required)]
     pub token_expires_at: Option<String>,
@@ -73,10 +77,14 @@ pub struct RefusedItem {
 }
 
 impl RecoveryItem {
-    fn of(recovery: &Recovery) -> Self {
+    fn of(node: &Node, at: Timestamp) -> Self {
+        let recovery = &node.recovery;
+        let valid = |token: &&RecoveryToken| token.is_valid() && !token.is_expired(at);
         let current = recovery.current();
         let refused = recovery.refused.as_ref();
         Self {
+            eligible: node.keeps_recovery_tokens(),
+            tokens: recovery.tokens.iter().filter(valid).count(),
             token_expires_at: current.map(|token| token.expires_at.to_string()),
             token_kept: current.is_some_and(RecoveryToken::is_kept),
             last_refused: refused
@@ -146,7 +154,7 @@ impl NodeDetail {
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),
             evidence: report.map(|report| EvidenceItem::of(report, profile)),
-            recovery: RecoveryItem::of(&node.recovery),
+            recovery: RecoveryItem::of(node, state.at),
             quarantine: node.quarantine.as_ref().map(AccountItem::of),
             ended: node.ended.as_ref().map(AccountItem::of),
             certificates: certificates.collect(),

@@ -11,6 +11,7 @@ use crate::names::{
 };
 use crate::registry::apply::Decision;
 use crate::registry::event::{NodeEnrolled, TokenBurned};
+use crate::registry::recovery::eligibility;
 use crate::registry::{
     AlertKind, Door, Envelope, Event, Hardware, Issued, KeyKind, Node, NodeState, Outcome, Rejection, State,
     Token, TokenState, Underlay, Wireguard,
@@ -288,6 +289,7 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),
         name: token.name.clone(),
+        keeps_recovery_tokens: eligibility::at_enrollment(enroll.door, &prepared.profile),
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());

@@ -2,9 +2,7 @@
 
 use crate::names::{IdempotencyHash, Label, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId};
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
-use crate::registry::{
-    Envelope, Hardware, Issued, Node, NodeState, Recovery, State, TokenState, Underlay, Wireguard,
-};
+use crate::registry::{Envelope, Hardware, Issued, Node, NodeState, State, TokenState, Underlay, Wireguard};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -24,6 +22,8 @@ pub struct NodeEnrolled {
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
     pub name: Option<Title>,
+    /// Settled by the API and the profile by which it enrolls.
+    pub keeps_recovery_tokens: bool,
     /// Older serials of the node, denied by this enrollment.
     pub denied: Vec<Serial>,
 }
@@ -104,7 +104,10 @@ impl Happened for NodeEnrolled {
         }
         state.nodes.insert(node.id.clone(), Arc::new(node));
         // A new life has its own.
-        state.change_recovery(&self.node, Recovery::revoke);
+        state.change_recovery(&self.node, |recovery| {
+            recovery.revoke();
+            recovery.eligible = Some(self.keeps_recovery_tokens);
+        });
 
         let (began, count) = state.minute;
         let same_minute = at.since(began) < Span::from_minutes(1);

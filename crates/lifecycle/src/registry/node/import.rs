@@ -126,6 +126,8 @@ impl Happened for NodeImported {
         let mut node = Node::registered(import.node.clone(), self.tenant.clone(), self.profile.clone(), at);
         (node.state, node.state_since, node.enrolled_at) = (NodeState::Enrolled, at, Some(at));
         node.serials.push(import.serial.clone());
+        // Nobody enrolled it: whoever holds the key of a certificate made elsewhere has shown no credential of ours.
+        node.recovery.eligible = Some(false);
         state.nodes.insert(node.id.clone(), Arc::new(node));
         let certificate = Certificate {
             owner: Owner::Node(import.node.clone()),

@@ -22,6 +22,10 @@ impl State {
     /// A change in which none is new.
     pub(in crate::registry) fn change_recovery(&mut self, id: &NodeId, how: impl FnOnce(&mut Recovery)) {
         let Some(node) = self.nodes.get_mut(id).map(Arc::make_mut) else { return };
+        // Before the token that tells it ends: a node of before that holds one keeps such tokens from now on.
+        if node.keeps_recovery_tokens() {
+            node.recovery.eligible = Some(true);
+        }
         how(&mut node.recovery);
         for hash in node.recovery.forget() {
             self.recovery_by_hash.remove(&hash);

@@ -4,7 +4,7 @@
 //! never leaves a host with nothing but a token that has ended.
 
 use super::{RecoveryKind, RecoveryToken};
-use crate::names::{NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
+use crate::names::{Label, NodeId, SecretHash, Serial, Span, Timestamp, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::living;
@@ -19,7 +19,7 @@ pub struct Mint {
 }
 
 /// What a node says of recovery with a request of its own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeping {
     /// The token that is on its disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,6 +27,10 @@ pub struct Keeping {
     /// The next one, if it wants one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mint: Option<Mint>,
+    /// The recovery profile that the next one is for. Requests of before name none; they were asked when every node
+    /// kept recovery tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Label>,
 }
 
 impl Keeping {
@@ -78,10 +82,13 @@ pub(in crate::registry) fn events(
     if state.verdict(serial, state.at).has_successor() {
         return Vec::new();
     }
-    let mint = keeping.mint.filter(|mint| may_mint(state, node, mint));
-    let mint = mint.filter(|_| rotate == Rotate::Always || is_due(node, keeping.kept, state.at));
+    let eligible = keeping.profile.is_none() || node.keeps_recovery_tokens();
+    let mint = keeping.mint.filter(|mint| eligible && may_mint(state, node, mint));
+    let due = || is_due(node, keeping.kept, keeping.profile.as_ref(), state.at);
+    let mint = mint.filter(|_| rotate == Rotate::Always || due());
     let minted = mint.map(|mint| {
-        let token = RecoveryToken::of(mint, RecoveryKind::Rotated, state.at, state.policy.recovery_ttl);
+        let (profile, life) = (keeping.profile.clone(), state.policy.recovery_ttl);
+        let token = RecoveryToken::of(mint, RecoveryKind::Rotated, profile, state.at, life);
         Event::RecoveryTokenRotated(RecoveryTokenRotated { node: node.id.clone(), token })
     });
     keep(node, keeping.kept).into_iter().chain(minted).collect()
@@ -101,11 +108,14 @@ fn may_mint(state: &State, node: &Node, mint: &Mint) -> bool {
     !node.quarantined && !node.state.is_gone() && !taken
 }
 
-/// Would a node that says it has kept this one be given another?
-pub fn is_due(node: &Node, kept: Option<TokenId>, at: Timestamp) -> bool {
+/// Would a node that says it has kept this one be given another? Also where the recovery profile is another one now:
+/// what the node has is not for it.
+pub fn is_due(node: &Node, kept: Option<TokenId>, profile: Option<&Label>, at: Timestamp) -> bool {
     node.recovery.current().is_none_or(|current| {
         let has = Some(current.id) == kept;
-        current.is_half_over(at) || (!has && current.minted_at.plus(BETWEEN) <= at)
+        current.is_half_over(at)
+            || !current.is_for(profile)
+            || (!has && current.minted_at.plus(BETWEEN) <= at)
     })
 }
 

@@ -4,13 +4,15 @@
 //! and the one before it until the node has said that the current one is kept. An operator's repair token
 //! replaces both. The last few that have ended are remembered, so that whoever brings one hears why.
 
+pub(super) mod eligibility;
 pub(super) mod fold;
 pub(super) mod mint;
 pub(super) mod recover;
 pub(super) mod repair;
+pub(super) mod revoke;
 
 use super::State;
-use crate::names::{KeyHash, SecretHash, Serial, Span, Timestamp, TokenId};
+use crate::names::{KeyHash, Label, SecretHash, Serial, Span, Timestamp, TokenId};
 use crate::registry::Mint;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,10 @@ pub struct Recovery {
     /// Quarantined by a repair bundle, until the repair has proven itself.
     #[serde(default)]
     pub repairing: bool,
+    /// Whether the node keeps recovery tokens, as its enrollment settled it; none where it enrolled before that was
+    /// on record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eligible: Option<bool>,
     /// When one of its tokens was last brought in vain, and why: a host that is lost cannot tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
@@ -47,6 +53,9 @@ pub struct RecoveryToken {
     pub minted_at: Timestamp,
     pub expires_at: Timestamp,
     pub state: RecoveryState,
+    /// The recovery profile that it is for; none of a token of before, which is for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Label>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,12 +78,18 @@ pub enum RecoveryState {
     Superseded,
     /// For this certificate and key.
     Used { at: Timestamp, serial: Serial, key: KeyHash },
-    /// The node's life that it was for has ended, or an operator let the node go.
+    /// The node's life that it was for has ended, an operator let the node go, or revoked its tokens.
     Revoked,
 }
 
 impl RecoveryToken {
-    pub(super) fn of(mint: Mint, kind: RecoveryKind, at: Timestamp, life: Span) -> Self {
+    pub(super) fn of(
+        mint: Mint,
+        kind: RecoveryKind,
+        profile: Option<Label>,
+        at: Timestamp,
+        life: Span,
+    ) -> Self {
         Self {
             id: mint.token,
             hash: mint.hash,
@@ -82,7 +97,13 @@ impl RecoveryToken {
             minted_at: at,
             expires_at: at.plus(life),
             state: RecoveryState::Valid { kept: false },
+            profile,
         }
+    }
+
+    /// Whether it may be redeemed under a recovery profile. Who names none is taken to mean the token's own.
+    pub fn is_for(&self, named: Option<&Label>) -> bool {
+        named.is_none_or(|named| self.profile.as_ref().is_none_or(|own| own == named))
     }
 
     /// Valid as far as its state goes: its time may be over.
@@ -153,6 +174,11 @@ impl Recovery {
         self.refused = None;
         self.end(id, used);
         self.end_all(&RecoveryState::Superseded);
+    }
+
+    /// An operator ended them, and nothing else about the node.
+    pub(super) fn revoke_tokens(&mut self) {
+        self.end_all(&RecoveryState::Revoked);
     }
 
     /// The node begins a new life, or has ended.

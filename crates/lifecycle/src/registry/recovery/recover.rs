@@ -32,6 +32,9 @@ pub struct Recover {
     /// When this replica heard of the node last.
     pub heard: Option<Timestamp>,
     pub agent_version: Option<Label>,
+    /// Under which recovery profile it asks; none where the agent is of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Label>,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Prepared>,
 }
@@ -59,13 +62,20 @@ pub enum Recoverable {
 }
 
 /// Is the token good, as far as can be told without the request that comes with it? A used one may be, for whoever
-/// asks again with the key that it was used for.
+/// asks again with the key that it was used for. Under another recovery profile than its own it is no token.
 pub fn check_recovery_token<'a>(
     state: &'a State,
     token: &SecretHash,
     claimed: Option<&NodeId>,
+    profile: Option<&Label>,
 ) -> Result<(&'a Node, &'a RecoveryToken), Rejection> {
     let (node, token) = state.recovery_token_with_hash(token).ok_or(Rejection::TokenInvalid)?;
+    if !token.is_for(profile) {
+        return Err(match token.kind {
+            RecoveryKind::Rotated => Rejection::TokenInvalid,
+            RecoveryKind::Repair => Rejection::RepairBundleMismatch,
+        });
+    }
     if let Some(claimed) = claimed.filter(|claimed| **claimed != node.id) {
         return Err(Rejection::NotYourNode { node: claimed.clone() });
     }
@@ -83,7 +93,8 @@ pub fn check_recovery_token<'a>(
 
 /// Is the token good, and for what?
 pub fn recoverable(state: &State, recover: &Recover) -> Result<Recoverable, Rejection> {
-    let (node, token) = check_recovery_token(state, &recover.token, recover.node.as_ref())?;
+    let (node, token) =
+        check_recovery_token(state, &recover.token, recover.node.as_ref(), recover.profile.as_ref())?;
     match &token.state {
         RecoveryState::Used { key, .. } if *key != recover.key => return Err(Rejection::TokenUsed),
         RecoveryState::Used { serial, .. } if state.is_good(serial) => {
