@@ -46,8 +46,8 @@ fn a_token_becomes_an_identity() {
     assert_eq!(plane.record().confirms, [(ConfirmStatus::Ok, String::new(), node)]);
 
     let status = host.status();
-    assert_eq!((status.exit, &status.document()["state"]), (0, &"enrolled".into()), "{status:?}");
-    assert_eq!(status.document()["ready"], true);
+    assert_eq!((status.exit, &status.document()["state"]), (1, &"enrolled".into()), "{status:?}");
+    assert_eq!(status.document()["reasons"], serde_json::json!(["daemon_stopped"]));
     assert_eq!(status.document()["renew_at"], document["renew_at"]);
     assert_eq!(status.document()["cert_serial"], document["cert_serial"]);
 }
@@ -143,8 +143,8 @@ fn an_identity_that_could_not_be_confirmed_is_kept_and_confirmed_later() {
     let run = host.enroll(&plane, "good", &["--timeout", "1s"]);
     assert_eq!(run.exit, 4, "{run:?}");
     let status = host.status();
-    assert_eq!((status.exit, &status.document()["ready"]), (0, &false.into()));
-    assert_eq!(status.document()["reasons"], serde_json::json!(["unconfirmed"]));
+    assert_eq!((status.exit, &status.document()["ready"]), (1, &false.into()));
+    assert_eq!(status.document()["reasons"], serde_json::json!(["unconfirmed", "daemon_stopped"]));
 
     plane.set(Fault::None);
     // What the first run left behind is enough.
@@ -154,7 +154,7 @@ fn an_identity_that_could_not_be_confirmed_is_kept_and_confirmed_later() {
     let again = host.run(&["enroll", "--json"]);
     assert_eq!((again.exit, &again.document()["state"]), (0, &"active".into()), "{again:?}");
     assert_eq!(plane.calls(), (1, 1));
-    assert_eq!(host.status().document()["ready"], true);
+    assert_eq!(host.status().document()["reasons"], serde_json::json!(["daemon_stopped"]));
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn the_command_recovers_a_directory_without_an_identity() {
     let last = host.status().document()["last_recovery"].clone();
     assert_eq!((&last["ok"], &last["correlation_id"]), (&json!(true), &done.document()["correlation_id"]));
     assert_eq!((token(&host).as_str(), plane.record().recoveries.len()), ("recovery-2\n", 1));
-    assert_eq!(host.status().exit, 0);
+    assert_eq!(host.status().document()["reasons"], json!(["daemon_stopped"]));
 }
 
 #[test]

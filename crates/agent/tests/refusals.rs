@@ -106,13 +106,14 @@ fn status_knows_each_state_of_a_directory() {
     check(1, "unenrolled", &["not_enrolled"]);
     assert!(!host.dir().exists(), "status changes nothing");
     assert_eq!(host.enroll(&plane, "good", &[]).exit, 0);
-    check(0, "enrolled", &[]);
+    check(1, "enrolled", &["daemon_stopped"]);
     for (at, state, reason) in [
         (Timestamp::from_millis(u64::MAX), AgentState::Expired, "cert_expired"),
         (Timestamp::from_secs(0), AgentState::Enrolled, "not_yet_valid"),
     ] {
         let status = Status::read(&host.dir(), at).unwrap();
-        assert_eq!((status.state, status.reasons.as_slice()), (state, &[reason.to_owned()][..]));
+        let reasons = [reason, "daemon_stopped"].map(str::to_owned);
+        assert_eq!((status.state, status.reasons.as_slice()), (state, &reasons[..]));
         assert!(!status.ready && status.node_id.as_deref() == Some("n-1"));
     }
 
@@ -130,7 +131,7 @@ fn status_knows_each_state_of_a_directory() {
     check(1, "unenrolled", &["identity_damaged"]);
     assert_eq!(plane.record().enrolls, 1);
     assert_eq!(host.enroll(&plane, "other", &[]).exit, 0);
-    check(0, "enrolled", &[]);
+    check(1, "enrolled", &["daemon_stopped"]);
 }
 
 #[test]

@@ -76,7 +76,7 @@ def test_the_preflight(plane, place, columns):
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_status(plane, host, place, columns):
     """Only the state has a colour: green, yellow without an identity, red when it is revoked."""
-    terminal = shown(AGENT, "status", "--dir", host, columns=columns)
+    terminal = shown(AGENT, "status", "--dir", host, columns=columns, code=1)
     assert fits(terminal)[0] == "state        enrolled"
     assert COLOUR.findall(terminal.written) == ["\x1b[32m", "\x1b[0m"], terminal.written
     terminal = shown(AGENT, "status", "--dir", place / "nothing", columns=columns, code=1)

@@ -79,7 +79,7 @@ def forward(listener: socket.socket, port: int) -> None:
 
 
 def refused_before_the_token_leaves(
-    plane, place, recorder: Recorder, server: str, trust: tuple, code: int | None = None
+    plane, place, recorder: Recorder, server: str, trust: tuple, code: int | None = None, heard: bytes = b""
 ):
     token = plane.token()
     done = enroll(plane, place / "a", token=token, server=server, trust=trust)
@@ -87,7 +87,7 @@ def refused_before_the_token_leaves(
     assert code is None or done.code == code, done
     assert done.error()["code"] and done.error()["hint"], done
     assert token.encode() not in recorder.heard
-    assert recorder.heard == b"", recorder.heard[:200]
+    assert recorder.heard == heard, recorder.heard[:200]
     assert not (place / "a" / "identity" / "current").exists()
     return done
 
@@ -113,10 +113,14 @@ def test_system_roots_do_not_make_an_impostor_good(plane, place):
 
 
 def test_an_expired_certificate_is_refused_even_when_pinned(plane, place):
-    """A pin names the certificate; its dates count all the same."""
+    """A pin names the certificate; its dates count all the same. It is asked for the time, to tell whether it is this host's
+    clock that is wrong, and for nothing else."""
     with Recorder(not_after_days=-2) as impostor:
         pin = certs.fingerprint(impostor.certificate)
-        refused_before_the_token_leaves(plane, place, impostor, f"https://{impostor.address}", ("--ca-pin", pin))
+        asked = f"GET /healthz HTTP/1.1\r\nhost: {impostor.address}\r\nconnection: close\r\n\r\n".encode()
+        server = f"https://{impostor.address}"
+        done = refused_before_the_token_leaves(plane, place, impostor, server, ("--ca-pin", pin), heard=asked)
+        assert done.error()["code"] == "server_tls_untrusted", done
 
 
 def test_plain_http_is_refused_and_nothing_is_sent(plane, place):

@@ -17,7 +17,7 @@ def test_a_shorter_silence_makes_nobody_inactive(plane_of_its_own, keys):
         for key in keys:
             plane.policy(key, {"liveness.grace": "4s", "liveness.interval": "1s"}[key])
         # By the interval of before there would be one heartbeat in this time.
-        until(lambda: all(len(seen()) >= 8 for seen in began), "their heartbeats follow", 28)
+        until(lambda: min(len(seen()) for seen in began) >= 6, "their heartbeats follow", 28)
         states = {plane.node(node)["state"] for node in nodes}
         assert states == {"active"} and plane.audit("host.inactive") == []
         assert all(daemon.status()["ready"] for daemon in daemons)
