@@ -56,13 +56,6 @@ struct NodePresence {
     suspected: Option<Timestamp>,
 }
 
-impl NodePresence {
-    /// Whether it may still be silent by what it was told.
-    fn is_within_grace(&self, now: Timestamp) -> bool {
-        self.seen.zip(self.grace).is_some_and(|(seen, grace)| seen.plus(grace) > now)
-    }
-}
-
 /// One live stream.
 pub struct Stream {
     id: u64,
@@ -233,9 +226,10 @@ impl Presence {
         }
     }
 
-    /// The last sign of life that this process knows of, and how long the host believes that it may be silent.
+    /// The last sign of life that this process knows of, and how long a connected host believes that it may be silent.
     pub fn silence(&self, node: &NodeId) -> (Option<Timestamp>, Option<Span>) {
-        self.nodes().get(node).map_or((None, None), |known| (known.seen, known.grace))
+        let told = |known: &NodePresence| known.grace.filter(|_| !known.streams.is_empty());
+        self.nodes().get(node).map_or((None, None), |known| (known.seen, told(known)))
     }
 
     /// The last sign of life that this process knows of.
@@ -302,7 +296,6 @@ impl Presence {
                 || known.report.is_pending()
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
-                || known.is_within_grace(now)
         });
         due
     }

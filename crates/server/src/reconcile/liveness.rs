@@ -48,7 +48,8 @@ pub async fn tick(app: &App, leadership: &Leadership) {
 
 fn silent(app: &App, state: &State, now: Timestamp) -> Vec<NodeId> {
     let (grace, since) = (state.policy.liveness_grace, app.fleet.listening_since);
-    // A host that has not heard of a shorter grace is judged by the one that it was told.
+    // A connected host that has not heard of a shorter grace is judged by the one that it was told. One without a stream
+    // is told when it comes back.
     let until = |id: &NodeId, written: Option<Timestamp>| {
         let (live, told) = app.fleet.presence.silence(id);
         since.max(live.max(written).unwrap_or(since)).plus(told.map_or(grace, |told| told.max(grace)))
