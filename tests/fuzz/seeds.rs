@@ -71,6 +71,7 @@ fn later() -> Vec<Envelope> {
         count: 7,
         samples: vec!["\"quoted\"\n".to_owned()],
         recovery: None,
+        alert: None,
     };
     let checkpoint = Checkpoint { seq: 9, head: Fingerprint::new([9; 32]), signature: vec![9; 70] };
     let policy = |key: &str, value: &str| SetPolicy { key: key.to_owned(), value: value.to_owned() };

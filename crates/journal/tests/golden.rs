@@ -199,6 +199,7 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         count: 17,
         samples: vec!["node-9".to_owned()],
         recovery: None,
+        alert: None,
     };
     let checkpoint = Checkpoint { seq: 1000, head: Fingerprint::new([16; 32]), signature: vec![17; 8] };
     vec![
@@ -279,6 +280,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         heard: Some(AT),
         agent_version: Label::parse("0.1.0").ok(),
         profile: None,
+        refusal_is_counted: false,
         prepared: Some(Prepared {
             node: node(),
             tenant,
@@ -295,6 +297,15 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
     };
     let keeping = Keeping { kept: Some(TokenId(id(4))), mint: Some(mint), profile: None };
     vec![
+        (
+            "record_denied_certificate",
+            Command::RecordDeniedCertificate(DeniedSighting {
+                node: node(),
+                serial: Serial::parse("3d").expect("a serial"),
+                source: Source::Internal,
+                count: 3,
+            }),
+        ),
         ("revoke_recovery_tokens", Command::RevokeRecoveryTokens { node: node() }),
         ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
         ("recover", Command::Recover(Box::new(recover))),

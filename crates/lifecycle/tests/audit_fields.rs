@@ -146,6 +146,7 @@ fn a_burned_token_and_a_counted_refusal_read_alike() {
         count: 7,
         samples: vec!["rack-7".to_owned()],
         recovery: None,
+        alert: None,
     };
     let expected = json!({
         "reason": "token_invalid",
@@ -530,6 +531,7 @@ fn a_repair_bundle_and_a_refused_recovery_name_the_node() {
             count: 2,
             samples: Vec::new(),
             recovery: Some(RefusedRecovery { node: about }),
+            alert: None,
         };
         says(
             &mut domain,

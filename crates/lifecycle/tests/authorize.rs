@@ -4,11 +4,11 @@ use crate::support::{
     Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, register,
     revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, TenantId};
+use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, Source, TenantId};
 use lifecycle::registry::{
-    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Import, IssueRepairBundle,
-    Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate, Silence, Subject, Tenants, authorize,
-    may_read,
+    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, DeniedSighting, Describe, Import,
+    IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate, Silence, Subject,
+    Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("Recover", "+ +++ +++ +++ + ++ + +"),
     ("IssueRepairBundle", "+ +-- +-- 0-- ? -- ? -"),
     ("EndRepair", "- --- --- --- - -- - +"),
+    ("RecordDeniedCertificate", "- --- --- --- - -- - +"),
     ("RevokeRecoveryTokens", "+ ++- ++- 00- ? -- ? -"),
     // Nobody renews for another; for itself, see below.
     ("RenewOperator", "- --- --- --- ? -- ? -"),
@@ -151,6 +152,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         count: 1,
         samples: Vec::new(),
         recovery: None,
+        alert: None,
     };
     let head = Fingerprint::new(domain.digest());
     let key = domain.key_request(Role::Viewer, Tenants::All);
@@ -212,6 +214,12 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         }),
         Command::EndRepair { node: node() },
         Command::RevokeRecoveryTokens { node: node() },
+        Command::RecordDeniedCertificate(DeniedSighting {
+            node: node(),
+            serial: enrolled.serial.clone(),
+            source: Source::Internal,
+            count: 1,
+        }),
         Command::Drain { node: node(), within: None },
         Command::Undrain { node: node() },
         Command::Quarantine { node: node(), reason: String::new() },

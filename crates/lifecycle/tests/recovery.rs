@@ -4,9 +4,10 @@ use crate::support::{
     Domain, Enrolled, check, confirm_keeping, contact, granted, keeping, local, node, profile, recover,
     refused, refused_with, set_policy, span,
 };
-use lifecycle::names::{KeyHash, KeyKind, Label, TokenId};
+use lifecycle::names::{KeyHash, KeyKind, Label, Source, TokenId};
 use lifecycle::registry::{
-    Actor, AlertKind, Command, Door, Keeping, Mint, NodeState, Outcome, Recover, RecoveryState, Sighting,
+    Actor, AlertKind, Command, DeniedSighting, Door, Keeping, Mint, NodeState, Outcome, Recover,
+    RecoveryState, Refusals, RefusedRecovery, Sighting,
 };
 
 const RECOVERED: &[&str] = &["recovery.requested", "recovery.issued"];
@@ -376,4 +377,58 @@ fn revoked_tokens_are_refused_and_the_node_may_have_another() {
     let next = domain.drawn();
     check(&mut domain, mint(&node, Some(token.token), Some(next)), granted(ROTATED));
     assert_eq!(valid(&domain, &node), 1);
+}
+
+#[test]
+fn every_token_that_was_not_needed_is_counted_in_the_alert() {
+    let mut domain = Domain::founded();
+    let (node, token) = domain.provided();
+    let request = Recover { refusal_is_counted: true, ..domain.recovery(token.hash) };
+    check(&mut domain, recover(request), refused("recovery_not_needed"));
+    for count in [1, 20] {
+        let refusals = Refusals {
+            reason: "recovery_not_needed".to_owned(),
+            network: None,
+            count,
+            samples: Vec::new(),
+            recovery: Some(RefusedRecovery { node: Some(node.node.clone()) }),
+            alert: Some(AlertKind::RecoveryNotNeeded),
+        };
+        let command = (Actor::Reconciler, Command::RecordRefusals(refusals));
+        check(&mut domain, command, granted(&["recovery.refused", "alert.raised"]));
+    }
+    let alert = domain.state.open_alert(AlertKind::RecoveryNotNeeded, Some(&node.node)).unwrap();
+    assert_eq!(alert.count, 21);
+}
+
+#[test]
+fn a_denied_certificate_that_comes_back_raises_an_alert_that_counts() {
+    let (mut domain, old, token) = expired();
+    let seen = |serial: &lifecycle::names::Serial, count| {
+        let (node, serial, source) = (old.node.clone(), serial.clone(), Source::Internal);
+        let seen = DeniedSighting { node, serial, source, count };
+        (Actor::Reconciler, Command::RecordDeniedCertificate(seen))
+    };
+    check(&mut domain, seen(&old.serial, 1), granted(&[]));
+    let request = domain.recovery(token.hash);
+    let new = request.prepared.as_ref().unwrap().certificate.serial.clone();
+    check(&mut domain, recover(request), granted(RECOVERED));
+    check(&mut domain, seen(&new, 1), granted(&[]));
+    for count in [1, 4] {
+        check(&mut domain, seen(&old.serial, count), granted(&["alert.raised"]));
+    }
+    let kind = AlertKind::DeniedCertificateSeen;
+    let alert = domain.state.open_alert(kind, Some(&old.node)).unwrap();
+    assert_eq!(alert.count, 5);
+    assert!(alert.detail.contains(old.serial.as_str()), "{}", alert.detail);
+    domain.pass(span("2d"));
+    domain.give(Actor::Reconciler, Command::Tidy);
+    let id = domain.state.open_alert(kind, Some(&old.node)).expect("nobody has looked at it").id;
+    check(
+        &mut domain,
+        (local(), Command::AcknowledgeAlert { alert: id, dated: true }),
+        granted(&["alert.acknowledged"]),
+    );
+    domain.give(Actor::Reconciler, Command::Tidy);
+    assert!(domain.state.open_alert(kind, Some(&old.node)).is_none());
 }

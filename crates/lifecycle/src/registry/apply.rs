@@ -101,7 +101,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RevokeOperatorKey { key } => operator::key::revoke_key(state, *key),
         Command::SetPolicy(set) => policy::set::set(state, set),
         Command::RecordServerCertificate(certificate) => certificate::server::decide(state, certificate),
-        Command::RecordRefusals(refusals) => audit::refusals::record(refusals),
+        Command::RecordRefusals(refusals) => audit::refusals::record(state, envelope, refusals),
         Command::RecordCheckpoint(checkpoint) => audit::checkpoint::record(checkpoint),
         Command::RecordAuditGap(gap) => audit::gap::record(gap),
         Command::Tidy => tidy::decide(state),
@@ -133,6 +133,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Recover(recover) => recovery::recover::decide(state, envelope, recover),
         Command::IssueRepairBundle(issue) => recovery::repair::issue(state, issue),
         Command::EndRepair { node } => recovery::repair::end(state, node),
+        Command::RecordDeniedCertificate(seen) => certificate::denied::decide(state, envelope, seen),
         Command::RevokeRecoveryTokens { node } => recovery::revoke::decide(state, node),
     }
 }

@@ -6,8 +6,8 @@ use crate::names::{
 };
 use crate::registry::{
     ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, CreateOperatorKey, CreateTenant, CreateToken,
-    Describe, Enroll, Import, InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register,
-    Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence,
+    DeniedSighting, Describe, Enroll, Import, InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals,
+    Register, Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -168,6 +168,8 @@ pub enum Command {
     RevokeRecoveryTokens {
         node: NodeId,
     },
+    /// A denied certificate came back.
+    RecordDeniedCertificate(DeniedSighting),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -92,6 +92,7 @@ impl Command {
             Command::RecordAuditGap(_) => (Act::KeepHouse, Subject::Domain),
             Command::Observe(_) => (Act::KeepHouse, Subject::Domain),
             Command::MarkInactive(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RecordDeniedCertificate(_) => (Act::KeepHouse, Subject::Domain),
             Command::RaiseAlert(_) => (Act::KeepHouse, Subject::Domain),
             Command::ClearAlert { alert } => (Act::KeepHouse, Subject::Alert(*alert)),
             Command::EndRepair { node } => (Act::KeepHouse, Subject::Node(node)),

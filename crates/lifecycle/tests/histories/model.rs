@@ -268,6 +268,7 @@ impl Model {
             | Command::Observe(_)
             | Command::MarkInactive(_)
             | Command::RaiseAlert(_)
+            | Command::RecordDeniedCertificate(_)
             | Command::ClearAlert { .. }
             | Command::EndRepair { .. }
             | Command::Tidy => {

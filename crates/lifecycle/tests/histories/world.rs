@@ -267,6 +267,7 @@ impl World {
                     count: 3,
                     samples: Vec::new(),
                     recovery: None,
+                    alert: None,
                 };
                 good(Actor::Reconciler, Command::RecordRefusals(refusals))
             }

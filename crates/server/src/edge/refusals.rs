@@ -5,12 +5,15 @@
 
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
+use api::code;
 use lifecycle::names::{NodeId, Source, Span, Timestamp};
-use lifecycle::registry::{self, Actor, Command, RefusedRecovery};
+use lifecycle::registry::{self, Actor, AlertKind, Command, RefusedRecovery};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 const KINDS: usize = 64;
+/// Beyond them, kinds that raise an alert: only a valid token of a node makes one, so strangers cannot fill these.
+const ALERTING: usize = 1024;
 const SAMPLES: usize = 8;
 const SAMPLE_LENGTH: usize = 128;
 const MINUTE: Span = Span::from_minutes(1);
@@ -31,8 +34,15 @@ impl RefusalKey {
     }
 
     fn line(self, count: u64, samples: Vec<String>) -> registry::Refusals {
+        let alert = self.alert();
         let Self { network, reason, recovery } = self;
-        registry::Refusals { reason: reason.to_owned(), network, count, samples, recovery }
+        registry::Refusals { reason: reason.to_owned(), network, count, samples, recovery, alert }
+    }
+
+    /// A valid token that was brought for a node that is well: somebody else may have it.
+    fn alert(&self) -> Option<AlertKind> {
+        let known = self.recovery.as_ref().is_some_and(|about| about.node.is_some());
+        (known && self.reason == code::RECOVERY_NOT_NEEDED.word).then_some(AlertKind::RecoveryNotNeeded)
     }
 }
 
@@ -79,7 +89,8 @@ impl RefusedAttempts {
     fn count(&self, kind: RefusalKey, sample: Option<String>, at: Timestamp) -> Option<registry::Refusals> {
         let sample = sample.map(|text| text.chars().take(SAMPLE_LENGTH).collect::<String>());
         let mut tallies = self.tallies.lock().ok()?;
-        let kept_apart = tallies.contains_key(&kind) || tallies.len() < KINDS;
+        let most = if kind.alert().is_some() { KINDS + ALERTING } else { KINDS };
+        let kept_apart = tallies.contains_key(&kind) || tallies.len() < most;
         let kind = if kept_apart { kind } else { kind.overflow() };
         if let Some(tally) = tallies.get_mut(&kind) {
             tally.count += 1;
@@ -150,6 +161,27 @@ mod tests {
         let rest = refusals.due(at, true);
         let about = rest.first().and_then(|line| line.recovery.clone()).and_then(|about| about.node);
         assert_eq!((rest.len(), about), (1, NodeId::parse("n1").ok()));
+    }
+
+    #[test]
+    fn a_token_that_was_not_needed_raises_an_alert_also_in_a_flood() {
+        let refusals = RefusedAttempts::default();
+        let at = Timestamp::from_secs(1000);
+        for i in 0..1000u32 {
+            let network = Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes()));
+            refusals.count(kind(network, "token_invalid"), None, at);
+        }
+        let node = NodeId::parse("n1").ok();
+        let known = RefusalKey {
+            recovery: Some(RefusedRecovery { node: node.clone() }),
+            ..kind(source(1), code::RECOVERY_NOT_NEEDED.word)
+        };
+        let first = refusals.count(known.clone(), None, at).expect("the first of its kind");
+        assert_eq!((first.alert, first.count), (Some(AlertKind::RecoveryNotNeeded), 1));
+        assert_eq!((refusals.count(known.clone(), None, at), refusals.count(known, None, at)), (None, None));
+        let rest = refusals.due(at, true);
+        let rest = rest.iter().find(|line| line.alert.is_some()).expect("the rest of it");
+        assert_eq!((rest.count, rest.recovery.as_ref().map(|about| about.node.clone())), (2, Some(node)));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::process::app::App;
 use crate::process::clock;
-use lifecycle::names::Source;
-use lifecycle::registry::{IssuerState, State};
+use lifecycle::names::{Source, Timestamp};
+use lifecycle::registry::{IssuerState, Owner, State};
 use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
@@ -89,7 +89,12 @@ impl NodeVerifier {
         if peer.not_after <= now {
             return Err(CertificateError::Expired);
         }
-        if view.state.verdict(&peer.serial, now).is_denied() || is_of_a_revoked_issuer(&view.state, leaf) {
+        let denied = view.state.verdict(&peer.serial, now).is_denied();
+        // One that was replaced is refused below, by the same alert, once its holder has shown that it has the key.
+        if denied && replaced(&view.state, &peer, now).is_some() {
+            return Ok(());
+        }
+        if denied || is_of_a_revoked_issuer(&view.state, leaf) {
             return Err(CertificateError::Revoked);
         }
         Ok(())
@@ -97,15 +102,21 @@ impl NodeVerifier {
 
     /// Asked once the peer has shown that it holds the key: only then does an old certificate that comes back
     /// say something about its holder.
-    fn is_superseded(&self, leaf: &CertificateDer<'_>) -> bool {
-        let (Some(app), Ok(peer)) = (self.app.upgrade(), PeerCertificate::read(leaf)) else { return false };
+    fn refusal(&self, leaf: &CertificateDer<'_>) -> Option<CertificateError> {
+        let (Some(app), Ok(peer)) = (self.app.upgrade(), PeerCertificate::read(leaf)) else {
+            return Some(CertificateError::ApplicationVerificationFailure);
+        };
         let (view, now) = (app.view(), app.now());
-        let copied = view.state.verdict(&peer.serial, now).shows_a_copy();
-        if let Some(old) = view.state.certificates.get(&peer.serial).filter(|_| copied) {
-            app.metrics.handshake_refused("superseded");
-            app.fleet.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
+        if let Some(owner) = replaced(&view.state, &peer, now) {
+            app.metrics.handshake_refused("revoked");
+            app.fleet.denied.seen(owner, &peer.serial, source());
+            return Some(CertificateError::Revoked);
         }
-        copied
+        let verdict = view.state.verdict(&peer.serial, now);
+        let old = view.state.certificates.get(&peer.serial).filter(|_| verdict.shows_a_copy())?;
+        app.metrics.handshake_refused("superseded");
+        app.fleet.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
+        Some(CertificateError::BadEncoding)
     }
 
     /// Looked up again when what is trusted has changed.
@@ -138,6 +149,13 @@ fn imported(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate>
     let record = state.certificates.get(&peer.serial).filter(|record| record.imported)?;
     (record.fingerprint == peer.fingerprint)
         .then(|| PeerCertificate { not_after: peer.not_after.min(record.not_after), ..peer })
+}
+
+/// Whose certificate this is, if it is denied because another took its place.
+fn replaced<'a>(state: &'a State, peer: &PeerCertificate, now: Timestamp) -> Option<&'a Owner> {
+    let record = state.certificates.get(&peer.serial)?;
+    let same = record.fingerprint == peer.fingerprint && state.verdict(&peer.serial, now).is_replaced();
+    same.then_some(&record.owner)
 }
 
 /// Also where the serial is on no record: nothing that a revoked issuer signed is good.
@@ -215,10 +233,10 @@ impl ClientCertVerifier for NodeVerifier {
             None => verify_tls13_signature(message, leaf, signature, &self.algorithms)?,
             Some(key) => verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)?,
         };
-        if self.is_superseded(leaf) {
-            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
+        match self.refusal(leaf) {
+            Some(error) => Err(Error::InvalidCertificate(error)),
+            None => Ok(valid),
         }
-        Ok(valid)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

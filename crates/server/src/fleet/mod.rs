@@ -1,12 +1,14 @@
 //! What this replica knows of the hosts that are connected: live streams, presence, evidence, overlays.
 
 pub mod alert_changes;
+pub mod denied;
 pub mod evidence;
 pub mod live;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
 
+use denied::DeniedSightings;
 use lifecycle::names::Timestamp;
 use overlays::Overlays;
 use presence::Presence;
@@ -14,6 +16,7 @@ use presence::Presence;
 /// What this process remembers of hosts beyond the registry.
 pub struct Fleet {
     pub presence: Presence,
+    pub denied: DeniedSightings,
     pub overlays: Overlays,
     /// Hosts that spoke earlier spoke to nobody: silence is counted from here.
     pub listening_since: Timestamp,
@@ -21,6 +24,11 @@ pub struct Fleet {
 
 impl Fleet {
     pub fn new(listening_since: Timestamp) -> Self {
-        Self { presence: Presence::default(), overlays: Overlays::default(), listening_since }
+        Self {
+            presence: Presence::default(),
+            denied: DeniedSightings::default(),
+            overlays: Overlays::default(),
+            listening_since,
+        }
     }
 }

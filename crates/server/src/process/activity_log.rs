@@ -77,6 +77,9 @@ fn line(command: &Command) -> Option<(&'static str, String)> {
             let node = raise.node.as_ref().map(|node| format!(" about node {node}"));
             ("alert.raised", format!("{}{}", raise.kind, node.unwrap_or_default()))
         }
+        Command::RecordDeniedCertificate(seen) => {
+            ("alert.raised", format!("denied_certificate_seen about node {}", seen.node))
+        }
         Command::InitializeDomain(_)
         | Command::Confirm(_)
         | Command::RecordServerCertificate(_)

@@ -1,5 +1,6 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+pub mod denied;
 mod evidence;
 mod expiry;
 mod issuers;
@@ -43,6 +44,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         // What this replica alone has seen, and its own certificate: every replica.
         app.edge.refusals.flush(&app, false).await;
         liveness::record_sightings(&app).await;
+        denied::record_sightings(&app, false).await;
         if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)
             && let Err(error) = server_cert::ensure(&app, &presented).await
         {

@@ -43,6 +43,7 @@ kinds! {
     EndpointProfileDrift "endpoint_profile_drift"
     DiskFull "disk_full"
     NodeReplaced "node_replaced"
+    DeniedCertificateSeen "denied_certificate_seen"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.
@@ -105,7 +106,7 @@ impl State {
     ) -> Event {
         let open = self.open_alert(kind, Some(node));
         let alert = open.map_or(AlertId(envelope.id.0), |open| open.id);
-        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail })
+        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail, count: 1 })
     }
 
     /// What follows when these kinds want no attention any more about a node.

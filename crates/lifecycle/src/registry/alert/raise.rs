@@ -41,6 +41,7 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
         kind: raise.kind,
         node: raise.node.clone(),
         detail: raise.detail.clone(),
+        count: 1,
     })];
     if raise.kind == AlertKind::CloneSuspected
         && state.policy.clone_rule == CloneRule::Quarantine
@@ -58,18 +59,24 @@ pub struct AlertRaised {
     pub kind: AlertKind,
     pub node: Option<NodeId>,
     pub detail: String,
+    /// How often since it was last raised.
+    pub count: u64,
 }
 
 impl Happened for AlertRaised {
     const NAME: &'static str = "alert.raised";
 
     fn fields(&self) -> AuditFields {
-        vec![
+        let mut fields = vec![
             ("alert_id", AuditField::text(self.alert)),
             ("kind", AuditField::text(self.kind)),
             ("node_id", AuditField::maybe(self.node.as_ref())),
             ("detail", AuditField::text(&self.detail)),
-        ]
+        ];
+        if self.count > 1 {
+            fields.push(("count", AuditField::Number(self.count)));
+        }
+        fields
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -81,7 +88,7 @@ impl Happened for AlertRaised {
         let open = state.open_alert(self.kind, self.node.as_ref()).map(|open| open.id);
         match open.and_then(|id| state.alerts.get_mut(&id)) {
             Some(alert) => {
-                alert.count = alert.count.saturating_add(1);
+                alert.count = alert.count.saturating_add(self.count);
                 alert.detail = self.detail.clone();
                 alert.again = Some(at);
             }
@@ -91,7 +98,7 @@ impl Happened for AlertRaised {
                     kind: self.kind,
                     node: self.node.clone(),
                     since: at,
-                    count: 1,
+                    count: self.count,
                     detail: self.detail.clone(),
                     acknowledged: false,
                     again: None,

@@ -1,10 +1,11 @@
 //! Refused attempts of unauthenticated callers, counted at the edge.
 
-use crate::names::{NodeId, Source};
+use crate::names::{AlertId, NodeId, Source};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AuditField, AuditFields, Happened};
+use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
 use crate::registry::recovery::Refused;
-use crate::registry::{Envelope, Event, State};
+use crate::registry::recovery::recover::used_while_well;
+use crate::registry::{AlertKind, Envelope, Event, State};
 use serde::{Deserialize, Serialize};
 
 /// Refused attempts of unauthenticated callers, counted at the edge so that a flood cannot grow the trail.
@@ -18,6 +19,9 @@ pub struct Refusals {
     /// Where they were attempts to recover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RefusedRecovery>,
+    /// They want attention: an alert about the node is raised with their count. None in commands of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<AlertKind>,
 }
 
 /// Which node's tokens were brought; none if they were nobody's.
@@ -26,7 +30,7 @@ pub struct RefusedRecovery {
     pub node: Option<NodeId>,
 }
 
-pub(in crate::registry) fn record(refusals: &Refusals) -> Decision {
+pub(in crate::registry) fn record(state: &State, envelope: &Envelope, refusals: &Refusals) -> Decision {
     let event = match &refusals.recovery {
         None => Event::EnrollmentRefused(refusals.clone()),
         Some(about) => {
@@ -34,7 +38,21 @@ pub(in crate::registry) fn record(refusals: &Refusals) -> Decision {
             Event::RecoveryRefused(RecoveryRefused { node, refusals })
         }
     };
-    Decision::granted(vec![event])
+    Decision::granted([event].into_iter().chain(alert(state, envelope, refusals)).collect())
+}
+
+/// About a node that is there.
+fn alert(state: &State, envelope: &Envelope, refusals: &Refusals) -> Option<Event> {
+    let (kind, node) = (refusals.alert?, refusals.recovery.as_ref()?.node.as_ref()?);
+    state.nodes.get(node).filter(|node| !node.state.is_gone() && refusals.count > 0)?;
+    let open = state.open_alert(kind, Some(node));
+    Some(Event::AlertRaised(AlertRaised {
+        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
+        kind,
+        node: Some(node.clone()),
+        detail: used_while_well(envelope),
+        count: refusals.count,
+    }))
 }
 
 impl Happened for Refusals {

@@ -1,5 +1,6 @@
 //! Certificates on record.
 
+pub(super) mod denied;
 pub(super) mod record;
 pub(super) mod renew;
 pub(super) mod revocation_list;

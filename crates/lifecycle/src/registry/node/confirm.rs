@@ -48,6 +48,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
                 kind,
                 node: Some(node.id.clone()),
                 detail: reason.clone(),
+                count: 1,
             })])
         }
         (ConfirmStatus::Failed { .. }, _) => Rejection::AlreadyConfirmed { node: node.id.clone() }.into(),

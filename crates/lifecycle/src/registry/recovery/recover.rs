@@ -35,6 +35,10 @@ pub struct Recover {
     /// Under which recovery profile it asks; none where the agent is of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Label>,
+    /// The replica counts refusals, and the alert about them is raised with the count. In commands of before it was
+    /// raised here, at most once a minute, and what came in between was not counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refusal_is_counted: bool,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Prepared>,
 }
@@ -183,7 +187,9 @@ fn check_key(state: &State, recover: &Recover, node: &Node) -> Result<(), Reject
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, recover: &Recover) -> Decision {
     match recoverable(state, recover) {
-        Err(Rejection::RecoveryNotNeeded { node }) => not_needed(state, envelope, node),
+        Err(Rejection::RecoveryNotNeeded { node }) if !recover.refusal_is_counted => {
+            not_needed(state, envelope, node)
+        }
         Err(rejection) => rejection.into(),
         Ok(Recoverable::Again { node, serial }) => {
             let answer = Ok(Outcome::Recovered { node, serial, replayed: true });
@@ -193,7 +199,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, recover: &
     }
 }
 
-/// Somebody else may have the token: an operator is told.
+/// Somebody else may have the token: an operator is told. Of a command of before.
 fn not_needed(state: &State, envelope: &Envelope, node: NodeId) -> Decision {
     let kind = AlertKind::RecoveryNotNeeded;
     let open = state.open_alert(kind, Some(&node));
@@ -203,10 +209,16 @@ fn not_needed(state: &State, envelope: &Envelope, node: NodeId) -> Decision {
             alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
             kind,
             node: Some(node.clone()),
-            detail: format!("its recovery token came from {} while the node was well", envelope.source),
+            detail: used_while_well(envelope),
+            count: 1,
         })
     });
     Decision { events: alert.into_iter().collect(), answer: Err(Rejection::RecoveryNotNeeded { node }) }
+}
+
+/// What the alert about a token that was not needed says.
+pub(in crate::registry) fn used_while_well(envelope: &Envelope) -> String {
+    format!("its recovery token came from {} while the node was well", envelope.source)
 }
 
 fn grant(state: &State, recover: &Recover) -> Decision {
