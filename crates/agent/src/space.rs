@@ -90,6 +90,8 @@ pub struct Ballast {
 }
 
 const NAME: &str = "ballast";
+/// Among files of the workload: hidden, and named after whoever put it there.
+const NAME_ELSEWHERE: &str = ".enlist-ballast";
 /// Taken again only when there is this many times as much.
 const PLENTY: u64 = 4;
 
@@ -97,6 +99,21 @@ impl Ballast {
     /// `bytes` of 0 is none at all.
     pub fn new(dir: &Path, bytes: u64) -> Self {
         Self { path: dir.join(NAME), bytes, spent: AtomicBool::new(false) }
+    }
+
+    /// In a directory of the workload, for what the workload must be able to write.
+    pub fn elsewhere(dir: &Path, bytes: u64) -> Self {
+        Self { path: dir.join(NAME_ELSEWHERE), bytes, spent: AtomicBool::new(false) }
+    }
+
+    /// Takes the room while there is plenty, and makes it free once there is hardly any left. Nobody tells this program
+    /// that a write of another failed, so it looks at what is free.
+    pub fn keep_for_others(&self, available: u64) -> io::Result<()> {
+        if is_short(available) {
+            self.give_up();
+            return Ok(());
+        }
+        self.take()
     }
 
     /// Whether it was given up for a write and there has not been room for it since: the disk is as full as it was.
@@ -198,6 +215,18 @@ mod tests {
         assert!(!ballast.is_spent());
         assert!(ballast.rescue(|| Err::<(), _>(Errno::ACCESS.into())).is_err());
         assert!(ballast.is_held(), "room was not what was missing");
+    }
+
+    #[test]
+    fn what_is_kept_for_the_workload_is_given_up_when_its_disk_is_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let ballast = Ballast::elsewhere(dir.path(), 4096);
+        ballast.keep_for_others(1 << 30).unwrap();
+        assert!(ballast.is_held() && !ballast.is_spent() && dir.path().join(NAME_ELSEWHERE).exists());
+        ballast.keep_for_others(0).unwrap();
+        assert!(!ballast.is_held() && ballast.is_spent());
+        ballast.keep_for_others(1 << 30).unwrap();
+        assert!(ballast.is_held() && !ballast.is_spent());
     }
 
     #[test]

@@ -128,7 +128,7 @@ def test_agents_and_server_are_killed_at_random(plane, daemons):
 
 @pytest.mark.parametrize("kind", ["dead", "garbage"])
 def test_an_agent_left_alone_is_quiet(plane, daemons, kind):
-    """Flat memory, bounded log, at most one attempt per interval. An hour in `just soak`."""
+    """Flat memory, bounded log, at most one attempt per interval. An hour in `just soak`. Proves GPU-33."""
     plane.policy("profile.default.renew_before", "off")
     plane.policy("profile.default.lifetime", "24h")
     (daemon,) = daemons()

@@ -128,9 +128,9 @@ setting_keys! {
     "diagnostic_path" DIAGNOSTIC_PATH ValueKind::Path, default("diagnostics"), foreign_variable("GPUAAS_DIAGNOSTIC_PATH");
     /// The most that all records of failures may take
     "diagnostic_bytes" DIAGNOSTIC_BYTES ValueKind::Bytes(4096), default("262144");
-    /// Directory of this host's workload; created if missing, and its free space is watched
+    /// Directory of this host's workload; created if missing, its free space is watched, and some of it reserved: see "Disk space"
     "paths.task_retry" PATHS_TASK_RETRY ValueKind::Path;
-    /// Directory of this host's workload; created if missing, and its free space is watched
+    /// Directory of this host's workload; created if missing, its free space is watched, and some of it reserved: see "Disk space"
     "paths.runtime" PATHS_RUNTIME ValueKind::Path;
     /// Reserved; without effect, which is said at every start
     "overlay.backend" _ ValueKind::Choice(&["auto", "userspace", "kernel", "off"]), reserved("this version sets up no WireGuard interface");

@@ -26,7 +26,7 @@ const REFUSALS: &[&Code] = &[
 /// Why something could not be written.
 const WRITE_REASONS: &[&str] = &["disk_full", "permission_denied", "read_only"];
 /// What is given up first when room is short.
-const SOURCES: &[&str] = &["diagnostic", "metrics"];
+const SOURCES: &[&str] = &["diagnostic", "log", "metrics"];
 const DROP_REASONS: &[&str] = &["disk_pressure", "disk_full"];
 const OTHER: &str = "other";
 /// More file systems than there are paths to watch.

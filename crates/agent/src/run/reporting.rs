@@ -93,7 +93,7 @@ impl Reporting {
 
     fn log_as(&mut self, act: &str, class: &str, code: &FaultCode, what: &str, hint: &str) {
         // A renewal and a recovery may fail of the same, so the act is part of the kind.
-        let Some(count) = self.notices.note(&format!("{act} {class} {code}"), clock::now()) else { return };
+        let Some(count) = self.worth_a_line(&format!("{act} {class} {code}"), class) else { return };
         let usual = code.agent().map_or("see the page of this code in docs/errors", AgentCode::remedy);
         let remedy = if hint.is_empty() { usual } else { hint };
         let (what, remedy) = (cut(what, SENTENCE), cut(remedy, REMEDY));
@@ -103,6 +103,19 @@ impl Reporting {
         } else {
             tracing::warn!(class, code, count, "{what}; remedy: {remedy}");
         }
+    }
+
+    /// How often it happened, if that is to be logged. While room is short, what was logged before is dropped: journald
+    /// keeps the log on a disk, too.
+    fn worth_a_line(&mut self, kind: &str, class: &str) -> Option<u64> {
+        if !self.pressed || class == Class::DiskFull.as_str() {
+            return self.notices.note(kind, clock::now());
+        }
+        let count = self.notices.note_once(kind, clock::now());
+        if count.is_none() {
+            self.metrics.dropped("log", "disk_pressure");
+        }
+        count
     }
 
     /// What shows the condition at hand.

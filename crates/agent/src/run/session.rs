@@ -193,7 +193,8 @@ impl LiveSession {
     /// is a connection to send it on.
     pub fn send(&mut self, evidence: &Evidence, kept: &mut Option<String>) -> Result<(), Error> {
         let Some(channel) = &mut self.channel else { return Ok(()) };
-        if channel.sent.as_ref().is_none_or(|before| news(before) != news(evidence)) {
+        let is_new = |before: &Evidence| news(before) != news(evidence) || room_is_another(before, evidence);
+        if channel.sent.as_ref().is_none_or(is_new) {
             channel.sent = Some(evidence.clone());
             channel.send(live_up::Message::Evidence(evidence.clone()))?;
         }
@@ -261,13 +262,23 @@ async fn open(target: CallTarget, hello: Hello, confirm: bool) -> OpenResult {
     }
 }
 
-/// What is worth a message of its own: not the clock and the room on the disks, which change all the time, nor the
-/// sentence about them. A message is answered with the time, and must not lead to another by that.
+/// What is worth a message of its own: not the clock and every change of the room on the disks, which change all the time,
+/// nor the sentence about them. A message is answered with the time, and must not lead to another by that.
 fn news(evidence: &Evidence) -> Evidence {
     let mut news = Evidence { clock_offset_ms: 0, disk_free_bytes: 0, ..evidence.clone() };
     news.free_space.clear();
     news.detail.clear();
     news
+}
+
+/// Whether a place has half or twice the room that was last sent, so that what operators read is never far from the truth.
+fn room_is_another(before: &Evidence, now: &Evidence) -> bool {
+    let far = |one: u64, other: u64| one < other / 2 || other < one / 2;
+    let same = |(sent, found): (&api::agent::FreeSpace, &api::agent::FreeSpace)| {
+        sent.name == found.name && !far(sent.available_bytes, found.available_bytes)
+    };
+    before.free_space.len() != now.free_space.len()
+        || !before.free_space.iter().zip(&now.free_space).all(same)
 }
 
 impl Opened {

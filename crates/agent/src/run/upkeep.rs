@@ -2,7 +2,7 @@
 //! renewal. None of it may stop the daemon.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::agent::{EndpointProfile, Evidence, FreeSpace};
@@ -16,7 +16,7 @@ use crate::code::AgentCode;
 use crate::config::{Upkeep, hosts};
 use crate::reconcile::profile::{self, StoredEndpointProfile};
 use crate::reconcile::{self, ReconcileReport, ReconcileScope};
-use crate::space::{self, Free};
+use crate::space::{self, Ballast, Free};
 use crate::status::{Room, Status};
 use crate::store::disk;
 
@@ -28,7 +28,9 @@ pub struct HostUpkeep {
     hook: Hook,
     look_at: Instant,
     free: Vec<Free>,
-    /// Hardly any room for keys and certificates.
+    /// Room in the directories of the workload, by their names.
+    reserves: Vec<(&'static str, Ballast)>,
+    /// Hardly any room for keys and certificates, or for the workload.
     full: bool,
     profile: Option<StoredEndpointProfile>,
     /// What of this host's names could not be put right.
@@ -41,6 +43,7 @@ impl HostUpkeep {
     /// Puts back what this host has lost, before anything is asked of the network.
     pub fn begin(dir: &Path, config: Upkeep, on_renew: Option<Vec<String>>) -> Self {
         let mut upkeep = Self {
+            reserves: reserves(&config),
             config,
             hook: Hook::start(on_renew),
             look_at: Instant::now(),
@@ -74,14 +77,13 @@ impl HostUpkeep {
         if self.put_back(core.path(), false) || std::mem::take(&mut self.drifted) {
             core.reporting.metrics.drifted();
         }
-        let room = self.look_at_disks(core);
+        let short = self.look_at_disks(core);
         // A disk that was found full by writing is found to have room by writing.
         let was_full = core.machine.condition().is_some_and(|condition| condition.class == Class::DiskFull);
         let full = self.full || (was_full && try_room(core.path()).is_err());
         core.learn(Input::DiskFull(full));
         core.learn(Input::Drift(self.drift.is_some()));
-        if let (true, Some(room)) = (self.full, room) {
-            let what = format!("{room} bytes are free in the file system of {}", core.path().display());
+        if let Some(what) = short {
             core.failed(Class::DiskFull, &what);
         }
         if let Some((class, what)) = &self.drift {
@@ -90,22 +92,39 @@ impl HostUpkeep {
         true
     }
 
-    /// The room for keys and certificates, if it can be told.
-    fn look_at_disks(&mut self, core: &mut AgentCore) -> Option<u64> {
+    /// Which disk is full, in a sentence, if one is.
+    fn look_at_disks(&mut self, core: &mut AgentCore) -> Option<String> {
         self.free = space::free(core.path(), &self.config);
         for (mount, bytes) in space::mounts(&self.free) {
             core.reporting.metrics.free(&mount, bytes);
         }
-        let room =
-            |name: &str| self.free.iter().find(|free| free.name == name).map(|free| free.available_bytes);
-        let (cert, diagnostic) = (room("cert"), room("diagnostic"));
         if let Err(error) = core.ballast.take() {
             tracing::debug!(%error, "the ballast file could not be created");
         }
-        self.full = cert.is_some_and(space::is_short) || core.ballast.is_spent();
-        let pressed = diagnostic.is_some_and(|room| space::is_pressed(room, self.config.ballast_bytes));
-        core.reporting.check_diagnostics(pressed);
-        cert
+        for (name, reserve) in &self.reserves {
+            let Some(room) = room(&self.free, name) else { continue };
+            if let Err(error) = reserve.keep_for_others(room) {
+                tracing::debug!(%error, "the ballast file in {name} could not be created");
+            }
+        }
+        let pressed = |room| space::is_pressed(room, self.config.ballast_bytes);
+        core.reporting.check_diagnostics(room(&self.free, "diagnostic").is_some_and(pressed));
+        let is_spent = |name: &str| {
+            let kept = self.reserves.iter().find(|(kept, _)| *kept == name);
+            kept.is_some_and(|(_, reserve)| reserve.is_spent()) || (name == "cert" && core.ballast.is_spent())
+        };
+        // What is told about a disk that is full is no reason to call it full.
+        let needed = |free: &&Free| free.name != "diagnostic";
+        let full = self
+            .free
+            .iter()
+            .filter(needed)
+            .find(|free| space::is_short(free.available_bytes) || is_spent(free.name));
+        self.full = full.is_some();
+        full.map(|free| {
+            let Free { available_bytes, path, .. } = free;
+            format!("{available_bytes} bytes are free in the file system of {}", path.display())
+        })
     }
 
     /// Whether something was not as it should be. A directory that is made at the start is nothing to tell people.
@@ -196,6 +215,19 @@ impl HostUpkeep {
     fn profile_id(&self) -> Option<&str> {
         self.profile.as_ref().map(|profile| profile.id.as_str())
     }
+}
+
+/// Task results that are retried, and what is left of work: cleanup evidence and the state of terminal sessions.
+fn reserves(config: &Upkeep) -> Vec<(&'static str, Ballast)> {
+    let named = [("task_retry", &config.paths.task_retry), ("runtime", &config.paths.runtime)];
+    let reserve = |(name, path): (&'static str, &Option<PathBuf>)| {
+        path.as_ref().map(|path| (name, Ballast::elsewhere(path, config.ballast_bytes)))
+    };
+    named.into_iter().filter_map(reserve).collect()
+}
+
+fn room(free: &[Free], name: &str) -> Option<u64> {
+    free.iter().find(|free| free.name == name).map(|free| free.available_bytes)
 }
 
 /// Directories that are made for the first time are no drift.

@@ -35,6 +35,13 @@ impl Notices {
         said.at = at;
         Some(std::mem::take(&mut said.again))
     }
+
+    /// The same while room is short: what was said before is counted and not said again, for however long that is.
+    pub fn note_once(&mut self, kind: &str, at: Timestamp) -> Option<u64> {
+        let Some(said) = self.0.get_mut(kind) else { return self.note(kind, at) };
+        said.again = said.again.saturating_add(1);
+        None
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +60,16 @@ mod tests {
         assert_eq!(notices.note("a", at(159)), None);
         assert_eq!(notices.note("a", at(160)), Some(3));
         assert_eq!(notices.note("a", at(1)), Some(1), "the clock was set back");
+    }
+
+    #[test]
+    fn while_room_is_short_nothing_is_said_twice_and_nothing_is_forgotten() {
+        let mut notices = Notices::default();
+        let at = Timestamp::from_secs;
+        assert_eq!(notices.note_once("a", at(100)), Some(1));
+        assert_eq!(notices.note_once("a", at(200)), None);
+        assert_eq!(notices.note_once("a", at(300)), None);
+        assert_eq!(notices.note("a", at(301)), Some(3));
     }
 
     proptest! {
