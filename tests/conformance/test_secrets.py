@@ -49,7 +49,7 @@ def whole_run():
 def test_no_token_is_in_any_log_store_metric_or_argument():
     """Token values leave the program once, on the standard output of who asked; API keys likewise.
 
-    Proves PROBE-03, TASK-06, GPU-07.
+    Proves PLFM-06, PLFM-32, PROBE-03, TASK-06, GPU-07.
     """
     known = {token.encode() for token in evidence.tokens}
     allowed = {token.encode() for token in evidence.on_command_line}
@@ -68,7 +68,7 @@ def test_no_token_is_in_any_log_store_metric_or_argument():
 def test_no_private_key_is_in_any_log_store_or_metric():
     """Neither in PEM nor as raw bytes, hex or base64: root keys, agent keys, operator keys, key-encryption keys.
 
-    Proves PROBE-10, PROBE-26, GPU-07.
+    Proves PLFM-32, PROBE-10, PROBE-26, GPU-07.
     """
     patterns = [(label, spelling) for label, raw in evidence.keys.items() for spelling in evidence.spellings(raw)]
     found = []
@@ -87,7 +87,7 @@ def test_no_certificate_is_in_any_log():
 
 
 def test_no_token_is_stored_in_another_spelling():
-    """The 32 bytes inside a token are in no store either, raw or in hex."""
+    """The 32 bytes inside a token are in no store either, raw or in hex. Proves PLFM-06."""
     import base64
 
     prefixed = [token for token in evidence.tokens if token.startswith(("enroll_", "recovery_"))]

@@ -84,6 +84,7 @@ def test_an_operator_who_is_removed_is_cut(plane):
 
 
 def test_the_list_of_revocations_is_public_and_openssl_obeys_it(plane, node):
+    """Proves TASK-18."""
     bystander = native.enroll(plane)
     place = scratch("crl")
     before = plane.https("GET", "/v1/ca/crl")

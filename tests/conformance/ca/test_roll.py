@@ -10,6 +10,7 @@ from rolls import signed, states
 
 
 def test_a_roll_from_beginning_to_end(plane_of_its_own):
+    """Proves TASK-18."""
     plane = plane_of_its_own
     node = native.enroll(plane)
     away = native.enroll(plane)

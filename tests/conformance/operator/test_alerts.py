@@ -73,7 +73,10 @@ def test_an_unconfirmed_enrollment_is_noticed(plane):
 
 
 def test_a_certificate_that_nobody_renews_is_noticed(plane_of_its_own):
-    """`cert_expiring` before the end and again at the end; then health is `cert_expired`; a new enrollment ends both."""
+    """`cert_expiring` before the end and again at the end; then health is `cert_expired`; a new enrollment ends both.
+
+    Proves TASK-18.
+    """
     plane = plane_of_its_own
     node = native.enroll(plane)
     node.confirm()

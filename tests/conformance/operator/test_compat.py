@@ -16,6 +16,10 @@ IDS = {
 }
 PAGES = sorted(page for page in (ROOT / "docs" / "compat").glob("*.md") if page.stem in IDS)
 NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+WHOLE = re.compile(r"\btest_\w+\.py(?!::test_)")
+"""A file is no proof: nobody can see which of its tests would fail."""
+NOTHING_TO_SHOW = {"PLFM-37", "PROBE-29", "GPU-37"}
+"""Non-goals, residuals and open questions of the documents."""
 
 
 def docstrings(file: str) -> dict[str, str]:
@@ -27,14 +31,17 @@ def docstrings(file: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_statement_is_shown_or_out_of_scope(page):
-    """One row for each id, in order; every test that it names exists and names the id."""
+    """One row for each id, in order; it names tests, not files, and each of them exists and names the id."""
     prefix, count = IDS[page.stem]
     rows = re.findall(rf"^\| ({prefix}-\d+) \|(.*)$", page.read_text(), re.MULTILINE)
     assert [id for id, _ in rows] == [f"{prefix}-{number:02}" for number in range(1, count + 1)]
     for id, row in rows:
         *cells, end = row.split("|")
         assert cells and all(cell.strip() for cell in cells) and not end.strip(), id
-        for file, test in NAMED.findall(row):
+        assert not WHOLE.search(row), f"{id} names a whole file: {WHOLE.search(row).group()}"
+        named = NAMED.findall(row)
+        assert named or id in NOTHING_TO_SHOW, f"{id} names no test"
+        for file, test in named:
             known = docstrings(file)
             assert test in known, f"{id}: {file} has no {test}"
             assert id in known[test], f"{id} is not named by {file}::{test}"
