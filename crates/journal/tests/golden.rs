@@ -280,7 +280,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         heard: Some(AT),
         agent_version: Label::parse("0.1.0").ok(),
         profile: None,
-        refusal_is_counted: false,
+        strict: false,
         prepared: Some(Prepared {
             node: node(),
             tenant,

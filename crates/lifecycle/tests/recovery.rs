@@ -379,11 +379,30 @@ fn revoked_tokens_are_refused_and_the_node_may_have_another() {
     assert_eq!(valid(&domain, &node), 1);
 }
 
+/// A log of before is applied as it was: only who asks now is refused.
+#[test]
+fn a_token_that_was_given_to_a_node_without_recovery_is_worth_nothing() {
+    for door in [Door::Plfm, Door::Probectl, Door::Taskrun] {
+        let mut domain = Domain::founded();
+        let node = enroll_by(&mut domain, door, None);
+        let token = domain.drawn();
+        domain.give(node.actor(), contact(&node).1);
+        let keeping = Keeping { kept: None, mint: Some(token), profile: None };
+        let given = (node.actor(), Command::MintRecovery { node: node.node.clone(), keeping });
+        check(&mut domain, given, granted(ROTATED));
+        domain.pass(span("89d"));
+        let request = domain.recovery(token.hash);
+        let now = Recover { strict: true, ..request.clone() };
+        check(&mut domain, recover(now), refused("token_invalid"));
+        check(&mut domain, recover(request), granted(RECOVERED));
+    }
+}
+
 #[test]
 fn every_token_that_was_not_needed_is_counted_in_the_alert() {
     let mut domain = Domain::founded();
     let (node, token) = domain.provided();
-    let request = Recover { refusal_is_counted: true, ..domain.recovery(token.hash) };
+    let request = Recover { strict: true, ..domain.recovery(token.hash) };
     check(&mut domain, recover(request), refused("recovery_not_needed"));
     for count in [1, 20] {
         let refusals = Refusals {
@@ -429,6 +448,7 @@ fn a_denied_certificate_that_comes_back_raises_an_alert_that_counts() {
         (local(), Command::AcknowledgeAlert { alert: id, dated: true }),
         granted(&["alert.acknowledged"]),
     );
+    domain.pass(span("25h"));
     domain.give(Actor::Reconciler, Command::Tidy);
     assert!(domain.state.open_alert(kind, Some(&old.node)).is_none());
 }

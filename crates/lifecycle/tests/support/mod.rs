@@ -426,7 +426,7 @@ impl Domain {
             heard: None,
             agent_version: None,
             profile: None,
-            refusal_is_counted: false,
+            strict: false,
             prepared,
         }
     }

@@ -67,7 +67,7 @@ async fn attempt(
         heard: None,
         agent_version: request.agent_version.clone(),
         profile: request.profile.clone(),
-        refusal_is_counted: true,
+        strict: true,
         prepared: None,
     };
     issue(app, origin, &Recovering { command, csr }, view).await

@@ -36,6 +36,11 @@ impl Node {
             held.next().is_some() && !is_of_another_door(&self.profile)
         })
     }
+
+    /// Whether a token that it was given all the same, before this was on record, is worth nothing.
+    pub(in crate::registry) fn is_without_recovery(&self) -> bool {
+        self.recovery.eligible.map_or_else(|| is_of_another_door(&self.profile), |eligible| !eligible)
+    }
 }
 
 #[cfg(test)]

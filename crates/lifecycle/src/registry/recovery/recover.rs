@@ -35,10 +35,10 @@ pub struct Recover {
     /// Under which recovery profile it asks; none where the agent is of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Label>,
-    /// The replica counts refusals, and the alert about them is raised with the count. In commands of before it was
-    /// raised here, at most once a minute, and what came in between was not counted.
+    /// Not of before, when the token of a node without recovery was as good as any, and the alert about a refusal was
+    /// raised here, at most once a minute, so that what came in between was not counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub refusal_is_counted: bool,
+    pub strict: bool,
     /// What the replica made ready. Without it nothing can be granted.
     pub prepared: Option<Prepared>,
 }
@@ -99,6 +99,11 @@ pub fn check_recovery_token<'a>(
 pub fn recoverable(state: &State, recover: &Recover) -> Result<Recoverable, Rejection> {
     let (node, token) =
         check_recovery_token(state, &recover.token, recover.node.as_ref(), recover.profile.as_ref())?;
+    // Given while any certificate could ask for one: what the node's document bounds by the life of a certificate is not
+    // to be had for longer.
+    if recover.strict && token.kind == RecoveryKind::Rotated && node.is_without_recovery() {
+        return Err(Rejection::TokenInvalid);
+    }
     match &token.state {
         RecoveryState::Used { key, .. } if *key != recover.key => return Err(Rejection::TokenUsed),
         RecoveryState::Used { serial, .. } if state.is_good(serial) => {
@@ -187,9 +192,7 @@ fn check_key(state: &State, recover: &Recover, node: &Node) -> Result<(), Reject
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, recover: &Recover) -> Decision {
     match recoverable(state, recover) {
-        Err(Rejection::RecoveryNotNeeded { node }) if !recover.refusal_is_counted => {
-            not_needed(state, envelope, node)
-        }
+        Err(Rejection::RecoveryNotNeeded { node }) if !recover.strict => not_needed(state, envelope, node),
         Err(rejection) => rejection.into(),
         Ok(Recoverable::Again { node, serial }) => {
             let answer = Ok(Outcome::Recovered { node, serial, replayed: true });
