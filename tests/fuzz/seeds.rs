@@ -71,6 +71,7 @@ fn later() -> Vec<Envelope> {
         count: 7,
         samples: vec!["\"quoted\"\n".to_owned()],
         recovery: None,
+        renewal: None,
         alert: None,
     };
     let checkpoint = Checkpoint { seq: 9, head: Fingerprint::new([9; 32]), signature: vec![9; 70] };

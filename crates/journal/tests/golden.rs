@@ -200,6 +200,7 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         samples: vec!["node-9".to_owned()],
         recovery: None,
         alert: None,
+        renewal: None,
     };
     let checkpoint = Checkpoint { seq: 1000, head: Fingerprint::new([16; 32]), signature: vec![17; 8] };
     vec![
@@ -393,11 +394,22 @@ fn grown() -> Vec<(&'static str, Command)> {
         observability_pressure: true,
         ..Report::blank(AT)
     };
+    let renewal = RefusedRenewal { node: Some(node()), serial: Serial::parse("5e41").ok() };
+    let refused_renewals = Refusals {
+        reason: "csr_invalid".to_owned(),
+        network: None,
+        count: 3,
+        samples: vec!["host-7:1".to_owned()],
+        recovery: None,
+        renewal: Some(renewal),
+        alert: None,
+    };
     let reporting = Sighting { report: Some(Arc::new(said)), ..sighting() };
     let by = |credential| Command::Enroll(Box::new(Enroll { credential, ..enroll() }));
     let hardware = Credential::Hardware(vec![Label::parse("mac:02:00:00:00:00:01").expect("a label")]);
     vec![
         ("observe_report", Command::Observe(vec![reporting])),
+        ("record_refused_renewals", Command::RecordRefusals(refused_renewals)),
         ("enroll_hardware", by(hardware)),
         ("enroll_recovery", by(Credential::Recovery(SecretHash::new([10; 32])))),
         ("enroll_replacement", Command::Enroll(Box::new(Enroll { replacement_alerts: true, ..enroll() }))),

@@ -9,8 +9,8 @@ use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source,
 use lifecycle::registry::event;
 use lifecycle::registry::{
     Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
-    IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, Register, Rewrap, Role,
-    ServerCertificate, Tenants, Underlay,
+    IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register,
+    Rewrap, Role, ServerCertificate, Tenants, Underlay,
 };
 use serde_json::{Value, json};
 
@@ -147,6 +147,7 @@ fn a_burned_token_and_a_counted_refusal_read_alike() {
         samples: vec!["rack-7".to_owned()],
         recovery: None,
         alert: None,
+        renewal: None,
     };
     let expected = json!({
         "reason": "token_invalid",
@@ -158,6 +159,36 @@ fn a_burned_token_and_a_counted_refusal_read_alike() {
     says(&mut domain, when, "enrollment.refused", expected);
     for name in ["reason", "count", "samples"] {
         assert!(line(&burned[0]).get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn a_refused_renewal_names_the_node_and_its_certificate() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    for known in [true, false] {
+        let renewal = RefusedRenewal {
+            node: known.then(|| node.node.clone()),
+            serial: known.then(|| node.serial.clone()),
+        };
+        let refusals = Refusals {
+            reason: "csr_invalid".to_owned(),
+            network: None,
+            count: 4,
+            samples: vec!["attempt-1".to_owned()],
+            recovery: None,
+            renewal: Some(renewal),
+            alert: None,
+        };
+        let expected = json!({
+            "node_id": known.then(|| node.node.as_str()),
+            "cert_serial": known.then(|| node.serial.as_str()),
+            "reason": "csr_invalid",
+            "count": 4,
+            "samples": ["attempt-1"],
+        });
+        let when = (Actor::Reconciler, Command::RecordRefusals(refusals));
+        says(&mut domain, when, "certificate.refused", expected);
     }
 }
 
@@ -532,6 +563,7 @@ fn a_repair_bundle_and_a_refused_recovery_name_the_node() {
             samples: Vec::new(),
             recovery: Some(RefusedRecovery { node: about }),
             alert: None,
+            renewal: None,
         };
         says(
             &mut domain,

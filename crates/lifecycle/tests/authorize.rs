@@ -153,6 +153,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         samples: Vec::new(),
         recovery: None,
         alert: None,
+        renewal: None,
     };
     let head = Fingerprint::new(domain.digest());
     let key = domain.key_request(Role::Viewer, Tenants::All);

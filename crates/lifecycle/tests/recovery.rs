@@ -412,6 +412,7 @@ fn every_token_that_was_not_needed_is_counted_in_the_alert() {
             samples: Vec::new(),
             recovery: Some(RefusedRecovery { node: Some(node.node.clone()) }),
             alert: Some(AlertKind::RecoveryNotNeeded),
+            renewal: None,
         };
         let command = (Actor::Reconciler, Command::RecordRefusals(refusals));
         check(&mut domain, command, granted(&["recovery.refused", "alert.raised"]));

@@ -294,13 +294,16 @@ def test_a_renewal_needs_a_workers_certificate(plane):
 
 
 def test_a_common_name_that_contradicts_the_identity_is_refused(plane):
-    """D07: on this door CN and SAN must agree. A native node's bare id agrees, another template does not."""
-    bare = native.enroll(plane, plane.token(profile="default"))
-    assert plane.https("POST", "/v1/renew", {"csr": workers.csr()}, certificate=bare.files).status == 200
+    """D07: on this door the CN must be `worker:` and the id of the SAN. No other template will do, and no bare id."""
     plane.policy("profile.odd.cn", "worker:not-{node}")
-    odd = workers.enroll(plane, profile="odd")
-    answer = odd.renew()
-    assert (answer.status, workers.flat(answer)) == (403, "not_your_node")
+    plane.policy("profile.none.cn", "{node}-{node}-{node}")  # too long: left out
+    for profile in ("default", "probectl", "plfm", "odd", "none"):
+        node = native.enroll(plane, plane.token(profile=profile))
+        answer = plane.https("POST", "/v1/renew", {"csr": workers.csr()}, certificate=node.files)
+        assert (profile, answer.status, workers.flat(answer)) == (profile, 403, "not_your_node"), answer
+        assert f"worker:{node.id}" in answer.json()["error"], answer
+    good = native.enroll(plane, plane.token(profile="taskrun"))
+    assert plane.https("POST", "/v1/renew", {"csr": workers.csr()}, certificate=good.files).status == 200
 
 
 def test_the_longest_id_has_no_room_in_the_common_name(plane):

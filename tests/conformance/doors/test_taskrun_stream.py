@@ -129,6 +129,19 @@ def test_a_stream_needs_a_workers_certificate(plane):
         assert refused(run.hello(odd.id).wait_end()) == (Status.PERMISSION_DENIED, "not_your_node")
 
 
+def test_a_stream_needs_the_common_name_of_a_worker(plane):
+    """D07: a native node, whatever its template, and an agent of probectl are no workers, and are not marked as seen."""
+    plane.policy("profile.none.cn", "{node}-{node}-{node}")  # too long: left out
+    for profile in ("default", "plfm", "probectl", "none"):
+        node = native.enroll(plane, plane.token(profile=profile))
+        with workers.Run(plane, node.files) as run:
+            assert refused(run.hello(node.id).wait_end()) == (Status.PERMISSION_DENIED, "not_your_node"), profile
+        assert plane.node(node.id)["state"] == "enrolled", profile
+    worker = native.enroll(plane, plane.token(profile="taskrun"))
+    with workers.Run(plane, worker.files) as run:
+        assert run.hello(worker.id).ack() == ("hello", worker.id)
+
+
 def test_other_payloads_are_passed_over(plane, worker):
     """What the control plane does not know is ignored, before and after hello, and not acknowledged."""
     unknown = b"\x1a\x05hello" + b"\x52\x03abc"

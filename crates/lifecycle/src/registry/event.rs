@@ -6,7 +6,7 @@
 pub use super::alert::acknowledge::AlertAcknowledged;
 pub use super::alert::clear::AlertCleared;
 pub use super::alert::raise::AlertRaised;
-pub use super::audit::refusals::RecoveryRefused;
+pub use super::audit::refusals::{CertificateRefused, RecoveryRefused};
 pub use super::certificate::renew::CertificateRenewed;
 pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
 pub use super::issuer::activate::IssuerActivated;
@@ -188,6 +188,7 @@ events! {
     PolicyChanged(PolicyChanged)
     EnrollmentRefused(Refusals)
     RecoveryRefused(RecoveryRefused)
+    CertificateRefused(CertificateRefused)
     CheckpointRecorded(Checkpoint)
     AuditGapFound(AuditGap)
     Tidied(Tidied)

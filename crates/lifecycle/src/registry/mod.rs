@@ -35,7 +35,7 @@ pub use apply::{Applied, apply, would_apply};
 pub use audit::AuditSigner;
 pub use audit::checkpoint::Checkpoint;
 pub use audit::gap::AuditGap;
-pub use audit::refusals::{Refusals, RefusedRecovery};
+pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
 pub use authorize::{Act, Permissions, Role, Tenants, Who, authorize, may_read, permissions};
 pub use certificate::denied::DeniedSighting;
 pub use certificate::renew::{Renew, Renewal, renewable};

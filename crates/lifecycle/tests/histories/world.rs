@@ -268,6 +268,7 @@ impl World {
                     samples: Vec::new(),
                     recovery: None,
                     alert: None,
+                    renewal: None,
                 };
                 good(Actor::Reconciler, Command::RecordRefusals(refusals))
             }

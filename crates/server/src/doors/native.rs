@@ -2,6 +2,7 @@
 
 use super::{NAMING, host, idempotency, plain};
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::refused_renewals::CertificateHolder;
 use crate::fleet::live;
 use crate::fleet::recovery_token;
 use crate::http::failure::{Failure, FailureCode};
@@ -71,7 +72,15 @@ impl Agent for Native {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<tonic::Response<RenewResponse>, Status> {
         let origin = origin(&request)?;
-        self.renewed(&origin, request).await.map(tonic::Response::new).map_err(|failure| status(&failure))
+        let peer = request.extensions().get::<ConnectionPeer>();
+        let holder = peer.and_then(|peer| CertificateHolder::of(&self.app, peer));
+        match self.renewed(&origin, request).await {
+            Ok(renewed) => Ok(tonic::Response::new(renewed)),
+            Err(failure) => {
+                self.app.edge.refused_renewals.record(&self.app, &origin, holder, &failure).await;
+                Err(status(&failure))
+            }
+        }
     }
 
     async fn recover(

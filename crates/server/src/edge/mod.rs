@@ -7,6 +7,7 @@ pub mod limits;
 pub mod listener;
 pub mod logged;
 pub mod refusals;
+pub mod refused_renewals;
 pub mod service;
 pub mod socket;
 pub mod stall;
@@ -17,6 +18,7 @@ pub mod unread;
 use connections::Connections;
 use limits::FailureLimits;
 use refusals::RefusedAttempts;
+use refused_renewals::RefusedRenewals;
 use unauthenticated::UnauthenticatedLimits;
 
 /// What the edge counts and bounds.
@@ -26,4 +28,5 @@ pub struct Edge {
     unauthenticated: UnauthenticatedLimits,
     connections: Connections,
     pub refusals: RefusedAttempts,
+    pub refused_renewals: RefusedRenewals,
 }

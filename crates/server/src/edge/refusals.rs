@@ -14,9 +14,9 @@ use std::sync::Mutex;
 const KINDS: usize = 64;
 /// Beyond them, kinds that raise an alert: only a valid token of a node makes one, so strangers cannot fill these.
 const ALERTING: usize = 1024;
-const SAMPLES: usize = 8;
+pub(super) const SAMPLES: usize = 8;
 const SAMPLE_LENGTH: usize = 128;
-const MINUTE: Span = Span::from_minutes(1);
+pub(super) const MINUTE: Span = Span::from_minutes(1);
 
 /// What is counted together. Of recoveries also the node, which only a real token of it makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,7 +36,15 @@ impl RefusalKey {
     fn line(self, count: u64, samples: Vec<String>) -> registry::Refusals {
         let alert = self.alert();
         let Self { network, reason, recovery } = self;
-        registry::Refusals { reason: reason.to_owned(), network, count, samples, recovery, alert }
+        registry::Refusals {
+            reason: reason.to_owned(),
+            network,
+            count,
+            samples,
+            recovery,
+            renewal: None,
+            alert,
+        }
     }
 
     /// A valid token that was brought for a node that is well: somebody else may have it.
@@ -125,7 +133,7 @@ impl RefusedAttempts {
     }
 }
 
-async fn write(app: &App, line: registry::Refusals, origin: &Provenance) {
+pub(super) async fn write(app: &App, line: registry::Refusals, origin: &Provenance) {
     if let Err(failure) = app.commit(Actor::Reconciler, origin, Command::RecordRefusals(line)).await {
         tracing::warn!(
             code = failure.code.word,

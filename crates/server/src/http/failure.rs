@@ -36,7 +36,7 @@ impl Failure {
         self.detail_as(self.code, request_id)
     }
 
-    fn detail_as(&self, code: &'static Code, request_id: &str) -> ErrorDetail {
+    pub fn detail_as(&self, code: &'static Code, request_id: &str) -> ErrorDetail {
         let detail = ErrorDetail::new(code, &*self.message, request_id);
         match self.hint {
             Some(hint) => ErrorDetail { hint: hint.to_owned(), ..detail },

@@ -273,6 +273,7 @@ impl Server {
         }
         self.app.edge.refusals.flush(&self.app, true).await;
         reconcile::denied::record_sightings(&self.app, true).await;
+        self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
         if let Err(error) = self.app.journal.shutdown().await {
             tracing::error!(%error, "the log did not close cleanly");

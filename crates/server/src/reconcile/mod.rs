@@ -43,6 +43,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         signs = now_signs;
         // What this replica alone has seen, and its own certificate: every replica.
         app.edge.refusals.flush(&app, false).await;
+        app.edge.refused_renewals.flush(&app, false).await;
         liveness::record_sightings(&app).await;
         denied::record_sightings(&app, false).await;
         if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)

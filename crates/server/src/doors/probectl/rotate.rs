@@ -4,6 +4,7 @@
 //! first: signatures are only looked at for a certificate that is on record.
 
 use super::{AgentRefusal, TENANT_MISMATCH, identity, named_tenant};
+use crate::edge::refused_renewals::CertificateHolder;
 use crate::edge::tls::node_issuers;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
@@ -41,8 +42,10 @@ async fn attempt(
 ) -> Result<Released, AgentRefusal> {
     let (node, with) = proven(app, origin, &request).await?;
     let sample = format!("node:{node}");
+    let holder = CertificateHolder { node: node.clone(), serial: with.clone() };
     let own = app.view().state.nodes.get(&node).map(|node| node.tenant.clone());
     if named.is_some() && named != own {
+        app.edge.refused_renewals.note(app, origin, holder, TENANT_MISMATCH).await;
         return Err(AgentRefusal::Credential(TENANT_MISMATCH, Some(sample)));
     }
     let request = RenewalRequest {
@@ -52,10 +55,15 @@ async fn attempt(
         agent_version: None,
         keeping: Keeping::default(),
     };
-    match renew::renew(app, origin, request).await.map_err(AgentRefusal::from) {
-        Err(AgentRefusal::Credential(reason, None)) => Err(AgentRefusal::Credential(reason, Some(sample))),
-        other => other,
-    }
+    let failure = match renew::renew(app, origin, request).await {
+        Ok(renewed) => return Ok(renewed),
+        Err(failure) => failure,
+    };
+    app.edge.refused_renewals.record(app, origin, Some(holder), &failure).await;
+    Err(match AgentRefusal::from(failure) {
+        AgentRefusal::Credential(reason, _) => AgentRefusal::Credential(reason, Some(sample)),
+        AgentRefusal::Other(failure) => AgentRefusal::Other(failure),
+    })
 }
 
 /// The node whose certificate this is, and which has shown that it holds its key.

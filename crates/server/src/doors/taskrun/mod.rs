@@ -6,9 +6,11 @@ mod workers;
 
 use super::{NAMING, idempotency};
 use crate::edge::authenticate::ConnectionPeer;
+use crate::edge::refused_renewals::CertificateHolder;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
+use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment, Naming};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
@@ -74,7 +76,26 @@ async fn renew(
     Extension(peer): Extension<ConnectionPeer>,
     body: Result<Json<RenewWorker>, Failure>,
 ) -> Result<axum::Json<RenewedWorker>, Failure> {
-    let (node, with) = worker::authenticated(&app, &peer).await?;
+    match attempt(&app, &origin, &peer, body).await {
+        Ok(renewed) => Ok(axum::Json(RenewedWorker {
+            worker_cert: leaf_and_chain(&renewed.view.state, &renewed.der, &renewed.certificate.issuer),
+            expires_at: renewed.certificate.not_after.to_string(),
+        })),
+        Err(failure) => {
+            let holder = CertificateHolder::of(&app, &peer);
+            app.edge.refused_renewals.record(&app, &origin, holder, &failure).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn attempt(
+    app: &App,
+    origin: &Provenance,
+    peer: &ConnectionPeer,
+    body: Result<Json<RenewWorker>, Failure>,
+) -> Result<Released, Failure> {
+    let (node, with) = worker::authenticated(app, peer).await?;
     let Json(body) = body?;
     let request = RenewalRequest {
         node,
@@ -83,9 +104,5 @@ async fn renew(
         agent_version: None,
         keeping: Keeping::default(),
     };
-    let renewed = renew::renew(&app, &origin, request).await?;
-    Ok(axum::Json(RenewedWorker {
-        worker_cert: leaf_and_chain(&renewed.view.state, &renewed.der, &renewed.certificate.issuer),
-        expires_at: renewed.certificate.not_after.to_string(),
-    }))
+    renew::renew(app, origin, request).await
 }

@@ -12,7 +12,7 @@ use api::doors::taskrun::{
     RunClientMessage, RunServerMessage, RunService, RunServiceServer, ServerAck, WorkerHello,
     run_client_message as up, run_server_message as down,
 };
-use api::error::{ErrorDetail, Wording};
+use api::error::Wording;
 use lifecycle::names::{Label, NodeId, Serial};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -63,8 +63,7 @@ impl RunService for Runs {
 }
 
 fn status(failure: &Failure, request_id: &str) -> Status {
-    let code = Wording::Taskrun.code(failure.code);
-    Status::from(ErrorDetail::new(code, &*failure.message, request_id))
+    Status::from(failure.detail_as(Wording::Taskrun.code(failure.code), request_id))
 }
 
 struct WorkerSession {

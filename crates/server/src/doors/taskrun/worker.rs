@@ -21,14 +21,45 @@ pub fn requested(csr: &csr::VerifiedCsr) -> Result<Option<NodeId>, Failure> {
     })
 }
 
-/// On this door the common name is read too, and must not contradict the identity. One that is too long for a
-/// certificate was left out of it.
+/// How long a common name can be (RFC 5280, ub-common-name); a longer one is left out of the certificate.
+const COMMON_NAME_LENGTH: usize = 64;
+
+/// On this API the common name is read too and must agree with the SPIFFE id: a certificate that was issued for another
+/// API is none of a worker. An imported certificate is whose its record says, whatever names it holds.
 pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, Serial), Failure> {
     let (id, serial) = authenticate::node(app, peer).await?;
+    let view = app.view();
+    let imported = view.state.certificates.get(&serial).is_some_and(|record| record.imported);
     let name = peer.certificate.as_ref().and_then(|certificate| certificate.common_name.as_deref());
-    if name.is_none_or(|name| name.strip_prefix(COMMON_NAME_PREFIX).unwrap_or(name) == id.as_str()) {
-        Ok((id, serial))
-    } else {
-        Err(Failure::new(code::NOT_YOUR_NODE, "the certificate's common name names another worker"))
+    if imported || agrees(name, &id) {
+        return Ok((id, serial));
+    }
+    let message = format!("the certificate's common name is not {COMMON_NAME_PREFIX}{id}");
+    Err(Failure::new(code::NOT_YOUR_NODE, message)
+        .remedy("use a certificate with a profile of TaskRun, such as `taskrun`: enroll as a worker"))
+}
+
+fn agrees(common_name: Option<&str>, id: &NodeId) -> bool {
+    let worker = format!("{COMMON_NAME_PREFIX}{id}");
+    match common_name {
+        Some(name) => name == worker,
+        None => worker.len() > COMMON_NAME_LENGTH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_that_has_no_room_may_be_missing() {
+        let (short, long) = (NodeId::parse("w-1").unwrap(), NodeId::parse(&"n".repeat(63)).unwrap());
+        assert!(agrees(Some("worker:w-1"), &short));
+        for other in
+            [None, Some("w-1"), Some("worker:w-2"), Some(""), Some("Worker:w-1"), Some("worker:w-1 ")]
+        {
+            assert!(!agrees(other, &short), "{other:?}");
+        }
+        assert!(agrees(None, &long) && !agrees(Some(long.as_str()), &long));
     }
 }
