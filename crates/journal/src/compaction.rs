@@ -27,6 +27,10 @@ pub struct Compactor {
 impl Compactor {
     pub async fn run(mut self) {
         let mut closing = self.closing.clone();
+        // A snapshot that was made at a clean stop has not purged anything yet.
+        if let Err(reason) = self.purge().await {
+            tracing::warn!(%reason, "the log was not purged; it will be after the next snapshot");
+        }
         loop {
             tokio::select! {
                 _ = closing.wait_for(|closing| *closing) => return,
@@ -51,6 +55,11 @@ impl Compactor {
             _ = self.closing.wait_for(|closing| *closing) => return Ok(()),
             made = made => drop(made.map_err(|error| error.to_string())?),
         }
+        self.purge().await
+    }
+
+    /// What the older of the kept snapshots holds leaves the log.
+    async fn purge(&self) -> Result<(), String> {
         let indexes = self.snapshots.indexes().map_err(|error| error.to_string())?;
         if let Some(older) = indexes.get(1) {
             self.raft.trigger().purge_log(*older).await.map_err(|error| error.to_string())?;

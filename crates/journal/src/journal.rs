@@ -226,6 +226,15 @@ impl Journal {
 
     /// Answers what is under way, takes nothing more, and closes all files. Again is no harm.
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
+        self.shutdown_with(None).await
+    }
+
+    /// The same, with a snapshot of everything that was applied, if that takes no longer than `limit`.
+    pub async fn shutdown_with_snapshot(&self, limit: Duration) -> Result<(), ShutdownError> {
+        self.shutdown_with(Some(limit)).await
+    }
+
+    async fn shutdown_with(&self, snapshot: Option<Duration>) -> Result<(), ShutdownError> {
         let mut running = self.running.lock().await;
         let Some(Running { batcher, compactor, lock }) = running.take() else { return Ok(()) };
         self.closing.send_replace(true);
@@ -233,6 +242,11 @@ impl Journal {
         let kept = compactor.await;
         let stopped = self.raft.shutdown().await;
         let synced = self.machine.thread.call(|core| core.sync()).await;
+        if let Some(limit) = snapshot
+            && let Err(reason) = self.machine.keep(limit).await
+        {
+            tracing::warn!(%reason, "no snapshot was made; the next start applies the log");
+        }
         self.machine.close().await;
         let closed = self.log.close().await;
         drop(lock);

@@ -1,5 +1,6 @@
 //! The first look at a directory: everything is read and checked, nothing is changed.
 
+use crate::audit;
 use crate::lock::JournalLock;
 use crate::log::{self, LogMeta, TableError, Tables};
 use crate::open_error::OpenError;
@@ -50,6 +51,11 @@ pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
     let walked = walk(dir, &file, &tables, &meta)?;
     let found = SnapshotDir::of(dir).find().map_err(|error| snapshot_error(&error))?;
     let (image, damaged) = choose(&meta, found)?;
+    let newest_audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq);
+    let image = match image {
+        Some(image) => with_trail(dir, &meta, image)?,
+        None => None,
+    };
     let snapshot = image.as_ref().map(|image| image.meta.index());
     let committed = meta.committed.map(|id| id.index);
     let last_index = walked.last.or(meta.last_purged.map(|id| id.index)).max(snapshot);
@@ -59,7 +65,7 @@ pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
         return Err(OpenError::damaged(&file, Some(last_index), what));
     }
     let at = image.as_ref().map(|image| image.meta.at);
-    let audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq).max(meta.audit_seq);
+    let audit_seq = newest_audit_seq.max(meta.audit_seq);
     let probe = DirectoryContents { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
     Ok(Inspected { probe, image, damaged })
 }
@@ -114,6 +120,43 @@ fn choose(meta: &LogMeta, found: FoundSnapshots) -> Result<(Option<Image>, Vec<P
         }
         _ => Ok((found.image, found.damaged.into_iter().map(|error| error.path).collect())),
     }
+}
+
+/// The snapshot to start from: an older one, or none, if the audit trail lacks lines that the log since then can write
+/// again. A snapshot is made at every clean stop, and lines that are lost afterwards must not be lost for good.
+fn with_trail(dir: &Path, meta: &LogMeta, image: Image) -> Result<Option<Image>, OpenError> {
+    let snapshots = SnapshotDir::of(dir);
+    let indexes = snapshots.indexes().map_err(OpenError::io(snapshots.dir()))?;
+    let purged = meta.last_purged.map(|id| id.index);
+    let older = indexes.into_iter().filter(|index| *index < image.meta.index()).max();
+    let older = older.filter(|index| purged.is_none_or(|purged| *index >= purged));
+    let older = match older.map(|index| snapshots.read_meta(index)).transpose() {
+        Ok(Some(meta)) => Some(meta),
+        // Without another one, the log must reach back to its beginning.
+        Ok(None) if purged.is_none() => None,
+        Ok(None) | Err(_) => return Ok(Some(image)),
+    };
+    let held = older.as_ref().map_or(0, |meta| meta.audit.seq);
+    if is_whole(&dir.join(audit::FILE), held, image.meta.audit.seq) {
+        return Ok(Some(image));
+    }
+    match older.map(|meta| snapshots.read(&snapshots.path(meta.index()))) {
+        None => Ok(None),
+        Some(Ok(older)) => Ok(Some(older)),
+        Some(Err(_)) => Ok(Some(image)),
+    }
+}
+
+/// Whether every line after `from` up to `to` is there. A store that cannot be read is for whoever opens it to name.
+fn is_whole(file: &Path, from: u64, to: u64) -> bool {
+    if !file.exists() {
+        return from >= to;
+    }
+    let count = readonly::open(file).and_then(|connection| {
+        let sql = "SELECT count(*) FROM lines WHERE seq > ? AND seq <= ?";
+        connection.query_row(sql, [from, to], |row| row.get::<_, u64>(0))
+    });
+    count.is_ok_and(|count| count >= to.saturating_sub(from))
 }
 
 fn snapshot_error(error: &SnapshotError) -> OpenError {

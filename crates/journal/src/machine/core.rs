@@ -33,6 +33,8 @@ pub struct Core {
     pub(super) since_snapshot: Arc<AtomicU64>,
     pub(super) snapshot_limit: u64,
     pub(super) snapshot_due: Arc<Notify>,
+    /// The last entry with commands that was applied since the start.
+    pub(super) last_commands: Option<u64>,
     /// The line being written; kept for its memory.
     pub(super) line: Vec<u8>,
     /// Set by the first failure: what is in memory may be ahead of the store, so nothing more is applied.
@@ -64,6 +66,7 @@ impl Core {
                 answers = self.batch(batch)?;
                 self.audit.commit(entry.log_id.index, self.head.seq)?;
                 self.audit_seq.store(self.head.seq, Ordering::Release);
+                self.last_commands = Some(entry.log_id.index);
             }
         }
         self.since_snapshot.fetch_add(crate::log::weight(&entry) as u64, Ordering::AcqRel);
@@ -115,6 +118,15 @@ impl Core {
             at: self.state.at,
         };
         Ok(Image { meta, state: self.state.clone() })
+    }
+
+    /// The same, if a snapshot that ends at `index` lacks commands. Not after a failure: what is in memory may be ahead of
+    /// what is on disk.
+    pub fn image_beyond(&mut self, index: Option<u64>) -> Result<Option<Image>, PutError> {
+        if self.failed || self.last_commands <= index {
+            return Ok(None);
+        }
+        self.image().map(Some)
     }
 
     /// Takes over a snapshot that came from the leader. Lines before its head are a peer's to give.

@@ -62,6 +62,7 @@ pub fn start(
         since_snapshot: Arc::clone(&signals.since_snapshot),
         snapshot_limit: options.snapshot_limit(),
         snapshot_due: Arc::clone(&signals.snapshot_due),
+        last_commands: None,
         line: Vec::with_capacity(2048),
         failed: false,
     };

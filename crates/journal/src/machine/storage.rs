@@ -9,7 +9,9 @@ use crate::thread::Thread;
 use lifecycle::registry::Answer;
 use openraft::storage::RaftStateMachine;
 use openraft::{AnyError, BasicNode, OptionalSend, Snapshot, SnapshotMeta, StorageIOError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Whether no more snapshots may be begun.
 #[derive(Default)]
@@ -29,6 +31,28 @@ impl Machine {
     /// The audit line, if any, that is not what the log produces.
     pub fn differing_line(&self) -> Option<u64> {
         *self.differs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a snapshot of everything applied, so that the next start has no commands to apply again; none if the newest one
+    /// holds them all. Given up after `limit`: the log still has what it would have held. Nothing is applied any more.
+    pub async fn keep(&self, limit: Duration) -> Result<(), String> {
+        let building = self.building.lock().await;
+        let newest = self.snapshots.indexes().map_err(|error| error.to_string())?.first().copied();
+        let image = self.thread.call(move |core| core.image_beyond(newest)).await;
+        let image = image.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
+        let Some(image) = image else { return Ok(()) };
+        let (snapshots, abandoned) = (self.snapshots.clone(), Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&abandoned);
+        let mut writing = tokio::task::spawn_blocking(move || snapshots.write_unless(&image, &flag));
+        let written = tokio::select! {
+            written = &mut writing => written,
+            () = tokio::time::sleep(limit) => {
+                abandoned.store(true, Ordering::Relaxed);
+                writing.await
+            }
+        };
+        drop(building);
+        written.map_err(|error| error.to_string())?.map(drop).map_err(|error| error.to_string())
     }
 
     /// Waits for a snapshot in the making, begins no other, and ends the thread.

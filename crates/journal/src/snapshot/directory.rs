@@ -2,7 +2,9 @@
 
 use super::format::{self, FormatError, Image, ImageMeta};
 use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const KEPT: usize = 2;
 
@@ -80,6 +82,13 @@ impl SnapshotDir {
         format::decode(file).map_err(|cause| self.fault(path, cause))
     }
 
+    /// What a snapshot says about itself.
+    pub fn read_meta(&self, index: u64) -> Result<ImageMeta, SnapshotError> {
+        let path = self.path(index);
+        let file = File::open(&path).map_err(|error| self.fault(&path, error.into()))?;
+        format::peek(file).map_err(|cause| self.fault(&path, cause))
+    }
+
     /// What the newest snapshot says about itself.
     pub fn newest(&self) -> Result<Option<(ImageMeta, PathBuf)>, SnapshotError> {
         let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
@@ -91,17 +100,26 @@ impl SnapshotDir {
 
     /// Writes a snapshot: whole and on disk when this returns, or not there at all.
     pub fn write(&self, image: &Image) -> Result<PathBuf, SnapshotError> {
+        self.write_unless(image, &AtomicBool::new(false))
+    }
+
+    /// The same, given up as soon as `abandoned` is set: a stop does not wait for a registry of any size.
+    pub fn write_unless(&self, image: &Image, abandoned: &AtomicBool) -> Result<PathBuf, SnapshotError> {
         let path = self.path(image.meta.index());
         let unfinished = path.with_extension("tmp");
         let put = || -> Result<(), FormatError> {
             let mut file = File::create(&unfinished)?;
-            format::encode(image, &mut file)?;
+            format::encode(image, Abandonable { file: &mut file, abandoned })?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &path)?;
             File::open(&self.dir)?.sync_all()?;
             Ok(())
         };
-        put().map_err(|cause| self.fault(&path, cause))?;
+        put().map_err(|cause| {
+            // Nobody reads it; the error above is the one to tell.
+            let _ = std::fs::remove_file(&unfinished);
+            self.fault(&path, cause)
+        })?;
         self.tidy().map_err(|error| self.fault(&self.dir, error.into()))?;
         Ok(path)
     }
@@ -120,5 +138,30 @@ impl SnapshotDir {
 
     fn fault(&self, path: &Path, cause: FormatError) -> SnapshotError {
         SnapshotError { path: path.to_owned(), cause }
+    }
+}
+
+/// A file that takes no more once it is abandoned.
+struct Abandonable<'a> {
+    file: &'a mut File,
+    abandoned: &'a AtomicBool,
+}
+
+impl Write for Abandonable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.abandoned.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("given up: there was no time left"));
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Abandonable<'_> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.file.seek(to)
     }
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// A clock this far behind the last entry, or ahead of it, is more likely wrong than right.
@@ -32,6 +33,8 @@ const CLOCK_AHEAD: Span = Span::from_days(30);
 /// Descriptors kept for files, the log and the socket.
 const RESERVED_FILES: u64 = 256;
 const STOP_LIMIT: Duration = Duration::from_secs(9);
+/// How long after the beginning of a stop the snapshot may still be written.
+const SNAPSHOT_BY: Duration = Duration::from_secs(9);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -266,6 +269,7 @@ impl Server {
 
     /// Stops: no new connections, requests in progress end, what was counted is written, then the log closes.
     pub async fn stop(self) {
+        let began = Instant::now();
         let _ = self.stop.send(true);
         self.tasks.close();
         if tokio::time::timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
@@ -275,7 +279,8 @@ impl Server {
         reconcile::denied::record_sightings(&self.app, true).await;
         self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
-        if let Err(error) = self.app.journal.shutdown().await {
+        let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));
+        if let Err(error) = self.app.journal.shutdown_with_snapshot(left.unwrap_or_default()).await {
             tracing::error!(%error, "the log did not close cleanly");
         }
         let _ = std::fs::remove_file(self.dir.operator_socket());
