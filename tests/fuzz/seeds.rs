@@ -8,8 +8,8 @@ use journal::audit::{Footer, chain};
 use journal::conformance::{Image, ImageMeta, encode_snapshot};
 use lifecycle::names::{Fingerprint, OperatorName, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{
-    Actor, AuditGap, Checkpoint, Command, ConfirmStatus, CreateTenant, Envelope, Refusals, ServerCertificate,
-    SetPolicy, State,
+    Actor, AuditGap, Checkpoint, Command, ConfirmStatus, Confirmation, CreateTenant, Envelope, Refusals,
+    ServerCertificate, SetPolicy, State,
 };
 use prost::Message;
 use serde::Serialize;
@@ -75,7 +75,11 @@ fn later() -> Vec<Envelope> {
         alert: None,
     };
     let checkpoint = Checkpoint { seq: 9, head: Fingerprint::new([9; 32]), signature: vec![9; 70] };
-    let policy = |key: &str, value: &str| SetPolicy { key: key.to_owned(), value: value.to_owned() };
+    let policy = |key: &str, value: &str| SetPolicy {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     let failed = ConfirmStatus::Failed { reason: "disk full".to_owned() };
     let alice = OperatorName::parse("alice").expect("a name");
     let commands = vec![

@@ -101,6 +101,9 @@ pub struct ErrorDetail {
     pub request_id: String,
     /// Whether the same request may succeed later, and may safely be sent again.
     pub retryable: bool,
+    /// With `confirmation_needed`: how many nodes the request would affect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affected: Option<u64>,
 }
 
 impl ErrorDetail {
@@ -111,6 +114,7 @@ impl ErrorDetail {
             hint: code.hint.to_owned(),
             request_id: request_id.into(),
             retryable: code.retryable,
+            affected: None,
         }
     }
 

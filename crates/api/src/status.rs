@@ -45,6 +45,7 @@ impl ErrorDetail {
             request_id: trailer(header::GRPC_REQUEST_ID).unwrap_or_default(),
             retryable: known.map_or(status.code() == tonic::Code::Unavailable, |code| code.retryable),
             code,
+            affected: None,
         })
     }
 }

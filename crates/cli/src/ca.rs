@@ -3,6 +3,7 @@
 mod roll;
 mod sign_intermediate;
 
+use crate::confirm::ConfirmFlag;
 use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
@@ -46,6 +47,8 @@ pub enum Command {
         /// Reason, recorded in the audit trail [default: unspecified]
         #[arg(long)]
         reason: Option<String>,
+        #[command(flatten)]
+        confirm: ConfirmFlag,
     },
     /// Seal every private key of the control plane under another key-encryption key
     Rewrap {
@@ -87,9 +90,16 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
         }
         Command::Roll(command) => roll::run(command, reach, output).await,
-        Command::Revoke { issuer, reason } => {
+        Command::Revoke { issuer, reason, confirm } => {
             let path = Path::new("/v1/ca/issuers").segment(&issuer).segment("revoke");
-            let ca: Ca = reach.operator()?.post(&path, &RevokeIssuer { reason }).await?;
+            let (operator, request) = (reach.operator()?, RevokeIssuer { reason, confirm: None });
+            let ca: Ca = match operator.post(&path, &request).await {
+                Ok(ca) => ca,
+                Err(refused) => {
+                    confirm.or_ask(refused, output)?;
+                    operator.post(&path, &RevokeIssuer { confirm: Some(issuer), ..request }).await?
+                }
+            };
             output.document(&ca, |ca| {
                 let signs = ca.issuers.iter().any(|issuer| issuer.state == "active");
                 let warning = if signs { "" } else { NOBODY_SIGNS };

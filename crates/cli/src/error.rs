@@ -33,6 +33,9 @@ pub struct ErrorReport {
     /// Null for what never reached a control plane.
     request_id: Option<String>,
     retryable: bool,
+    /// How many nodes would be affected by what has to be confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affected: Option<u64>,
     /// Every mistake of a configuration, so that all can be corrected in one go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mistakes: Vec<ConfigMistake>,
@@ -47,6 +50,7 @@ impl CommandError {
             hint: hint.into(),
             request_id: None,
             retryable: false,
+            affected: None,
             mistakes: Vec::new(),
         }))
     }
@@ -187,7 +191,7 @@ impl ErrorReport {
 
 impl From<client::Error> for CommandError {
     fn from(error: client::Error) -> Self {
-        let ErrorDetail { code, message, mut hint, request_id, retryable } = error.detail();
+        let ErrorDetail { code, message, mut hint, request_id, retryable, affected } = error.detail();
         if hint.is_empty() && error.exit_code() == Exit::Usage as u8 {
             hint = "correct the flag or environment variable that gives this value; see --help".to_owned();
         }
@@ -198,6 +202,7 @@ impl From<client::Error> for CommandError {
             hint,
             request_id: Some(request_id).filter(|id| !id.is_empty()),
             retryable,
+            affected,
             mistakes: Vec::new(),
         }))
     }

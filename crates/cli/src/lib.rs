@@ -19,6 +19,7 @@ mod ca;
 pub mod command_line;
 mod compat;
 mod completions;
+mod confirm;
 mod context;
 mod dev;
 mod error;

@@ -1,11 +1,12 @@
 //! `enlist policy`: replicated values that can change an outcome.
 
+use crate::confirm::ConfirmFlag;
 use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::Reach;
 use crate::table::{Table, Tone, harmless};
 use api::code;
-use api::rest::policy::{PolicyItem, PolicyList};
+use api::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use client::rest::Path;
 use lifecycle::registry::{Policy, PolicyKeyReference};
@@ -28,6 +29,8 @@ pub enum Command {
         key: String,
         /// New value, such as 12h
         value: String,
+        #[command(flatten)]
+        confirm: ConfirmFlag,
     },
 }
 
@@ -75,8 +78,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let item = list.items.into_iter().find(|item| item.key == key).ok_or_else(|| unknown(&key))?;
             output.document(&item, |item| format!("{}\n", harmless(&item.value)))
         }
-        Command::Set { key, value } => {
-            let set: PolicyItem = operator.put(&path, &PolicyItem { key, value }).await?;
+        Command::Set { key, value, confirm } => {
+            let request = SetPolicyRequest { key: key.clone(), value, confirm: None };
+            let set: PolicyItem = match operator.put(&path, &request).await {
+                Ok(set) => set,
+                Err(refused) => {
+                    confirm.or_ask(refused, output)?;
+                    operator.put(&path, &SetPolicyRequest { confirm: Some(key), ..request }).await?
+                }
+            };
             output.document(&set, |set| format!("{} is {}\n", harmless(&set.key), harmless(&set.value)))
         }
     }

@@ -110,6 +110,7 @@ impl Error {
                 hint: self.hint().to_owned(),
                 request_id: String::new(),
                 retryable: self.is_retryable(),
+                affected: None,
             },
         }
     }

@@ -330,7 +330,12 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
     let prepare =
         PrepareRoll { key: KeyHash::new([23; 32]), request: "a request".to_owned(), sealed_key: vec![24; 3] };
     let certified = NewIssuer { id: next.clone(), sealed_key: vec![24; 3], ..found().issuer };
-    let activate = ActivateIssuer { issuer: next, force: true, audit_certificate: vec![25; 3] };
+    let activate = ActivateIssuer {
+        issuer: next,
+        force: true,
+        audit_certificate: vec![25; 3],
+        confirm: Confirmation::NotAsked,
+    };
     let rewrap = Rewrap {
         issuers: vec![(issuer(), vec![26; 3].into())],
         audit: vec![27; 3],
@@ -341,7 +346,14 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
         ("certify_roll", Command::CertifyRoll(Box::new(certified))),
         ("activate_issuer", Command::ActivateIssuer(activate)),
         ("retire_issuer", Command::RetireIssuer { issuer: issuer() }),
-        ("revoke_issuer", Command::RevokeIssuer { issuer: issuer(), reason: "lost".to_owned() }),
+        (
+            "revoke_issuer",
+            Command::RevokeIssuer {
+                issuer: issuer(),
+                reason: "lost".to_owned(),
+                confirm: Confirmation::NotAsked,
+            },
+        ),
         ("rewrap", Command::Rewrap(rewrap)),
     ]
 }
@@ -350,7 +362,11 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
 fn samples() -> BTreeMap<&'static str, Command> {
     let tenant = TenantId::parse("lab").expect("a tenant");
     let failed = ConfirmStatus::Failed { reason: "disk_full".to_owned() };
-    let policy = SetPolicy { key: "token.max_ttl".to_owned(), value: "2h".to_owned() };
+    let policy = SetPolicy {
+        key: "token.max_ttl".to_owned(),
+        value: "2h".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     let mut samples = BTreeMap::from([
         ("found", Command::InitializeDomain(Box::new(found()))),
         ("create_token", Command::CreateToken(create_token())),
@@ -420,6 +436,22 @@ fn grown() -> Vec<(&'static str, Command)> {
                 replace: true,
                 ..create_token()
             }),
+        ),
+        (
+            "set_policy_confirmed",
+            Command::SetPolicy(SetPolicy {
+                key: "attestors".to_owned(),
+                value: "hardware".to_owned(),
+                confirm: Confirmation::Asked(Some("attestors".to_owned())),
+            }),
+        ),
+        (
+            "revoke_issuer_asked",
+            Command::RevokeIssuer {
+                issuer: issuer(),
+                reason: "lost".to_owned(),
+                confirm: Confirmation::Asked(None),
+            },
         ),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
     ]

@@ -4,7 +4,7 @@ use crate::support::{
     Domain, Enrolled, check, confirm_ok, granted, local, node, only, refused, revoke, span,
 };
 use lifecycle::names::{AlertId, Span};
-use lifecycle::registry::{Actor, AlertKind, Command, NodeState, RaiseAlert, Role};
+use lifecycle::registry::{Actor, AlertKind, Command, NodeState, RaiseAlert, Role, Silence};
 
 const RAISED: &[&str] = &["alert.raised"];
 
@@ -250,4 +250,30 @@ fn a_certificate_that_nobody_renews_is_told_before_and_at_its_end() {
     check(&mut domain, raise(AlertKind::CertExpiring, Some(&of), &ended), granted(RAISED));
     domain.end(&of.node, NodeState::Decommissioned);
     assert!(domain.state.alerts.is_empty() && about(&domain).is_none());
+}
+
+#[test]
+fn long_silence_counts_from_when_the_node_could_have_been_heard() {
+    let mut domain = Domain::founded();
+    domain.policy("profile.default.lifetime", "90d");
+    let of = domain.active();
+    domain.streams(&of.node);
+    domain.pass(span("2d"));
+    // The control plane was away as well: it hears since a moment ago.
+    let listening_since = domain.now;
+    domain.pass(span("5m"));
+    let silence = Silence { nodes: vec![of.node.clone()], listening_since };
+    let mark = (Actor::Reconciler, Command::MarkInactive(silence));
+    check(&mut domain, mark, granted(&["host.inactive"]));
+    let about = |domain: &Domain| domain.state.silent_for_long(&domain.state.nodes[&of.node], domain.now);
+    assert_eq!(about(&domain), None, "an outage of the site is no silence of the node");
+    domain.pass(span("23h"));
+    check(&mut domain, raise(AlertKind::NodeSilent, Some(&of), "early"), granted(&[]));
+    domain.pass(span("55m"));
+    let detail = about(&domain).unwrap();
+    check(&mut domain, raise(AlertKind::NodeSilent, Some(&of), &detail), granted(RAISED));
+    let seen = (of.actor(), Command::Contact { node: of.node.clone() });
+    check(&mut domain, seen, granted(&["host.active", "alert.cleared"]));
+    domain.policy("liveness.silent_after", "0");
+    assert_eq!(about(&domain), None);
 }

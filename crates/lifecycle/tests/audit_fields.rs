@@ -6,12 +6,12 @@ use crate::support::{
     enroll, granted, issuer, local, only, operator, refused_with, revoke, set_policy, span,
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
-use lifecycle::registry::event;
 use lifecycle::registry::{
     Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
     IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register,
     Rewrap, Role, ServerCertificate, Tenants, Underlay,
 };
+use lifecycle::registry::{Confirmation, event};
 use serde_json::{Value, json};
 
 /// The line of an event, as an object.
@@ -407,7 +407,11 @@ fn a_roll_names_issuers_and_never_a_key() {
     let rewrap = Rewrap { issuers: vec![sealed("i1"), sealed("i2")], audit: b"anew".to_vec(), roll: None };
     let expected = json!({ "issuers": ["i1", "i2"] });
     says(&mut domain, (local(), Command::Rewrap(rewrap)), "ca.rewrapped", expected);
-    let revoke = Command::RevokeIssuer { issuer: issuer("i1"), reason: "lost".to_owned() };
+    let revoke = Command::RevokeIssuer {
+        issuer: issuer("i1"),
+        reason: "lost".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     let expected = json!({ "issuer": "i1", "reason": "lost", "leaves": 1 });
     says(&mut domain, (local(), revoke), "ca.revoked", expected);
     domain.roll("i3");

@@ -6,9 +6,9 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, Source, TenantId};
 use lifecycle::registry::{
-    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, DeniedSighting, Describe, Import,
-    IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate, Silence, Subject,
-    Tenants, authorize, may_read,
+    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Confirmation, DeniedSighting,
+    Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate,
+    Silence, Subject, Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -246,7 +246,7 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
         Command::CertifyRoll(Box::new(domain.next_issuer("i2"))),
         activate("i2", true),
         Command::RetireIssuer { issuer: issuer.clone() },
-        Command::RevokeIssuer { issuer, reason: String::new() },
+        Command::RevokeIssuer { issuer, reason: String::new(), confirm: Confirmation::NotAsked },
         Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None }),
     ]
 }
@@ -387,7 +387,11 @@ fn an_operator_renews_for_itself_whatever_its_role_and_a_key_never() {
 fn an_operator_whose_issuer_was_revoked_has_no_power() {
     let mut domain = Domain::founded();
     let alice = domain.operator("alice", Role::PlatformAdmin, Tenants::All);
-    let revoke = Command::RevokeIssuer { issuer: crate::support::issuer("i1"), reason: "lost".to_owned() };
+    let revoke = Command::RevokeIssuer {
+        issuer: crate::support::issuer("i1"),
+        reason: "lost".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     assert_eq!(mark(authorize(&domain.state, &alice, &create_tenant("apex"))), '?');
 }

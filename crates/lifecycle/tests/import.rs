@@ -4,7 +4,7 @@ use crate::support::{
     Domain, Enrolled, ISSUER_LIFE, START, check, contact, granted, issuer, local, node, refused, span,
 };
 use lifecycle::names::{Fingerprint, KeyHash, Serial, TenantId};
-use lifecycle::registry::{Actor, Command, Import, Issuer, IssuerKind, NodeState};
+use lifecycle::registry::{Actor, Command, Confirmation, Import, Issuer, IssuerKind, NodeState};
 
 const IMPORTED: &[&str] = &["host.imported"];
 
@@ -78,7 +78,11 @@ fn what_did_not_come_from_an_imported_ca_is_not_ours() {
     let mut domain = under_an_imported_ca();
     let unknown = Import { issuer: issuer("i9"), ..import(&mut domain, "w1") };
     check(&mut domain, give(&unknown), refused("certificate_not_ours"));
-    let revoke = Command::RevokeIssuer { issuer: issuer("i1"), reason: "lost".to_owned() };
+    let revoke = Command::RevokeIssuer {
+        issuer: issuer("i1"),
+        reason: "lost".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     let late = import(&mut domain, "w1");
     check(&mut domain, give(&late), refused("certificate_not_ours"));

@@ -6,8 +6,8 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, IdempotencyHash, IssuerId};
 use lifecycle::registry::{
-    Actor, Command, Envelope, IssuerState, NewIssuer, Rewrap, Role, ServerCertificate, Sighting, State,
-    Tenants, would_apply,
+    Actor, Command, Confirmation, Envelope, IssuerState, NewIssuer, Rewrap, Role, ServerCertificate,
+    Sighting, State, Tenants, would_apply,
 };
 
 /// The words of a refusal.
@@ -31,7 +31,14 @@ fn retire(name: &str) -> (Actor, Command) {
 }
 
 fn revoke(name: &str) -> (Actor, Command) {
-    (local(), Command::RevokeIssuer { issuer: issuer(name), reason: "lost".to_owned() })
+    (
+        local(),
+        Command::RevokeIssuer {
+            issuer: issuer(name),
+            reason: "lost".to_owned(),
+            confirm: Confirmation::NotAsked,
+        },
+    )
 }
 
 /// A roll prepared, its certificate not back yet.

@@ -13,6 +13,7 @@ mod apply;
 mod audit_fields;
 mod authorize;
 mod confirm;
+mod confirmation;
 mod contact;
 mod describe;
 mod drain;

@@ -2,7 +2,9 @@
 
 use crate::support::{Domain, Enrolled, check, contact, granted, local, node, refused, span};
 use lifecycle::names::{KeyHash, KeyKind, Span, SpiffeId};
-use lifecycle::registry::{Actor, CertificateStatus, Command, NodeState, Outcome, Renew, Verdict};
+use lifecycle::registry::{
+    Actor, CertificateStatus, Command, Confirmation, NodeState, Outcome, Renew, Verdict,
+};
 
 const RENEWED: &[&str] = &["certificate.renewed"];
 const TAKES_OVER: &[&str] = &["certificate.seen", "certificate.superseded"];
@@ -289,7 +291,11 @@ fn what_an_issuer_signed_is_not_handed_out_again_after_its_revocation() {
     domain.roll("i2");
     let lost = fresh(&mut domain, &old);
     check(&mut domain, renew(&old, lost.clone()), granted(RENEWED));
-    let revoke = Command::RevokeIssuer { issuer: crate::support::issuer("i2"), reason: "lost".to_owned() };
+    let revoke = Command::RevokeIssuer {
+        issuer: crate::support::issuer("i2"),
+        reason: "lost".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     let request = Renew { prepared: None, ..lost };
     check(&mut domain, renew(&old, request), refused("key_in_use"));

@@ -3,7 +3,7 @@
 use crate::support::{Domain, Enrolled, check, contact, granted, issuer, local, operator, revoke, span};
 use lifecycle::names::{Label, Serial, Span};
 use lifecycle::registry::{
-    Actor, Command, Denial, NodeState, RevocationReason, Role, Tenants, Verdict, are_two_hosts,
+    Actor, Command, Confirmation, Denial, NodeState, RevocationReason, Role, Tenants, Verdict, are_two_hosts,
     is_earlier_start, remember_start,
 };
 
@@ -88,7 +88,11 @@ fn a_denial_says_what_ended_the_certificate_and_time_does_not_change_it() {
     assert_eq!(verdict(&domain, &serial), Verdict::Denied(Denial::OperatorRemoved));
 
     let other = domain.active();
-    let command = Command::RevokeIssuer { issuer: issuer("i1"), reason: "lost".to_owned() };
+    let command = Command::RevokeIssuer {
+        issuer: issuer("i1"),
+        reason: "lost".to_owned(),
+        confirm: Confirmation::NotAsked,
+    };
     check(&mut domain, (local(), command), granted(&["ca.revoked"]));
     assert_eq!(verdict(&domain, &other.serial), Verdict::Denied(Denial::IssuerRevoked));
 }

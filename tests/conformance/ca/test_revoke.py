@@ -132,7 +132,7 @@ def test_revoking_an_issuer_denies_everything_under_it(plane_of_its_own):
         live.next("welcome")
         issuer = plane.api("GET", "/v1/ca").json()["issuers"][0]["id"]
         assert plane.cli("ca", "revoke", "nobody", ok=False).code == 3
-        plane.cli("ca", "revoke", issuer, "--reason", "stolen")
+        plane.cli("ca", "revoke", issuer, "--reason", "stolen", "--yes")
         live.wait_end()
     assert native.alert(plane, node.files) == REVOKED
     with native.door(plane) as door:

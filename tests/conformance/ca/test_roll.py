@@ -47,7 +47,7 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
 
         until(adopted, "the node that is there has it")
         assert plane.cli("ca", "roll", "activate", ok=False).code == 3
-        plane.cli("ca", "roll", "activate", "--force")
+        plane.cli("ca", "roll", "activate", "--force", "--yes")
         assert states(plane) == ["active", "retiring"]
         # Brought again it changes nothing.
         assert plane.cli("ca", "roll", "prepare", "--cert", certificate).json()["stage"] == "retiring"
@@ -152,7 +152,7 @@ def test_a_roll_and_a_change_of_key_do_not_meet(plane_of_its_own):
             done = list(pool.map(lambda command: plane.cli(*command, ok=False), commands))
         assert [one.code for one in done] == [0, 0], done
         plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr))
-        plane.cli("ca", "roll", "activate", "--force")
+        plane.cli("ca", "roll", "activate", "--force", "--yes")
         native.enroll(plane).confirm()
     plane.cli("ca", "rewrap", "--kek", f"file:{place / 'last'}")
     plane.stop()

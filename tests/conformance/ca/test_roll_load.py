@@ -120,7 +120,7 @@ def test_an_agent_that_is_away_holds_up_a_roll_but_not_for_ever(fleet):
     fleet.until(lambda: status(plane)["missing"] == [name], "only the one that is away has not got it")
     refusal = plane.cli("ca", "roll", "activate", ok=False)
     assert (refusal.code, refusal.error()["code"]) == (3, "not_adopted")
-    plane.cli("ca", "roll", "activate", "--force")
+    plane.cli("ca", "roll", "activate", "--force", "--yes")
     assert states(plane) == ["active", "retiring"]
     tell_lights_to_renew(fleet)
     assert not on(issuer, away.files[0].read_bytes())

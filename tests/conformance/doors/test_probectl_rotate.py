@@ -256,7 +256,7 @@ def test_a_new_intermediate_arrives_with_the_next_rotation(programs):
     with probectl.control_plane() as plane:
         agent = enroll(plane)
         rolls.prepare(plane)
-        plane.cli("ca", "roll", "activate", "--force")
+        plane.cli("ca", "roll", "activate", "--force", "--yes")
         next_one = agent.rotated()
         old, new = certs.certificates(agent.cert)[1], certs.certificates(next_one.cert)[1]
         assert certs.fingerprint(old) != certs.fingerprint(new)

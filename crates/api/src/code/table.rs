@@ -137,6 +137,8 @@ codes! {
         "use the newest recovery token that the node was given; if it is lost, ask for a repair bundle: `enlist node repair-bundle ID --out FILE`";
     NODE_QUARANTINED "node_quarantined" 409 FailedPrecondition final
         "an operator must release the node (`enlist node release ID`) or issue a repair bundle: `enlist node repair-bundle ID --out FILE`";
+    CONFIRMATION_NEEDED "confirmation_needed" 409 FailedPrecondition final
+        "if that is what you want, confirm it: answer the question or pass --yes; in the API repeat the id, for policy the key, as `confirm`";
     NODE_CONNECTED "node_connected" 409 FailedPrecondition final
         "look at the host first: whoever uses the token takes its place. If that is what you want, repeat with --replace (`\"replace\": true`)";
     REPAIR_BUNDLE_MISMATCH "repair_bundle_mismatch" 409 FailedPrecondition final

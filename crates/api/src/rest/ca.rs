@@ -118,6 +118,9 @@ pub struct ActivateIssuerRequest {
     /// Even if some nodes do not have the new trust bundle yet.
     #[serde(default)]
     pub force: bool,
+    /// The issuer's id again, where `confirmation_needed` asks for it: a forced activation that some nodes cannot follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -133,6 +136,9 @@ pub struct RetireIssuer {
 pub struct RevokeIssuer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The issuer's id again, where `confirmation_needed` asks for it: the issuer is the only active one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

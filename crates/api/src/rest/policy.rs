@@ -4,7 +4,21 @@ use lifecycle::registry::Policy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One value: as listed, as asked for, and as answered.
+/// A value to set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SetPolicy)]
+pub struct SetPolicyRequest {
+    #[schema(example = "token.max_ttl")]
+    pub key: String,
+    #[schema(example = "12h")]
+    pub value: String,
+    /// The key again, where `confirmation_needed` asks for it: no host could enroll any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
+}
+
+/// One value: as listed, and as answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyItem {

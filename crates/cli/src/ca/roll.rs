@@ -1,6 +1,7 @@
 //! `enlist ca roll`: the next issuer, step by step. The root key stays where it is.
 
 use super::text;
+use crate::confirm::ConfirmFlag;
 use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
@@ -32,6 +33,8 @@ pub enum Command {
         /// Activate even if some nodes do not have the new trust bundle
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        confirm: ConfirmFlag,
     },
     /// Retire the previous issuer, once no valid certificate depends on it
     Retire {
@@ -73,9 +76,19 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let roll: Roll = operator.get(&rest::Path::new("/v1/ca/roll")).await?;
             output.document(&roll, |roll| status(roll, &next))
         }
-        Command::Activate { force } => {
-            let body = ActivateIssuerRequest { issuer: None, force };
-            let ca: Ca = operator.post(&rest::Path::new("/v1/ca/roll/activate"), &body).await?;
+        Command::Activate { force, confirm } => {
+            let path = rest::Path::new("/v1/ca/roll/activate");
+            let request = ActivateIssuerRequest { issuer: None, force, confirm: None };
+            let ca: Ca = match operator.post(&path, &request).await {
+                Ok(ca) => ca,
+                Err(refused) => {
+                    confirm.or_ask(refused, output)?;
+                    let roll: Roll = operator.get(&rest::Path::new("/v1/ca/roll")).await?;
+                    let request =
+                        ActivateIssuerRequest { issuer: roll.issuer.clone(), force, confirm: roll.issuer };
+                    operator.post(&path, &request).await?
+                }
+            };
             output.document(&ca, |ca| {
                 let retires = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
                 let after = if retires { next.retire() } else { DONE.to_owned() };

@@ -124,7 +124,9 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::CertifyRoll(issuer) => issuer::certify::certify(state, issuer),
         Command::ActivateIssuer(activate) => issuer::activate::activate(state, activate),
         Command::RetireIssuer { issuer } => issuer::retire::retire(state, issuer),
-        Command::RevokeIssuer { issuer, reason } => issuer::revoke::revoke(state, issuer, reason),
+        Command::RevokeIssuer { issuer, reason, confirm } => {
+            issuer::revoke::revoke(state, issuer, reason, confirm)
+        }
         Command::Rewrap(rewrap) => issuer::rewrap::rewrap(state, rewrap),
         Command::Register(register) => node::register::decide(state, &envelope.actor, register),
         Command::Describe(describe) => node::describe::decide(state, describe),

@@ -5,9 +5,10 @@ use crate::names::{
     AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, RequestId, Serial, Source, Span, TokenId,
 };
 use crate::registry::{
-    ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, CreateOperatorKey, CreateTenant, CreateToken,
-    DeniedSighting, Describe, Enroll, Import, InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals,
-    Register, Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy, Sighting, Silence,
+    ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation, CreateOperatorKey,
+    CreateTenant, CreateToken, DeniedSighting, Describe, Enroll, Import, InitializeDomain, NewIssuer,
+    PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy,
+    Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +144,8 @@ pub enum Command {
     RevokeIssuer {
         issuer: IssuerId,
         reason: String,
+        #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
+        confirm: Confirmation,
     },
     Rewrap(Rewrap),
     Register(Register),

@@ -141,6 +141,13 @@ pub enum Rejection {
     DrainSpan { min: Span, max: Span },
     #[error("node {node} is active, and connected since {since} from {from}")]
     NodeConnected { node: NodeId, since: Timestamp, from: Source },
+    #[error("{consequence}; nodes affected: {affected}")]
+    ConfirmationNeeded {
+        /// The id or key that has to be repeated.
+        subject: String,
+        consequence: String,
+        affected: u64,
+    },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -234,6 +241,7 @@ impl Rejection {
             Rejection::RepairBundleMismatch => "repair_bundle_mismatch",
             Rejection::RecoveryNotNeeded { .. } => "recovery_not_needed",
             Rejection::NodeConnected { .. } => "node_connected",
+            Rejection::ConfirmationNeeded { .. } => "confirmation_needed",
         }
     }
 }

@@ -12,13 +12,13 @@ use lifecycle::names::{
     AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName, Serial,
     Span, Timestamp, Title, WireguardKey,
 };
-use lifecycle::registry::event;
 use lifecycle::registry::{
     Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
     Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, RaiseAlert, Recover,
     Refusals, Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Underlay,
     Wireguard, apply,
 };
+use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -550,6 +550,7 @@ impl World {
             Roll::Revoke(number) => Command::RevokeIssuer {
                 issuer: self.issuer(number, IssuerState::Active),
                 reason: "lost".to_owned(),
+                confirm: Confirmation::NotAsked,
             },
             Roll::Rewrap { whole } => {
                 let anew = self.domain.draw().to_be_bytes().to_vec();

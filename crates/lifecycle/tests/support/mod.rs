@@ -10,7 +10,7 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event,
+    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event,
     InitializeDomain, Issued, IssuerKind, Keeping, Mint, NewIssuer, NodeChoice, NodeState, Outcome,
     PrepareRoll, Prepared, Recover, RecoveryKind, Register, Renew, RenewOperator, Role, SetPolicy, Sighting,
     Silence, State, Tenants, Wireguard, admit, apply, would_apply,
@@ -499,7 +499,12 @@ impl Domain {
 
 pub fn activate(name: &str, force: bool) -> Command {
     let audit_certificate = format!("audit by {name}").into_bytes();
-    Command::ActivateIssuer(ActivateIssuer { issuer: issuer(name), force, audit_certificate })
+    Command::ActivateIssuer(ActivateIssuer {
+        issuer: issuer(name),
+        force,
+        audit_certificate,
+        confirm: Confirmation::NotAsked,
+    })
 }
 
 pub fn revoke(node: &NodeId) -> Command {
@@ -701,7 +706,11 @@ pub fn create_tenant(name: &str) -> Command {
 }
 
 pub fn set_policy(key: &str, value: &str) -> Command {
-    Command::SetPolicy(SetPolicy { key: key.to_owned(), value: value.to_owned() })
+    Command::SetPolicy(SetPolicy {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        confirm: Confirmation::NotAsked,
+    })
 }
 
 pub fn enroll(request: Enroll) -> (Actor, Command) {

@@ -8,7 +8,8 @@ use api::code;
 use journal::View;
 use lifecycle::names::IssuerId;
 use lifecycle::registry::{
-    ActivateIssuer, Actor, Command, IssuerKind, IssuerState, NewIssuer, PrepareRoll, Rejection, State,
+    ActivateIssuer, Actor, Command, Confirmation, IssuerKind, IssuerState, NewIssuer, PrepareRoll, Rejection,
+    State,
 };
 use pki::issuer::issuer_id;
 use pki::{csr, hierarchy, pem, roll};
@@ -94,7 +95,9 @@ pub async fn activate(
     by: &Requester<'_>,
     named: Option<IssuerId>,
     force: bool,
+    confirm: Option<String>,
 ) -> Result<Arc<View>, Failure> {
+    let confirm = Confirmation::Asked(confirm);
     let view = app.view();
     let id = match named {
         Some(id) => id,
@@ -103,7 +106,7 @@ pub async fn activate(
     let record =
         view.state.issuers.get(&id).ok_or_else(|| Rejection::IssuerNotFound { issuer: id.clone() })?;
     if record.state != IssuerState::Prepared {
-        let command = ActivateIssuer { issuer: id, force, audit_certificate: Vec::new() };
+        let command = ActivateIssuer { issuer: id, force, audit_certificate: Vec::new(), confirm };
         return by.commit(app, Command::ActivateIssuer(command)).await;
     }
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
@@ -113,7 +116,7 @@ pub async fn activate(
     let audit_certificate =
         hierarchy::recertify_audit(&issuer, &signer.certificate, &domain.name, chance::serial(at)?, at)
             .map_err(|error| Failure::internal("the audit key could not be certified", &error))?;
-    let command = ActivateIssuer { issuer: id, force, audit_certificate };
+    let command = ActivateIssuer { issuer: id, force, audit_certificate, confirm };
     by.commit(app, Command::ActivateIssuer(command)).await
 }
 

@@ -15,11 +15,13 @@ pub struct Failure {
     pub hint: Option<&'static str>,
     /// Seconds after which trying again makes sense.
     pub retry_after: Option<u32>,
+    /// How many nodes the request would affect, where it has to be confirmed.
+    pub affected: Option<u64>,
 }
 
 impl Failure {
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, retry_after: None }
+        Self { code, message: message.into(), hint: None, retry_after: None, affected: None }
     }
 
     pub fn remedy(mut self, hint: &'static str) -> Self {
@@ -37,7 +39,8 @@ impl Failure {
     }
 
     pub fn detail_as(&self, code: &'static Code, request_id: &str) -> ErrorDetail {
-        let detail = ErrorDetail::new(code, &*self.message, request_id);
+        let detail =
+            ErrorDetail { affected: self.affected, ..ErrorDetail::new(code, &*self.message, request_id) };
         match self.hint {
             Some(hint) => ErrorDetail { hint: hint.to_owned(), ..detail },
             None => detail,
@@ -61,6 +64,7 @@ impl From<Rejection> for Failure {
             Rejection::IssuerInUse { holders, drained_at: Some(_), .. } if holders.is_empty() => {
                 failure.remedy("nothing is left to do but wait: run `enlist ca roll retire` after that time")
             }
+            Rejection::ConfirmationNeeded { affected, .. } => Self { affected: Some(affected), ..failure },
             _ => failure,
         };
         // What the registry limits, it limits by the minute.

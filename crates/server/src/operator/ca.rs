@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use journal::View;
 use lifecycle::names::IssuerId;
-use lifecycle::registry::{Act, Command, Rejection};
+use lifecycle::registry::{Act, Command, Confirmation, Rejection};
 use pki::pem;
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ pub async fn activate(
     Json(body): Json<ActivateIssuerRequest>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
-    shown(&*roll::activate(&app, &manager(&app, &caller)?, named, body.force).await?)
+    shown(&*roll::activate(&app, &manager(&app, &caller)?, named, body.force, body.confirm).await?)
 }
 
 pub async fn retire(
@@ -108,7 +108,11 @@ pub async fn revoke(
     Json(body): Json<RevokeIssuer>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let issuer = issuer(&id)?;
-    let command = Command::RevokeIssuer { issuer, reason: reason(body.reason)? };
+    let command = Command::RevokeIssuer {
+        issuer,
+        reason: reason(body.reason)?,
+        confirm: Confirmation::Asked(body.confirm),
+    };
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     shown(&view)
 }

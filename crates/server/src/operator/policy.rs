@@ -4,9 +4,9 @@ use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
 use crate::process::app::App;
-use api::rest::policy::{PolicyItem, PolicyList};
+use api::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use axum::extract::State;
-use lifecycle::registry::{Act, Command, SetPolicy};
+use lifecycle::registry::{Act, Command, Confirmation, SetPolicy};
 use std::sync::Arc;
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<PolicyList>, Failure> {
@@ -17,9 +17,10 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
 pub async fn set(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(PolicyItem { key, value }): Json<PolicyItem>,
+    Json(SetPolicyRequest { key, value, confirm }): Json<SetPolicyRequest>,
 ) -> Result<axum::Json<PolicyItem>, Failure> {
-    let command = Command::SetPolicy(SetPolicy { key: key.clone(), value });
+    let command =
+        Command::SetPolicy(SetPolicy { key: key.clone(), value, confirm: Confirmation::Asked(confirm) });
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let value = view.state.policy.get(&key).unwrap_or_default();
     Ok(axum::Json(PolicyItem { key, value }))

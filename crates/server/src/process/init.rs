@@ -9,7 +9,8 @@ use crate::process::datadir::{DataDir, DirError, replace};
 use journal::{Journal, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{
-    Actor, Command, Envelope, InitializeDomain, IssuerKind, NewIssuer, Policy, Rejection, SetPolicy,
+    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, Policy, Rejection,
+    SetPolicy,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -253,7 +254,11 @@ async fn write_first_entries(
     let options = Options::new(request.dir.path(), Arc::new(clock::now));
     let journal = Journal::create(options).await?;
     let set = |(key, value): &(String, String)| {
-        Command::SetPolicy(SetPolicy { key: key.clone(), value: value.clone() })
+        Command::SetPolicy(SetPolicy {
+            key: key.clone(),
+            value: value.clone(),
+            confirm: Confirmation::NotAsked,
+        })
     };
     let first = [Command::InitializeDomain(Box::new(found))];
     for command in first.into_iter().chain(request.policy.iter().map(set)) {

@@ -5,7 +5,9 @@ mod evidence;
 mod expiry;
 mod issuers;
 mod liveness;
+mod long_silence;
 mod repair;
+mod walk;
 pub mod webhook;
 
 use crate::ca::server_cert::{self, PresentedCertificate};
@@ -61,6 +63,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
 struct Leader {
     checkpoints: Checkpoints,
     expiry: expiry::Expiry,
+    long_silence: long_silence::LongSilence,
     evidence: evidence::Evidence,
 }
 
@@ -69,6 +72,7 @@ impl Leader {
         Self {
             checkpoints: Checkpoints { seq: app.view().audit.seq, at: clock::now() },
             expiry: expiry::Expiry::default(),
+            long_silence: long_silence::LongSilence::default(),
             evidence: evidence::Evidence::new(),
         }
     }
@@ -77,6 +81,7 @@ impl Leader {
         self.checkpoints.sign_if_due(app, leadership).await;
         liveness::tick(app, leadership).await;
         self.expiry.tick(app, leadership).await;
+        self.long_silence.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
         repair::tick(app, leadership).await;
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {

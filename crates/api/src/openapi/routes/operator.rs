@@ -21,7 +21,7 @@ use crate::rest::operators::{
     RenewOperatorRequest, RenewedOperator,
 };
 use crate::rest::page::PageQuery;
-use crate::rest::policy::{PolicyItem, PolicyList};
+use crate::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use crate::rest::tenants::{CreateTenantRequest, TenantItem};
 use crate::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
 
@@ -170,7 +170,7 @@ pub(super) const ROUTES: &[Route] = &[
     // Policy.
     Route::new(Get, "/v1/policy", "show_policy", "Show every policy value", Json(200, of::<PolicyList>)),
     Route::new(Put, "/v1/policy", "set_policy", "Set a policy value", Json(200, of::<PolicyItem>))
-        .body(of::<PolicyItem>)
+        .body(of::<SetPolicyRequest>)
         .errors(&[code::POLICY_KEY_UNKNOWN, code::POLICY_VALUE_INVALID]),
     // Certificate authority.
     Route::new(Get, "/v1/ca", "show_ca", "Show root, issuers and adoption", Json(200, of::<Ca>))

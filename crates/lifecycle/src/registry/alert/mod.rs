@@ -44,6 +44,7 @@ kinds! {
     DiskFull "disk_full"
     NodeReplaced "node_replaced"
     DeniedCertificateSeen "denied_certificate_seen"
+    NodeSilent "node_silent"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

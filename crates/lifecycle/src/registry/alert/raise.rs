@@ -32,6 +32,11 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
     if raise.kind == AlertKind::CertExpiring && node.flatten().is_none_or(fresh) {
         return Decision::granted(Vec::new());
     }
+    // Heard meanwhile.
+    let heard = |node: &Arc<Node>| state.silent_for_long(node, state.at).is_none();
+    if raise.kind == AlertKind::NodeSilent && node.flatten().is_none_or(heard) {
+        return Decision::granted(Vec::new());
+    }
     let open = state.open_alert(raise.kind, raise.node.as_ref());
     if open.is_some_and(|open| open.detail == raise.detail) {
         return Decision::granted(Vec::new());

@@ -3,7 +3,7 @@
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
+use crate::registry::{Confirmation, Envelope, Event, IssuerState, Rejection, State};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub struct ActivateIssuer {
     /// The audit key, certified by the new issuer.
     #[serde(with = "serde_bytes")]
     pub audit_certificate: Vec<u8>,
+    #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
+    pub confirm: Confirmation,
 }
 
 pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) -> Decision {
@@ -27,6 +29,16 @@ pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) ->
             let (current, total) = state.adoption();
             if current < total && !activate.force {
                 return Rejection::NotAdopted { current, total }.into();
+            }
+            if current < total {
+                let consequence = format!(
+                    "{current} of {total} nodes have the new trust bundle: the others will not trust the control plane or verify new certificates until they have it"
+                );
+                let affected = total.saturating_sub(current);
+                if let Err(needed) = activate.confirm.check(activate.issuer.as_str(), &consequence, affected)
+                {
+                    return needed.into();
+                }
             }
             let before = state.active_issuer().map(|issuer| issuer.id.clone());
             Decision::granted(vec![Event::IssuerActivated(IssuerActivated {

@@ -3,18 +3,42 @@
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
+use crate::registry::{Confirmation, Envelope, Event, Issuer, IssuerState, Owner, Rejection, State};
+use std::collections::BTreeSet;
 
-pub(in crate::registry) fn revoke(state: &State, id: &IssuerId, reason: &str) -> Decision {
+pub(in crate::registry) fn revoke(
+    state: &State,
+    id: &IssuerId,
+    reason: &str,
+    confirm: &Confirmation,
+) -> Decision {
     match state.issuers.get(id) {
         None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
         Some(issuer) if issuer.state == IssuerState::Revoked => Decision::granted(Vec::new()),
+        Some(issuer) if let Err(needed) = check_confirmed(state, issuer, confirm) => needed.into(),
         Some(_) => Decision::granted(vec![Event::IssuerRevoked(IssuerRevoked {
             issuer: id.clone(),
             reason: reason.to_owned(),
             leaves: state.leaves(id),
         })]),
     }
+}
+
+/// Without the issuer that signs, no node can enroll, renew or recover.
+fn check_confirmed(state: &State, issuer: &Issuer, confirm: &Confirmation) -> Result<(), Rejection> {
+    if issuer.state != IssuerState::Active || confirm.is_not_asked() {
+        return Ok(());
+    }
+    let holders = state.good_certificates(&issuer.id).filter_map(|held| match &held.owner {
+        Owner::Node(node) => Some(node),
+        Owner::Operator(_) => None,
+    });
+    let affected = holders.collect::<BTreeSet<_>>().len() as u64;
+    let consequence = format!(
+        "issuer {} is the only one that signs: every certificate that it signed is refused at once, and none can be issued until another issuer is active",
+        issuer.id
+    );
+    confirm.check(issuer.id.as_str(), &consequence, affected)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

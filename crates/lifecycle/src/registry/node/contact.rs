@@ -34,7 +34,7 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
                 }));
             }
         }
-        NodeState::Inactive => events.push(Event::NodeActive(NodeActive { node: id.clone() })),
+        NodeState::Inactive => events.extend(returned(state, node)),
         NodeState::Registered | NodeState::Active | NodeState::Revoked | NodeState::Decommissioned => {}
     }
     if state.certificates.get(serial).is_some_and(|certificate| certificate.is_unseen()) {
@@ -42,6 +42,12 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
         events.extend(superseded(state, node, serial));
     }
     events
+}
+
+/// A node that was silent is there again.
+pub(super) fn returned<'a>(state: &'a State, node: &'a Node) -> impl Iterator<Item = Event> + 'a {
+    let active = Event::NodeActive(NodeActive { node: node.id.clone() });
+    [active].into_iter().chain(state.clearing(&[AlertKind::NodeSilent], &node.id))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -257,12 +257,13 @@ fn fits(
 
 /// Alerts that an enrollment ends: a new certificate, with all earlier ones denied, is the answer to them, or they
 /// are about what the host said before it. The suspicion of a copy is not among them: whoever has a token would end it.
-const ENDED_ALERTS: [AlertKind; 5] = [
+const ENDED_ALERTS: [AlertKind; 6] = [
     AlertKind::CertExpiring,
     AlertKind::RenewalFailing,
     AlertKind::ClockSkew,
     AlertKind::EndpointProfileDrift,
     AlertKind::DiskFull,
+    AlertKind::NodeSilent,
 ];
 
 fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepared) -> Decision {

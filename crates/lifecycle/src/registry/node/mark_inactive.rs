@@ -35,6 +35,23 @@ fn is_overdue(state: &State, node: &Arc<Node>, silence: &Silence) -> bool {
     node.state == NodeState::Active && node.streamed && is_silent(state, heard)
 }
 
+impl State {
+    /// Why a node's silence wants attention at a moment: it is `inactive`, and that for `liveness.silent_after` since it
+    /// could have been heard last. What was found when it fell inactive stands on record, so a control plane that is
+    /// started again every day still comes to its end; an outage of the site makes nobody inactive before the grace
+    /// period has passed anew, and so raises nothing at once.
+    pub fn silent_for_long(&self, node: &Node, at: Timestamp) -> Option<String> {
+        let limit = self.policy.liveness_silent_after?;
+        if node.state != NodeState::Inactive {
+            return None;
+        }
+        let found = node.state_since.minus(self.policy.liveness_grace);
+        let heard = node.last_seen.map_or(found, |seen| seen.max(found));
+        let last = node.last_seen.map_or_else(|| "never".to_owned(), |seen| seen.to_string());
+        (heard.plus(limit) <= at).then(|| format!("inactive since {}, last seen: {last}", node.state_since))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInactive {
     pub node: NodeId,

@@ -1,8 +1,9 @@
 //! Observing: nodes that were heard of, in bulk.
 
+use super::contact::returned;
 use crate::names::{Label, NodeId, Timestamp, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AuditFields, Happened, NodeActive};
+use crate::registry::event::{AuditFields, Happened};
 use crate::registry::recovery::mint;
 use crate::registry::{Envelope, Event, Node, NodeState, Report, State, remember_start};
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
             events.push(Event::NodeSeen(sighting.clone()));
         }
         if node.state == NodeState::Inactive && !is_silent(state, sighting.seen) && woken.insert(&node.id) {
-            events.push(Event::NodeActive(NodeActive { node: node.id.clone() }));
+            events.extend(returned(state, node));
         }
         let kept = mint::keep(node, sighting.recovery_kept);
         events.extend(kept.filter(|_| keeping.insert(&node.id)));

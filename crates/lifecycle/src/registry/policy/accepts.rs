@@ -71,6 +71,28 @@ impl Accepts for SpanOrOff {
     }
 }
 
+/// A duration of at least a second, or none, written 0.
+pub(super) struct SpanOrZero;
+
+impl Accepts for SpanOrZero {
+    type Value = Option<Span>;
+
+    fn parse(&self, text: &str) -> Option<Option<Span>> {
+        match text {
+            "0" => Some(None),
+            _ => Span::parse(text).ok().filter(|span| *span >= Span::from_secs(1)).map(Some),
+        }
+    }
+
+    fn write(&self, span: &Option<Span>) -> String {
+        span.map_or_else(|| "0".to_owned(), |span| span.to_string())
+    }
+
+    fn expected(&self) -> String {
+        "a duration such as 24h, or 0 (off)".to_owned()
+    }
+}
+
 /// How often a minute something may happen.
 pub(super) struct PerMinute;
 

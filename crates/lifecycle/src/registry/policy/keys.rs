@@ -1,6 +1,6 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
-use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, TrueOrFalse, UpTo, Within, Words};
+use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words};
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
 use super::{CloneRule, UnderlayProbe};
@@ -55,6 +55,8 @@ policy_keys! {
         "recovery.ttl" recovery_ttl: Span = Span::from_days(90), Within(SECOND, TEN_YEARS);
         /// How long a repaired node must be healthy before its quarantine ends by itself
         "quarantine.observe" quarantine_observe: Span = Span::from_minutes(10), Within(SECOND, Span::from_days(90));
+        /// A node that was silent for this long raises `node_silent`; 0 is off
+        "liveness.silent_after" liveness_silent_after: Option<Span> = Some(Span::from_hours(24)), SpanOrZero;
     }
     and {
         /// The profile of enrollments whose token and door name none.

@@ -3,8 +3,10 @@
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, PolicyError, Rejection, State};
+use crate::registry::node::credential::Attestor;
+use crate::registry::{Confirmation, Envelope, Event, Node, Policy, PolicyError, Rejection, State};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much of a refused value is shown.
 const SHOWN: usize = 64;
@@ -13,6 +15,8 @@ const SHOWN: usize = 64;
 pub struct SetPolicy {
     pub key: String,
     pub value: String,
+    #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
+    pub confirm: Confirmation,
 }
 
 pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
@@ -31,12 +35,37 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     if changed == state.policy {
         return Decision::granted(Vec::new());
     }
+    if let Err(needed) = check_confirmed(state, &changed, set) {
+        return needed.into();
+    }
     let old = state.policy.get(&set.key);
     Decision::granted(vec![Event::PolicyChanged(PolicyChanged {
         key: set.key.clone(),
         old,
         new: set.value.clone(),
     })])
+}
+
+/// Only `attestors` can be set so that no host could meet it: every other key has bounds that leave a way in (a kind of key, ten
+/// seconds of a token's life, one enrollment a minute). Hardware alone is no way in yet: such credentials are refused.
+fn check_confirmed(state: &State, changed: &Policy, set: &SetPolicy) -> Result<(), Rejection> {
+    let accepts = |policy: &Policy, attestor| policy.check_attestor(attestor).is_ok();
+    let lost = |attestor| accepts(&state.policy, attestor) && !accepts(changed, attestor);
+    let shut_out = lost(Attestor::JoinToken)
+        || (lost(Attestor::RecoveryToken) && !accepts(changed, Attestor::JoinToken));
+    if !shut_out {
+        return Ok(());
+    }
+    let recovers = accepts(changed, Attestor::RecoveryToken);
+    let has_way_back = |node: &Node| recovers && node.recovery.current().is_some();
+    let stranded = |node: &&Arc<Node>| !(node.state.is_gone() || has_way_back(node));
+    let affected = state.nodes.values().filter(stranded).count() as u64;
+    let consequence = if recovers {
+        "no host can enroll any more, and one without a recovery token cannot come back"
+    } else {
+        "no host can enroll any more, and none can recover"
+    };
+    set.confirm.check(&set.key, consequence, affected)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

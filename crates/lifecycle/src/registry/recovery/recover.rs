@@ -48,7 +48,8 @@ const ON_RECORD: usize = 2 * renew::ON_RECORD;
 /// An alert is raised again at most this often: whoever has a stolen token and time cannot grow the trail.
 const AGAIN: Span = Span::from_minutes(1);
 /// What a new certificate, with all earlier ones denied, is the answer to.
-const ENDED_ALERTS: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
+const ENDED_ALERTS: [AlertKind; 3] =
+    [AlertKind::CertExpiring, AlertKind::RenewalFailing, AlertKind::NodeSilent];
 
 /// What a recovery may come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
