@@ -432,7 +432,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         (
             "create_token_replace",
             Command::CreateToken(CreateToken {
-                connected: Some(LiveConnection { since: AT, from: Source::Socket }),
+                connected: Some(NodeConnection { since: AT, from: Source::Socket }),
                 replace: true,
                 ..create_token()
             }),

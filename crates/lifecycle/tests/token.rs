@@ -5,7 +5,7 @@ use crate::support::{
 };
 use lifecycle::names::{Source, Span, TenantId};
 use lifecycle::registry::{
-    Actor, Command, CreateToken, LiveConnection, NodeState, Role, Tenants, TokenState,
+    Actor, Command, CreateToken, NodeConnection, NodeState, Role, Tenants, TokenState,
 };
 
 fn mint(domain: &mut Domain, change: impl FnOnce(&mut CreateToken)) -> Command {
@@ -61,7 +61,7 @@ fn policy_lowers_the_longest_token_life_and_the_usual_one_with_it() {
 fn a_token_for_a_connected_node_must_be_meant_to_replace_it() {
     let mut domain = Domain::founded();
     let (active, enrolled) = (domain.active().node, domain.enroll().node);
-    let connected = Some(LiveConnection { since: domain.now, from: Source::Socket });
+    let connected = Some(NodeConnection { since: domain.now, from: Source::Socket });
     for (node, connected, replace, expect) in [
         (&active, connected, false, refused("node_connected")),
         (&active, connected, true, granted(&["enrollment_token.created"])),

@@ -44,10 +44,21 @@ def faults(done) -> str:
     return report["fault"]["what"]
 
 
-def test_a_file_that_is_no_export_is_called_so(export):
-    """With a remedy of its own: comparing exports would not help."""
-    done = check(export, ["# notes\n"])
-    assert "not an export" in faults(done) and "enlist audit export" in done.error()["hint"], done
+@pytest.mark.parametrize("content", ["", "# notes\n", '{"a": 1}\n', "[1, 2]\n", '{"a": 1}\n{"b": 2}\n', "\n"])
+def test_a_file_that_is_no_export_is_called_so(export, content):
+    """Code `not_an_export`, exit 3, with a remedy of its own: no trail was changed, and comparing exports would not help."""
+    done = check(export, [content])
+    assert "not an export" in faults(done), done
+    assert done.error()["code"] == "not_an_export" and "enlist audit export" in done.error()["hint"], done
+
+
+@pytest.mark.parametrize("what", ["a directory", "missing"])
+def test_what_cannot_be_read_is_named_with_what_to_give_instead(export, what):
+    """Code `file`, exit 1: the path, and that an export is wanted."""
+    path = export[0] if what == "a directory" else export[0] / "nowhere.jsonl"
+    done = run(ENLIST, "audit", "verify", "--file", path, "--ca-file", export[2], "--json")
+    assert (done.code, done.error()["code"]) == (1, "file"), done
+    assert str(path) in done.error()["message"] and "enlist audit export" in done.error()["hint"], done
 
 
 def test_an_export_cut_short_is_truncated(export):
@@ -55,7 +66,8 @@ def test_an_export_cut_short_is_truncated(export):
     lines = export[1]
     assert "truncated" in faults(check(export, lines[:-1]))
     assert "truncated" in faults(check(export, lines[:3]))
-    assert "truncated" in faults(check(export, []))
+    cut = check(export, lines[:-1])
+    assert cut.error()["code"] == "audit_fault" and "export the trail again" in cut.error()["hint"], cut
     assert "truncated" in faults(check(export, [*lines[:-1], lines[-1][:100]]))
 
 

@@ -20,6 +20,8 @@ const LINE_BYTES: u64 = 256 * 1024;
 
 pub struct ExportVerdict {
     pub report: AuditVerify,
+    /// False for a file that never was an export: then nothing is known of any trail.
+    pub is_export: bool,
     /// What to do, where the lines are not the matter.
     pub remedy: Option<&'static str>,
 }
@@ -27,6 +29,12 @@ pub struct ExportVerdict {
 /// The file's verdict. An error is only that the file cannot be read.
 pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::Result<ExportVerdict> {
     let mut file = File::open(path)?;
+    if file.metadata()?.is_file() && file.metadata()?.len() == 0 {
+        return Ok(no_export(
+            ExportWalk::new(None),
+            "the file is empty: it is not an export of an audit trail",
+        ));
+    }
     let footer = footer::VerifiedFooter::of(&last_line(&mut file)?, anchor);
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
@@ -35,10 +43,7 @@ pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::
     while fault.is_none() {
         match next_line(&mut reader)? {
             Some((line, _)) if walk.last == 0 && footer.is_err() && !walk::is_numbered(&line) => {
-                let fault =
-                    AuditFault { seq: None, what: "the file is not an export of an audit trail".to_owned() };
-                let remedy = Some("give a file that `enlist audit export` wrote");
-                return Ok(ExportVerdict { report: walk.verdict(Some(fault)), remedy });
+                return Ok(no_export(walk, "the file is not an export of an audit trail"));
             }
             Some((line, _)) if Footer::read(&line).is_some() && reader.fill_buf()?.is_empty() => break,
             Some((line, whole)) => {
@@ -54,7 +59,15 @@ pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::
         (None, Ok(footer)) => (footer.end(walk.last, &walk.hash).err(), None),
         (None, Err(flaw)) => (Some(AuditFault { seq: None, what: flaw.what.clone() }), flaw.remedy),
     };
-    Ok(ExportVerdict { report: walk.verdict(fault), remedy })
+    Ok(ExportVerdict { report: walk.verdict(fault), is_export: true, remedy })
+}
+
+/// What to give instead of what is no export.
+pub const EXPORT_WANTED: &str = "give a file that `enlist audit export` wrote";
+
+fn no_export(walk: ExportWalk<'_>, what: &str) -> ExportVerdict {
+    let fault = AuditFault { seq: None, what: what.to_owned() };
+    ExportVerdict { report: walk.verdict(Some(fault)), is_export: false, remedy: Some(EXPORT_WANTED) }
 }
 
 /// A file that ends in the middle of a line was not changed but cut.

@@ -14,7 +14,7 @@ use std::path::Path as FilePath;
 pub async fn online(operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
     let path = Path::new("/v1/audit/verify");
     let result: AuditVerify = Progress::new("verifying", output).during(operator.get(&path)).await?;
-    conclude(&result, COMPARE, output)
+    conclude(&result, AUDIT_FAULT, COMPARE, output)
 }
 
 pub fn offline(
@@ -48,23 +48,28 @@ pub fn offline(
             return Err(CommandError::usage("a CA file and --ca-pin are both given", "give one of them"));
         }
     };
-    let verdict = file::verify(path, &anchor, Progress::new("verifying", output))
-        .map_err(|error| CommandError::file(path, &error))?;
-    conclude(&verdict.report, verdict.remedy.unwrap_or(COMPARE), output)
+    let verdict = file::verify(path, &anchor, Progress::new("verifying", output)).map_err(|error| {
+        let message = format!("{}: {error}", path.display());
+        let hint = format!("{}, which this user may read", file::EXPORT_WANTED);
+        CommandError::new(Exit::Fault, "file", message, hint)
+    })?;
+    let code = if verdict.is_export { AUDIT_FAULT } else { "not_an_export" };
+    conclude(&verdict.report, code, verdict.remedy.unwrap_or(COMPARE), output)
 }
 
+const AUDIT_FAULT: &str = "audit_fault";
 /// What to do about a trail that was changed.
 const COMPARE: &str =
     "compare with an earlier export or a checkpoint kept elsewhere; lines after the fault are not verified";
 
 /// The report to standard output whatever it says; a fault is an error as well.
-fn conclude(result: &AuditVerify, remedy: &str, output: Output) -> Result<(), CommandError> {
+fn conclude(result: &AuditVerify, code: &str, remedy: &str, output: Output) -> Result<(), CommandError> {
     output.document(result, text)?;
     if result.ok {
         return Ok(());
     }
     let what = result.fault.as_ref().map_or("the audit trail is not intact", |fault| fault.what.as_str());
-    Err(CommandError::new(Exit::Refused, "audit_fault", what, remedy))
+    Err(CommandError::new(Exit::Refused, code, what, remedy))
 }
 
 fn text(result: &AuditVerify) -> String {

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub enum Command {
     /// Create links to both programs under the names of other systems, in the directory --dir
     ///
-    /// Called by such a name, the program takes the command lines of that system. plfm, pact, probectl-control and
+    /// Called by such a name, the program takes the command lines of that system. plfm, probectl-control and
     /// taskrun are links to enlist, plfm-agent and probectl-agent to the enlist-agent beside it. Existing files that
     /// are not such links are never changed.
     Link,
@@ -28,6 +28,9 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Comman
         Command::Link => link::run(reach, output),
     }
 }
+
+/// Links of earlier versions still lead here.
+const PACT_UNSUPPORTED: &str = "the command lines of pact are not supported by this version";
 
 /// The names under which this program is another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +59,9 @@ impl Name {
             Name::ProbectlControl => probectl::main(arguments),
             Name::Taskrun => taskrun::main(&arguments),
             Name::Pact => {
-                let message = "the command lines of pact are not supported by this version";
                 let hint = "use `enlist node` and `enlist tenant`; `enlist --help` lists the commands";
                 let json = arguments.iter().any(|argument| argument == "--json");
-                CommandError::new(Exit::Usage, "unsupported", message, hint).report(json)
+                CommandError::new(Exit::Usage, "unsupported", PACT_UNSUPPORTED, hint).report(json)
             }
         }
     }

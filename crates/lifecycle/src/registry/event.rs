@@ -92,19 +92,45 @@ macro_rules! events {
             $($variant($kind)),*
         }
 
-        impl Event {
+        /// The kinds, by which others speak of events that they do not hold.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum EventKind {
+            $($variant),*
+        }
+
+        impl EventKind {
+            pub const ALL: &[EventKind] = &[$(EventKind::$variant),*];
+
             /// Its name in the audit trail.
-            pub fn name(&self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self {
-                    $(Event::$variant(_) => <$kind>::NAME),*
+                    $(EventKind::$variant => <$kind>::NAME),*
                 }
             }
 
             /// Whether it is a line of the audit trail.
-            pub fn is_audited(&self) -> bool {
+            pub fn is_audited(self) -> bool {
                 match self {
-                    $(Event::$variant(_) => <$kind>::AUDITED),*
+                    $(EventKind::$variant => <$kind>::AUDITED),*
                 }
+            }
+        }
+
+        impl Event {
+            pub fn kind(&self) -> EventKind {
+                match self {
+                    $(Event::$variant(_) => EventKind::$variant),*
+                }
+            }
+
+            /// Its name in the audit trail.
+            pub fn name(&self) -> &'static str {
+                self.kind().name()
+            }
+
+            /// Whether it is a line of the audit trail.
+            pub fn is_audited(&self) -> bool {
+                self.kind().is_audited()
             }
 
             /// What its audit line says.
@@ -129,8 +155,7 @@ macro_rules! events {
 
         /// Every name that a line of the audit trail can have.
         pub fn audit_event_names() -> BTreeSet<&'static str> {
-            let kinds = [$((<$kind>::NAME, <$kind>::AUDITED)),*];
-            kinds.into_iter().filter(|(_, audited)| *audited).map(|(name, _)| name).collect()
+            EventKind::ALL.iter().filter(|kind| kind.is_audited()).map(|kind| kind.name()).collect()
         }
     };
 }

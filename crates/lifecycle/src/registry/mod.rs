@@ -86,5 +86,5 @@ pub use state::{Recorded, State};
 pub use subject::Subject;
 pub use tenant::Tenant;
 pub use tenant::create::CreateTenant;
-pub use token::create::{CreateToken, LiveConnection};
+pub use token::create::{CreateToken, NodeConnection};
 pub use token::{Token, TokenState};

@@ -8,7 +8,7 @@ use api::rest::nodes::NodeLiveness;
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{
-    LiveConnection, Node, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start,
+    Node, NodeConnection, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -247,10 +247,10 @@ impl Presence {
     }
 
     /// The oldest live stream of a node.
-    pub fn connection(&self, node: &NodeId) -> Option<LiveConnection> {
+    pub fn connection(&self, node: &NodeId) -> Option<NodeConnection> {
         let nodes = self.nodes();
         let stream = nodes.get(node)?.streams.first()?;
-        Some(LiveConnection { since: stream.since, from: stream.source })
+        Some(NodeConnection { since: stream.since, from: stream.source })
     }
 
     pub fn connected(&self) -> usize {

@@ -137,7 +137,7 @@ impl App {
 
     /// Commits without asking first; the answer may be a rejection.
     pub async fn propose(&self, envelope: Envelope) -> Result<Committed, Failure> {
-        let activity = Activity::of(&envelope);
+        let activity = Activity::of(&envelope, &self.view().state);
         let timer = self.metrics.commit_timer();
         let committed = self.journal.propose(envelope).await?;
         timer.observe(&self.metrics);

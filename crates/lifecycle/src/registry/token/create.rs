@@ -26,7 +26,7 @@ pub struct CreateToken {
     /// The live stream that this replica has with `node`. Only the native API asks about it: the mints of other systems
     /// know no such question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connected: Option<LiveConnection>,
+    pub connected: Option<NodeConnection>,
     /// Even though the node is connected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
@@ -34,7 +34,7 @@ pub struct CreateToken {
 
 /// A node's live stream, as the replica sees it that holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiveConnection {
+pub struct NodeConnection {
     pub since: Timestamp,
     pub from: Source,
 }
@@ -81,7 +81,7 @@ fn check(state: &State, create: &CreateToken) -> Result<(), Rejection> {
             return Err(Rejection::NodeRevoked { node: node.id.clone() });
         }
         // Whoever redeems it ends every certificate that the host there is using.
-        if let Some(LiveConnection { since, from }) = create.connected.filter(|_| !create.replace)
+        if let Some(NodeConnection { since, from }) = create.connected.filter(|_| !create.replace)
             && node.state == NodeState::Active
         {
             return Err(Rejection::NodeConnected { node: node.id.clone(), since, from });
