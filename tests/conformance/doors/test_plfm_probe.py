@@ -5,6 +5,7 @@ import socket
 import pytest
 
 import hosts
+import native
 from machine import until
 
 NOWHERE = {"ipv6": "fe80::1", "port": 51820}
@@ -47,6 +48,17 @@ def test_who_cannot_be_reached_is_let_in_with_an_alert(probing):
     assert alert["kind"] == "underlay_unreachable" and "fe80::1" in alert["detail"]
     host.act("revoke")
     assert not alerts(probing, host)
+
+
+@pytest.mark.parametrize("probe", ["warn", "off"])
+def test_an_enrollment_that_is_not_found_unreachable_ends_the_alert(probing, probe):
+    """What the host named before is over when it enrolls again: without an endpoint, or where nobody probes any more."""
+    probing.policy("underlay.probe_any", "true")
+    host = hosts.enroll(probing, underlay_endpoint=NOWHERE)
+    until(lambda: alerts(probing, host), "the alert was raised")
+    probing.policy("underlay.probe", probe)
+    native.enroll(probing, probing.token(node=host.id))
+    until(lambda: not alerts(probing, host), "the alert was cleared")
 
 
 def test_who_must_be_reachable_and_is_not_keeps_its_token(probing):

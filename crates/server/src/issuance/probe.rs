@@ -83,11 +83,12 @@ pub async fn demand(
 
 /// Where policy only warns: the enrollment does not wait, and operators are told.
 pub fn warn(app: &Arc<App>, origin: &Provenance, policy: &Policy, node: &NodeId, underlay: Option<Underlay>) {
-    let Some(underlay) = underlay.filter(|_| policy.underlay_probe == UnderlayProbe::Warn) else { return };
+    let named = underlay.filter(|_| policy.underlay_probe == UnderlayProbe::Warn);
     let any = policy.underlay_probe_any;
     let addresses: Vec<SocketAddr> =
-        addresses(&underlay).filter(|address| any || is_callers(origin, address.ip())).collect();
-    if addresses.is_empty() {
+        named.iter().flat_map(addresses).filter(|address| any || is_callers(origin, address.ip())).collect();
+    // Nothing to probe: what an earlier enrollment named is over all the same.
+    if addresses.is_empty() && app.view().state.open_alert(KIND, Some(node)).is_none() {
         return;
     }
     let (app, node) = (app.clone(), node.clone());
