@@ -2,14 +2,15 @@
 
 use super::NodeLiveness;
 use lifecycle::host::Class;
-use lifecycle::registry::{Node, NodeState, PRESSURE, Report, State};
+use lifecycle::registry::{AlertKind, Node, NodeState, PRESSURE, Report, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeHealth {
     /// `cert_expired` if its certificate has expired; else the failure that it last reported, one of the eight classes
-    /// or `node_observability_disk_pressure`; else the kind of the oldest open alert about it; else
+    /// or `node_observability_disk_pressure`; else the kind of the oldest open alert about it, except
+    /// `node_silent`; else
     /// `endpoint_unreachable` if it is inactive; null when healthy.
     #[schema(required)]
     pub reason: Option<String>,
@@ -29,7 +30,9 @@ impl NodeHealth {
         if let Some(problem) = report.and_then(|report| Self::reported(report)) {
             return problem;
         }
+        // What a long silence is called, the last case below says.
         let about = state.alerts.values().filter(|alert| alert.node.as_ref() == Some(&node.id));
+        let about = about.filter(|alert| alert.kind != AlertKind::NodeSilent);
         if let Some(alert) = about.min_by_key(|alert| (alert.since, alert.id)) {
             return Self::ill(alert.kind.as_str(), alert.since.to_string(), alert.detail.clone());
         }
