@@ -5,70 +5,23 @@ import datetime
 import pytest
 
 import certs
-import clocks
 import native
 import probectl
-from daemons import Daemon, lasting_port
-from machine import AGENT, run, until
-from plane import ControlPlane
+from aging import Aging
+from daemons import Daemon
+from machine import until
 
 LIFE = 24
 
 
-class Aging:
-    """A control plane and `probectl-agent run` under one clock."""
-
-    def __init__(self, names):
-        self.plane = ControlPlane(domain="probectl", env=clocks.shifted(0)).found()
-        self.listen = ("--listen", f"127.0.0.1:{lasting_port()}")
-        self.plane.start(*self.listen)
-        self.agent = Daemon(self.plane, probectl.token(self.plane), **clocks.shifted(0))
-        self.agent.program = names.bin / "probectl-agent"
-        self.agent.start()
-        until(self.connected, "it is let in")
-
-    def status(self) -> dict:
-        assert self.agent.process.poll() is None, self.agent.log()
-        done = run(AGENT, "status", "--dir", self.agent.dir, "--json", env=self.plane.env)
-        return done.json() if done.out else {"channel": "down"}
-
-    def connected(self) -> bool:
-        return self.status()["channel"] == "up"
-
-    def leaf(self):
-        """What the runtime's configuration points at."""
-        return certs.certificates((self.agent.dir / "cert.pem").read_bytes())[0]
-
-    def rest(self) -> None:
-        pid = self.agent.process.pid
-        assert self.agent.stop() == 0
-        clocks.sweep(pid)
-
-    def at(self, hours: float) -> None:
-        """Both live so many hours after the enrollment; the agent is not started."""
-        pid = self.plane.process.pid
-        self.plane.stop()
-        clocks.sweep(pid)
-        self.plane.env = clocks.shifted(hours)
-        self.agent.environment |= self.plane.env
-        self.agent.environment.pop("ENLIST_AGENT_TOKEN", None)
-        self.plane.start(*self.listen, "--accept-clock")
-
-    def work(self) -> None:
-        self.agent.start()
-        until(self.connected, "it is connected")
-
-    def close(self) -> None:
-        for process in (self.agent, self.plane):
-            pid = process.process.pid
-            process.stop() if process is self.agent else process.close()
-            clocks.sweep(pid)
-        self.agent.note_secrets()
-
-
 @pytest.fixture
 def aging(names):
-    made = Aging(names)
+    def agent(plane) -> Daemon:
+        new = Daemon(plane, probectl.token(plane))
+        new.program = names.bin / "probectl-agent"
+        return new
+
+    made = Aging(agent, "cert.pem", domain="probectl")
     yield made
     made.close()
 
