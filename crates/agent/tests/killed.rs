@@ -36,7 +36,8 @@ fn killed_at_any_step_the_same_token_still_leads_to_one_node() {
             nodes += 1;
             assert_eq!(again.exit, 0, "killed at {call} {step}: {again:?}");
             assert_eq!(again.document()["node_id"], format!("n-{nodes}"), "killed at {call} {step}");
-            assert_eq!(host.status().document()["ready"], true, "killed at {call} {step}");
+            let reasons = &host.status().document()["reasons"];
+            assert_eq!(reasons, &serde_json::json!(["daemon_stopped"]), "killed at {call} {step}");
             assert!(!host.path("pending").exists(), "killed at {call} {step}");
             if !killed {
                 break;

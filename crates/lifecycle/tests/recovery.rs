@@ -399,6 +399,20 @@ fn a_token_that_was_given_to_a_node_without_recovery_is_worth_nothing() {
 }
 
 #[test]
+fn a_revoked_token_whose_certificate_nobody_has_shown_gives_no_other() {
+    let (mut domain, old, token) = expired();
+    let request = domain.recovery(token.hash);
+    check(&mut domain, recover(request.clone()), granted(RECOVERED));
+    let revoke = || (local(), Command::RevokeRecoveryTokens { node: old.node.clone() });
+    check(&mut domain, revoke(), granted(&["recovery_token.revoked"]));
+    check(&mut domain, revoke(), granted(&[]));
+    check(&mut domain, recover(request.clone()), refused("token_revoked"));
+    domain.pass(span("25h"));
+    let again = Recover { key: request.key, ..domain.recovery(token.hash) };
+    check(&mut domain, recover(again), refused("token_revoked"));
+}
+
+#[test]
 fn every_token_that_was_not_needed_is_counted_in_the_alert() {
     let mut domain = Domain::founded();
     let (node, token) = domain.provided();

@@ -115,7 +115,7 @@ def test_an_enrolled_worker_knows_its_ca_alone(workers, programs):
         own.stop()
         other.start(*listen)
         until(lambda: "server_tls_untrusted" in worker.whole_log(), "it says whom it does not trust")
-        worker.told("recovery_enrollment_blocked")
+        worker.told("server_tls_untrusted")
         assert other.nodes() == [] and worker.status()["channel"] == "down"
         other.stop()
         own.start(*listen)

@@ -245,7 +245,11 @@ impl World {
         if self.faults.superseded && self.candidate.is_none() {
             failure = failure.or(Some(FailureKind::Superseded.into()));
         }
-        self.told = failure.map(|failure| failure.kind);
+        let kind = failure.map(|failure| failure.kind);
+        // What was said of a candidate says nothing of the certificate in use.
+        if self.candidate.is_none() || kind.is_none() {
+            self.told = kind;
+        }
         if let Some(failure) = failure {
             return self.learn(Input::Opened(Err(failure)));
         }

@@ -1,7 +1,7 @@
 //! Refused attempts go into the audit trail, but a flood of them cannot grow it.
 //!
-//! The first of a kind (network and reason) is written at once; the rest of its minute becomes one line with
-//! a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
+//! The first of a kind (network and reason; node and reason where an alert is raised) is written at once; the rest of its
+//! minute becomes one line with a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
 
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 const KINDS: usize = 64;
-/// Beyond them, kinds that raise an alert: only a valid token of a node makes one, so strangers cannot fill these.
-const ALERTING: usize = 1024;
+/// Beyond them, kinds that raise an alert, one per node: only a valid token of that node makes one, so neither strangers nor
+/// whoever has a few tokens can fill these.
+const ALERTING: usize = 16_384;
 pub(super) const SAMPLES: usize = 8;
 const SAMPLE_LENGTH: usize = 128;
 pub(super) const MINUTE: Span = Span::from_minutes(1);
@@ -21,12 +22,19 @@ pub(super) const MINUTE: Span = Span::from_minutes(1);
 /// What is counted together. Of recoveries also the node, which only a real token of it makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RefusalKey {
+    /// None where an alert about a node is raised: one token from many networks is one matter.
     network: Option<Source>,
     reason: &'static str,
     recovery: Option<RefusedRecovery>,
 }
 
 impl RefusalKey {
+    fn new(source: Source, reason: &'static str, recovery: Option<RefusedRecovery>) -> Self {
+        let kind = Self { network: None, reason, recovery };
+        let network = kind.alert().is_none().then(|| source.prefix());
+        Self { network, ..kind }
+    }
+
     /// What is beyond those kept apart.
     fn overflow(&self) -> Self {
         let recovery = self.recovery.as_ref().map(|_| RefusedRecovery { node: None });
@@ -60,6 +68,8 @@ struct Tally {
     /// Beyond what was already written.
     count: u64,
     samples: Vec<String>,
+    /// Where the last one came from.
+    source: Source,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +80,7 @@ pub struct RefusedAttempts {
 impl RefusedAttempts {
     /// Counts one refused enrollment; the first of its kind is on record when this returns.
     pub async fn record(&self, app: &App, origin: &Provenance, reason: &'static str, sample: Option<String>) {
-        let kind = RefusalKey { network: Some(origin.source.prefix()), reason, recovery: None };
+        let kind = RefusalKey::new(origin.source, reason, None);
         self.recorded(app, origin, kind, sample).await;
     }
 
@@ -83,18 +93,23 @@ impl RefusedAttempts {
         node: Option<NodeId>,
         sample: Option<String>,
     ) {
-        let recovery = Some(RefusedRecovery { node });
-        let kind = RefusalKey { network: Some(origin.source.prefix()), reason, recovery };
+        let kind = RefusalKey::new(origin.source, reason, Some(RefusedRecovery { node }));
         self.recorded(app, origin, kind, sample).await;
     }
 
     async fn recorded(&self, app: &App, origin: &Provenance, kind: RefusalKey, sample: Option<String>) {
-        if let Some(first) = self.count(kind, sample, clock::now()) {
+        if let Some(first) = self.count(kind, origin.source, sample, clock::now()) {
             write(app, first, origin).await;
         }
     }
 
-    fn count(&self, kind: RefusalKey, sample: Option<String>, at: Timestamp) -> Option<registry::Refusals> {
+    fn count(
+        &self,
+        kind: RefusalKey,
+        source: Source,
+        sample: Option<String>,
+        at: Timestamp,
+    ) -> Option<registry::Refusals> {
         let sample = sample.map(|text| text.chars().take(SAMPLE_LENGTH).collect::<String>());
         let mut tallies = self.tallies.lock().ok()?;
         let most = if kind.alert().is_some() { KINDS + ALERTING } else { KINDS };
@@ -102,6 +117,7 @@ impl RefusedAttempts {
         let kind = if kept_apart { kind } else { kind.overflow() };
         if let Some(tally) = tallies.get_mut(&kind) {
             tally.count += 1;
+            tally.source = source;
             if let Some(sample) =
                 sample.filter(|text| tally.samples.len() < SAMPLES && !tally.samples.contains(text))
             {
@@ -109,26 +125,30 @@ impl RefusedAttempts {
             }
             return None;
         }
-        tallies.insert(kind.clone(), Tally { began: at, count: 0, samples: Vec::new() });
+        tallies.insert(kind.clone(), Tally { began: at, count: 0, samples: Vec::new(), source });
         Some(kind.line(1, sample.into_iter().collect()))
     }
 
     /// Writes the tallies whose minute is over; all of them when the process ends.
     pub async fn flush(&self, app: &App, all: bool) {
-        for line in self.due(clock::now(), all) {
-            let origin =
-                Provenance { source: line.network.unwrap_or(Source::Internal), ..Provenance::internal() };
+        for (line, source) in self.due(clock::now(), all) {
+            let origin = Provenance { source, ..Provenance::internal() };
             write(app, line, &origin).await;
         }
     }
 
-    fn due(&self, at: Timestamp, all: bool) -> Vec<registry::Refusals> {
+    /// Each with where it came from: the network, or the last address where an alert names it.
+    fn due(&self, at: Timestamp, all: bool) -> Vec<(registry::Refusals, Source)> {
         let Ok(mut tallies) = self.tallies.lock() else { return Vec::new() };
         let over = |tally: &Tally| all || at.since(tally.began) >= MINUTE || at < tally.began;
         let ended = tallies.extract_if(|_, tally| over(tally));
         ended
             .filter(|(_, tally)| tally.count > 0)
-            .map(|(kind, tally)| kind.line(tally.count, tally.samples))
+            .map(|(kind, tally)| {
+                let alerting = kind.alert().map(|_| tally.source);
+                let source = kind.network.or(alerting).unwrap_or(Source::Internal);
+                (kind.line(tally.count, tally.samples), source)
+            })
             .collect()
     }
 }
@@ -152,22 +172,22 @@ mod tests {
     }
 
     fn kind(source: Source, reason: &'static str) -> RefusalKey {
-        RefusalKey { network: Some(source.prefix()), reason, recovery: None }
+        RefusalKey::new(source, reason, None)
     }
 
     #[test]
     fn recoveries_are_counted_by_themselves_and_by_node() {
         let refusals = RefusedAttempts::default();
         let at = Timestamp::from_secs(1000);
-        let of = |node: Option<&str>| RefusalKey {
-            recovery: Some(RefusedRecovery { node: node.and_then(|id| NodeId::parse(id).ok()) }),
-            ..kind(source(1), "token_used")
+        let of = |node: Option<&str>| {
+            let node = node.and_then(|id| NodeId::parse(id).ok());
+            RefusalKey::new(source(1), "token_used", Some(RefusedRecovery { node }))
         };
         let kinds = [kind(source(1), "token_used"), of(None), of(Some("n1")), of(Some("n2")), of(Some("n1"))];
-        let first = kinds.into_iter().filter_map(|kind| refusals.count(kind, None, at)).count();
+        let first = kinds.into_iter().filter_map(|kind| refusals.count(kind, source(1), None, at)).count();
         assert_eq!(first, 4);
         let rest = refusals.due(at, true);
-        let about = rest.first().and_then(|line| line.recovery.clone()).and_then(|about| about.node);
+        let about = rest.first().and_then(|(line, _)| line.recovery.clone()).and_then(|about| about.node);
         assert_eq!((rest.len(), about), (1, NodeId::parse("n1").ok()));
     }
 
@@ -177,19 +197,23 @@ mod tests {
         let at = Timestamp::from_secs(1000);
         for i in 0..1000u32 {
             let network = Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes()));
-            refusals.count(kind(network, "token_invalid"), None, at);
+            refusals.count(kind(network, "token_invalid"), network, None, at);
         }
-        let node = NodeId::parse("n1").ok();
-        let known = RefusalKey {
-            recovery: Some(RefusedRecovery { node: node.clone() }),
-            ..kind(source(1), code::RECOVERY_NOT_NEEDED.word)
+        let known = |id: &str, from: Source| {
+            let about = RefusedRecovery { node: NodeId::parse(id).ok() };
+            let kind = RefusalKey::new(from, code::RECOVERY_NOT_NEEDED.word, Some(about));
+            refusals.count(kind, from, None, at)
         };
-        let first = refusals.count(known.clone(), None, at).expect("the first of its kind");
+        let first = known("n1", source(1)).expect("the first about this node");
         assert_eq!((first.alert, first.count), (Some(AlertKind::RecoveryNotNeeded), 1));
-        assert_eq!((refusals.count(known.clone(), None, at), refusals.count(known, None, at)), (None, None));
+        // One token from everywhere is one matter, and hides no other.
+        let elsewhere = (0..2000u32).map(|i| Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes())));
+        assert_eq!(elsewhere.filter_map(|from| known("n1", from)).count(), 0);
+        assert!(known("n2", source(1)).is_some_and(|line| line.alert.is_some()));
+        assert_eq!(known("n1", source(7)), None);
         let rest = refusals.due(at, true);
-        let rest = rest.iter().find(|line| line.alert.is_some()).expect("the rest of it");
-        assert_eq!((rest.count, rest.recovery.as_ref().map(|about| about.node.clone())), (2, Some(node)));
+        let (rest, from) = rest.iter().find(|(line, _)| line.alert.is_some()).expect("the rest of it");
+        assert_eq!((rest.count, *from), (2001, source(7)));
     }
 
     #[test]
@@ -198,14 +222,15 @@ mod tests {
         let at = Timestamp::from_secs(1000);
         let first: Vec<_> = (0..999)
             .filter_map(|i| {
-                refusals.count(kind(source((i % 250) as u8), "token_used"), Some(format!("n{i}")), at)
+                let from = source((i % 250) as u8);
+                refusals.count(kind(from, "token_used"), from, Some(format!("n{i}")), at)
             })
             .collect();
         assert_eq!(first.iter().map(|line| line.count).collect::<Vec<_>>(), [1]);
         assert!(refusals.due(at.plus(Span::from_secs(59)), false).is_empty());
         let rest = refusals.due(at.plus(MINUTE), false);
         assert_eq!(
-            rest.iter().map(|line| (line.count, line.samples.len())).collect::<Vec<_>>(),
+            rest.iter().map(|(line, _)| (line.count, line.samples.len())).collect::<Vec<_>>(),
             [(998, SAMPLES)]
         );
         assert!(refusals.due(at.plus(MINUTE), true).is_empty());
@@ -216,11 +241,12 @@ mod tests {
         let refusals = RefusedAttempts::default();
         let at = Timestamp::from_secs(1000);
         let networks = (0..1000u32).map(|i| Source::Address(std::net::IpAddr::from((i << 8).to_be_bytes())));
-        let written: Vec<_> =
-            networks.filter_map(|network| refusals.count(kind(network, "token_invalid"), None, at)).collect();
+        let written: Vec<_> = networks
+            .filter_map(|network| refusals.count(kind(network, "token_invalid"), network, None, at))
+            .collect();
         assert_eq!(written.len(), KINDS + 1);
         assert_eq!(written.last().map(|line| line.reason.as_str()), Some("overflow"));
         let rest = refusals.due(at, true);
-        assert_eq!(rest.iter().map(|line| line.count).sum::<u64>(), 1000 - KINDS as u64 - 1);
+        assert_eq!(rest.iter().map(|(line, _)| line.count).sum::<u64>(), 1000 - KINDS as u64 - 1);
     }
 }

@@ -296,12 +296,16 @@ async fn answer(
     extensions.insert(origin);
     extensions.insert(peer);
     let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
+    let expects = unread::expects(&request);
     let mut response = match unread::admitted(app, request, lasting) {
         Ok(request) => served(app, router, request, unauthenticated, lasting).await,
         Err(response) => response,
     };
     if response.headers().contains_key("grpc-status") {
         response = crate::doors::native::marked(response);
+    }
+    if expects && !response.status().is_success() {
+        unread::close(&mut response);
     }
     if lasting {
         response.extensions_mut().insert(Lasting);

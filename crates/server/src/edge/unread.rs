@@ -38,14 +38,21 @@ pub fn admitted(
     } else {
         return Ok(request);
     };
-    let mut response = refusal(request.headers(), failure);
-    if request.headers().contains_key(header::EXPECT) && request.version() < Version::HTTP_2 {
-        // The client may now leave the body out: what it sends next could be either, so the connection ends. Reading
-        // the body would send `100 Continue`.
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    } else {
+    let response = refusal(request.headers(), failure);
+    // Reading the body would send `100 Continue`.
+    if !expects(&request) {
         // Dropped, it reads for a moment what the client is still sending.
         drop(Bounded::new(request.into_body()));
     }
     Err(response)
+}
+
+/// Whether the client waits for `100 Continue` before it sends the body.
+pub fn expects<B>(request: &Request<B>) -> bool {
+    request.headers().contains_key(header::EXPECT) && request.version() < Version::HTTP_2
+}
+
+/// A refused client that waited may now leave the body out: what it sends next could be either, so the connection ends.
+pub fn close(response: &mut Response<Body>) {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
 }

@@ -6,8 +6,9 @@ use lifecycle::registry::{DeniedSighting, Owner};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nodes that are counted at once. Only a denied certificate and its key make an entry.
-const NODES: usize = 1024;
+/// Nodes that are counted at once. Only a denied certificate and its key make an entry, so it takes as many of those to keep
+/// one out.
+const NODES: usize = 16_384;
 /// How often those of one node are recorded.
 const AGAIN: Span = Span::from_minutes(1);
 
@@ -40,6 +41,8 @@ impl DeniedSightings {
         } else if nodes.len() < NODES {
             let tally = DeniedTally { serial: serial.clone(), source, count: 1, recorded: None };
             nodes.insert(node.clone(), tally);
+        } else {
+            tracing::warn!(%node, %serial, %source, "a denied certificate came back, beyond those that are counted");
         }
     }
 

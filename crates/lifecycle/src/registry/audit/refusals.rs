@@ -5,7 +5,7 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
 use crate::registry::recovery::Refused;
 use crate::registry::recovery::recover::used_while_well;
-use crate::registry::{AlertKind, Envelope, Event, State};
+use crate::registry::{AlertKind, Envelope, Event, NodeState, State};
 use serde::{Deserialize, Serialize};
 
 /// Refused attempts, counted at the edge so that a flood cannot grow the trail.
@@ -55,10 +55,10 @@ pub(in crate::registry) fn record(state: &State, envelope: &Envelope, refusals: 
     Decision::granted([event].into_iter().chain(alert(state, envelope, refusals)).collect())
 }
 
-/// About a node that is there.
+/// About a node that is well: one that is not may be looking for the control plane with its own token.
 fn alert(state: &State, envelope: &Envelope, refusals: &Refusals) -> Option<Event> {
     let (kind, node) = (refusals.alert?, refusals.recovery.as_ref()?.node.as_ref()?);
-    state.nodes.get(node).filter(|node| !node.state.is_gone() && refusals.count > 0)?;
+    state.nodes.get(node).filter(|node| node.state == NodeState::Active && refusals.count > 0)?;
     let open = state.open_alert(kind, Some(node));
     Some(Event::AlertRaised(AlertRaised {
         alert: open.map_or(AlertId(envelope.id.0), |open| open.id),

@@ -177,8 +177,10 @@ impl Recovery {
     }
 
     /// An operator ended them, and nothing else about the node.
-    pub(super) fn revoke_tokens(&mut self) {
-        self.end_all(&RecoveryState::Revoked);
+    pub(super) fn revoke_tokens(&mut self, revoked: &[TokenId]) {
+        for token in self.tokens.iter_mut().filter(|token| revoked.contains(&token.id)) {
+            token.state = RecoveryState::Revoked;
+        }
     }
 
     /// The node begins a new life, or has ended.

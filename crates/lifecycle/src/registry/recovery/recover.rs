@@ -134,7 +134,7 @@ pub fn needs_only_addresses(state: &State, recover: &Recover) -> bool {
 }
 
 /// Its holder never showed it, and nothing but its own end keeps it from that.
-fn is_unseen(state: &State, node: &Node, serial: &Serial) -> bool {
+pub(super) fn is_unseen(state: &State, node: &Node, serial: &Serial) -> bool {
     let held = state.certificates.get(serial);
     node.current_serial() == Some(serial)
         && !state.is_denied(serial)

@@ -87,8 +87,13 @@ fn is_unchanged(
     claimed: &BundleClaim,
     recorded: &BundleRecord,
 ) -> bool {
-    let said =
-        |claimed: &Option<String>, true_one: &str| claimed.as_ref().is_none_or(|word| word == true_one);
+    // An agent of before says none of these; whoever says one says all.
+    let said_all = [&claimed.domain, &claimed.issued_by, &claimed.issued_at, &claimed.url, &claimed.ca];
+    let of_before = said_all.into_iter().all(Option::is_none);
+    let said = |claimed: &Option<String>, true_one: &str| match claimed {
+        Some(word) => word == true_one,
+        None => of_before,
+    };
     let noted = |claimed: &Option<String>, recorded: &Option<String>| {
         recorded.as_ref().is_none_or(|true_one| said(claimed, true_one))
     };

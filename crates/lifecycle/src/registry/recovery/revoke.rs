@@ -5,19 +5,29 @@ use crate::names::{NodeId, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::living;
-use crate::registry::{Envelope, Event, Recovery, State};
+use crate::registry::recovery::recover::is_unseen;
+use crate::registry::{Envelope, Event, Node, RecoveryState, RecoveryToken, State};
 
-/// Where none is valid there is nothing to revoke, and nothing to record.
+/// Also one that was used and whose certificate nobody has shown: whoever used it could have another certificate for it.
+/// Where there is none of these there is nothing to revoke, and nothing to record.
 pub(in crate::registry) fn decide(state: &State, id: &NodeId) -> Decision {
     let node = match living(state, id) {
         Ok(node) => node,
         Err(rejection) => return rejection.into(),
     };
-    let valid = node.recovery.tokens.iter().filter(|token| token.is_valid());
-    let tokens: Vec<TokenId> = valid.map(|token| token.id).collect();
+    let redeemable = node.recovery.tokens.iter().filter(|token| is_redeemable(state, node, token));
+    let tokens: Vec<TokenId> = redeemable.map(|token| token.id).collect();
     let revoked = (!tokens.is_empty())
         .then(|| Event::RecoveryTokensRevoked(RecoveryTokensRevoked { node: id.clone(), tokens }));
     Decision::granted(revoked.into_iter().collect())
+}
+
+fn is_redeemable(state: &State, node: &Node, token: &RecoveryToken) -> bool {
+    match &token.state {
+        RecoveryState::Valid { .. } => true,
+        RecoveryState::Used { serial, .. } => is_unseen(state, node, serial),
+        RecoveryState::Superseded | RecoveryState::Revoked => false,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +51,6 @@ impl Happened for RecoveryTokensRevoked {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
-        state.change_recovery(&self.node, Recovery::revoke_tokens);
+        state.change_recovery(&self.node, |recovery| recovery.revoke_tokens(&self.tokens));
     }
 }

@@ -6,6 +6,7 @@ use crate::process::app::App;
 use api::code;
 use api::doors::taskrun::COMMON_NAME_PREFIX;
 use lifecycle::names::{Malformed, NodeId, Serial};
+use lifecycle::registry::State;
 use pki::csr;
 
 /// The id that a common name holds: `worker:ID`, or the id alone.
@@ -31,7 +32,7 @@ pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, 
     let view = app.view();
     let imported = view.state.certificates.get(&serial).is_some_and(|record| record.imported);
     let name = peer.certificate.as_ref().and_then(|certificate| certificate.common_name.as_deref());
-    if imported || agrees(name, &id) {
+    if imported || agrees(name, &id, named_as_worker(&view.state, &id)) {
         return Ok((id, serial));
     }
     let message = format!("the certificate's common name is not {COMMON_NAME_PREFIX}{id}");
@@ -39,11 +40,18 @@ pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, 
         .remedy("use a certificate with a profile of TaskRun, such as `taskrun`: enroll as a worker"))
 }
 
-fn agrees(common_name: Option<&str>, id: &NodeId) -> bool {
+/// Whether the node's profile gives the common name of a worker.
+fn named_as_worker(state: &State, id: &NodeId) -> bool {
+    let profile = state.nodes.get(id).and_then(|node| state.policy.profiles.get(&node.profile));
+    profile.is_some_and(|profile| profile.cn.strip_prefix(COMMON_NAME_PREFIX) == Some("{node}"))
+}
+
+/// One without room for it may be missing, in a certificate that was to have it.
+fn agrees(common_name: Option<&str>, id: &NodeId, named_as_worker: bool) -> bool {
     let worker = format!("{COMMON_NAME_PREFIX}{id}");
     match common_name {
         Some(name) => name == worker,
-        None => worker.len() > COMMON_NAME_LENGTH,
+        None => worker.len() > COMMON_NAME_LENGTH && named_as_worker,
     }
 }
 
@@ -54,12 +62,13 @@ mod tests {
     #[test]
     fn only_a_name_that_has_no_room_may_be_missing() {
         let (short, long) = (NodeId::parse("w-1").unwrap(), NodeId::parse(&"n".repeat(63)).unwrap());
-        assert!(agrees(Some("worker:w-1"), &short));
+        assert!(agrees(Some("worker:w-1"), &short, false));
         for other in
             [None, Some("w-1"), Some("worker:w-2"), Some(""), Some("Worker:w-1"), Some("worker:w-1 ")]
         {
-            assert!(!agrees(other, &short), "{other:?}");
+            assert!(!agrees(other, &short, true), "{other:?}");
         }
-        assert!(agrees(None, &long) && !agrees(Some(long.as_str()), &long));
+        assert!(agrees(None, &long, true) && !agrees(Some(long.as_str()), &long, true));
+        assert!(!agrees(None, &long, false), "of another profile");
     }
 }
