@@ -48,6 +48,7 @@ fn table(items: &[AlertItem]) -> Table {
         "COUNT",
         "ACKNOWLEDGED",
         "SINCE",
+        "DETAIL",
     ]);
     for item in items {
         let tone = if item.acknowledged { Tone::Plain } else { Tone::Attention };

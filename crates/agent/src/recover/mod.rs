@@ -97,8 +97,12 @@ pub(crate) fn plan(
 ) -> Result<RecoverPlan, Fault> {
     let servers = plan::servers(config)?;
     let class = match &identity {
+        // An operator found that the host cannot help itself.
+        Some(identity) if !identity.is_expired(clock::now()) && bundle.is_some() => {
+            Class::RecoveryEnrollmentBlocked
+        }
         Some(identity) if !identity.is_expired(clock::now()) => Class::ServerTlsUntrusted,
-        _ => Class::CertExpired,
+        Some(_) | None => Class::CertExpired,
     };
     let found = recovery::read(dir.path());
     let certified = identity::leaves(dir.path()).into_iter().map(|leaf| leaf.not_before).max();

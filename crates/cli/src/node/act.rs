@@ -121,6 +121,11 @@ fn revoked(item: &NodeItem) -> String {
 
 fn reinstated(item: &NodeItem) -> String {
     let (id, state) = (harmless(&item.node_id), harmless(&state(item)));
+    if item.state != "registered" {
+        return format!(
+            "node {id} is {state}: it is not revoked or decommissioned, so nothing was changed\n"
+        );
+    }
     format!(
         "node {id} is {state}, generation {}\nTo enroll it again, create a token for it:\n  \
          enlist token create --node {id}\n",

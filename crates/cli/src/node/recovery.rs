@@ -30,5 +30,8 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
 }
 
 fn human(item: &NodeItem) -> String {
-    format!("node {}: its recovery tokens are revoked\n", harmless(&item.node_id))
+    let id = harmless(&item.node_id);
+    format!(
+        "node {id} has no valid recovery token now; if it keeps any, its host gets a new one once it is connected\n"
+    )
 }

@@ -43,7 +43,7 @@ classes! {
         "nothing if recovery is ready; otherwise give it a repair bundle: `enlist node repair-bundle ID --out FILE`";
     /// The control plane, having proven who it is, has said that this identity is no more.
     IdentityRevokedOrFenced "identity_revoked_or_fenced"
-        "ask an operator for `enlist node reinstate ID` and a token from `enlist token create --node ID`, then run `enlist-agent enroll --replace` with it; with any other token this host becomes a new node";
+        "ask an operator what happened to this node (`enlist node show ID --timeline`). If another host was enrolled in its place, enroll this one as a new node with a token from `enlist token create`; if the node was revoked, `enlist node reinstate ID` and a token from `enlist token create --node ID`; if its issuer was revoked, such a token alone. Then run `enlist-agent enroll --replace` with it";
     /// What answers is not the control plane by the name that was asked for, or a managed mapping is gone.
     EndpointProfileDrift "endpoint_profile_drift"
         "run `enlist-agent reconcile`, and check that the address is the control plane's own";

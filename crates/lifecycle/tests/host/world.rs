@@ -48,6 +48,9 @@ impl Faults {
     };
 }
 
+/// After which a host may recover.
+const LOST: [FailureKind; 3] = [FailureKind::Expired, FailureKind::Superseded, FailureKind::Untrusted];
+
 pub struct World {
     pub host: HostMachine,
     pub faults: Faults,
@@ -176,11 +179,10 @@ impl World {
         assert!(!(self.host.is_revoked() && act != HostAction::Open), "{act:?} by a revoked host");
         assert!(!(self.host.is_skewed() && act == HostAction::Renew), "a renewal by a wrong clock");
         if let HostAction::Recover(class) = act {
-            let lost = [FailureKind::Expired, FailureKind::Superseded, FailureKind::Untrusted];
             let ended = self.now().wall.millis() >= self.ends;
             let gone = class == Class::EndpointUnreachable && self.at >= self.seen.max(EPOCH) + GRACE;
             let silent = self.told == Some(FailureKind::Transient) && (ended || gone);
-            let told = self.told.is_some_and(|told| lost.contains(&told));
+            let told = self.told.is_some_and(|told| LOST.contains(&told));
             assert!(told || silent, "recovers for nothing: {class}");
         }
     }
@@ -246,8 +248,8 @@ impl World {
             failure = failure.or(Some(FailureKind::Superseded.into()));
         }
         let kind = failure.map(|failure| failure.kind);
-        // What was said of a candidate says nothing of the certificate in use.
-        if self.candidate.is_none() || kind.is_none() {
+        // That a candidate was denied, or that nobody answered, says nothing of the certificate in use.
+        if self.candidate.is_none() || kind.is_none_or(|kind| LOST.contains(&kind)) {
             self.told = kind;
         }
         if let Some(failure) = failure {

@@ -60,7 +60,7 @@ pub async fn create(
         node: token.node.as_ref().map(ToString::to_string),
         profile: token.profile.as_ref().map(ToString::to_string),
         expires_at: token.expires_at.to_string(),
-        join_command: Secret::new(join_command(&server_url, &value, &ca_pin)),
+        join_command: Secret::new(join_command(&server_url, &value, &ca_pin, token.replace)),
         token: Secret::new(value.as_str()),
         ca_pin,
         server_url,
@@ -70,8 +70,10 @@ pub async fn create(
 }
 
 /// The token goes through standard input, so that it does not show among the host's processes.
-fn join_command(server_url: &str, token: &str, ca_pin: &str) -> String {
-    format!("echo {token} | enlist-agent enroll --server {server_url} --ca-pin {ca_pin} --token -")
+/// Whoever replaces a connected host may do so on that host, which has an identity already.
+fn join_command(server_url: &str, token: &str, ca_pin: &str, replace: bool) -> String {
+    let replace = if replace { " --replace" } else { "" };
+    format!("echo {token} | enlist-agent enroll --server {server_url} --ca-pin {ca_pin} --token -{replace}")
 }
 
 pub async fn list(

@@ -2,7 +2,7 @@
 //! only; what a command carries beyond them may be secret or long. An unauthenticated caller causes none without a token.
 
 use lifecycle::registry::event::EventKind;
-use lifecycle::registry::{Claim, Command, Envelope, State};
+use lifecycle::registry::{Claim, Command, Envelope, NodeState, State};
 
 /// What a line says of a command that was granted: the audit trail's word for it, and what it is about.
 pub struct Activity {
@@ -37,7 +37,10 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::CreateToken(create) => (EventKind::TokenCreated, format!("tenant {}", create.tenant)),
         Command::RevokeToken { token } => (EventKind::TokenRevoked, format!("token {token}")),
         Command::Enroll(enroll) => {
-            (EventKind::NodeEnrolled, format!("node {}", enroll.prepared.as_ref()?.node))
+            let id = &enroll.prepared.as_ref()?.node;
+            let active = state.nodes.get(id).is_some_and(|node| node.state == NodeState::Active);
+            let replaced = if active { ", which was active: its host is replaced" } else { "" };
+            (EventKind::NodeEnrolled, format!("node {id}{replaced}"))
         }
         Command::Register(register) => match &register.claim {
             Claim::Tenant(tenant) => {

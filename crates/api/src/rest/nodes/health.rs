@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeHealth {
-    /// `cert_expired` if its certificate has expired; else the failure that it last reported, one of the eight classes
+    /// `cert_expired` if its certificate has expired; else `identity_revoked_or_fenced` if the issuer of its certificate
+    /// was revoked; else the failure that it last reported, one of the eight classes
     /// or `node_observability_disk_pressure`; else the kind of the oldest open alert about it, except
     /// `node_silent`; else
     /// `endpoint_unreachable` if it is inactive; null when healthy.
@@ -25,6 +26,13 @@ impl NodeHealth {
         if let Some((serial, held)) = state.ended_certificate(node) {
             let evidence = format!("certificate {serial} has expired and was not renewed");
             return Self::ill("cert_expired", held.not_after.to_string(), evidence);
+        }
+        if let Some((serial, held)) = state.fenced_certificate(node) {
+            let since = state.issuers.get(&held.issuer).and_then(|issuer| issuer.revoked_at);
+            let evidence =
+                format!("certificate {serial} is denied because its issuer was revoked: enroll it again");
+            let since = since.unwrap_or(node.state_since).to_string();
+            return Self::ill(Class::IdentityRevokedOrFenced.as_str(), since, evidence);
         }
         let report = node.newest_report(live.report.as_ref()).filter(|_| !node.state.is_gone());
         if let Some(problem) = report.and_then(|report| Self::reported(report)) {

@@ -1,5 +1,6 @@
 //! Whether work may be given to a node.
 
+use crate::host::Class;
 use crate::names::Serial;
 use crate::registry::{Certificate, Node, NodeState, Report, State};
 
@@ -20,11 +21,19 @@ impl State {
         words.extend(node.draining.then_some("draining"));
         words.extend(node.quarantined.then_some("quarantined"));
         words.extend(self.ended_certificate(node).map(|_| CERT_EXPIRED));
+        words.extend(self.fenced_certificate(node).map(|_| Class::IdentityRevokedOrFenced.as_str()));
         if let Some(report) = report {
             words.extend(report.class.map(|class| class.as_str()).filter(|class| !words.contains(class)));
             words.extend(report.observability_pressure.then_some(PRESSURE));
         }
         words
+    }
+
+    /// A node's certificate whose issuer was revoked, with none after it: the host is shut out, whatever its state.
+    pub fn fenced_certificate<'a>(&'a self, node: &'a Node) -> Option<(&'a Serial, &'a Certificate)> {
+        let (serial, held) = self.current_certificate(node)?;
+        let fenced = !node.state.is_gone() && self.issuer_is_revoked(&held.issuer);
+        fenced.then_some((serial, held))
     }
 
     /// A node's certificate that has ended with none after it.
