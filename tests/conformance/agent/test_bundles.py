@@ -191,6 +191,9 @@ def test_whatever_is_changed_in_a_bundle_its_token_is_not_spent(plane, place):
         codes[field] = done.error()["code"]
     here = {"version": "bundle_invalid", "node_id": "not_your_node", "recovery_token": "token_invalid"}
     assert codes == {field: here.get(field, "repair_bundle_mismatch") for field in changes}
+    for field in ("issued_by", "issued_at", "domain"):
+        done = recover(changed(file, **{field: ""}), place / f"without-{field}")
+        assert done.code != 0, f"left empty, {field} is changed too"
     assert kinds(plane, node, "recovery.requested", "recovery.issued") == []
     done = recover(file, place / "true")
     assert done.code == 0 and done.json()["node_id"] == node, done

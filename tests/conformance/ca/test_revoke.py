@@ -137,6 +137,10 @@ def test_revoking_an_issuer_denies_everything_under_it(plane_of_its_own):
     assert native.alert(plane, node.files) == REVOKED
     with native.door(plane) as door:
         assert door.refused(plane.token(), certs.good_csr()).code == "issuer_unavailable"
+    # Nobody is told that a host is well which cannot come in.
+    told = plane.node(node.id)
+    assert told["health"]["reason"] == "identity_revoked_or_fenced" and "issuer" in told["health"]["evidence"]
+    assert not told["schedulable"] and "identity_revoked_or_fenced" in told["excluded"]
     plane.stop()
     plane.start()
     assert native.alert(plane, node.files) == REVOKED

@@ -80,6 +80,17 @@ def test_no_continue_precedes_the_refusal_and_the_connection_ends(plane):
     assert b"connection: close" in received.lower(), received
 
 
+@pytest.mark.parametrize(("path", "status"), [("/v1/tokens", b"401"), ("/v1/nowhere", b"404")])
+def test_whoever_waited_and_is_refused_for_another_reason_is_cut_too(plane, path, status):
+    """What follows could be the body that was announced or the next request: neither is taken for the other."""
+    follower = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connect(plane, "http/1.1") as connection:
+        connection.sendall(head(path, "Expect: 100-continue", length=10) + follower)
+        received = read_to_end(connection)
+    assert received.startswith(b"HTTP/1.1 " + status) and received.count(b"HTTP/1.1 ") == 1, received
+    assert b"connection: close" in received.lower(), received
+
+
 def test_the_operator_socket_does_not_wait_either(plane):
     """The same limit holds for the local administrator."""
     for more in ((), ("Expect: 100-continue",)):
