@@ -116,6 +116,14 @@ def test_an_enrolled_worker_needs_no_token(names, plane, worker, daemon):
     assert certs.serial(certs.certificates((worker / "certs/worker.crt").read_bytes())[0]) == first.serial()
 
 
+def test_the_files_own_token_is_used(names, plane, worker, daemon):
+    """Proves TASK-17: `bootstrap_token` is read from the file. By another name of its variable, since the agent also
+    takes TASKRUN_BOOTSTRAP_TOKEN by itself."""
+    (worker / "worker.toml").write_text(DOCUMENT.replace("TASKRUN_BOOTSTRAP_TOKEN", "TOKEN_OF_THIS_WORKER"))
+    running = daemon(worker, TOKEN_OF_THIS_WORKER=generated(names, plane)).wait_connected()
+    assert plane.node(running.node_id())["profile"] == "taskrun"
+
+
 def refused(plane, place, *, toml: str | None = None, token: str = "") -> object:
     if toml is not None:
         (place / "worker.toml").write_text(toml)

@@ -206,7 +206,7 @@ def test_a_common_name_that_has_no_room_is_left_out(plane):
 
 
 def test_the_server_has_every_name_it_is_called_by(chain):
-    """localhost, 127.0.0.1, ::1, the listen address and each --name; server-auth."""
+    """localhost, 127.0.0.1, ::1, the listen address and each --name; server-auth. Proves TASK-03."""
     names = certs.names(chain["server"])
     assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "cp.example"}
     assert {str(ip) for ip in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "::1", "10.1.2.3"}
