@@ -348,10 +348,11 @@ fn what_ended_a_recovery_token_is_final(before: &State, after: &State) -> Result
     Ok(())
 }
 
-/// The same end; or the same use again, for the same key.
+/// The same end; or the same use again, for the same key; or that taken away, because an operator revoked the token.
 fn is_still(before: &RecoveryState, after: &RecoveryState) -> bool {
     match (before, after) {
         (RecoveryState::Used { key: before, .. }, RecoveryState::Used { key: after, .. }) => before == after,
+        (RecoveryState::Used { .. }, RecoveryState::Revoked) => true,
         _ => before == after,
     }
 }

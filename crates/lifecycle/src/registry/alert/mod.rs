@@ -103,11 +103,11 @@ impl State {
         envelope: &Envelope,
         kind: AlertKind,
         node: &NodeId,
-        detail: String,
+        (detail, count): (String, u64),
     ) -> Event {
         let open = self.open_alert(kind, Some(node));
         let alert = open.map_or(AlertId(envelope.id.0), |open| open.id);
-        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail, count: 1 })
+        Event::AlertRaised(AlertRaised { alert, kind, node: Some(node.clone()), detail, count })
     }
 
     /// What follows when these kinds want no attention any more about a node.

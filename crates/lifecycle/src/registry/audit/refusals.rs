@@ -1,8 +1,8 @@
 //! Refused attempts, counted at the edge: those of unauthenticated callers, and renewals of known nodes.
 
-use crate::names::{AlertId, NodeId, Serial, Source};
+use crate::names::{NodeId, Serial, Source};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::recovery::Refused;
 use crate::registry::recovery::recover::used_while_well;
 use crate::registry::{AlertKind, Envelope, Event, NodeState, State};
@@ -59,14 +59,7 @@ pub(in crate::registry) fn record(state: &State, envelope: &Envelope, refusals: 
 fn alert(state: &State, envelope: &Envelope, refusals: &Refusals) -> Option<Event> {
     let (kind, node) = (refusals.alert?, refusals.recovery.as_ref()?.node.as_ref()?);
     state.nodes.get(node).filter(|node| node.state == NodeState::Active && refusals.count > 0)?;
-    let open = state.open_alert(kind, Some(node));
-    Some(Event::AlertRaised(AlertRaised {
-        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
-        kind,
-        node: Some(node.clone()),
-        detail: used_while_well(envelope),
-        count: refusals.count,
-    }))
+    Some(state.raising(envelope, kind, node, (used_while_well(envelope), refusals.count)))
 }
 
 impl Happened for Refusals {

@@ -1,10 +1,9 @@
 //! A denied certificate that came back, with proof of its key: the host that it belonged to is still there, or a copy of it.
 //! If the node was taken over by a stolen recovery token while its host was away, this is how its host is seen.
 
-use crate::names::{AlertId, NodeId, Serial, Source};
+use crate::names::{NodeId, Serial, Source};
 use crate::registry::apply::Decision;
-use crate::registry::event::AlertRaised;
-use crate::registry::{AlertKind, Denial, Envelope, Event, Owner, State, Verdict};
+use crate::registry::{AlertKind, Denial, Envelope, Owner, State, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// What a replica counted at its handshakes.
@@ -46,13 +45,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, seen: &Den
     if seen.count == 0 || !held.is_some_and(|held| state.verdict_on(held, state.at).is_replaced()) {
         return Decision::granted(Vec::new());
     }
+    let detail = format!("the denied certificate {} came back from {}", seen.serial, seen.source);
     let kind = AlertKind::DeniedCertificateSeen;
-    let open = state.open_alert(kind, Some(&seen.node));
-    Decision::granted(vec![Event::AlertRaised(AlertRaised {
-        alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
-        kind,
-        node: Some(seen.node.clone()),
-        detail: format!("the denied certificate {} came back from {}", seen.serial, seen.source),
-        count: seen.count,
-    })])
+    Decision::granted(vec![state.raising(envelope, kind, &seen.node, (detail, seen.count))])
 }

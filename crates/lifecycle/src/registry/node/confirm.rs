@@ -1,11 +1,11 @@
 //! Confirming: a node's first word with its new identity, or its word that it could not keep it.
 
 use super::contact;
-use crate::names::{AlertId, NodeId, Serial};
+use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
-use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened, host};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::recovery::mint::{self, Rotate};
-use crate::registry::{Actor, AlertKind, Envelope, Event, Keeping, NodeState, Rejection, State};
+use crate::registry::{Actor, AlertKind, Envelope, Keeping, NodeState, Rejection, State};
 use serde::{Deserialize, Serialize};
 
 /// A node's first word with its new identity.
@@ -43,13 +43,7 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &
             if state.open_alert(kind, Some(&node.id)).is_some() {
                 return Decision::granted(Vec::new());
             }
-            Decision::granted(vec![Event::AlertRaised(AlertRaised {
-                alert: AlertId(envelope.id.0),
-                kind,
-                node: Some(node.id.clone()),
-                detail: reason.clone(),
-                count: 1,
-            })])
+            Decision::granted(vec![state.raising(envelope, kind, &node.id, (reason.clone(), 1))])
         }
         (ConfirmStatus::Failed { .. }, _) => Rejection::AlreadyConfirmed { node: node.id.clone() }.into(),
     }

@@ -294,9 +294,9 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    let replaced = known
-        .filter(|node| enroll.replacement_alerts && is_living(state, node))
-        .map(|node| state.raising(envelope, AlertKind::NodeReplaced, &node.id, replacement(envelope, token)));
+    let replaced = known.filter(|node| enroll.replacement_alerts && is_living(state, node)).map(|node| {
+        state.raising(envelope, AlertKind::NodeReplaced, &node.id, (replacement(envelope, token), 1))
+    });
     let suspicion: &[AlertKind] = if enroll.replacement_alerts { &[] } else { &[AlertKind::CloneSuspected] };
     let ended = [suspicion, &ENDED_ALERTS].concat();
     let events = [event].into_iter().chain(state.clearing(&ended, &node)).chain(replaced).collect();

@@ -6,11 +6,11 @@
 use super::{RecoveryKind, RecoveryState, RecoveryToken};
 use crate::host::Class;
 use crate::names::{
-    AlertId, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Span, TenantId, Timestamp, TokenId,
+    KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Span, TenantId, Timestamp, TokenId,
 };
 use crate::registry::apply::Decision;
 use crate::registry::certificate::renew;
-use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
+use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
 use crate::registry::{
     AlertKind, Envelope, Event, Issued, KeyKind, Node, NodeState, Outcome, Owner, Prepared, Rejection, State,
@@ -208,15 +208,7 @@ fn not_needed(state: &State, envelope: &Envelope, node: NodeId) -> Decision {
     let kind = AlertKind::RecoveryNotNeeded;
     let open = state.open_alert(kind, Some(&node));
     let due = open.is_none_or(|open| open.quiet_since().plus(AGAIN) <= state.at);
-    let alert = due.then(|| {
-        Event::AlertRaised(AlertRaised {
-            alert: open.map_or(AlertId(envelope.id.0), |open| open.id),
-            kind,
-            node: Some(node.clone()),
-            detail: used_while_well(envelope),
-            count: 1,
-        })
-    });
+    let alert = due.then(|| state.raising(envelope, kind, &node, (used_while_well(envelope), 1)));
     Decision { events: alert.into_iter().collect(), answer: Err(Rejection::RecoveryNotNeeded { node }) }
 }
 
