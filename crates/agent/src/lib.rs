@@ -15,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod code;
 pub mod compat;
+mod completions;
 pub mod config;
 pub mod diagnostics;
 pub mod doctor;
@@ -144,9 +145,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             Err(fault) => failed(&fault, cli.json),
         },
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command(), "enlist-agent", &mut script);
-            output::raw(&script);
+            output::raw(completions::script(*shell).as_bytes());
             ExitCode::SUCCESS
         }
         Command::Man { out: None } => {
