@@ -15,6 +15,15 @@ pub const QUARANTINED: &str = "ask an operator why; `enlist node release ID` end
 /// What to do about a daemon that does not run.
 pub const STOPPED: &str = "start `enlist-agent run`, which keeps the identity valid";
 
+/// What to do about a channel that is down for a reason not known yet.
+pub const UNCONNECTED: &str = "if it stays so, `enlist-agent doctor` finds out why";
+
+/// What to do about an enrollment that was begun and has not ended: with the same token, what was lost is asked for again.
+pub const PENDING: &str = "run the same `enlist-agent enroll` command again, with the same token";
+
+/// Why `storage = "memory"` is refused, by every command that would write a key.
+pub const MEMORY_ONLY: &str = "storage is \"memory\", and this version keeps identities on disk only: it writes no key where the configuration wants none on disk";
+
 /// `Name "word" remedy` makes a variant, its stable word, and what to do, for the log; a command that fails knows more
 /// and says more.
 macro_rules! codes {
@@ -92,7 +101,7 @@ codes! {
         "set the control plane with --server, ENLIST_AGENT_SERVER or `server` in agent.toml";
     ServerTlsUntrusted "server_tls_untrusted"
         "check CA file or pin, and this host's clock: `enlist ca show` prints the right pin";
-    StorageMemory "storage_memory" "set storage = \"disk\" to use `enroll`";
+    StorageMemory "storage_memory" "set storage = \"disk\"; on a host without a disk, let --dir name a directory on tmpfs";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TrustMissing "trust_missing" "say how to verify the control plane: --ca-file, --ca-pin or --system-roots";

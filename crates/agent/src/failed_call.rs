@@ -8,6 +8,7 @@ use lifecycle::names::{Span, Timestamp};
 
 use crate::clock;
 use crate::fault_code::FaultCode;
+use crate::spoken::spoken;
 
 #[derive(Debug)]
 pub struct FailedCall {
@@ -31,8 +32,8 @@ impl FailedCall {
 
     /// The clocks were compared and are too far apart.
     pub fn skewed(ahead: i64) -> Self {
-        let (secs, side) = (ahead.unsigned_abs() / 1000, if ahead < 0 { "behind" } else { "ahead of" });
-        let what = format!("this host's clock is {secs} s {side} the control plane's");
+        let (far, side) = (spoken(ahead.unsigned_abs()), if ahead < 0 { "behind" } else { "ahead of" });
+        let what = format!("this host's clock is {far} {side} the control plane's");
         Self { error: Error::Fault(what), kind: FailureKind::ClockSkew, clock: Some(ahead) }
     }
 

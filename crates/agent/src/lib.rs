@@ -35,6 +35,7 @@ pub mod run;
 pub mod screen;
 pub mod service_manager;
 pub mod space;
+mod spoken;
 pub mod status;
 pub mod store;
 pub mod token;

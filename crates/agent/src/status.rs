@@ -8,10 +8,10 @@ use lifecycle::names::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::code::AgentCode;
-use crate::code::{QUARANTINED, REVOKED, STOPPED};
+use crate::code::{AgentCode, PENDING, QUARANTINED, REVOKED, STOPPED, UNCONNECTED};
 use crate::fault::Fault;
 use crate::reconcile::profile;
+use crate::recover::endpoint::ENROLL_ANEW;
 use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 use crate::space::Free;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
@@ -21,6 +21,9 @@ use crate::store::{last_attempts, recovery, revoked, unconfirmed};
 const CERT_EXPIRED: &str = "cert_expired";
 const NOT_YET_VALID: &str = "not_yet_valid";
 const DAEMON_STOPPED: &str = "daemon_stopped";
+const NOT_ENROLLED: &str = "not_enrolled";
+const ENROLLMENT_PENDING: &str = "enrollment_pending";
+pub const CHANNEL_DOWN: &str = "channel_down";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,9 +129,9 @@ impl Status {
         Ok(match standing {
             StoredIdentity::Present(found) => Self::of(dir, &found, at).without_daemon(),
             StoredIdentity::Absent if Pending::read(dir).is_some() => {
-                Self::without(dir, AgentState::Pending, "enrollment_pending")
+                Self::without(dir, AgentState::Pending, ENROLLMENT_PENDING)
             }
-            StoredIdentity::Absent => Self::without(dir, AgentState::Unenrolled, "not_enrolled"),
+            StoredIdentity::Absent => Self::without(dir, AgentState::Unenrolled, NOT_ENROLLED),
             StoredIdentity::Exposed(_) => Self::without(dir, AgentState::Unenrolled, "key_exposed"),
             StoredIdentity::Damaged(reason) => {
                 tracing::warn!(%reason, "the identity in this directory cannot be used");
@@ -154,9 +157,19 @@ impl Status {
             | AgentState::Enrolled
             | AgentState::Active
             | AgentState::Inactive
-            | AgentState::Expired => holds("quarantined")
-                .then_some(QUARANTINED)
-                .or_else(|| holds(DAEMON_STOPPED).then_some(STOPPED)),
+            | AgentState::Expired => {
+                // The class of the failure at hand says more than that there is no channel.
+                let failing = Class::ALL.iter().filter(|class| **class != Class::IdentityRevokedOrFenced);
+                let failing = failing.map(|class| (class.as_str(), class.remedy()));
+                let known = [
+                    ("quarantined", QUARANTINED),
+                    (DAEMON_STOPPED, STOPPED),
+                    (ENROLLMENT_PENDING, PENDING),
+                    (NOT_ENROLLED, AgentCode::NotEnrolled.remedy()),
+                ];
+                let known = known.into_iter().chain(failing).chain([(CHANNEL_DOWN, UNCONNECTED)]);
+                known.into_iter().find(|(word, _)| holds(word)).map(|(_, remedy)| remedy)
+            }
         }
     }
 
@@ -252,16 +265,16 @@ impl HumanText for Status {
         };
         let revoked = self.state == AgentState::Revoked;
         let recovery = match self.recovery_ready {
-            _ if revoked => "not possible: a revoked identity cannot be recovered",
-            true => "ready",
+            _ if revoked => "not possible: a revoked identity cannot be recovered".to_owned(),
+            true => "ready".to_owned(),
             false if self.recovery_eligible == Some(false) => {
-                "not possible: enrolled without recovery; enroll the host anew before its certificate ends"
+                format!("not possible: enrolled without recovery; {ENROLL_ANEW}")
             }
-            false => "not ready",
+            false => "not ready".to_owned(),
         };
         let recovery = match &self.last_recovery {
             Some(last) => format!("{recovery}; last recovery {last}"),
-            None => recovery.to_owned(),
+            None => recovery,
         };
         let fields = [
             ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
@@ -325,6 +338,24 @@ mod tests {
             text.contains("\nrecovery     not ready; last recovery ok at 2030-01-01T00:00:00Z\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn every_way_of_not_being_connected_has_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pending, new, active) = (AgentState::Pending, AgentState::Unenrolled, AgentState::Active);
+        for (state, reasons, remedy) in [
+            (new, vec![NOT_ENROLLED], AgentCode::NotEnrolled.remedy()),
+            (pending, vec![ENROLLMENT_PENDING], PENDING),
+            (active, vec![CHANNEL_DOWN], UNCONNECTED),
+            (active, vec![CHANNEL_DOWN, "endpoint_unreachable"], Class::EndpointUnreachable.remedy()),
+            (active, vec!["clock_skew", CHANNEL_DOWN], Class::ClockSkew.remedy()),
+        ] {
+            let mut status = Status::without(dir.path(), state, "");
+            status.reasons = reasons.into_iter().map(str::to_owned).collect();
+            let text = status.text(Columns::PIPE);
+            assert!(text.ends_with(&format!("\nremedy       {remedy}")), "{text}");
+        }
     }
 
     #[test]

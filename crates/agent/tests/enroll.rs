@@ -78,6 +78,16 @@ fn killed_after_the_token_was_spent_it_gets_the_same_identity_again() {
     run.wait().unwrap();
     assert_eq!((host.status().exit, &host.status().document()["state"]), (1, &"pending".into()));
     assert_eq!(host.status().document()["reasons"], serde_json::json!(["enrollment_pending"]));
+    // Everybody who is asked says the one thing that helps.
+    let dir = host.dir();
+    let dir = dir.to_str().unwrap();
+    for (command, exit) in [("status", 1), ("doctor", 1), ("run", 2)] {
+        let told = host.run(&[command, "--dir", dir]);
+        let said = format!("{}{}", told.stdout, told.stderr);
+        assert_eq!(told.exit, exit, "{told:?}");
+        assert!(said.contains("`enlist-agent enroll` command again, with the same token"), "{told:?}");
+        assert!(!said.contains("token create"), "{told:?}");
+    }
 
     plane.set(Fault::None);
     let again = host.enroll(&plane, "good", &[]);

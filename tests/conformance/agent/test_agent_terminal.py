@@ -28,8 +28,9 @@ def test_the_doctor_of_a_healthy_host(host, columns):
     terminal = shown(AGENT, "doctor", "--dir", host, columns=columns)
     lines = fits(terminal)
     assert terminal.written.count(f"{GREEN}✓\x1b[0m") == 8, terminal.written
-    assert COLOUR.findall(terminal.written) == ["\x1b[32m", "\x1b[0m"] * 8, "the signs alone have a colour"
-    assert "no faults found" in lines, lines
+    signs = ["\x1b[32m", "\x1b[0m"] * 8 + [YELLOW, "\x1b[0m"]
+    assert COLOUR.findall(terminal.written) == signs, "the signs alone have a colour"
+    assert "no faults found; 1 warning" in lines, lines
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -46,7 +47,7 @@ def test_the_doctor_of_a_host_with_a_fault(host, columns):
     if columns == 80:
         assert lines[remedy + 1].startswith(" " * 17) and lines[remedy + 1].strip(), lines
     assert "- tls          not checked: control plane unreachable" in lines, lines
-    assert "1 fault: endpoint_unreachable; 3 checks not made" in lines, lines
+    assert "1 fault: endpoint_unreachable; 1 warning; 3 checks not made" in lines, lines
 
 
 def test_no_colour_where_nobody_wants_it(host):
@@ -57,7 +58,7 @@ def test_no_colour_where_nobody_wants_it(host):
     (host / "identity/current/meta.json").unlink()
     piped = run(AGENT, "doctor", "--dir", host, env=env)
     assert "\x1b" not in piped.out, piped
-    starts = ("✓ ", "✗ ", "- ", "! ", " " * 15 + "remedy: ", "1 fault")
+    starts = ("✓ ", "✗ ", "- ", "! ", " " * 15 + "remedy: ", " " * 15 + "warning: ", "1 fault")
     assert all(line.startswith(starts) for line in piped.out.splitlines()), piped
 
 

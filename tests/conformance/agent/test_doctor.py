@@ -69,6 +69,10 @@ def skipped(checks: dict) -> dict:
     return {name: check["skipped"] for name, check in checks.items() if "skipped" in check}
 
 
+def warnings(checks: dict) -> list:
+    return [name for name, check in checks.items() if "warning" in check]
+
+
 def listing(directory) -> dict:
     return {
         str(path): (path.lstat().st_mtime_ns, path.lstat().st_mode)
@@ -83,11 +87,13 @@ def test_a_healthy_host_has_nothing_wrong(plane, host):
     code, diagnosis, checks = doctor(host)
     assert code == 0 and diagnosis["ok"], diagnosis
     assert listing(host) == before
-    assert not skipped(checks) and not [check for check in checks.values() if "warning" in check], checks
+    # Nobody has started the daemon: that is no fault of the host, and is said.
+    assert not skipped(checks) and warnings(checks) == ["identity"], checks
+    assert "start `enlist-agent run`" in checks["identity"]["warning"], checks
     assert "left" in checks["expiry"]["evidence"] and "free" in checks["disk"]["evidence"]
     told = run(AGENT, "doctor", "--dir", host)
     assert told.code == 0 and told.out.count("✓") == len(NAMES) and "✗" not in told.out, told
-    assert told.out.splitlines()[-1] == "no faults found" and "\x1b" not in told.out, told
+    assert told.out.splitlines()[-1] == "no faults found; 1 warning" and "\x1b" not in told.out, told
 
 
 def test_a_control_plane_that_is_gone(plane_of_its_own, place):
@@ -102,7 +108,7 @@ def test_a_control_plane_that_is_gone(plane_of_its_own, place):
     told = run(AGENT, "doctor", "--dir", place / "a")
     assert told.code == 1 and told.out.count("✗") == 1 and "✗ reachability" in told.out, told
     assert told.out.count("remedy:") == 1, told
-    assert told.out.splitlines()[-1] == "1 fault: endpoint_unreachable; 3 checks not made", told
+    assert told.out.splitlines()[-1] == "1 fault: endpoint_unreachable; 1 warning; 3 checks not made", told
 
 
 def test_a_chain_that_is_not_trusted(plane, host):
@@ -221,7 +227,7 @@ def test_one_server_of_two_is_a_warning(plane, host):
     assert code == 0 and "127.0.0.1:1" in checks["reachability"]["warning"], checks
     told = run(AGENT, "doctor", "--dir", host, env=env)
     assert "! reachability" in told.out and "warning: " in told.out, told
-    assert told.out.splitlines()[-1] == "no faults found; 1 warning", told
+    assert told.out.splitlines()[-1] == "no faults found; 2 warnings", told
 
 
 def test_a_full_disk(plane):
@@ -366,4 +372,33 @@ def test_one_dead_address_of_several_is_a_warning(plane, host):
     code, diagnosis, checks = doctor(host, env={"ENLIST_AGENT_SERVER": f"https://127.0.0.1:1,{plane.url}"})
     assert code == 0 and diagnosis["ok"], diagnosis
     assert "127.0.0.1:1" in checks["reachability"]["warning"], checks
-    assert [name for name, check in checks.items() if "warning" in check] == ["reachability"], checks
+    assert warnings(checks) == ["reachability", "identity"], checks
+
+
+def test_a_daemon_that_runs_is_not_missed(plane):
+    """The warning that nobody keeps the identity valid goes away with its cause, and comes back with it."""
+    daemon = Daemon(plane, plane.token()).start()
+    try:
+        daemon.wait_connected()
+        _, _, checks = doctor(daemon.dir)
+        assert "identity" not in checks, checks
+    finally:
+        daemon.stop()
+        daemon.note_secrets()
+    _, _, checks = doctor(daemon.dir)
+    assert checks["identity"]["ok"] and "not running" in checks["identity"]["warning"], checks
+
+
+def test_storage_that_keeps_no_key_is_a_mistake_of_the_settings(plane, host, place):
+    """`enroll` and `run` refuse it in the same words, and the doctor names it as what keeps the daemon from starting."""
+    env = {"ENLIST_AGENT_STORAGE": "memory"}
+    code, _, checks = doctor(host, env=env)
+    assert code == 1 and faults(checks) == {"config": "storage_memory"}, checks
+    started = run(AGENT, "run", "--dir", host, "--json", env=env)
+    enrolled = enroll(plane, place / "b", token=plane.token(), env=env)
+    for refused in (started, enrolled):
+        error = refused.error()
+        assert (refused.code, error["code"]) == (2, "storage_memory"), refused
+        assert "on disk only" in error["message"] and "enroll" not in error["message"], refused
+        assert 'storage = "disk"' in error["hint"] and "tmpfs" in error["hint"], refused
+    assert not (place / "b").exists()

@@ -138,7 +138,7 @@ def test_the_agent_says_that_its_node_has_no_recovery_and_does_not_ask_again(pla
             door.confirm()
         assert "no valid recovery token" not in host.whole_log()
         human = run(AGENT, "status", "--dir", host.dir)
-        assert "without recovery" in human.out, human
+        assert "without recovery" in human.out and "keep the daemon running" in human.out, human
     finally:
         host.stop()
     blocked = host.agent("recover")

@@ -2,7 +2,7 @@
 
 use super::check::Check;
 
-/// Checks that are listed only when they are at fault themselves.
+/// Checks that are listed only when they are at fault themselves, or warn.
 const ONLY_AT_FAULT: [&str; 2] = ["identity", "config"];
 
 /// Turns every fault that only follows from another into a check that was not made.
@@ -25,7 +25,7 @@ pub fn settle(checks: &mut Vec<Check>) {
             check.skipped = Some(by);
         }
     }
-    checks.retain(|check| !(check.ok && ONLY_AT_FAULT.contains(&check.name)));
+    checks.retain(|check| !(check.ok && check.warning.is_none() && ONLY_AT_FAULT.contains(&check.name)));
 }
 
 #[cfg(test)]

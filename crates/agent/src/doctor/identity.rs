@@ -12,9 +12,10 @@ use super::check::Check;
 use super::network::PATIENCE;
 use super::subject::DoctorSubject;
 use crate::chance;
-use crate::code::{AgentCode, QUARANTINED};
+use crate::code::{AgentCode, PENDING, QUARANTINED, STOPPED};
 use crate::failed_call::failure_kind;
 use crate::store::identity::{HostIdentity, StoredIdentity};
+use crate::store::pending::Pending;
 use crate::store::revoked;
 
 const NAME: &str = "identity";
@@ -45,12 +46,23 @@ pub async fn examine(subject: &DoctorSubject) -> IdentityCheck {
     }
 }
 
+/// Nothing is wrong with the identity, but nobody keeps it so.
+pub fn untended(subject: &DoctorSubject) -> Option<Check> {
+    let found = subject.identity().filter(|_| subject.daemon.is_none())?;
+    let what = format!("this host holds certificate {}", found.facts.serial);
+    Some(Check::good(NAME, what).warn(format!("the daemon is not running: {STOPPED}")))
+}
+
 /// What lies on disk is not an identity that can be shown. What is open to others is also, and first of all, a matter of
 /// permissions.
 fn stored(subject: &DoctorSubject) -> Option<Check> {
     let dir = subject.dir.display();
     Some(match &subject.stored {
         Ok(StoredIdentity::Present(_)) => return None,
+        Ok(StoredIdentity::Absent) if Pending::read(&subject.dir).is_some() => {
+            let what = format!("{dir} holds no identity: an enrollment was begun and has not ended");
+            Check::wrong(NAME, AgentCode::NotEnrolled, what).with(PENDING)
+        }
         Ok(StoredIdentity::Absent) => {
             Check::wrong(NAME, AgentCode::NotEnrolled, format!("{dir} holds no identity"))
                 .with("get a token from an operator (`enlist token create`) and run `enlist-agent enroll`")

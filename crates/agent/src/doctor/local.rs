@@ -10,14 +10,15 @@ use lifecycle::names::Timestamp;
 use rustix::fs::Access;
 
 use super::check::Check;
-use super::network::{ABSENT, spoken};
+use super::network::ABSENT;
 use super::subject::DoctorSubject;
 use crate::clock;
-use crate::code::AgentCode;
+use crate::code::{AgentCode, MEMORY_ONLY};
 use crate::diagnostics;
 use crate::enroll::plan;
 use crate::reconcile::secret_files;
 use crate::space;
+use crate::spoken::spoken;
 use crate::store::identity::StoredIdentity;
 
 /// How many faults of a kind are named.
@@ -159,6 +160,9 @@ pub fn expiry(subject: &DoctorSubject) -> Check {
 /// Only what is wrong with it.
 pub fn config(subject: &DoctorSubject) -> Option<Check> {
     let fault = match &subject.config {
+        Ok(config) if config.memory_only => {
+            return Some(Check::wrong("config", AgentCode::StorageMemory, MEMORY_ONLY));
+        }
         Ok(config) => plan::servers(config).err()?,
         Err(fault) => fault.clone(),
     };

@@ -29,17 +29,20 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
     let subject = DoctorSubject::read(&dir, environment);
     let ((mut checks, asked), recovery, identity) =
         tokio::join!(network::examine(&subject), recovery::examine(&subject), identity::examine(&subject));
+    let expiry = local::expiry(&subject);
+    // Where the renewal is overdue, that warning says it.
+    let untended = identity::untended(&subject).filter(|_| expiry.warning.is_none());
     checks.extend([
         local::disk(&subject, local::writable),
         local::permissions(&subject),
-        local::expiry(&subject),
+        expiry,
         match identity.unrecoverable {
             Some(why) => Check::skipped("recovery", "identity", why),
             None => recovery.beside(&asked),
         },
     ]);
     checks.extend(local::config(&subject));
-    checks.extend(identity.check);
+    checks.extend(identity.check.or(untended));
     cause::settle(&mut checks);
     Ok(Diagnosis::of(checks))
 }

@@ -15,6 +15,7 @@ use super::resolution;
 use super::subject::DoctorSubject;
 use crate::code::AgentCode;
 use crate::fault::Fault;
+use crate::spoken::spoken;
 use crate::store::tolerance;
 use crate::{clock, code};
 
@@ -207,20 +208,6 @@ fn clock(asked: &[Asked], tolerance: Span) -> Check {
     Check::good(NAME, evidence)
 }
 
-/// In the two largest units that are not zero.
-pub fn spoken(millis: u64) -> String {
-    let parts = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")];
-    let (mut left, mut said) = (millis, Vec::new());
-    for (size, unit) in parts {
-        let (count, rest) = (left / size, left % size);
-        if count > 0 && said.len() < 2 {
-            said.push(format!("{count} {unit}"));
-        }
-        left = rest;
-    }
-    if said.is_empty() { "0 s".to_owned() } else { said.join(" ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,13 +264,5 @@ mod tests {
         assert!(warning.contains("refused"), "one that is down is a warning: {warning}");
         let impostor = asked(Err(Unreachable::Untrusted(Distrust::UnknownIssuer)));
         assert_eq!(classes(&[fine(), impostor]), [None, Some("server_tls_untrusted"), None]);
-    }
-
-    #[test]
-    fn lengths_are_said_as_people_say_them() {
-        assert_eq!(spoken(0), "0 s");
-        assert_eq!(spoken(250), "250 ms");
-        assert_eq!(spoken(7_380_000), "2 h 3 min");
-        assert_eq!(spoken(86_400_000 * 400), "400 d");
     }
 }

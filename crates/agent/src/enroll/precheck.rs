@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::plan::EnrollPlan;
 use crate::clock;
-use crate::code::AgentCode;
+use crate::code::{AgentCode, MEMORY_ONLY};
 use crate::config::{self, AgentConfig};
 use crate::fault::Fault;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
@@ -66,11 +66,8 @@ pub fn settled(dir: &Path, replace: bool, plan: &EnrollPlan) -> Result<Option<Bo
 /// What would only be noticed after the token is spent.
 pub fn refuse_what_cannot_be_kept(dir: &Path, config: &AgentConfig) -> Result<(), Fault> {
     if config.memory_only {
-        return Err(Fault::usage(
-            AgentCode::StorageMemory,
-            "storage is \"memory\", so `enroll` has no place to store an identity",
-            "set storage = \"disk\" to use `enroll`",
-        ));
+        let code = AgentCode::StorageMemory;
+        return Err(Fault::usage(code, MEMORY_ONLY, code.remedy()));
     }
     let settings = dir.join(config::file::NAME);
     if std::fs::symlink_metadata(&settings).is_ok_and(|found| found.is_symlink()) {

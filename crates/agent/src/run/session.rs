@@ -14,7 +14,7 @@ use super::core::AgentCore;
 use super::live_channel::LiveChannel;
 use super::orders::Orders;
 use crate::failed_call::FailedCall;
-use crate::status::{AgentState, ChannelState, Status};
+use crate::status::{AgentState, CHANNEL_DOWN, ChannelState, Status};
 use crate::store::{recovery, unconfirmed};
 
 /// More addresses than these are not kept.
@@ -222,7 +222,7 @@ impl LiveSession {
                 _ => AgentState::Enrolled,
             };
         }
-        status.reason("channel_down", self.channel.is_none() && !core.machine.is_revoked());
+        status.reason(CHANNEL_DOWN, self.channel.is_none() && !core.machine.is_revoked());
         status.reason("draining", standing.is_some_and(|standing| standing.draining));
         status.reason("quarantined", standing.is_some_and(|standing| standing.quarantined));
     }

@@ -13,8 +13,7 @@ use pki::agent_key::HostKey;
 use super::core::Candidate;
 use super::imported_certificate;
 use crate::cli::Contact;
-use crate::code::AgentCode;
-use crate::code::REVOKED;
+use crate::code::{AgentCode, PENDING, REVOKED};
 use crate::config::{AgentConfig, Environment};
 use crate::enroll::plan::EnrollPlan;
 use crate::enroll::{obtain, options, sources};
@@ -23,6 +22,7 @@ use crate::fault_code::FaultCode;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
+use crate::store::pending::Pending;
 use crate::store::{recovery, recovery_attempt, renewal_key, revoked};
 use crate::token::SecretToken;
 use crate::{chance, clock, recover, token_source};
@@ -51,6 +51,10 @@ pub fn refuse_nothing_to_do(
     let lost = recover::is_possible(path);
     if there || lost || sources.any() || !matches!(load(path)?, StoredIdentity::Absent) {
         return Ok(());
+    }
+    if Pending::read(path).is_some() {
+        let what = format!("{} holds no identity: an enrollment was begun and has not ended", path.display());
+        return Err(Fault::usage(AgentCode::NotEnrolled, what, PENDING));
     }
     Err(Fault::usage(
         AgentCode::NotEnrolled,
