@@ -39,7 +39,7 @@ pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
     let mut walk = ExportWalk::new(footer.as_ref().ok());
-    let mut fault = None;
+    let (mut fault, mut cut_off) = (None, false);
     while fault.is_none() {
         match next_line(&mut reader)? {
             Some((line, _)) if walk.last == 0 && footer.is_err() && !walk::is_numbered(&line) => {
@@ -50,12 +50,13 @@ pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::
                 let seq = walk.last + 1;
                 progress.at(|| format!("line {seq}"));
                 fault = walk.line(&line).err().map(|found| if whole { found } else { cut(seq) });
+                cut_off = fault.is_some() && !whole;
             }
             None => break,
         }
     }
     let (fault, remedy) = match (fault, &footer) {
-        (Some(fault), _) => (Some(fault), None),
+        (Some(fault), _) => (Some(fault), cut_off.then_some(CUT_OFF)),
         (None, Ok(footer)) => (footer.end(walk.last, &walk.hash).err(), None),
         (None, Err(flaw)) => (Some(AuditFault { seq: None, what: flaw.what.clone() }), flaw.remedy),
     };
@@ -64,6 +65,9 @@ pub fn verify(path: &Path, anchor: &AuditAnchor, mut progress: Progress) -> io::
 
 /// What to give instead of what is no export.
 pub const EXPORT_WANTED: &str = "give a file that `enlist audit export` wrote";
+
+/// What to do about an export that ends too early.
+pub const CUT_OFF: &str = "the export was cut off: export the trail again, or copy the whole file";
 
 fn no_export(walk: ExportWalk<'_>, what: &str) -> ExportVerdict {
     let fault = AuditFault { seq: None, what: what.to_owned() };

@@ -54,7 +54,7 @@ impl VerifiedFooter {
     pub fn of(line: &str, anchor: &AuditAnchor) -> Result<Self, Flaw> {
         let footer = Footer::read(line).ok_or_else(|| Flaw {
             what: "truncated: the signed footer is missing".to_owned(),
-            remedy: Some("the export was cut off: export the trail again, or copy the whole file"),
+            remedy: Some(super::CUT_OFF),
         })?;
         let unreadable = |what: &str| format!("the footer's {what} cannot be read");
         let head = fingerprint(&footer.head).ok_or_else(|| unreadable("head"))?;
