@@ -10,7 +10,7 @@ use crate::error::{CommandError, Exit};
 use crate::output::Output;
 use crate::reach::Reach;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Subcommand)]
@@ -20,12 +20,17 @@ pub enum Command {
     /// Called by such a name, the program takes the command lines of that system. plfm, probectl-control and
     /// taskrun are links to enlist, plfm-agent and probectl-agent to the enlist-agent beside it. Existing files that
     /// are not such links are never changed.
-    Link,
+    Link {
+        /// Directory for the links, one that is in PATH, such as /usr/local/bin; created if missing
+        // Takes the place of the global flag, whose word has another meaning here.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
 }
 
 pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
     match command {
-        Command::Link => link::run(reach, output),
+        Command::Link { dir: _ } => link::run(reach, output),
     }
 }
 
