@@ -14,7 +14,7 @@ use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, RewrapRequest, Rewr
 use client::rest::Path;
 
 const NOBODY_SIGNS: &str = "no issuer is active, so no certificate can be issued: prepare and activate another issuer \
-    (enlist ca roll prepare), then enroll every node again with a new token\n";
+    (`enlist ca roll prepare`), then enroll every node again with a new token";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -102,19 +102,21 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             };
             output.document(&ca, |ca| {
                 let signs = ca.issuers.iter().any(|issuer| issuer.state == "active");
-                let warning = if signs { "" } else { NOBODY_SIGNS };
-                format!("{}{warning}", text(ca, output.screen()))
+                let screen = output.screen();
+                let warning = if signs { String::new() } else { screen.hang(0, 0, NOBODY_SIGNS) + "\n" };
+                format!("{}{warning}", text(ca, screen))
             })
         }
         Command::Rewrap { kek } => {
             let done: Rewrapped =
                 reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &RewrapRequest { kek }).await?;
             output.document(&done, |done| {
-                format!(
+                let told = format!(
                     "every private key is sealed under key-encryption key {}; enlist.toml names its source\n\
                      back up the new key, and keep the old one as long as you keep backups made with it\n",
                     done.kek_id
-                )
+                );
+                output.screen().hang(0, 0, &told)
             })
         }
         Command::SignIntermediate(arguments) => {

@@ -2,6 +2,7 @@
 
 use crate::error::{CommandError, Exit};
 use crate::output::Output;
+use crate::screen::Screen;
 use crate::table::harmless;
 use api::code;
 use std::io::{BufRead, IsTerminal, Write};
@@ -42,10 +43,15 @@ impl ConfirmFlag {
 }
 
 fn is_answered_yes(consequence: &str) -> std::io::Result<bool> {
+    let question = Screen::of_stderr().hang(0, 0, &harmless(consequence));
     let mut stderr = std::io::stderr().lock();
-    write!(stderr, "{}\nContinue? [y/N] ", harmless(consequence))?;
+    write!(stderr, "{question}\nContinue? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
+    if !answer.ends_with('\n') {
+        // Ctrl-D leaves the cursor behind the question.
+        writeln!(stderr)?;
+    }
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }

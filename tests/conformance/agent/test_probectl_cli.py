@@ -11,6 +11,7 @@ from agents import status
 from linked import mode, on_command_line
 from machine import run, tool
 from plane import ControlPlane
+from terminal import shown
 
 JOIN = re.compile(r"pjt_[0-9a-f]{64}")
 
@@ -81,6 +82,13 @@ def test_a_token_is_minted_with_one_dash_or_two(names, control, dash):
         assert word in done.out
     assert f"probectl-agent enroll --server {control.url} --token {token} --dir " in done.out
     assert f"--ca-pin {pin}" in done.out
+
+
+def test_a_new_token_fits_the_terminal(names, control):
+    """At a terminal of 80 columns only a word that is longer than a line is."""
+    done = shown(names.bin / "probectl-control", "enroll-token", env={"ENLIST_DIR": str(control.dir)})
+    evidence.token(JOIN.search(done.written).group())
+    assert all(len(line.split()) == 1 for line in done.too_wide()), done.too_wide()
 
 
 def test_a_life_may_have_several_units(names, control):

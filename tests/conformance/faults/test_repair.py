@@ -12,6 +12,7 @@ import native
 import pytest
 from machine import ENLIST, run, until
 from plane import ControlPlane
+from terminal import shown
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +184,15 @@ def test_the_command_writes_a_new_file_of_its_owner(plane, node, place):
     evidence.token(json.loads((place / "two.json").read_text())["recovery_token"])
     assert plain.code == 0 and "recovery_" not in plain.out and "enlist-agent recover --bundle" in plain.out
     assert repaired(plane, json.loads((place / "two.json").read_text())).id == node.id
+
+
+def test_what_to_do_with_a_bundle_fits_the_terminal(plane, node, place):
+    """Sentences are broken between words; the commands stay such that they can be pasted."""
+    command = (ENLIST, "node", "repair-bundle", node.id, "--out", "b.json", "--dir", plane.dir)
+    done = shown(*command, cwd=place)
+    evidence.token(json.loads((place / "b.json").read_text())["recovery_token"])
+    assert not done.too_wide(), done.too_wide()
+    assert "  enlist-agent recover --bundle b.json" in done.lines(), done.lines()
 
 
 def test_there_is_none_for_what_is_gone_unknown_or_has_no_certificate(plane, node, place):

@@ -5,7 +5,7 @@ import pytest
 
 import rolls
 from machine import ENLIST
-from terminal import Terminal
+from terminal import Terminal, plain, shown
 
 
 @pytest.fixture
@@ -105,14 +105,39 @@ def test_a_terminal_asks_and_names_the_number_of_nodes(fleet, answer):
     """Anything but y or yes changes nothing: exit 3."""
     command = (ENLIST, "ca", "revoke", issuer(fleet)["id"], "--reason", "stolen", "--dir", fleet.dir)
     with Terminal(*command) as terminal:
-        shown = terminal.until("Continue? [y/N] ")
-        assert "nodes affected: 2" in " ".join(shown.split()), shown
+        asked = terminal.until("Continue? [y/N] ")
+        assert "nodes affected: 2" in " ".join(asked.split()), asked
         terminal.type(answer + "\n")
         assert terminal.end() == (0 if answer == "yes" else 3), terminal.written
     revoked = fleet.audit("ca.revoked")
     assert len(revoked) == (1 if answer == "yes" else 0)
     if answer != "yes":
         assert "nothing was changed" in terminal.read()
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_question_fits_the_terminal_and_is_left_with_its_line_ended(fleet, columns):
+    """Ctrl-D is no answer: what is said then begins at the left."""
+    rolls.prepare(fleet)
+    command = (ENLIST, "ca", "roll", "activate", "--force", "--dir", fleet.dir)
+    with Terminal(*command, columns=columns) as terminal:
+        asked = " ".join(terminal.until("Continue? [y/N] ").split())
+        assert "that trust the root go on as before" in asked, asked
+        terminal.type("\x04")
+        assert terminal.end() == 3, terminal.written
+        lines = terminal.lines()
+        assert not terminal.too_wide() and "Continue? [y/N] " in lines, lines
+        assert [line for line in lines if line.startswith("error: confirmation_needed")], lines
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_what_follows_a_revoked_issuer_fits_the_terminal(fleet, columns):
+    """Sentences are broken between words, and the command in them is not."""
+    command = (ENLIST, "ca", "revoke", issuer(fleet)["id"], "--yes", "--dir", fleet.dir)
+    done = shown(*command, columns=columns)
+    # Only a word that is longer than a line is: the pin.
+    assert all(len(line.split()) == 1 for line in done.too_wide()), done.too_wide()
+    assert "`enlist ca roll prepare`" in plain(done.written), done.lines()
 
 
 def test_nothing_is_asked_about_a_node(fleet):

@@ -3,6 +3,8 @@
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::private_file::PrivateFile;
+use crate::screen::Screen;
+use crate::shell;
 use crate::table::harmless;
 use api::rest::nodes::{IssueRepairBundleRequest, RepairBundle};
 use client::OperatorApi;
@@ -49,7 +51,7 @@ pub async fn issue(
     })?;
     text.push('\n');
     file.write(text.as_bytes())?;
-    output.document(&shown(&bundle, out), human)
+    output.document(&shown(&bundle, out), |shown| human(shown, out, output.screen()))
 }
 
 fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> RepairBundleSummary<'a> {
@@ -68,14 +70,16 @@ fn shown<'a>(bundle: &'a RepairBundle, out: &Path) -> RepairBundleSummary<'a> {
     }
 }
 
-fn human(shown: &RepairBundleSummary<'_>) -> String {
+fn human(shown: &RepairBundleSummary<'_>, out: &Path, screen: Screen) -> String {
     let (id, until, file) = (harmless(shown.node_id), harmless(shown.expires_at), harmless(&shown.file));
-    format!(
-        "node {id} is quarantined until it is repaired; the repair bundle is in {file}, valid until {until}\n\n\
-         The file contains a secret. Copy it to the host, stop the daemon there, and run:\n  \
-         enlist-agent recover --bundle {file}\n\
-         Then start the daemon again. The quarantine ends by itself once the host has been well for\n\
-         policy quarantine.observe, or with:\n  \
-         enlist node release {id}\n"
-    )
+    let made = format!(
+        "node {id} is quarantined until it is repaired; the repair bundle is in {file}, valid until {until}"
+    );
+    let copy = "The file contains a secret. Copy it to the host, stop the daemon there, and run:";
+    let recover = format!("enlist-agent recover --bundle {}", harmless(&shell::quoted(out)));
+    let after = "Then start the daemon again. The quarantine ends by itself once the host has been well for policy quarantine.observe, or with:";
+    let [made, copy, after] = [made.as_str(), copy, after].map(|words| screen.hang(0, 0, words));
+    let [recover, release] =
+        [recover, format!("enlist node release {id}")].map(|line| shell::paragraph(&line, screen));
+    format!("{made}\n\n{copy}\n{recover}{after}\n{release}")
 }

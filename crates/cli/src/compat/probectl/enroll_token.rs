@@ -4,6 +4,8 @@ use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::screen::Screen;
+use crate::shell;
 use crate::table::harmless;
 use api::rest::tokens::{CreateTokenRequest, MintedToken};
 use client::rest::Path;
@@ -58,7 +60,7 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
         server_cert_pin,
         token,
     };
-    output.document(&minted, text)
+    output.document(&minted, |minted| text(minted, output.screen()))
 }
 
 /// The document's agents pin the server's own certificate: no other pin is of use to them.
@@ -68,15 +70,16 @@ fn command(token: &MintedToken, pin: Option<&str>) -> String {
     pin.map_or_else(|| command.clone(), |pin| format!("{command} --ca-pin {pin}"))
 }
 
-fn text(minted: &ProbectlToken) -> String {
+fn text(minted: &ProbectlToken, screen: Screen) -> String {
     let fields = Fields::new()
         .with("token", minted.token.token.reveal())
         .with("id", &minted.id)
         .with("tenant", &minted.tenant_id)
         .with_some("agent", minted.agent_id.as_deref())
-        .with("expires", &minted.token.expires_at)
+        .with("expires", &screen.full(&minted.token.expires_at))
         .with_some("server certificate pin", minted.server_cert_pin.as_deref());
-    format!("{}\nOn the host:\n  {}\n", fields.text(), harmless(&minted.agent_command))
+    let command = shell::paragraph(&harmless(&minted.agent_command), screen);
+    format!("{}\nOn the host:\n{command}", fields.text_on(screen))
 }
 
 /// `1h30m` and the like, as that program's language writes durations, in seconds.

@@ -32,7 +32,7 @@ pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) ->
             }
             if current < total {
                 let consequence = format!(
-                    "{current} of {total} nodes have the new trust bundle: the others will not trust the control plane or verify new certificates until they have it"
+                    "{current} of {total} nodes have the new trust bundle: those of the others that trust the root go on as before; what trusts only the previous issuer refuses certificates of the new one, also the control plane's own, until it has the bundle"
                 );
                 let affected = total.saturating_sub(current);
                 if let Err(needed) = activate.confirm.check(activate.issuer.as_str(), &consequence, affected)
