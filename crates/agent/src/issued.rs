@@ -80,7 +80,7 @@ impl IssuedAnswer<'_> {
         // A node's issuer need not be one that hosts trust for the control plane, so the chain counts as well.
         let anchors = chain.iter().chain(&bundle).map(|ca| (&spiffe.domain, ca.as_ref()));
         let issuers = NodeIssuers::new(anchors).map_err(|error| invalid(error.to_string()))?;
-        issuers.check(&leaf, &chain, moment).map_err(|error| refusal(&error, &facts, at))?;
+        issuers.check(&leaf, moment).map_err(|error| refusal(&error, &facts, at))?;
         let meta = IdentityMeta {
             renew_at: renew_at(self.renew_at, &facts)?,
             profile: self.profile.to_owned(),

@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod backoff;
+mod bounded;
 mod connect;
 pub mod error;
 mod exit;

@@ -2,6 +2,7 @@
 //!
 //! There is no trust on first use: without one of the three kinds of trust nothing is sent at all.
 
+use crate::bounded::BoundedVerifier;
 use crate::pinned::PinnedVerifier;
 use pki::pem::{self, PemError};
 use pki::pin::Pin;
@@ -49,17 +50,23 @@ impl Trust {
         &self,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
-        let roots = match self {
+        let verifier: Arc<dyn ServerCertVerifier> = match self {
             Trust::Pin(pin) => {
-                let algorithms = provider.signature_verification_algorithms;
-                return Ok(Arc::new(PinnedVerifier::new(*pin, algorithms)));
+                Arc::new(PinnedVerifier::new(*pin, provider.signature_verification_algorithms))
             }
-            Trust::CaFile(certificates) => anchors(certificates)?,
-            Trust::SystemRoots => system_roots()?,
+            Trust::CaFile(certificates) => by_roots(anchors(certificates)?, provider)?,
+            Trust::SystemRoots => by_roots(system_roots()?, provider)?,
         };
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-        verifier.map(|verifier| verifier as _).map_err(|error| TrustError::Setup(error.to_string()))
+        Ok(Arc::new(BoundedVerifier(verifier)))
     }
+}
+
+fn by_roots(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TrustError> {
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    builder.build().map_err(|error| TrustError::Setup(error.to_string()))
 }
 
 /// A certificate and its key, presented where the server asks for one.

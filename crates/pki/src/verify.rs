@@ -4,11 +4,22 @@ use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp, TrustDomain};
 use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
+use x509_parser::extensions::{AuthorityKeyIdentifier, KeyIdentifier};
 use x509_parser::nom::Parser as _;
-use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_EXTENDED_KEY_USAGE,
+    OID_X509_EXT_SUBJECT_KEY_IDENTIFIER, Oid,
+};
 use x509_parser::prelude::FromDer as _;
 
-use crate::{describe, x509_time};
+use crate::spki::PublicKey;
+use crate::{der, describe, x509_time};
+
+/// The longest leaf that is read. One with an RSA-4096 key under an RSA-4096 issuer is an eighth of this.
+pub const MAX_LEAF_BYTES: usize = 16 * 1024;
+/// Signature checks that one leaf may cost. A leaf that Enlist issued names its issuer's key and costs one; two are
+/// for issuers of the same name that state no key identifier.
+const SIGNATURE_CHECKS: usize = 2;
 
 /// A host's verified certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +64,8 @@ pub enum PeerError {
     WrongTrustDomain,
     #[error("the certificate is not for client authentication")]
     NotClientAuth,
+    #[error("the issuer of this certificate is revoked")]
+    RevokedIssuer,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,10 +76,13 @@ struct DomainAnchor {
     domain: TrustDomain,
     not_before: Timestamp,
     not_after: Timestamp,
+    /// As the CA certificate states it.
+    key_id: Option<Vec<u8>>,
+    revoked: bool,
 }
 
-/// The CAs by which nodes are verified. A host may send its leaf alone, so intermediates are anchors too;
-/// that also makes the common case one signature check.
+/// The CAs by which nodes are verified. A leaf is signed by one of them directly: what else a peer sends is never
+/// looked at, so that nobody without a certificate can have paths built through CAs of its own making.
 pub struct NodeIssuers {
     /// In step with `anchors`; apart because webpki wants a slice.
     trust: Vec<TrustAnchor<'static>>,
@@ -76,71 +92,142 @@ pub struct NodeIssuers {
 impl NodeIssuers {
     /// Each CA certificate vouches for identities of its own trust domain only.
     pub fn new<'a>(cas: impl IntoIterator<Item = (&'a TrustDomain, &'a [u8])>) -> Result<Self, AnchorError> {
-        let (mut trust, mut anchors) = (Vec::new(), Vec::new());
+        let mut issuers = Self { trust: Vec::new(), anchors: Vec::new() };
         for (domain, der) in cas {
-            let facts = describe::facts(der).map_err(|error| AnchorError(error.to_string()))?;
-            let certificate = CertificateDer::from(der);
-            let anchor =
-                anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
-            trust.push(anchor.to_owned());
-            anchors.push(DomainAnchor {
-                domain: domain.clone(),
-                not_before: facts.not_before,
-                not_after: facts.not_after,
-            });
+            issuers.add(domain, der, false)?;
         }
-        Ok(Self { trust, anchors })
+        Ok(issuers)
     }
 
-    /// Verifies chain, time, use and identity at this moment.
-    pub fn check(
-        &self,
-        leaf: &CertificateDer<'_>,
-        sent_intermediates: &[CertificateDer<'_>],
-        at: Timestamp,
-    ) -> Result<PeerCertificate, PeerError> {
+    /// Adds a CA that is revoked: what it signed is refused as revoked, and not as of an unknown issuer.
+    pub fn add_revoked(&mut self, domain: &TrustDomain, der: &[u8]) -> Result<(), AnchorError> {
+        self.add(domain, der, true)
+    }
+
+    fn add(&mut self, domain: &TrustDomain, der: &[u8], revoked: bool) -> Result<(), AnchorError> {
+        let facts = describe::facts(der).map_err(|error| AnchorError(error.to_string()))?;
+        let certificate = CertificateDer::from(der);
+        let anchor =
+            anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
+        self.trust.push(anchor.to_owned());
+        let parsed = parsed(&certificate).map_err(|error| AnchorError(error.to_string()))?;
+        let key_id = extension(&parsed, &OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
+            .and_then(|value| KeyIdentifier::from_der(value).ok())
+            .map(|(_, id)| id.0.to_vec());
+        self.anchors.push(DomainAnchor {
+            domain: domain.clone(),
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+            key_id,
+            revoked,
+        });
+        Ok(())
+    }
+
+    /// Verifies signature, time, use and identity at this moment.
+    pub fn check(&self, leaf: &CertificateDer<'_>, at: Timestamp) -> Result<PeerCertificate, PeerError> {
+        if leaf.len() > MAX_LEAF_BYTES {
+            return Err(PeerError::Malformed(format!("longer than {MAX_LEAF_BYTES} bytes")));
+        }
         let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
-        let path = certificate.verify_for_usage(
-            webpki::ALL_VERIFICATION_ALGS,
-            &self.trust,
-            sent_intermediates,
-            x509_time::unix_time(at),
-            KeyUsage::client_auth(),
-            None,
-            None,
-        );
-        let path = path.map_err(refusal)?;
-        let spiffe = identity(&certificate)?;
-        self.check_anchor(path.anchor(), &spiffe, at)?;
         let parsed = parsed(leaf)?;
+        let signer = self.signer(&certificate, &parsed, at)?;
+        let spiffe = identity(&certificate)?;
+        self.check_anchor(signer, &spiffe, at)?;
         // webpki lets a certificate without any stated use pass for every use.
-        if !parsed.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE) {
+        if extension(&parsed, &OID_X509_EXT_EXTENDED_KEY_USAGE).is_none() {
             return Err(PeerError::NotClientAuth);
         }
         peer(&parsed, leaf, Some(spiffe))
     }
 
-    /// Whether the CA at the end of the path is itself within its dates, which webpki does not ask, and may
-    /// speak for this domain. The same CA may be listed more than once, with other dates.
-    fn check_anchor(&self, end: &TrustAnchor<'_>, spiffe: &SpiffeId, at: Timestamp) -> Result<(), PeerError> {
-        let same = |anchor: &TrustAnchor<'_>| {
-            anchor.subject == end.subject && anchor.subject_public_key_info == end.subject_public_key_info
+    /// The CA that signed this leaf. What costs nothing comes first: dates and use, the issuer's name and key
+    /// identifier, the kind and size of the leaf's key; then one signature check, or two.
+    fn signer(
+        &self,
+        certificate: &EndEntityCert<'_>,
+        parsed: &X509Certificate<'_>,
+        at: Timestamp,
+    ) -> Result<&TrustAnchor<'static>, PeerError> {
+        let verify = |anchors: &[TrustAnchor<'static>]| {
+            let (algorithms, usage) = (webpki::ALL_VERIFICATION_ALGS, KeyUsage::client_auth());
+            let at = x509_time::unix_time(at);
+            certificate
+                .verify_for_usage(algorithms, anchors, &[], at, usage, None, None)
+                .map(drop)
+                .map_err(refusal)
         };
-        let mut current = self
-            .trust
-            .iter()
-            .zip(&self.anchors)
-            .filter(|(trust, anchor)| same(trust) && anchor.not_before <= at && at <= anchor.not_after)
-            .peekable();
-        if current.peek().is_none() {
-            return Err(PeerError::UnknownIssuer);
+        let named = self.named_as_issuer_of(parsed);
+        if named.is_empty() {
+            // Without an anchor nothing is verified; webpki still says whether it is the dates or the use.
+            verify(&[])?;
         }
-        if current.any(|(_, anchor)| anchor.domain == spiffe.domain) {
-            Ok(())
-        } else {
+        PublicKey::read(parsed.public_key().raw).map_err(|error| PeerError::Malformed(error.to_string()))?;
+        let mut refused = PeerError::UnknownIssuer;
+        for anchor in named {
+            match verify(std::slice::from_ref(anchor)) {
+                Ok(()) => return Ok(anchor),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The CAs that may have signed this leaf: those of the name that it gives and, where both state one, of the same key
+    /// identifier. Of several with one key the first; never more than are worth a signature check.
+    fn named_as_issuer_of(&self, leaf: &X509Certificate<'_>) -> Vec<&TrustAnchor<'static>> {
+        let name = der::content(leaf.issuer().as_raw());
+        let key_id = extension(leaf, &OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER)
+            .and_then(|value| AuthorityKeyIdentifier::from_der(value).ok())
+            .and_then(|(_, authority)| authority.key_identifier);
+        let mut named: Vec<&TrustAnchor<'static>> = Vec::new();
+        for (trust, anchor) in self.trust.iter().zip(&self.anchors) {
+            let contradicted = match (&key_id, &anchor.key_id) {
+                (Some(stated), Some(own)) => stated.0 != own.as_slice(),
+                (None, _) | (_, None) => false,
+            };
+            if Some(trust.subject.as_ref()) == name
+                && !contradicted
+                && named.len() < SIGNATURE_CHECKS
+                && !named.iter().any(|other| is_same_ca(other, trust))
+            {
+                named.push(trust);
+            }
+        }
+        named
+    }
+
+    /// Whether the CA is itself within its dates, which webpki does not ask, may speak for this domain, and is not
+    /// revoked. The same CA may be listed more than once, with other dates.
+    fn check_anchor(
+        &self,
+        signer: &TrustAnchor<'_>,
+        spiffe: &SpiffeId,
+        at: Timestamp,
+    ) -> Result<(), PeerError> {
+        let same = self.trust.iter().zip(&self.anchors).filter(|(trust, _)| is_same_ca(trust, signer));
+        let same: Vec<&DomainAnchor> = same.map(|(_, anchor)| anchor).collect();
+        let current = || same.iter().filter(|anchor| anchor.not_before <= at && at <= anchor.not_after);
+        if current().next().is_none() {
+            Err(PeerError::UnknownIssuer)
+        } else if !current().any(|anchor| anchor.domain == spiffe.domain) {
             Err(PeerError::WrongTrustDomain)
+        } else if same.iter().any(|anchor| anchor.revoked) {
+            Err(PeerError::RevokedIssuer)
+        } else {
+            Ok(())
         }
     }
+}
+
+/// The same name with the same key, whatever else their certificates say.
+fn is_same_ca(one: &TrustAnchor<'_>, other: &TrustAnchor<'_>) -> bool {
+    one.subject == other.subject && one.subject_public_key_info == other.subject_public_key_info
+}
+
+/// What the first extension of this kind holds.
+fn extension<'a>(certificate: &X509Certificate<'a>, kind: &Oid<'_>) -> Option<&'a [u8]> {
+    certificate.iter_extensions().find(|extension| extension.oid == *kind).map(|extension| extension.value)
 }
 
 /// The one URI in the certificate. Two would leave it to chance which of them counts.

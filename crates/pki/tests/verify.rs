@@ -53,7 +53,7 @@ fn check(
     leaf: &CertificateDer<'_>,
     at: Timestamp,
 ) -> Result<PeerCertificate, PeerError> {
-    issuers.check(leaf, &[], at)
+    issuers.check(leaf, at)
 }
 
 #[test]
@@ -70,15 +70,53 @@ fn a_leaf_alone_is_enough() {
 }
 
 #[test]
-fn a_chain_to_the_root_is_enough_too() {
+fn only_the_issuer_itself_vouches_for_a_leaf() {
     let given = given("probectl");
     let root_only = NodeIssuers::new([(&given.domain, given.made.root_der.as_slice())]).unwrap();
-    let leaf = given.leaf(URI);
-    assert_eq!(check(&root_only, &leaf, AT), Err(PeerError::UnknownIssuer));
-    let sent = [CertificateDer::from(given.made.intermediate_der.as_slice())];
-    assert!(root_only.check(&leaf, &sent, AT).is_ok());
-    let with_root = [sent[0].clone(), CertificateDer::from(given.made.root_der.as_slice())];
-    assert!(root_only.check(&leaf, &with_root, AT).is_ok());
+    assert_eq!(check(&root_only, &given.leaf(URI), AT), Err(PeerError::UnknownIssuer));
+}
+
+#[test]
+fn a_leaf_is_found_among_many_issuers_of_the_same_name() {
+    let all: Vec<Given> = (0..40).map(|_| given("probectl")).collect();
+    let cas = all.iter().map(|one| (&one.domain, one.made.intermediate_der.as_slice()));
+    let issuers = NodeIssuers::new(cas).unwrap();
+    for one in &all {
+        assert!(check(&issuers, &one.leaf(URI), AT).is_ok());
+    }
+    assert_eq!(check(&issuers, &given("probectl").leaf(URI), AT), Err(PeerError::UnknownIssuer));
+}
+
+#[test]
+fn what_a_revoked_issuer_signed_is_revoked() {
+    let (ours, theirs) = (given("probectl"), given("probectl"));
+    let mut issuers = ours.issuers();
+    issuers.add_revoked(&theirs.domain, &theirs.made.intermediate_der).unwrap();
+    assert!(check(&issuers, &ours.leaf(URI), AT).is_ok());
+    assert_eq!(check(&issuers, &theirs.leaf(URI), AT), Err(PeerError::RevokedIssuer));
+    issuers.add_revoked(&ours.domain, &ours.made.intermediate_der).unwrap();
+    assert_eq!(check(&issuers, &ours.leaf(URI), AT), Err(PeerError::RevokedIssuer), "listed as both");
+}
+
+#[test]
+fn a_leaf_that_is_too_long_or_has_an_unusual_key_costs_no_signature_check() {
+    let given = given("probectl");
+    let issuers = given.issuers();
+    let long = vec![0x30; pki::verify::MAX_LEAF_BYTES + 1];
+    assert!(matches!(check(&issuers, &long.into(), AT), Err(PeerError::Malformed(_))));
+    let ca_key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.not_after = rcgen::date_time_ymd(2040, 1, 1);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca = params.self_signed(&ca_key).unwrap();
+    let issuers = NodeIssuers::new([(&given.domain, ca.der().as_ref())]).unwrap();
+    let issuer = rcgen::Issuer::new(params.clone(), ca_key);
+    params.is_ca = rcgen::IsCa::NoCa;
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
+    let leaf = params.signed_by(&key, &issuer).unwrap();
+    let refused = check(&issuers, leaf.der(), AT).unwrap_err();
+    assert!(matches!(&refused, PeerError::Malformed(why) if why.contains("only P-256")), "{refused:?}");
 }
 
 #[test]

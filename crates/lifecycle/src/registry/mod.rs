@@ -39,6 +39,7 @@ pub use audit::gap::AuditGap;
 pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
 pub use authorize::{Act, Permissions, Role, Tenants, Who, authorize, may_read, permissions};
 pub use certificate::denied::DeniedSighting;
+pub use certificate::presented::Presented;
 pub use certificate::renew::{Renew, Renewal, renewable};
 pub use certificate::revocation_list::{Revocation, RevocationReason};
 pub use certificate::server::ServerCertificate;

@@ -2,8 +2,9 @@
 
 use crate::process::app::App;
 use crate::process::views::Views;
-use lifecycle::names::{Serial, Timestamp};
+use lifecycle::names::{Fingerprint, Serial, Timestamp};
 use lifecycle::registry::State;
+use pki::verify::PeerCertificate;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +18,15 @@ const PER_CERTIFICATE: usize = 64;
 
 #[derive(Default)]
 pub struct Connections {
-    /// By serial, the oldest first.
-    open: Mutex<HashMap<Serial, Vec<OpenConnection>>>,
+    open: Mutex<HashMap<Fingerprint, OfCertificate>>,
     next: AtomicU64,
+}
+
+/// The open connections of one certificate. By its fingerprint, because another one may bear its serial.
+struct OfCertificate {
+    serial: Serial,
+    /// The oldest first.
+    open: Vec<OpenConnection>,
 }
 
 struct OpenConnection {
@@ -30,7 +37,7 @@ struct OpenConnection {
 /// A registered connection; dropping it takes it off the list.
 pub struct RegisteredConnection {
     app: Arc<App>,
-    serial: Serial,
+    certificate: Fingerprint,
     id: u64,
     pub cut: CancellationToken,
 }
@@ -38,39 +45,42 @@ pub struct RegisteredConnection {
 impl Drop for RegisteredConnection {
     fn drop(&mut self) {
         let mut open = self.app.edge.connections.open();
-        if let Some(of_serial) = open.get_mut(&self.serial) {
-            of_serial.retain(|open| open.id != self.id);
-            if of_serial.is_empty() {
-                open.remove(&self.serial);
+        if let Some(of_certificate) = open.get_mut(&self.certificate) {
+            of_certificate.open.retain(|open| open.id != self.id);
+            if of_certificate.open.is_empty() {
+                open.remove(&self.certificate);
             }
         }
     }
 }
 
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<Serial, Vec<OpenConnection>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Fingerprint, OfCertificate>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts the connections whose certificate is refused now. One on no record may only have not arrived yet.
     fn sweep(&self, state: &State, now: Timestamp) {
-        let open = self.open();
-        for (_, of_serial) in open.iter().filter(|(serial, _)| state.verdict(serial, now).is_refused()) {
-            of_serial.iter().for_each(|open| open.cut.cancel());
+        for (fingerprint, of_certificate) in self.open().iter() {
+            if state.presented(&of_certificate.serial, fingerprint, now).is_refused() {
+                of_certificate.open.iter().for_each(|open| open.cut.cancel());
+            }
         }
     }
 }
 
-pub fn register(app: &Arc<App>, serial: &Serial) -> RegisteredConnection {
+pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConnection {
     let id = app.edge.connections.next.fetch_add(1, Ordering::Relaxed);
     let cut = CancellationToken::new();
     let mut open = app.edge.connections.open();
-    let of_serial = open.entry(serial.clone()).or_default();
-    if of_serial.len() >= PER_CERTIFICATE {
-        of_serial.remove(0).cut.cancel();
+    let of_certificate = open
+        .entry(certificate.fingerprint)
+        .or_insert_with(|| OfCertificate { serial: certificate.serial.clone(), open: Vec::new() });
+    if of_certificate.open.len() >= PER_CERTIFICATE {
+        of_certificate.open.remove(0).cut.cancel();
     }
-    of_serial.push(OpenConnection { id, cut: cut.clone() });
-    RegisteredConnection { app: app.clone(), serial: serial.clone(), id, cut }
+    of_certificate.open.push(OpenConnection { id, cut: cut.clone() });
+    RegisteredConnection { app: app.clone(), certificate: certificate.fingerprint, id, cut }
 }
 
 /// Looks at the open connections whenever something was denied, until the process stops.

@@ -97,9 +97,9 @@ async fn connection(
     let registered = peer
         .certificate
         .as_ref()
-        .map(|certificate| (connections::register(&app, &certificate.serial), certificate.clone()));
+        .map(|certificate| (connections::register(&app, certificate), certificate.clone()));
     if let Some((_, certificate)) = &registered
-        && app.view().state.verdict(&certificate.serial, app.now()).is_refused()
+        && app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
     {
         return tracing::debug!(%address, "revoked during the handshake");
     }

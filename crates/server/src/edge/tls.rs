@@ -2,9 +2,9 @@
 
 use crate::process::app::App;
 use crate::process::clock;
-use lifecycle::names::{Source, Timestamp};
-use lifecycle::registry::{IssuerState, Owner, State};
-use pki::verify::{NodeIssuers, PeerCertificate, PeerError};
+use lifecycle::names::Source;
+use lifecycle::registry::{Certificate, IssuerState, Presented, State};
+use pki::verify::{MAX_LEAF_BYTES, NodeIssuers, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature,
@@ -17,6 +17,10 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
 };
 use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+/// Certificates that a client may send: its leaf and what stands above it. Nothing but the leaf is used; a client that
+/// sends more than any chain has is refused with alert 42. rustls bounds the whole message to 64 KiB.
+const SENT_CERTIFICATES: usize = 8;
 
 /// The listener's configuration. Resumption is off: a resumed session would skip the check of the certificate.
 pub fn server_config(
@@ -41,10 +45,15 @@ pub fn server_config(
 pub fn node_issuers(state: &State) -> Result<NodeIssuers, Error> {
     let general = |error: &dyn std::fmt::Display| Error::General(format!("node issuers: {error}"));
     let domain = state.domain.as_ref().ok_or_else(|| general(&"no domain"))?;
+    let of =
+        |wanted: fn(IssuerState) -> bool| state.issuers.values().filter(move |issuer| wanted(issuer.state));
+    let trusted = of(IssuerState::is_trusted).map(|issuer| (&domain.name, issuer.certificate.as_slice()));
+    let mut issuers = NodeIssuers::new(trusted).map_err(|error| general(&error))?;
     // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
-    let known = state.issuers.values().filter(|issuer| issuer.state != IssuerState::Retired);
-    let issuers = known.map(|issuer| (&domain.name, issuer.certificate.as_slice()));
-    NodeIssuers::new(issuers).map_err(|error| general(&error))
+    for revoked in of(|issuer| issuer == IssuerState::Revoked) {
+        issuers.add_revoked(&domain.name, &revoked.certificate).map_err(|error| general(&error))?;
+    }
+    Ok(issuers)
 }
 
 /// Checks a client certificate at the handshake: chain, time, deny list. Every request is checked again.
@@ -70,12 +79,15 @@ impl NodeVerifier {
         })
     }
 
-    fn check(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
+    fn check(&self, leaf: &CertificateDer<'_>, sent: usize) -> Result<(), CertificateError> {
+        if sent > SENT_CERTIFICATES || leaf.len() > MAX_LEAF_BYTES {
+            return Err(CertificateError::BadEncoding);
+        }
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
         let view = app.view();
         let now = app.now();
-        let by_chain = self.issuers(&view.state).check(leaf, chain, clock::now());
-        let peer = match by_chain {
+        let by_issuer = self.issuers(&view.state).check(leaf, clock::now());
+        let peer = match by_issuer {
             Ok(peer) => peer,
             Err(error) => {
                 let peer = imported(&view.state, leaf).ok_or_else(|| refused(error))?;
@@ -89,15 +101,14 @@ impl NodeVerifier {
         if peer.not_after <= now {
             return Err(CertificateError::Expired);
         }
-        let denied = view.state.verdict(&peer.serial, now).is_denied();
-        // One that was replaced is refused below, by the same alert, once its holder has shown that it has the key.
-        if denied && replaced(&view.state, &peer, now).is_some() {
-            return Ok(());
+        match view.state.presented(&peer.serial, &peer.fingerprint, now) {
+            // One that was replaced is refused below, by the same alert, once its holder has shown that it has the key.
+            Presented::Recorded(_, verdict) if verdict.is_denied() && !verdict.is_replaced() => {
+                Err(CertificateError::Revoked)
+            }
+            Presented::Recorded(..) | Presented::Unknown => Ok(()),
+            Presented::Forged => Err(CertificateError::BadEncoding),
         }
-        if denied || is_of_a_revoked_issuer(&view.state, leaf) {
-            return Err(CertificateError::Revoked);
-        }
-        Ok(())
     }
 
     /// Asked once the peer has shown that it holds the key: only then does an old certificate that comes back
@@ -107,16 +118,21 @@ impl NodeVerifier {
             return Some(CertificateError::ApplicationVerificationFailure);
         };
         let (view, now) = (app.view(), app.now());
-        if let Some(owner) = replaced(&view.state, &peer, now) {
-            app.metrics.handshake_refused("revoked");
-            app.fleet.denied.seen(owner, &peer.serial, source());
-            return Some(CertificateError::Revoked);
+        match view.state.presented(&peer.serial, &peer.fingerprint, now) {
+            Presented::Recorded(Certificate { owner, .. }, verdict) if verdict.is_replaced() => {
+                app.metrics.handshake_refused("revoked");
+                app.fleet.denied.seen(owner, &peer.serial, source());
+                Some(CertificateError::Revoked)
+            }
+            Presented::Recorded(Certificate { owner, .. }, verdict) if verdict.shows_a_copy() => {
+                app.metrics.handshake_refused("superseded");
+                app.fleet.presence.suspect_superseded(owner, &peer.serial, source(), now);
+                Some(CertificateError::BadEncoding)
+            }
+            Presented::Recorded(..) | Presented::Unknown => None,
+            // It went on record under another certificate between the two halves of the handshake.
+            Presented::Forged => Some(CertificateError::BadEncoding),
         }
-        let verdict = view.state.verdict(&peer.serial, now);
-        let old = view.state.certificates.get(&peer.serial).filter(|_| verdict.shows_a_copy())?;
-        app.metrics.handshake_refused("superseded");
-        app.fleet.presence.suspect_superseded(&old.owner, &peer.serial, source(), now);
-        Some(CertificateError::BadEncoding)
     }
 
     /// Looked up again when what is trusted has changed.
@@ -151,19 +167,6 @@ fn imported(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate>
         .then(|| PeerCertificate { not_after: peer.not_after.min(record.not_after), ..peer })
 }
 
-/// Whose certificate this is, if it is denied because another took its place.
-fn replaced<'a>(state: &'a State, peer: &PeerCertificate, now: Timestamp) -> Option<&'a Owner> {
-    let record = state.certificates.get(&peer.serial)?;
-    let same = record.fingerprint == peer.fingerprint && state.verdict(&peer.serial, now).is_replaced();
-    same.then_some(&record.owner)
-}
-
-/// Also where the serial is on no record: nothing that a revoked issuer signed is good.
-fn is_of_a_revoked_issuer(state: &State, leaf: &CertificateDer<'_>) -> bool {
-    let revoked = state.issuers.values().filter(|issuer| issuer.state == IssuerState::Revoked);
-    revoked.into_iter().any(|issuer| pki::verify::is_issued_by(leaf, &issuer.certificate))
-}
-
 tokio::task_local! {
     /// Where the handshake in progress comes from: rustls does not tell its verifier.
     pub static SOURCE: Source;
@@ -173,12 +176,17 @@ fn source() -> Option<Source> {
     SOURCE.try_with(|source| *source).ok()
 }
 
-/// By these rustls chooses the alert: 45 expired, 48 unknown issuer, 42 for everything else.
+/// By these rustls chooses the alert: 44 revoked, 45 expired, 48 unknown issuer, 42 for everything else.
 fn refused(error: PeerError) -> CertificateError {
     match error {
         PeerError::Expired => CertificateError::Expired,
         PeerError::UnknownIssuer => CertificateError::UnknownIssuer,
-        _ => CertificateError::BadEncoding,
+        // Also where the serial is on no record: nothing that a revoked issuer signed is good.
+        PeerError::RevokedIssuer => CertificateError::Revoked,
+        PeerError::NotYetValid
+        | PeerError::Malformed(_)
+        | PeerError::WrongTrustDomain
+        | PeerError::NotClientAuth => CertificateError::BadEncoding,
     }
 }
 
@@ -201,7 +209,7 @@ impl ClientCertVerifier for NodeVerifier {
         chain: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verdict = self.check(leaf, chain);
+        let verdict = self.check(leaf, chain.len().saturating_add(1));
         if let (Err(error), Some(app)) = (&verdict, self.app.upgrade()) {
             app.metrics.handshake_refused(match error {
                 CertificateError::Revoked => "revoked",

@@ -1,6 +1,7 @@
 //! Certificates on record.
 
 pub(super) mod denied;
+pub(super) mod presented;
 pub(super) mod record;
 pub(super) mod renew;
 pub(super) mod revocation_list;

@@ -121,10 +121,11 @@ fn check_chain(
 ) -> Result<Result<(), &'static str>, Failure> {
     let unreadable = |error| Failure::internal("the issuers of nodes cannot be read", &error);
     let issuers = node_issuers(state).map_err(unreadable)?;
-    Ok(issuers.check(leaf, &[], at).map(drop).map_err(|error| match error {
+    Ok(issuers.check(leaf, at).map(drop).map_err(|error| match error {
         PeerError::Expired => "certificate_expired",
         PeerError::NotYetValid => "certificate_not_yet_valid",
         PeerError::UnknownIssuer | PeerError::WrongTrustDomain => "certificate_unknown_issuer",
+        PeerError::RevokedIssuer => "certificate_revoked",
         PeerError::Malformed(_) | PeerError::NotClientAuth => "certificate_malformed",
     }))
 }
