@@ -15,7 +15,7 @@ use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Label, NodeId, ProfileName, SecretHash, Serial, TenantId, Timestamp, TokenId, Ulid,
 };
-use lifecycle::registry::{Alert, AlertKind, Node, NodeState, Report, State, Token, TokenState};
+use lifecycle::registry::{Alert, AlertKind, Node, NodeState, Report, State, Tenants, Token, TokenState};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -196,7 +196,7 @@ fn policy_lists_every_key() {
 
 #[test]
 fn there_is_no_ca_before_the_domain_is_founded() {
-    assert_eq!(Ca::of(&State::default()), None);
+    assert_eq!(Ca::of(&State::default(), &Tenants::All), None);
 }
 
 #[test]

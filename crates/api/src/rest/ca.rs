@@ -1,6 +1,6 @@
 //! The domain's certificate authority: what is trusted, what signs, how far it has spread.
 
-use lifecycle::registry::{Issuer, IssuerKind, IssuerState, Owner, State};
+use lifecycle::registry::{Issuer, IssuerKind, IssuerState, Owner, State, Tenants};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -29,16 +29,17 @@ pub struct IssuerItem {
     pub subject: String,
     pub fingerprint: String,
     pub not_after: String,
-    /// How many valid certificates of nodes it has issued.
+    /// How many valid certificates of nodes it has issued; for an operator of some tenants, of their nodes.
     pub leaves: u64,
     /// How many other valid certificates it has issued: operators', and the control plane's own. It can be retired when both are 0.
+    /// For an operator of some tenants always 0: none of these belongs to a tenant.
     #[serde(default)]
     pub other_leaves: u64,
     /// Whether it signs a revocation list.
     pub crl: bool,
 }
 
-/// How many nodes have the newest bundle, of those that need it.
+/// How many nodes have the newest bundle, of those that need it; for an operator of some tenants, of their nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Adoption {
     pub current: u64,
@@ -69,14 +70,15 @@ pub struct Roll {
     pub issuer: Option<String>,
     pub bundle_version: u64,
     pub adoption: Adoption,
-    /// Nodes that do not have the new trust bundle yet, at most 100.
+    /// Nodes that do not have the new trust bundle yet, at most 100; for an operator of some tenants, of theirs.
     pub missing: Vec<String>,
 }
 
 const MISSING: usize = 100;
 
 impl Roll {
-    pub fn of(state: &State) -> Self {
+    /// As an operator of these tenants sees it.
+    pub fn of(state: &State, tenants: &Tenants) -> Self {
         let in_state = |wanted: IssuerState| state.issuers.values().find(|issuer| issuer.state == wanted);
         let (stage, issuer) = match (in_state(IssuerState::Prepared), &state.roll) {
             (Some(issuer), _) => ("prepared", Some(issuer)),
@@ -86,14 +88,15 @@ impl Roll {
                 None => ("none", None),
             },
         };
-        let (current, total) = state.adoption();
+        let (current, total) = state.adoption_in(tenants);
+        let missing = state.lagging().filter(|node| tenants.include(&node.tenant));
         Self {
             stage: stage.to_owned(),
             request: state.roll.as_ref().map(|roll| roll.request.clone()),
             issuer: issuer.map(|issuer| issuer.id.to_string()),
             bundle_version: state.bundle_version,
             adoption: Adoption { current, total },
-            missing: state.lagging().take(MISSING).map(|node| node.id.to_string()).collect(),
+            missing: missing.take(MISSING).map(|node| node.id.to_string()).collect(),
         }
     }
 }
@@ -169,13 +172,13 @@ pub struct CrlQuery {
 }
 
 impl Ca {
-    /// None before the domain is founded.
-    pub fn of(state: &State) -> Option<Self> {
+    /// As an operator of these tenants sees it. None before the domain is founded.
+    pub fn of(state: &State, tenants: &Tenants) -> Option<Self> {
         let root = state.roots.last()?;
-        let (current, total) = state.adoption();
+        let (current, total) = state.adoption_in(tenants);
         Some(Self {
             root: RootItem { fingerprint: root.fingerprint.pin(), not_after: root.not_after.to_string() },
-            issuers: state.issuers.values().map(|issuer| IssuerItem::of(state, issuer)).collect(),
+            issuers: state.issuers.values().map(|issuer| IssuerItem::of(state, issuer, tenants)).collect(),
             bundle_version: state.bundle_version,
             adoption: Adoption { current, total },
         })
@@ -183,12 +186,16 @@ impl Ca {
 }
 
 impl IssuerItem {
-    fn of(state: &State, issuer: &Issuer) -> Self {
-        let (mut leaves, mut other_leaves) = (0, u64::from(state.presents_leaf_of(&issuer.id)));
+    fn of(state: &State, issuer: &Issuer, tenants: &Tenants) -> Self {
+        let all = *tenants == Tenants::All;
+        let (mut leaves, mut other_leaves) = (0, u64::from(all && state.presents_leaf_of(&issuer.id)));
         for owner in state.good_leaves(&issuer.id) {
             match owner {
-                Owner::Node(_) => leaves += 1,
-                Owner::Operator(_) => other_leaves += 1,
+                Owner::Node(id) => {
+                    let node = state.nodes.get(id).filter(|node| tenants.include(&node.tenant));
+                    leaves += u64::from(node.is_some());
+                }
+                Owner::Operator(_) => other_leaves += u64::from(all),
             }
         }
         Self {

@@ -6,7 +6,7 @@
 use super::command::Answer;
 use super::{
     Addresses, Alert, Certificate, Node, Operator, OperatorKey, Overlay, Policy, PrepareRoll,
-    ServerCertificate, Token,
+    ServerCertificate, Tenants, Token,
 };
 use crate::names::{
     AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
@@ -138,7 +138,12 @@ impl State {
 
     /// How many nodes have the newest trust bundle, of those that hold a certificate that is good.
     pub fn adoption(&self) -> (u64, u64) {
-        self.holders().fold((0, 0), |(current, total), node| {
+        self.adoption_in(&Tenants::All)
+    }
+
+    /// The same of the nodes of some tenants.
+    pub fn adoption_in(&self, tenants: &Tenants) -> (u64, u64) {
+        self.holders().filter(|node| tenants.include(&node.tenant)).fold((0, 0), |(current, total), node| {
             (current + u64::from(node.bundle >= self.bundle_version), total + 1)
         })
     }

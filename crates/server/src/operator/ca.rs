@@ -18,17 +18,17 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use journal::View;
 use lifecycle::names::IssuerId;
-use lifecycle::registry::{Act, Command, Confirmation, Rejection};
+use lifecycle::registry::{Act, Command, Confirmation, Rejection, Tenants};
 use pki::pem;
 use std::sync::Arc;
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Ca>, Failure> {
-    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
-    shown(&view)
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
+    shown(&view, &tenants)
 }
 
-fn shown(view: &View) -> Result<axum::Json<Ca>, Failure> {
-    Ca::of(&view.state).map(axum::Json).ok_or_else(|| Rejection::NotInitialized.into())
+fn shown(view: &View, tenants: &Tenants) -> Result<axum::Json<Ca>, Failure> {
+    Ca::of(&view.state, tenants).map(axum::Json).ok_or_else(|| Rejection::NotInitialized.into())
 }
 
 /// What verifies nodes (issuers, then roots), or what hosts trust to reach the control plane (roots alone).
@@ -66,8 +66,8 @@ pub async fn list(State(app): State<Arc<App>>, Query(query): Query<CrlQuery>) ->
 }
 
 pub async fn roll(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Roll>, Failure> {
-    let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
-    Ok(axum::Json(Roll::of(&view.state)))
+    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadCa)?;
+    Ok(axum::Json(Roll::of(&view.state, &tenants)))
 }
 
 pub async fn prepare(
@@ -80,7 +80,8 @@ pub async fn prepare(
         Some(certificate) => roll::certify(&app, &by, certificate).await?,
         None => roll::request(&app, &by).await?,
     };
-    Ok(axum::Json(Roll::of(&view.state)))
+    // Whoever manages the CA sees all tenants.
+    Ok(axum::Json(Roll::of(&view.state, &Tenants::All)))
 }
 
 pub async fn activate(
@@ -89,7 +90,10 @@ pub async fn activate(
     Json(body): Json<ActivateIssuerRequest>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
-    shown(&*roll::activate(&app, &manager(&app, &caller)?, named, body.force, body.confirm).await?)
+    shown(
+        &*roll::activate(&app, &manager(&app, &caller)?, named, body.force, body.confirm).await?,
+        &Tenants::All,
+    )
 }
 
 pub async fn retire(
@@ -98,7 +102,7 @@ pub async fn retire(
     Json(body): Json<RetireIssuer>,
 ) -> Result<axum::Json<Ca>, Failure> {
     let named = body.issuer.as_deref().map(issuer).transpose()?;
-    shown(&*roll::retire(&app, &manager(&app, &caller)?, named).await?)
+    shown(&*roll::retire(&app, &manager(&app, &caller)?, named).await?, &Tenants::All)
 }
 
 pub async fn revoke(
@@ -114,7 +118,7 @@ pub async fn revoke(
         confirm: Confirmation::Asked(body.confirm),
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
-    shown(&view)
+    shown(&view, &Tenants::All)
 }
 
 pub async fn rewrap(
