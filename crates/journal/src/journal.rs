@@ -1,9 +1,10 @@
 //! The door to replication: create or open, read, propose, shut down.
 
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, LastCheckpoint};
 use crate::batch::EncodedEnvelope;
 use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::compaction::Compactor;
+use crate::framing::Framing;
 use crate::leadership::Leadership;
 use crate::lock::JournalLock;
 use crate::log::{self, LogStore};
@@ -18,8 +19,8 @@ use crate::view::{Board, View};
 use lifecycle::registry::{AuditGap, Envelope};
 use openraft::BasicNode;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -41,9 +42,12 @@ pub struct ShutdownError(String);
 
 pub struct Journal {
     raft: Raft,
-    log: LogStore,
-    machine: Machine,
+    pub(crate) log: LogStore,
+    pub(crate) machine: Machine,
     board: Arc<Board>,
+    dir: PathBuf,
+    framing: Framing,
+    checkpoint: std::sync::Mutex<LastCheckpoint>,
     audit: Audit,
     gap: Option<AuditGap>,
     queue: mpsc::Sender<Waiting>,
@@ -71,7 +75,9 @@ impl Journal {
         let (raft, parts) = start(&options, None, 0, lock).await?;
         let members = BTreeMap::from([(FIRST_REPLICA, BasicNode::default())]);
         raft.initialize(members).await.map_err(|error| OpenError::Start(error.to_string()))?;
-        Self::lead(options, raft, parts).await
+        let checkpoint = LastCheckpoint::default();
+        checkpoint.write(dir, &options.framing())?;
+        Self::lead(options, raft, parts, checkpoint).await
     }
 
     /// Opens a log: checks it without changing anything, applies it, and returns once this replica leads and
@@ -79,21 +85,27 @@ impl Journal {
     pub async fn open(options: Options) -> Result<Journal, OpenError> {
         let dir = options.dir.clone();
         let held = JournalLock::take_existing(&dir)?;
-        let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir)).await;
-        let Inspected { probe, image, damaged } =
+        let framing = options.framing();
+        let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir, &framing)).await;
+        let Inspected { probe, image, damaged, checkpoint } =
             inspected.map_err(|error| OpenError::Start(error.to_string()))??;
         let lock = held.map_or_else(|| JournalLock::take(&options.dir), Ok)?;
-        let snapshots = SnapshotDir::of(&options.dir);
+        let snapshots = SnapshotDir::of(&options.dir, options.framing());
         for path in damaged {
             tracing::warn!(file = %path.display(), "a damaged snapshot was set aside; the state was rebuilt from the log");
             snapshots.set_aside(&path).map_err(OpenError::io(&path))?;
         }
         let (raft, parts) = start(&options, image, probe.audit_seq, lock).await?;
-        Self::lead(options, raft, parts).await
+        Self::lead(options, raft, parts, checkpoint).await
     }
 
     /// Waits until this replica leads and has applied its whole log; then begins to take proposals.
-    async fn lead(options: Options, raft: Raft, parts: Parts) -> Result<Journal, OpenError> {
+    async fn lead(
+        options: Options,
+        raft: Raft,
+        parts: Parts,
+        checkpoint: LastCheckpoint,
+    ) -> Result<Journal, OpenError> {
         let Parts { log, machine, board, signals, lock } = parts;
         let led = catch_up(&raft, &log).await;
         let file = options.dir.join(audit::FILE);
@@ -103,10 +115,15 @@ impl Journal {
             stop(&raft, &machine, &log).await;
             return Err(OpenError::AuditDiffers { file, seq });
         }
-        if let Err(error) = led {
+        let reached = led.and_then(|()| {
+            check_reached(&options.dir, &board.view(), &checkpoint)?;
+            checkpoint.check_line(&file)
+        });
+        if let Err(error) = reached {
             stop(&raft, &machine, &log).await;
             return Err(error);
         }
+        let framing = options.framing();
         let limit = options.snapshot_limit();
         let (closing, closed) = watch::channel(false);
         let (queue, inbox) = mpsc::channel(QUEUE);
@@ -119,7 +136,7 @@ impl Journal {
         };
         let compactor = Compactor {
             raft: raft.clone(),
-            snapshots: SnapshotDir::of(&options.dir),
+            snapshots: SnapshotDir::of(&options.dir, framing.clone()),
             due: signals.snapshot_due,
             gathered: signals.since_snapshot,
             limit,
@@ -129,7 +146,37 @@ impl Journal {
             Running { batcher: tokio::spawn(batcher.run()), compactor: tokio::spawn(compactor.run()), lock };
         let audit = Audit::new(file, Arc::clone(&board));
         let running = Mutex::new(Some(running));
-        Ok(Journal { raft, log, machine, board, audit, gap, queue, closing, running })
+        let (dir, checkpoint) = (options.dir, std::sync::Mutex::new(checkpoint));
+        Ok(Journal {
+            raft,
+            log,
+            machine,
+            board,
+            dir,
+            framing,
+            checkpoint,
+            audit,
+            gap,
+            queue,
+            closing,
+            running,
+        })
+    }
+
+    /// How far log and trail had come at the last checkpoint that was kept.
+    pub fn last_checkpoint(&self) -> LastCheckpoint {
+        *self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps how far log and trail have come: from now on a directory that falls short of it is refused. What is in `view` is
+    /// durable.
+    pub async fn keep_checkpoint(&self, view: &View, anchored: bool) -> Result<(), OpenError> {
+        let checkpoint = LastCheckpoint { audit: view.audit, index: view.applied_index, anchored };
+        let (dir, framing) = (self.dir.clone(), self.framing.clone());
+        let written = tokio::task::spawn_blocking(move || checkpoint.write(&dir, &framing)).await;
+        written.map_err(|error| OpenError::Start(error.to_string()))??;
+        *self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner) = checkpoint;
+        Ok(())
     }
 
     /// What is known now: consistent, and for the price of a pointer.
@@ -322,9 +369,20 @@ async fn stop(raft: &Raft, machine: &Machine, log: &LogStore) {
     let _ = log.close().await;
 }
 
+/// What was applied has come as far as at the last checkpoint.
+fn check_reached(dir: &Path, view: &View, checkpoint: &LastCheckpoint) -> Result<(), OpenError> {
+    let seq = view.audit.seq;
+    if seq >= checkpoint.audit.seq {
+        return Ok(());
+    }
+    let what =
+        format!("it leads to line {seq}, but line {} was in the last checkpoint", checkpoint.audit.seq);
+    Err(OpenError::damaged(&dir.join(log::FILE), None, what))
+}
+
 /// Whether a directory holds anything of a journal.
 fn is_taken(dir: &Path) -> Result<bool, OpenError> {
-    let snapshots = SnapshotDir::of(dir);
+    let snapshots = SnapshotDir::of(dir, Framing::Checksummed);
     let snapshots = snapshots.indexes().map_err(OpenError::io(snapshots.dir()))?;
     Ok(dir.join(log::FILE).exists() || dir.join(audit::FILE).exists() || !snapshots.is_empty())
 }

@@ -11,15 +11,18 @@
 //! - `snapshot`: files from which a replica starts again without the older log.
 //! - [`audit`]: the hash chain, the store, and its verification.
 //! - [`probe`]: looks at a directory without touching it.
+//! - `framing`, [`LogKey`]: what is stored is authenticated; [`take_in`]: a directory that is not yet.
 
 pub mod audit;
 mod batch;
 mod batcher;
 mod compaction;
+mod framing;
 mod journal;
 mod leadership;
 mod lock;
 mod log;
+mod log_key;
 mod machine;
 mod open_error;
 mod options;
@@ -29,16 +32,19 @@ mod readonly;
 mod replicas;
 mod snapshot;
 mod stored;
+mod take_in;
 mod thread;
 mod view;
 
-pub use audit::{Audit, AuditStoreError, TrailFault, Verification, checkpoint_message};
+pub use audit::{Audit, AuditStoreError, LastCheckpoint, TrailFault, Verification, checkpoint_message};
 pub use batcher::{Committed, ProposeError};
 pub use journal::{Journal, ShutdownError};
 pub use leadership::Leadership;
+pub use log_key::LogKey;
 pub use open_error::OpenError;
 pub use options::{Clock, Options};
 pub use probe::{DirectoryContents, probe};
+pub use take_in::take_in;
 pub use view::{AuditHead, View};
 
 /// The stored forms and the stores behind openraft's traits, for openraft's suite and the golden samples.

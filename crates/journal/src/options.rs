@@ -1,5 +1,7 @@
 //! What a journal needs to be told.
 
+use crate::framing::Framing;
+use crate::log_key::LogKey;
 use lifecycle::names::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +22,22 @@ pub struct Options {
     pub slow_fsync: Option<Duration>,
     /// Bytes of log after which a snapshot is made; 16 MiB when none are named.
     pub snapshot_bytes: Option<u64>,
+    /// What authenticates everything stored. None only to open what an older version wrote, to be taken in.
+    pub key: Option<LogKey>,
 }
 
 impl Options {
-    pub fn new(dir: impl Into<PathBuf>, clock: Clock) -> Self {
-        Self { dir: dir.into(), clock, slow_fsync: None, snapshot_bytes: None }
+    pub fn new(dir: impl Into<PathBuf>, clock: Clock, key: LogKey) -> Self {
+        Self { dir: dir.into(), clock, slow_fsync: None, snapshot_bytes: None, key: Some(key) }
+    }
+
+    /// Of a directory that an older version wrote, without authentication.
+    pub fn unauthenticated(dir: impl Into<PathBuf>, clock: Clock) -> Self {
+        Self { dir: dir.into(), clock, slow_fsync: None, snapshot_bytes: None, key: None }
+    }
+
+    pub(crate) fn framing(&self) -> Framing {
+        self.key.clone().map_or(Framing::Checksummed, Framing::Authenticated)
     }
 
     pub(crate) fn snapshot_limit(&self) -> u64 {

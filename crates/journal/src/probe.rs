@@ -1,8 +1,10 @@
 //! The first look at a directory: everything is read and checked, nothing is changed.
 
-use crate::audit;
+use crate::audit::{self, LastCheckpoint};
+use crate::framing::Framing;
 use crate::lock::JournalLock;
-use crate::log::{self, LogMeta, TableError, Tables};
+use crate::log::{self, EntryMark, LogMeta, TableError, Tables};
+use crate::log_key::LogKey;
 use crate::open_error::OpenError;
 use crate::readonly;
 use crate::snapshot::{FormatError, FoundSnapshots, Image, SnapshotDir, SnapshotError};
@@ -25,10 +27,12 @@ pub struct DirectoryContents {
     pub audit_seq: u64,
 }
 
-/// Looks at a data directory without changing it.
-pub fn probe(dir: &Path) -> Result<DirectoryContents, OpenError> {
+/// Looks at a data directory without changing it. Without a key it is one that an older version wrote: checksums are all
+/// that vouches for what it holds.
+pub fn probe(dir: &Path, key: Option<&LogKey>) -> Result<DirectoryContents, OpenError> {
     let _lock = JournalLock::take_existing(dir)?;
-    inspect(dir).map(|inspected| inspected.probe)
+    let framing = key.cloned().map_or(Framing::Checksummed, Framing::Authenticated);
+    inspect(dir, &framing).map(|inspected| inspected.probe)
 }
 
 /// A probe, with what is needed to go on from it.
@@ -37,23 +41,25 @@ pub struct Inspected {
     pub image: Option<Image>,
     /// Damaged snapshots that a good one or the log makes up for.
     pub damaged: Vec<PathBuf>,
+    pub checkpoint: LastCheckpoint,
 }
 
 /// The caller holds the directory's lock.
-pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
+pub fn inspect(dir: &Path, framing: &Framing) -> Result<Inspected, OpenError> {
     let file = dir.join(log::FILE);
     if !file.exists() {
         return Err(OpenError::Missing { dir: dir.to_owned() });
     }
     let connection = readonly::open(&file).map_err(OpenError::database(&file))?;
-    let tables = Tables::read_only(connection);
+    let tables = Tables::read_only(connection, framing.clone());
     let meta = tables.meta().map_err(|error| table_error(dir, &file, error))?;
     let walked = walk(dir, &file, &tables, &meta)?;
-    let found = SnapshotDir::of(dir).find().map_err(|error| snapshot_error(&error))?;
+    let found = SnapshotDir::of(dir, framing.clone()).find().map_err(|error| snapshot_error(&error))?;
     let (image, damaged) = choose(&meta, found)?;
     let newest_audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq);
+    let newest = image.as_ref().map(|image| image.meta.index());
     let image = match image {
-        Some(image) => with_trail(dir, &meta, image)?,
+        Some(image) => with_trail(dir, framing, &meta, image)?,
         None => None,
     };
     let snapshot = image.as_ref().map(|image| image.meta.index());
@@ -64,15 +70,50 @@ pub fn inspect(dir: &Path) -> Result<Inspected, OpenError> {
         let what = format!("the log ends at index {last_index}, but index {index} was committed");
         return Err(OpenError::damaged(&file, Some(last_index), what));
     }
+    let checkpoint = match LastCheckpoint::read(dir, framing)? {
+        Some(checkpoint) => {
+            check_end(&file, &meta, &walked, newest)?;
+            checkpoint.check_log(&file, last_index)?;
+            checkpoint.check_line(&dir.join(audit::FILE))?;
+            checkpoint
+        }
+        None => LastCheckpoint::default(),
+    };
     let at = image.as_ref().map(|image| image.meta.at);
     let audit_seq = newest_audit_seq.max(meta.audit_seq);
     let probe = DirectoryContents { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
-    Ok(Inspected { probe, image, damaged })
+    Ok(Inspected { probe, image, damaged, checkpoint })
 }
 
 struct Walked {
     last: Option<u64>,
     at: Option<Timestamp>,
+}
+
+/// The log ends where its head says, and not before the newest snapshot: nobody has cut off its end. That the entries up to
+/// there are whole was seen on the way.
+fn check_end(file: &Path, meta: &LogMeta, walked: &Walked, newest: Option<u64>) -> Result<(), OpenError> {
+    let purged = meta.last_purged.map(|id| id.index);
+    if meta.base.map(|base| base.index) != purged {
+        return Err(OpenError::damaged(file, purged, "what says where the log begins does not agree"));
+    }
+    let last = walked.last.or(purged);
+    match (meta.head, last) {
+        (Some(EntryMark { index, .. }), Some(last)) if index == last => {}
+        (Some(EntryMark { index, .. }), last) => {
+            let what = format!("the log ends at index {}, but should at {index}", last.unwrap_or(0));
+            return Err(OpenError::damaged(file, last, what));
+        }
+        (None, _) => return Err(OpenError::damaged(file, last, "what says where the log ends is missing")),
+    }
+    match newest.filter(|newest| Some(*newest) > last) {
+        Some(newest) => {
+            let what =
+                format!("the log ends at index {}, before the snapshot of index {newest}", last.unwrap_or(0));
+            Err(OpenError::damaged(file, last, what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reads every entry: checksums, decodes, and misses none.
@@ -92,7 +133,13 @@ fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &LogMeta) -> Result<Walk
         }
         true
     });
-    result.map_err(|error| table_error(dir, file, error))?;
+    match result {
+        // What follows a hole does not follow from what is before it.
+        Err(TableError::Entry { index, fault: RowFault::Code }) if index != expected => {
+            hole = Some((expected, index));
+        }
+        other => other.map_err(|error| table_error(dir, file, error))?,
+    }
     match hole {
         Some((expected, found)) => {
             let what = format!("index {expected} should follow, but the next entry has index {found}");
@@ -124,8 +171,13 @@ fn choose(meta: &LogMeta, found: FoundSnapshots) -> Result<(Option<Image>, Vec<P
 
 /// The snapshot to start from: an older one, or none, if the audit trail lacks lines that the log since then can write
 /// again. A snapshot is made at every clean stop, and lines that are lost afterwards must not be lost for good.
-fn with_trail(dir: &Path, meta: &LogMeta, image: Image) -> Result<Option<Image>, OpenError> {
-    let snapshots = SnapshotDir::of(dir);
+fn with_trail(
+    dir: &Path,
+    framing: &Framing,
+    meta: &LogMeta,
+    image: Image,
+) -> Result<Option<Image>, OpenError> {
+    let snapshots = SnapshotDir::of(dir, framing.clone());
     let indexes = snapshots.indexes().map_err(OpenError::io(snapshots.dir()))?;
     let purged = meta.last_purged.map(|id| id.index);
     let older = indexes.into_iter().filter(|index| *index < image.meta.index()).max();
@@ -140,7 +192,7 @@ fn with_trail(dir: &Path, meta: &LogMeta, image: Image) -> Result<Option<Image>,
     if is_whole(&dir.join(audit::FILE), held, image.meta.audit.seq) {
         return Ok(Some(image));
     }
-    match older.map(|meta| snapshots.read(&snapshots.path(meta.index()))) {
+    match older.map(|meta| snapshots.read(&snapshots.path(meta.index()), meta.index())) {
         None => Ok(None),
         Some(Ok(older)) => Ok(Some(older)),
         Some(Err(_)) => Ok(Some(image)),

@@ -1,4 +1,5 @@
-//! The frame around everything stored: version tag, checksum, MessagePack with field names.
+//! The frame around everything that was stored before it was authenticated (version 1): version tag, checksum, MessagePack
+//! with field names. `framing` has the one of today.
 //!
 //! Fields of stored forms are only added. A form that cannot be read as an older one gets a higher version,
 //! so that an older program says "newer" instead of guessing.
@@ -20,6 +21,15 @@ pub enum RowFault {
     Newer { version: u8 },
     #[error("its checksum does not match")]
     Checksum,
+    #[error(
+        "its authentication code does not match: it was damaged, or changed, moved or taken from another domain by \
+         somebody without the log key"
+    )]
+    Code,
+    #[error("it is not authenticated: it was written by somebody without the log key")]
+    Unauthenticated,
+    #[error("it is authenticated, but the directory claims to be of a version that did not do that")]
+    Authenticated,
     #[error("it cannot be decoded: {0}")]
     Undecodable(String),
 }

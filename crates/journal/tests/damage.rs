@@ -59,7 +59,7 @@ async fn a_flipped_byte_in_an_entry_is_refused() {
     row[60] ^= 4;
     log.execute("UPDATE entries SET row = ? WHERE idx = 5", [row]).expect("writes");
     drop(log);
-    refused(dir.path(), &["log.db", "index 5", "checksum", "backup"]).await;
+    refused(dir.path(), &["log.db", "index 5", "authentication code", "backup"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,14 +88,14 @@ async fn an_entry_of_a_newer_version_is_refused_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_cannot_be_decoded_is_refused() {
+async fn an_entry_without_authentication_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     filled(dir.path()).await;
     let row = journal::conformance::seal(&"no entry at all").expect("encodes");
     let log = Connection::open(dir.path().join("log.db")).expect("opens");
     log.execute("UPDATE entries SET row = ? WHERE idx = 3", [row]).expect("writes");
     drop(log);
-    refused(dir.path(), &["log.db", "index 3", "decoded"]).await;
+    refused(dir.path(), &["log.db", "index 3", "not authenticated"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,14 +118,14 @@ async fn a_write_ahead_log_is_read_without_being_touched() {
     let journal = founded(options(dir.path())).await;
     tokens(&journal, 0..5).await;
     let left = tempfile::tempdir().expect("a directory");
-    for name in ["log.db", "log.db-wal", "audit.db", "audit.db-wal"] {
+    for name in ["log.db", "log.db-wal", "audit.db", "audit.db-wal", "checkpoint"] {
         std::fs::copy(dir.path().join(name), left.path().join(name)).expect("copies");
     }
     let (view, last) = (journal.view(), journal.view().applied_index);
     journal.shutdown().await.expect("shuts down");
 
     let before = content(left.path());
-    let probe = journal::probe(left.path()).expect("reads");
+    let probe = journal::probe(left.path(), Some(&key())).expect("reads");
     assert_eq!(content(left.path()), before, "nothing changes");
     assert_eq!(probe.last_index, last);
     assert_eq!(probe.last_at, Some(view.state.at));
@@ -198,7 +198,7 @@ async fn without_a_good_snapshot_a_purged_log_is_refused() {
     for path in snapshots(dir.path()) {
         damage(&path);
     }
-    refused(dir.path(), &[".snap", "checksum", "backup"]).await;
+    refused(dir.path(), &[".snap", "authentication code", "backup"]).await;
     std::fs::remove_dir_all(dir.path().join("snapshots")).expect("removes");
     refused(dir.path(), &["snapshot", "backup"]).await;
 }

@@ -135,7 +135,7 @@ async fn time_never_runs_backwards() {
     let journal = founded(options(dir.path())).await;
     let at = journal.view().state.at;
     journal.shutdown().await.expect("shuts down");
-    let probe = journal::probe(dir.path()).expect("reads");
+    let probe = journal::probe(dir.path(), Some(&key())).expect("reads");
     assert_eq!(probe.last_at, Some(at));
 
     let hour = lifecycle::names::Span::from_hours(1);
@@ -152,7 +152,7 @@ async fn a_directory_belongs_to_one_process_and_one_log() {
     assert!(matches!(Journal::open(options(dir.path())).await.err(), Some(OpenError::Missing { .. })));
     let journal = founded(options(dir.path())).await;
     assert!(matches!(Journal::open(options(dir.path())).await.err(), Some(OpenError::InUse { .. })));
-    assert!(matches!(journal::probe(dir.path()).err(), Some(OpenError::InUse { .. })));
+    assert!(matches!(journal::probe(dir.path(), Some(&key())).err(), Some(OpenError::InUse { .. })));
     journal.shutdown().await.expect("shuts down");
     assert!(matches!(Journal::create(options(dir.path())).await.err(), Some(OpenError::Exists { .. })));
 }

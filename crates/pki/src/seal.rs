@@ -6,8 +6,11 @@ use zeroize::Zeroizing;
 
 pub use crate::kek::{KekError, KekSource};
 
-/// Written first, so that another cipher can follow one day.
-const VERSION: u8 = 1;
+/// Written first, and part of what is authenticated.
+const VERSION: u8 = 2;
+/// What versions before the log was authenticated sealed with. Opened only while a directory of theirs is taken in: else
+/// somebody could write such a directory around an old sealed key.
+const BEFORE_LOG_KEY: u8 = 1;
 const NONCE: usize = 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,20 +44,29 @@ impl Kek {
     pub fn seal(&self, context: &str, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut body = Vec::with_capacity(plaintext.len() + 16);
         body.extend_from_slice(plaintext);
-        let nonce = self.cipher()?.seal_in_place_append_tag(aad(context), &mut body);
+        let nonce = self.cipher()?.seal_in_place_append_tag(aad(VERSION, context), &mut body);
         let nonce = nonce.map_err(|_| SealError::Cipher)?;
         Ok([&[VERSION], nonce.as_ref().as_slice(), &body].concat())
     }
 
     pub fn unseal(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        self.unseal_as(VERSION, context, sealed)
+    }
+
+    /// Opens what a version before the log was authenticated has sealed, and nothing that was sealed since.
+    pub fn unseal_older(&self, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        self.unseal_as(BEFORE_LOG_KEY, context, sealed)
+    }
+
+    fn unseal_as(&self, of: u8, context: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (version, rest) = sealed.split_first().ok_or(SealError::Refused)?;
-        if *version != VERSION {
+        if *version != of {
             return Err(SealError::Version);
         }
         let (nonce, body) = rest.split_at_checked(NONCE).ok_or(SealError::Refused)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealError::Refused)?;
         let mut body = Zeroizing::new(body.to_vec());
-        let opened = self.cipher()?.open_in_place(nonce, aad(context), &mut body);
+        let opened = self.cipher()?.open_in_place(nonce, aad(of, context), &mut body);
         let length = opened.map_err(|_| SealError::Refused)?.len();
         body.truncate(length);
         Ok(body)
@@ -71,8 +83,8 @@ impl std::fmt::Debug for Kek {
     }
 }
 
-fn aad(context: &str) -> Aad<String> {
-    Aad::from(format!("enlist seal v{VERSION}/{context}"))
+fn aad(version: u8, context: &str) -> Aad<String> {
+    Aad::from(format!("enlist seal v{version}/{context}"))
 }
 
 #[cfg(test)]
@@ -102,6 +114,15 @@ mod tests {
             changed[place] ^= 1;
             assert!(kek(1).unseal("x", &changed).is_err());
         }
+    }
+
+    #[test]
+    fn what_is_sealed_now_does_not_open_as_sealed_before() {
+        let mut sealed = kek(1).seal("x", b"secret").unwrap();
+        assert_eq!(kek(1).unseal_older("x", &sealed), Err(SealError::Version));
+        sealed[0] = BEFORE_LOG_KEY;
+        assert_eq!(kek(1).unseal("x", &sealed), Err(SealError::Version));
+        assert_eq!(kek(1).unseal_older("x", &sealed), Err(SealError::Refused));
     }
 
     #[test]

@@ -37,12 +37,12 @@ def opened(kek: bytes, purpose: str, value: bytes) -> list[bytes]:
     """What of a value is sealed for this purpose: a version, a nonce, AES-256-GCM over a PKCS#8 key of P-256."""
     cipher, found = AESGCM(kek), []
     for start in range(len(value) - 29):
-        if value[start] != 1:
+        if value[start] != 2:
             continue
         for length in (138, 150, 67):
             sealed = value[start + 13 : start + 13 + length + 16]
             with contextlib.suppress(InvalidTag):
-                found.append(cipher.decrypt(value[start + 1 : start + 13], sealed, f"enlist seal v1/{purpose}".encode()))
+                found.append(cipher.decrypt(value[start + 1 : start + 13], sealed, f"enlist seal v2/{purpose}".encode()))
     return found
 
 

@@ -13,7 +13,7 @@ impl From<RunError> for CommandError {
             RunError::Dir(error) => return directory(&error),
             RunError::Kek(_) => "kek_unavailable",
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
-            RunError::Open(_) => "store_unusable",
+            RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
             RunError::Clock { .. } => "clock_wrong",
             RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
@@ -46,7 +46,11 @@ impl From<InitError> for CommandError {
             InitError::Chance(_) | InitError::Hierarchy(_) | InitError::Seal(_) => {
                 (Exit::Fault, "founding", "")
             }
-            InitError::Open(_) | InitError::Propose(_) | InitError::Close(_) | InitError::Refused(_) => (
+            InitError::Open(_)
+            | InitError::LogKey(_)
+            | InitError::Propose(_)
+            | InitError::Close(_)
+            | InitError::Refused(_) => (
                 Exit::Fault,
                 "founding",
                 "remove the files that were left in the data directory, then run the command again",
@@ -64,6 +68,7 @@ fn directory(error: &DirError) -> CommandError {
         DirError::NotEmpty(_) => (Exit::Fault, "directory_not_empty"),
         DirError::Newer { .. } => (Exit::Fault, "store_too_new"),
         DirError::Unversioned(_) => (Exit::Fault, "store_unversioned"),
+        DirError::MadeOlder(_) => (Exit::Fault, "store_unusable"),
         DirError::InUse(_) => (Exit::Fault, "directory_in_use"),
         DirError::Io { .. } => (Exit::Fault, "file"),
     };

@@ -1,8 +1,9 @@
 //! The stored form of one entry.
 
 use crate::batch::Batch;
+use crate::framing::Framing;
+use crate::log_key::{Place, RowCode};
 use crate::raft::{Entry, LogId};
-use crate::stored;
 use openraft::{BasicNode, CommittedLeaderId, EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
 
@@ -52,12 +53,22 @@ pub fn weight(entry: &Entry) -> usize {
     }
 }
 
+/// Where an entry stands: at its index, behind the one with this code.
+pub fn place(index: u64, after: &RowCode) -> Place<'_> {
+    Place { kind: "entry", index, after }
+}
+
 /// The row of an entry.
-pub fn encode(entry: &Entry) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+pub fn encode(
+    entry: &Entry,
+    framing: &Framing,
+    after: &RowCode,
+) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let place = place(entry.log_id.index, after);
     if let EntryPayload::Normal(batch) = &entry.payload
         && batch.items().iter().all(|item| !item.encoded.is_empty())
     {
-        return encode_commands(&entry.log_id, batch);
+        return encode_commands(&entry.log_id, batch, framing, &place);
     }
     let payload = match &entry.payload {
         EntryPayload::Blank => StoredPayload::Blank,
@@ -65,13 +76,19 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, rmp_serde::encode::Error> {
         EntryPayload::Membership(membership) => StoredPayload::Membership(membership.clone()),
     };
     let LogId { leader_id, index } = entry.log_id;
-    stored::seal(&StoredEntry { term: leader_id.term, leader: leader_id.node_id, index, payload })
+    let stored = StoredEntry { term: leader_id.term, leader: leader_id.node_id, index, payload };
+    framing.seal(&stored, &place)
 }
 
 /// The same bytes as by serde, with the envelopes copied in as they were encoded when proposed.
-fn encode_commands(log_id: &LogId, batch: &Batch) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+fn encode_commands(
+    log_id: &LogId,
+    batch: &Batch,
+    framing: &Framing,
+    place: &Place<'_>,
+) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     let total: usize = batch.items().iter().map(|item| item.encoded.len()).sum();
-    let mut row = stored::begin(total + 128);
+    let mut row = framing.begin(total + 128);
     let out = &mut row;
     map(out, 4);
     for (name, value) in
@@ -91,7 +108,7 @@ fn encode_commands(log_id: &LogId, batch: &Batch) -> Result<Vec<u8>, rmp_serde::
     for item in batch.items() {
         out.extend_from_slice(&item.encoded);
     }
-    stored::finish(&mut row);
+    framing.finish(&mut row, place);
     Ok(row)
 }
 
@@ -110,6 +127,7 @@ fn array(out: &mut Vec<u8>, length: usize) {
 mod tests {
     use super::*;
     use crate::batch::EncodedEnvelope;
+    use crate::log_key::LogKey;
     use lifecycle::names::{RequestId, Source, Timestamp, Ulid};
     use lifecycle::registry::{Actor, Command, Envelope};
     use std::sync::Arc;
@@ -130,10 +148,13 @@ mod tests {
                 .collect::<Vec<_>>();
             let batch = Batch::new(Timestamp::from_millis(1_800_000_000_123), items);
             let log_id = LogId::new(CommittedLeaderId::new(3, 1), 70_000);
-            let row = encode(&Entry { log_id, payload: EntryPayload::Normal(batch.clone()) });
-            let read: StoredEntry = stored::open(&row.expect("encodes")).expect("decodes");
-            assert_eq!(read.log_id(), log_id);
-            assert_eq!(read.payload, StoredPayload::Commands(batch));
+            let entry = Entry { log_id, payload: EntryPayload::Normal(batch.clone()) };
+            for framing in [Framing::Checksummed, Framing::Authenticated(LogKey::new(&[1; 32]))] {
+                let row = encode(&entry, &framing, &[2; 32]).expect("encodes");
+                let read: StoredEntry = framing.open(&row, &place(log_id.index, &[2; 32])).expect("decodes");
+                assert_eq!(read.log_id(), log_id);
+                assert_eq!(read.payload, StoredPayload::Commands(batch.clone()));
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn start(
         other => OpenError::damaged(&file, None, other.to_string()),
     };
     let connection = rusqlite::Connection::open(&file).map_err(OpenError::database(&file))?;
-    let tables = Tables::open(connection).map_err(broken)?;
+    let tables = Tables::open(connection, options.framing()).map_err(broken)?;
     let meta = tables.meta().map_err(broken)?;
     let last = tables.last().map_err(broken)?.max(meta.last_purged);
     let written = (meta.committed, meta.audit_seq);
@@ -64,6 +64,10 @@ impl LogStore {
 
     pub fn last_index(&self) -> Option<u64> {
         self.tail().last.map(|id| id.index)
+    }
+
+    pub fn vote(&self) -> Option<Vote> {
+        self.tail().meta.vote
     }
 
     /// Writes what is still only in memory and closes the file.

@@ -106,6 +106,9 @@ impl Writer {
             LogJob::Append { entries, committed, flushed } => {
                 self.write(|writer| {
                     entries.iter().try_for_each(|entry| writer.tables.insert(entry))?;
+                    if let Some(last) = entries.last() {
+                        writer.tables.put_head(last.log_id.index)?;
+                    }
                     writer.write_progress(committed)
                 });
                 let tail = Arc::clone(&self.tail);
@@ -124,17 +127,13 @@ impl Writer {
             LogJob::Truncate { from, done } => {
                 let mut last = None;
                 self.write(|writer| {
-                    writer.tables.delete_from(from)?;
-                    last = writer.tables.last()?;
+                    last = writer.tables.truncate(from)?;
                     Ok(())
                 });
                 callbacks.push(Box::new(move |result| drop(done.send(result.map(|()| last)))));
             }
             LogJob::Purge { upto, done } => {
-                self.write(|writer| {
-                    writer.tables.delete_to(upto.index)?;
-                    writer.tables.put_last_purged(&upto)
-                });
+                self.write(|writer| writer.tables.purge(&upto));
                 callbacks.push(Box::new(move |result| drop(done.send(result))));
             }
             LogJob::Read { .. } | LogJob::Close { .. } => {}

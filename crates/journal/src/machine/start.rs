@@ -66,7 +66,7 @@ pub fn start(
         line: Vec::with_capacity(2048),
         failed: false,
     };
-    let snapshots = SnapshotDir::of(&options.dir);
+    let snapshots = SnapshotDir::of(&options.dir, options.framing());
     snapshots.prepare().map_err(OpenError::io(snapshots.dir()))?;
     let thread = Thread::start("journal-apply", core).map_err(OpenError::io(&options.dir))?;
     Ok((Machine { thread, snapshots, differs: Arc::new(Mutex::new(None)), building: Arc::default() }, board))

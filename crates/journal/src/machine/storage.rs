@@ -117,9 +117,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
         snapshot: Box<Carrier>,
     ) -> Result<(), StorageError> {
         let failed = |error: AnyError| StorageIOError::write_snapshot(Some(meta.signature()), error);
-        let snapshots = self.snapshots.clone();
+        let (snapshots, index) = (self.snapshots.clone(), meta.last_log_id.map_or(0, |id| id.index));
         let kept = tokio::task::spawn_blocking(move || {
-            let image = snapshots.read(&snapshot.path)?;
+            let image = snapshots.read(&snapshot.path, index)?;
             snapshots.write(&image)?;
             Ok::<_, crate::snapshot::SnapshotError>(image)
         })

@@ -1,6 +1,7 @@
 //! The directory of snapshots: `DIR/snapshots/<index>.snap`, the newest two.
 
 use super::format::{self, FormatError, Image, ImageMeta};
+use crate::framing::Framing;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -28,11 +29,12 @@ pub struct FoundSnapshots {
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
     dir: PathBuf,
+    framing: Framing,
 }
 
 impl SnapshotDir {
-    pub fn of(data: &Path) -> Self {
-        Self { dir: data.join("snapshots") }
+    pub fn of(data: &Path, framing: Framing) -> Self {
+        Self { dir: data.join("snapshots"), framing }
     }
 
     pub fn dir(&self) -> &Path {
@@ -69,7 +71,7 @@ impl SnapshotDir {
         let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
         let mut damaged = Vec::new();
         for index in indexes {
-            match self.read(&self.path(index)) {
+            match self.read(&self.path(index), index) {
                 Ok(image) => return Ok(FoundSnapshots { image: Some(image), damaged }),
                 Err(error) => damaged.push(error),
             }
@@ -77,9 +79,10 @@ impl SnapshotDir {
         Ok(FoundSnapshots { image: None, damaged })
     }
 
-    pub fn read(&self, path: &Path) -> Result<Image, SnapshotError> {
+    /// The snapshot of this index.
+    pub fn read(&self, path: &Path, index: u64) -> Result<Image, SnapshotError> {
         let file = File::open(path).map_err(|error| self.fault(path, error.into()))?;
-        format::decode(file).map_err(|cause| self.fault(path, cause))
+        format::decode(file, &self.framing, index).map_err(|cause| self.fault(path, cause))
     }
 
     /// What a snapshot says about itself.
@@ -109,7 +112,7 @@ impl SnapshotDir {
         let unfinished = path.with_extension("tmp");
         let put = || -> Result<(), FormatError> {
             let mut file = File::create(&unfinished)?;
-            format::encode(image, Abandonable { file: &mut file, abandoned })?;
+            format::encode(image, Abandonable { file: &mut file, abandoned }, &self.framing)?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &path)?;
             File::open(&self.dir)?.sync_all()?;

@@ -1,7 +1,7 @@
 //! What can sign: the unsealed keys of the domain, held in memory only.
 
 use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{self, CertificateProfile, Issued, State};
+use lifecycle::registry::{self, CertificateProfile, Issued, Rewrap, State};
 use pki::csr;
 use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
@@ -29,6 +29,12 @@ pub enum UnsealError {
     Missing(&'static str),
     #[error("the key-encryption key does not open the {0}")]
     WrongKek(&'static str),
+    /// Or it is the right one, and the directory only claims to be of an older version.
+    #[error(
+        "the {0} is not sealed by a version that wrote such a directory with this key-encryption key: another key, or \
+         the directory was made to look older than it is"
+    )]
+    NotOlder(&'static str),
     #[error("the {what} cannot be used: {why}")]
     Unusable { what: &'static str, why: String },
 }
@@ -78,6 +84,32 @@ impl Keys {
     }
 }
 
+/// The sealed keys of a directory of before the log was authenticated, sealed as they are now. What is sealed so already was
+/// put there by somebody who wants an authenticated directory taken for an older one.
+pub fn sealed_anew_from_older(state: &State, kek: &Kek) -> Result<Rewrap, UnsealError> {
+    let again = |what: &'static str, contexts: &[String], sealed: &[u8]| {
+        let opened =
+            contexts.iter().find_map(|context| Some((context, kek.unseal_older(context, sealed).ok()?)));
+        let (context, key) = opened.ok_or(UnsealError::NotOlder(what))?;
+        kek.seal(context, &key).map_err(|error| UnsealError::Unusable { what, why: error.to_string() })
+    };
+    let held = state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty());
+    let issuers = held.map(|issuer| {
+        let sealed = again("issuer's key", &contexts(issuer), &issuer.sealed_key)?;
+        Ok((issuer.id.clone(), sealed.into()))
+    });
+    let signer = state.audit_signer.as_ref().ok_or(UnsealError::Missing("audit key"))?;
+    let roll = state
+        .roll
+        .as_ref()
+        .map(|roll| again("next issuer's key", &[roll_context(&roll.key)], &roll.sealed_key));
+    Ok(Rewrap {
+        issuers: issuers.collect::<Result<_, UnsealError>>()?,
+        audit: again("audit key", &[AUDIT_CONTEXT.to_owned()], &signer.sealed_key)?,
+        roll: roll.transpose()?.map(Into::into),
+    })
+}
+
 fn read<T: Clone>(lock: &RwLock<T>) -> T {
     lock.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -85,10 +117,13 @@ fn read<T: Clone>(lock: &RwLock<T>) -> T {
 /// An issuer's key, and what it was sealed as: a rolled one still as what waited for its certificate, because
 /// what is sealed once is not sealed again while it may be changing hands.
 pub fn unsealed(kek: &Kek, record: &registry::Issuer) -> Result<(String, Zeroizing<Vec<u8>>), UnsealError> {
-    let spki = pki::describe::facts(&record.certificate).map(|facts| facts.spki).unwrap_or_default();
-    let contexts = [issuer_context(&record.id), roll_context(&pki::digest::key_hash(&spki))];
     let opened = |context: String| kek.unseal(&context, &record.sealed_key).ok().map(|key| (context, key));
-    contexts.into_iter().find_map(opened).ok_or(UnsealError::WrongKek("issuer's key"))
+    contexts(record).into_iter().find_map(opened).ok_or(UnsealError::WrongKek("issuer's key"))
+}
+
+fn contexts(record: &registry::Issuer) -> [String; 2] {
+    let spki = pki::describe::facts(&record.certificate).map(|facts| facts.spki).unwrap_or_default();
+    [issuer_context(&record.id), roll_context(&pki::digest::key_hash(&spki))]
 }
 
 fn open(kek: &Kek, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {

@@ -3,6 +3,7 @@
 
 pub mod crl;
 pub mod keys;
+pub mod log_key;
 pub mod rewrap;
 pub mod roll;
 pub mod server_cert;

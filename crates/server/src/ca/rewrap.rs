@@ -4,6 +4,7 @@
 //! until everything is written, which key may be the right one; the next start finishes what was begun.
 
 use crate::ca::keys::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
+use crate::ca::log_key;
 use crate::ca::roll::Requester;
 use crate::ca::server_cert;
 use crate::http::failure::Failure;
@@ -50,6 +51,8 @@ pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Strin
     let next = Arc::new(source.load_or_create().map_err(|error| bad(&error))?);
     let command = sealed_anew(app, &next)?;
     let io = |error: DirError| Failure::internal("the next key could not be noted", &error);
+    log_key::prepare(&app.ca.dir, &app.ca.keys.kek(), &next)
+        .map_err(|error| Failure::internal("the log key could not be sealed", &error))?;
     replace(&app.ca.dir.keys(NEXT), format!("{source}\n").as_bytes(), 0o600).map_err(io)?;
     let old = app.ca.keys.kek();
     if let Err(failure) = app.commit(by.actor.clone(), by.origin, Command::Rewrap(command)).await {
@@ -92,12 +95,14 @@ fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {
 
 /// The files follow the registry.
 fn finish(dir: &DataDir, source: &KekSource, kek: &Kek) -> Result<(), DirError> {
+    log_key::adopt(dir)?;
     config::set_kek(&dir.config(), source)?;
     replace(&dir.keys(ID), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
     forget(dir)
 }
 
 fn forget(dir: &DataDir) -> Result<(), DirError> {
+    log_key::forget(dir)?;
     let path = dir.keys(NEXT);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DirError::Io { path, error }),

@@ -19,6 +19,11 @@ fn fill<const N: usize>() -> Result<[u8; N], NoChance> {
 }
 
 /// A new id, ordered by time.
+/// A key for the log.
+pub fn log_key() -> Result<Zeroizing<[u8; 32]>, NoChance> {
+    fill().map(Zeroizing::new)
+}
+
 pub fn ulid(at: Timestamp) -> Result<Ulid, NoChance> {
     Ok(Ulid::new(at, fill()?))
 }

@@ -6,7 +6,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The version of the store that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The one before: nothing in its log is authenticated. It is taken in at the first start.
+const BEFORE_LOG_KEY: u32 = 1;
+
+/// Whose a data directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreVersion {
+    /// Of the version before: to be taken in.
+    Older,
+    Current,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
@@ -20,6 +30,11 @@ pub enum DirError {
     Newer { dir: PathBuf, found: u32 },
     #[error("{} holds no version number", .0.display())]
     Unversioned(PathBuf),
+    #[error(
+        "{} says in VERSION that it is of an older version, but holds the key of an authenticated log: somebody changed \
+         VERSION", .0.display()
+    )]
+    MadeOlder(PathBuf),
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
     #[error("{}: {error}", path.display())]
@@ -41,6 +56,7 @@ impl DirError {
             }
             DirError::Newer { .. } => "run the program version that wrote it, or a later one",
             DirError::Unversioned(_) => "restore the file VERSION from a backup; it holds one integer",
+            DirError::MadeOlder(_) => "nothing was changed: restore the directory from a backup",
             DirError::InUse(_) => "stop the other process first; one process at a time may use it",
             DirError::Io { .. } => "check that the path exists and that this user may use it",
         }
@@ -81,7 +97,7 @@ impl DataDir {
     }
 
     /// Refuses what is not an initialised directory of a version that is known. Reads only.
-    pub fn check_version(&self) -> Result<(), DirError> {
+    pub fn check_version(&self) -> Result<StoreVersion, DirError> {
         let path = self.version();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -95,7 +111,12 @@ impl DataDir {
             Err(error) => return Err(DirError::Io { path, error }),
         };
         match text.trim().parse::<u32>() {
-            Ok(VERSION) => Ok(()),
+            Ok(VERSION) => Ok(StoreVersion::Current),
+            // While a directory is taken in, VERSION rises before the key comes to its place.
+            Ok(BEFORE_LOG_KEY) if self.keys(crate::ca::log_key::FILE).exists() => {
+                Err(DirError::MadeOlder(self.0.clone()))
+            }
+            Ok(BEFORE_LOG_KEY) => Ok(StoreVersion::Older),
             Ok(found) if found > VERSION => Err(DirError::Newer { dir: self.0.clone(), found }),
             _ => Err(DirError::Unversioned(self.0.clone())),
         }

@@ -1,12 +1,13 @@
 //! Initializing a domain: hierarchy, sealed keys, first log entry, configuration.
 
 use crate::ca::keys;
+use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::process::datadir::{DataDir, DirError, replace};
-use journal::{Journal, OpenError, Options, ProposeError};
+use journal::{Journal, LogKey, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{
     Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, Policy, Rejection,
@@ -83,6 +84,8 @@ pub enum InitError {
     Propose(#[from] ProposeError),
     #[error("the log did not close cleanly: {0}")]
     Close(#[from] journal::ShutdownError),
+    #[error(transparent)]
+    LogKey(#[from] LogKeyError),
     #[error("the domain was not initialized: {0}")]
     Refused(#[from] Rejection),
 }
@@ -158,7 +161,8 @@ async fn make(
     let command = first_command(request, authority, &kek, at)?;
     let root_fingerprint = command.root_fingerprint;
     write_files(request, authority, &kek)?;
-    write_first_entries(request, command, at).await?;
+    let key = log_key::make(&request.dir.keys(log_key::FILE), &kek)?;
+    write_first_entries(request, command, key, at).await?;
     Ok(root_fingerprint)
 }
 
@@ -249,9 +253,10 @@ fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Resul
 async fn write_first_entries(
     request: &InitRequest,
     found: InitializeDomain,
+    key: LogKey,
     at: Timestamp,
 ) -> Result<(), InitError> {
-    let options = Options::new(request.dir.path(), Arc::new(clock::now));
+    let options = Options::new(request.dir.path(), Arc::new(clock::now), key);
     let journal = Journal::create(options).await?;
     let set = |(key, value): &(String, String)| {
         Command::SetPolicy(SetPolicy {

@@ -10,4 +10,5 @@ pub mod from_taskrun;
 pub mod init;
 pub mod metrics;
 pub mod run;
+mod take_in;
 pub mod views;

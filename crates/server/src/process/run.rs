@@ -4,6 +4,7 @@
 
 use crate::ca::CertificateAuthority;
 use crate::ca::keys::{Keys, UnsealError};
+use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap;
 use crate::ca::server_cert::{self, ServerCertError};
 use crate::edge::{connections, listener, socket, tls};
@@ -13,7 +14,8 @@ use crate::operator;
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
-use crate::process::datadir::{DataDir, DirError};
+use crate::process::datadir::{DataDir, DirError, StoreVersion};
+use crate::process::take_in;
 use crate::reconcile;
 use journal::{Journal, OpenError, Options};
 use lifecycle::names::{Span, Timestamp};
@@ -50,6 +52,11 @@ pub enum RunError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Unseal(#[from] UnsealError),
+    /// A directory of the version before that cannot be taken in.
+    #[error("{0}")]
+    TakeIn(UnsealError),
+    #[error(transparent)]
+    LogKey(#[from] LogKeyError),
     #[error("the clock says {now}, the last entry was written at {last}")]
     Clock { now: Timestamp, last: Timestamp },
     #[error(transparent)]
@@ -83,6 +90,10 @@ impl RunError {
             RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
                 "provide the key that the directory is sealed with: the one given to `server init`, or the latest given \
                  to `enlist ca rewrap`; enlist.toml says where it is looked for"
+                    .to_owned()
+            }
+            RunError::LogKey(_) | RunError::TakeIn(_) => {
+                "restore the directory from a backup; if a wrong key-encryption key is the cause, provide the right one"
                     .to_owned()
             }
             RunError::Open(_) => {
@@ -157,13 +168,21 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         None => kek?,
     };
     let lock = dir.lock()?;
-    check_clock(journal::probe(dir.path())?.last_at, overrides.accept_clock)?;
+    let version = dir.check_version()?;
+    let keks: Vec<&Kek> =
+        [Some(&kek), begun.as_ref().map(|begun| &begun.kek)].into_iter().flatten().map(Arc::as_ref).collect();
+    if version == StoreVersion::Older {
+        check_clock(journal::probe(dir.path(), None)?.last_at, overrides.accept_clock)?;
+    }
+    take_in::take_in(&dir, version, &keks).await?;
+    let key = log_key::load(&dir, &keks)?;
+    check_clock(journal::probe(dir.path(), Some(&key))?.last_at, overrides.accept_clock)?;
     let listeners = bind(&config.listen).await?;
     let metrics = match config.metrics {
         Some(address) => Some(bind(&[address]).await.map_err(RunError::about_metrics)?),
         None => None,
     };
-    let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now))).await?;
+    let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now), key)).await?;
     let state = &journal.view().state;
     let begun = begun.map(|begun| {
         let keys = Keys::unseal(state, begun.kek.clone()).ok();

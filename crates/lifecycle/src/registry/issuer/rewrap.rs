@@ -41,6 +41,14 @@ impl Happened for Rewrap {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        self.replace_sealed_keys(state);
+    }
+}
+
+impl Rewrap {
+    /// Puts the sealed keys in the place of those that the state holds. By itself, without a command, only for a state that
+    /// becomes the beginning of another log.
+    pub fn replace_sealed_keys(&self, state: &mut State) {
         for (id, sealed) in &self.issuers {
             if let Some(issuer) = state.issuers.get_mut(id) {
                 issuer.sealed_key = sealed.to_vec();
