@@ -12,6 +12,7 @@ use pki::verify::{NodeIssuers, PeerError};
 use rustls_pki_types::CertificateDer;
 
 use crate::code::AgentCode;
+use crate::enroll::persist::{LONGEST, SERVERS};
 use crate::fault::Fault;
 use crate::store::identity::{HostIdentity, IdentityMeta};
 
@@ -83,12 +84,17 @@ impl IssuedAnswer<'_> {
         issuers.check(&leaf, moment).map_err(|error| refusal(&error, &facts, at))?;
         let meta = IdentityMeta {
             renew_at: renew_at(self.renew_at, &facts)?,
-            profile: self.profile.to_owned(),
+            profile: self.profile.chars().take(LONGEST).collect(),
             bundle_version: self.bundle_version,
-            servers: self.servers.to_vec(),
+            servers: bounded(self.servers),
         };
         Ok(HostIdentity { key, leaf, chain, bundle, facts, spiffe, meta: Some(meta) })
     }
+}
+
+/// As many addresses, and as long ones, as fit into the small file beside the certificate.
+fn bounded(servers: &[String]) -> Vec<String> {
+    servers.iter().filter(|text| text.len() <= LONGEST).take(SERVERS).cloned().collect()
 }
 
 /// Whether what an answer says of a certificate is what the certificate says.

@@ -16,6 +16,7 @@ use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 use crate::space::Free;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
+use crate::store::trust_refused::{self, TrustRefused};
 use crate::store::{last_attempts, recovery, revoked, unconfirmed};
 
 const CERT_EXPIRED: &str = "cert_expired";
@@ -84,6 +85,9 @@ pub struct Status {
     /// False where the control plane has said that this node was enrolled without recovery; not shown otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery_eligible: Option<bool>,
+    /// A CA or a trust bundle that was offered and not taken; not shown if there was none since the last that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_refused: Option<TrustRefused>,
     /// How far this clock is ahead of the control plane's.
     pub clock_offset_ms: Option<i64>,
     pub endpoint_profile: Option<String>,
@@ -231,6 +235,7 @@ impl Status {
             last_recovery: attempts.last_recovery,
             recovery_ready: recovery::is_ready(dir, clock::now()),
             recovery_eligible: recovery::is_ineligible(dir).then_some(false),
+            trust_refused: trust_refused::read(dir),
             clock_offset_ms: None,
             endpoint_profile: profile::load(dir).ok().flatten().map(|profile| profile.id),
             disk: Disk::of(dir),
@@ -286,6 +291,7 @@ impl HumanText for Status {
             ("channel", Some(channel.to_owned())),
             ("last renewal", self.last_renewal.as_ref().map(ToString::to_string)),
             ("recovery", Some(recovery)),
+            ("refused", self.trust_refused.as_ref().map(refused)),
             ("directory", Some(harmless(&self.disk.path))),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
             ("remedy", self.remedy().map(str::to_owned)),
@@ -294,6 +300,11 @@ impl HumanText for Status {
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+fn refused(offer: &TrustRefused) -> String {
+    let TrustRefused { at, class, evidence, remedy } = offer;
+    harmless(&format!("at {at} ({class}): {evidence}; {remedy}"))
 }
 
 fn tone(state: AgentState) -> Style {

@@ -161,7 +161,6 @@ fn a_bundle_that_nobody_trusted_vouches_for_is_refused_and_not_acknowledged() {
     plane.record().lives.send_bundle(6, &foreign);
     plane.record().lives.send_bundle(7, &(plane.root_pem() + &foreign));
     plane.record().lives.send_bundle(8, &plane.another_ca_pem());
-    plane.record().lives.send_bundle(0, &plane.root_pem());
     plane.set(Fault::ForeignBundle);
     plane.record().lives.order_renewal("o-1");
     plane.wait("the renewal", |record| record.lives.done.iter().any(|done| done.ok));

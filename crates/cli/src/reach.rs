@@ -142,7 +142,7 @@ fn saved() -> Result<Contexts, CommandError> {
 pub fn trust(server_trust: &ServerTrust) -> Result<Trust, CommandError> {
     match server_trust {
         ServerTrust::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
-        ServerTrust::Pin(pin) => Ok(Trust::Pin(parse_pin(pin)?)),
+        ServerTrust::Pin(pin) => Ok(Trust::pin(parse_pin(pin)?)),
     }
 }
 

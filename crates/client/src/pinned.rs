@@ -4,6 +4,7 @@
 //! for. A pinned leaf is the server itself, so its name says nothing more; its dates and use still count. The
 //! library ignores an anchor's own dates, path length and use, so they are checked here.
 
+use crate::trust::PinnedCa;
 use pki::pin::Pin;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -22,12 +23,13 @@ pub(crate) struct PinNotFound;
 #[derive(Debug)]
 pub(crate) struct PinnedVerifier {
     pin: Pin,
+    found: PinnedCa,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl PinnedVerifier {
-    pub(crate) fn new(pin: Pin, algorithms: WebPkiSupportedAlgorithms) -> Self {
-        Self { pin, algorithms }
+    pub(crate) fn new(pin: Pin, found: PinnedCa, algorithms: WebPkiSupportedAlgorithms) -> Self {
+        Self { pin, found, algorithms }
     }
 
     fn chain_holds(
@@ -76,6 +78,7 @@ impl ServerCertVerifier for PinnedVerifier {
             let pinned = sent.iter().find(|certificate| self.pin.matches(certificate));
             let pinned = pinned.ok_or_else(|| CertificateError::Other(OtherError(Arc::new(PinNotFound))))?;
             self.chain_holds(leaf, sent, pinned, name, now)?;
+            self.found.found(pinned);
         }
         Ok(ServerCertVerified::assertion())
     }

@@ -12,7 +12,18 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// The CA that a pin was found to be of, once a server has presented it; never a pinned leaf.
+#[derive(Debug, Clone, Default)]
+pub struct PinnedCa(Arc<OnceLock<CertificateDer<'static>>>);
+
+impl PinnedCa {
+    pub(crate) fn found(&self, der: &CertificateDer<'_>) {
+        // The pin is a digest, so every later one is the same.
+        _ = self.0.set(der.clone().into_owned());
+    }
+}
 
 /// How a server proves that it is the control plane.
 #[derive(Debug, Clone)]
@@ -20,7 +31,7 @@ pub enum Trust {
     /// Its certificate chains to one of these.
     CaFile(Vec<CertificateDer<'static>>),
     /// Its chain holds the certificate with this digest.
-    Pin(Pin),
+    Pin(Pin, PinnedCa),
     /// Its certificate chains to one that the operating system trusts.
     SystemRoots,
 }
@@ -46,13 +57,28 @@ impl Trust {
             .map_err(|cause| TrustError::Pem { what: "the CA file", cause })
     }
 
+    pub fn pin(pin: Pin) -> Self {
+        Trust::Pin(pin, PinnedCa::default())
+    }
+
+    /// The CAs that this trust names. Nothing where it names none: the system's roots are for any server, and a pinned leaf
+    /// is the server itself; nor before a server has presented the pinned CA.
+    pub fn anchors(&self) -> &[CertificateDer<'static>] {
+        match self {
+            Trust::CaFile(certificates) => certificates,
+            Trust::Pin(_, PinnedCa(found)) => found.get().map_or(&[], std::slice::from_ref),
+            Trust::SystemRoots => &[],
+        }
+    }
+
     pub(crate) fn verifier(
         &self,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
         let verifier: Arc<dyn ServerCertVerifier> = match self {
-            Trust::Pin(pin) => {
-                Arc::new(PinnedVerifier::new(*pin, provider.signature_verification_algorithms))
+            Trust::Pin(pin, found) => {
+                let algorithms = provider.signature_verification_algorithms;
+                Arc::new(PinnedVerifier::new(*pin, found.clone(), algorithms))
             }
             Trust::CaFile(certificates) => by_roots(anchors(certificates)?, provider)?,
             Trust::SystemRoots => by_roots(system_roots()?, provider)?,

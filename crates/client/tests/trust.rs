@@ -33,7 +33,7 @@ async fn check(config: ServerConfig, name: &str, trust: Trust) -> Result<(), Dis
 }
 
 fn pin(der: &CertificateDer<'_>) -> Trust {
-    Trust::Pin(Pin::of(der))
+    Trust::pin(Pin::of(der))
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Now);
     let (url, heard) = server::hears(server::config(&leaf, &[])).await;
-    let trust = Trust::Pin(Pin::of(b"something else"));
+    let trust = Trust::pin(Pin::of(b"something else"));
     let operator = OperatorApi::over_tls(url, &trust, None).unwrap();
     assert!(operator.text(&Path::new("/healthz")).await.is_err());
     assert_eq!(heard.await, Ok(0));

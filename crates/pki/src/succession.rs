@@ -44,6 +44,45 @@ pub fn check_succession(
     if left { Ok(()) } else { Err(SuccessionError::NoneLeft) }
 }
 
+/// The same for a host that may have missed steps, and for what an operator named, which may be an intermediate alone: a
+/// certificate of `next` vouches for others there once it is vouched for itself, and the CA that issued a known one is
+/// known with it.
+pub fn check_introduction(
+    known: &[CertificateDer<'_>],
+    next: &[CertificateDer<'_>],
+    at: Timestamp,
+) -> Result<(), SuccessionError> {
+    let issued_known = |der: &&CertificateDer<'_>| known.iter().any(|ca| is_issued_by(ca, der));
+    let issuers: Vec<CertificateDer<'_>> = next.iter().filter(issued_known).cloned().collect();
+    let mut known: Vec<CertificateDer<'_>> = known.iter().cloned().chain(issuers).collect();
+    // Each round finds one more at least, and there are as many as there are certificates.
+    for _ in next {
+        let trusted: Vec<TrustedCa<'_>> = known.iter().filter_map(TrustedCa::read).collect();
+        let vouched = |der: &&CertificateDer<'_>| {
+            let introduced = |ca: TrustedCa<'_>| {
+                ca.parsed.is_ca() && trusted.iter().any(|known| known.may_introduce(&ca, at))
+            };
+            !known.contains(der) && TrustedCa::read(der).is_some_and(introduced)
+        };
+        let Some(more) = next.iter().find(vouched).cloned() else { break };
+        known.push(more);
+    }
+    check_succession(&known, next, at)
+}
+
+/// Those of `current` that are in date, may introduce other CAs, and are missing in `next`.
+pub fn left_out<'a>(
+    current: &[CertificateDer<'a>],
+    next: &[CertificateDer<'_>],
+    at: Timestamp,
+) -> Vec<CertificateDer<'a>> {
+    let missing = |der: &&CertificateDer<'a>| {
+        let introduces = |ca: TrustedCa<'_>| ca.is_in_date(at) && ca.path_length() > 0;
+        !next.contains(der) && TrustedCa::read(der).is_some_and(introduces)
+    };
+    current.iter().filter(missing).cloned().collect()
+}
+
 struct TrustedCa<'a> {
     der: &'a CertificateDer<'a>,
     parsed: X509Certificate<'a>,
@@ -138,6 +177,30 @@ mod tests {
         let [first, .., last] = &bundles;
         assert_eq!(check_succession(first, last, AT), Err(SuccessionError::Stranger(1)));
         assert_eq!(check_succession(first, &bundles[2], AT), Err(SuccessionError::Stranger(2)));
+    }
+
+    #[test]
+    fn whoever_missed_the_steps_follows_them_in_one_bundle_and_no_other_way() {
+        let (old, new) = (TestCa::new("old", Some(1)), TestCa::new("new", Some(1)));
+        let below = TestCa::new("below", Some(0));
+        let check =
+            |known: &[CertificateDer<'_>], next: &[CertificateDer<'_>]| check_introduction(known, next, AT);
+        assert_eq!(check(&[old.root()], &[new.root(), new.by(&old)]), Ok(()));
+        assert_eq!(check(&[below.by(&old)], &[old.root()]), Ok(()), "an intermediate that an operator named");
+        let foreign = Err(SuccessionError::Stranger(1));
+        assert_eq!(check(&[old.root()], &[new.root(), old.root()]), foreign);
+        // With the key of the intermediate alone.
+        assert_eq!(check(&[old.root(), below.by(&old)], &[new.by(&below), below.by(&old)]), foreign);
+        assert_eq!(check(&[], &[new.root()]), foreign);
+    }
+
+    #[test]
+    fn what_may_introduce_others_is_missed_until_it_ends() {
+        let (old, new) = (TestCa::new("old", Some(1)), TestCa::new("new", Some(1)));
+        let below = TestCa::new("below", Some(0)).by(&old);
+        let current = [old.root(), new.root(), below];
+        assert_eq!(left_out(&current, &[new.root()], AT), [old.root()]);
+        assert_eq!(left_out(&current, &[], AT.plus(Span::from_days(1_000_000))), []);
     }
 
     #[test]

@@ -15,4 +15,4 @@ mod reconcile;
 
 pub use edge::socket::user_name;
 pub use process::app::App;
-pub use process::{chance, clock, config, datadir, from_taskrun, init, run};
+pub use process::{chance, clock, config, config_warnings, datadir, from_taskrun, init, run};

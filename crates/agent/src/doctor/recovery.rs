@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::recover::endpoint::{self, RecoveryEndpoint, RuntimeEndpoint};
 use crate::store::identity::HostIdentity;
 use crate::store::recovery::{self, RecoveryMaterial, StoredRecoveryToken};
+use crate::store::trust_refused::{self, TrustRefused};
 
 const NAME: &str = "recovery";
 const ANOTHER: &str = "start `enlist-agent run`, which fetches a recovery token once it is connected; or use a repair bundle (`enlist node repair-bundle ID --out FILE`)";
@@ -54,6 +55,20 @@ impl From<Check> for Examined {
 
 /// Token, where to turn with it, and that this place is there and trusted. The token stays here.
 pub async fn examine(subject: &DoctorSubject) -> Examined {
+    let examined = examine_material(subject).await;
+    match trust_refused::read(&subject.dir) {
+        Some(offer) => refused(&offer, &examined.check).into(),
+        None => examined,
+    }
+}
+
+/// Somebody whom this host believes to be the control plane has offered it another CA: that comes before all else.
+fn refused(offer: &TrustRefused, found: &Check) -> Check {
+    let evidence = format!("at {}: {}; otherwise: {}", offer.at, offer.evidence, found.evidence);
+    Check::bad(NAME, Class::ServerTlsUntrusted, evidence).with(offer.remedy.clone())
+}
+
+async fn examine_material(subject: &DoctorSubject) -> Examined {
     let found = recovery::read(&subject.dir);
     let (kept, RecoveryEndpoint { servers, trust }) = match held(subject, &found) {
         Ok(held) => held,

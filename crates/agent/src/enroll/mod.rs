@@ -3,7 +3,7 @@
 //! Killed at any moment and run again with the same token, it ends with the same identity: the request is on
 //! disk before it is sent, and what comes back is put to use by one rename.
 
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod persist;
 pub(crate) mod plan;
 pub(crate) mod precheck;
@@ -21,14 +21,15 @@ use pki::wireguard::WireguardPrivate;
 
 use crate::cli::{Contact, EnrollArgs};
 use crate::code::AgentCode;
-use crate::config::{self, AgentConfig, Environment};
+use crate::config::{self, AgentConfig, Environment, RecoveryConfig};
 use crate::fault::Fault;
-use crate::layout::{Files, Layout};
+use crate::layout::Layout;
+use crate::recover::perform::keep_grant;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::{self, Pending};
-use crate::store::{recovery, unconfirmed, wireguard};
+use crate::store::{self, unconfirmed, wireguard};
 use crate::token_source::{self, Asker, Sources};
 use crate::{chance, clock, host, logging};
 use plan::EnrollPlan;
@@ -63,7 +64,7 @@ pub async fn run(
             held => held.map_err(in_use)?,
         };
         return match usable(&path)? {
-            Some(found) => already(&dir, &found, &servers, &config.files, &options).await,
+            Some(found) => already(&dir, &found, &servers, &config, &options).await,
             None => Err(Fault::host(
                 AgentCode::IdentityChanged,
                 "another process has just removed the identity",
@@ -78,7 +79,7 @@ pub async fn run(
     let dir = Dir::hold(&path).map_err(in_use)?;
     // Looked at again, now that nobody else can change it.
     match settled(&path, args.replace, &plan)? {
-        Some(found) => already(&dir, &found, &plan.servers, &plan.files, &options).await,
+        Some(found) => already(&dir, &found, &plan.servers, &config, &options).await,
         None => anew(&dir, &plan, &options).await,
     }
 }
@@ -97,7 +98,7 @@ async fn anew(dir: &Dir, plan: &EnrollPlan, options: &CallOptions) -> Result<Enr
     let (identity, servers) = obtain(dir, plan, options).await?;
     // The control plane hears that the identity is kept even if it could not be linked.
     let fits = plan.files.fit(dir.path(), &identity, None);
-    let state = confirm(dir, &identity, &servers, options).await?;
+    let state = confirm(dir, &identity, &servers, &plan.recovery, options).await?;
     fits?;
     Ok(EnrollReport::new(dir.path(), &identity, Some(state), false))
 }
@@ -124,7 +125,7 @@ pub(crate) async fn obtain(
     };
     let servers = persist::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
-    let identity = answer::check(&answer, pending.key, clock::now())?;
+    let identity = answer::check(&answer, pending.key, &plan.trust, clock::now())?;
     if let Err(error) = persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
         return Err(not_persisted(dir, &identity, &servers, &error, options).await);
     }
@@ -152,16 +153,16 @@ async fn already(
     dir: &Dir,
     identity: &HostIdentity,
     servers: &[ServerUrl],
-    files: &Files,
+    config: &AgentConfig,
     options: &CallOptions,
 ) -> Result<EnrollReport, Fault> {
-    let fits = files.fit(dir.path(), identity, None);
+    let fits = config.files.fit(dir.path(), identity, None);
     // What led to this identity, or was never whole, is of no use; another request may yet be asked for again.
     if Pending::read(dir.path()).is_none_or(|pending| pending.key.spki() == identity.key.spki()) {
         tidied(pending::remove(dir.path()));
     }
     let state = if unconfirmed::is_set(dir.path(), &identity.facts.serial) {
-        Some(confirm(dir, identity, servers, options).await?)
+        Some(confirm(dir, identity, servers, &config.recovery, options).await?)
     } else {
         None
     };
@@ -180,12 +181,13 @@ async fn confirm(
     dir: &Dir,
     identity: &HostIdentity,
     servers: &[ServerUrl],
+    recovery: &RecoveryConfig,
     options: &CallOptions,
 ) -> Result<String, Fault> {
-    match rpc::confirm(identity, servers, None, recovery::kept_id(dir.path()), options).await {
+    match rpc::confirm(identity, servers, None, store::recovery::kept_id(dir.path()), options).await {
         Ok(confirmed) => {
             if let Some(grant) = &confirmed.recovery
-                && let Err(error) = recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), grant)
+                && let Err(error) = keep_grant(dir, recovery, identity, grant)
             {
                 tracing::warn!(%error, "the recovery token could not be stored; the daemon will fetch another");
             }

@@ -15,6 +15,10 @@ use crate::store::generation::Generations;
 use crate::store::identity::HostIdentity;
 use crate::store::{disk, last_attempts, pending, revoked, unconfirmed, wireguard};
 
+/// More addresses than these, or longer ones, are not kept: what the control plane says must fit into small files.
+pub const SERVERS: usize = 16;
+pub const LONGEST: usize = 512;
+
 /// The switch comes last: whoever finds an identity in use also finds where it belongs, and whether the
 /// control plane has heard of it.
 pub fn keep(
@@ -72,7 +76,7 @@ fn settings(dir: &Path, servers: &[ServerUrl], kept: KeptSettings<'_>) -> io::Re
 /// Where the control plane can be reached: what the operator named first, then what it said of itself.
 pub fn merged(named: &[ServerUrl], told: &[String]) -> Vec<ServerUrl> {
     let mut servers = named.to_vec();
-    for text in told {
+    for text in told.iter().take(SERVERS).filter(|text| text.len() <= LONGEST) {
         match ServerUrl::parse(text) {
             Ok(url) if servers.contains(&url) => {}
             Ok(url) => servers.push(url),

@@ -6,7 +6,7 @@ use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
 use crate::code::AgentCode;
-use crate::config::{AgentConfig, TrustChoice, UnderlayAddresses};
+use crate::config::{AgentConfig, RecoveryConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 use crate::token::SecretToken;
@@ -19,6 +19,7 @@ pub struct EnrollPlan {
     pub choice: TrustChoice,
     pub token: SecretToken,
     pub files: Files,
+    pub recovery: RecoveryConfig,
     /// Where this host's WireGuard can be reached, if it was said.
     pub underlay: Option<UnderlayAddresses>,
     /// As agent.toml will say it, if it was not there that it was said.
@@ -46,9 +47,9 @@ impl EnrollPlan {
         token: impl FnOnce() -> Result<SecretToken, Fault>,
     ) -> Result<Self, Fault> {
         let (choice, trust) = recognised(config, &servers)?;
-        let (files, underlay) = (config.files.clone(), config.underlay);
+        let (files, recovery, underlay) = (config.files.clone(), config.recovery.clone(), config.underlay);
         let underlay_given = config.underlay_given.clone();
-        Ok(Self { servers, trust, choice, token: token()?, files, underlay, underlay_given })
+        Ok(Self { servers, trust, choice, token: token()?, files, recovery, underlay, underlay_given })
     }
 }
 
@@ -81,7 +82,7 @@ pub fn servers(config: &AgentConfig) -> Result<Vec<ServerUrl>, Fault> {
 
 fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
     let path = match choice {
-        TrustChoice::Pin(pin) => return Ok(Trust::Pin(*pin)),
+        TrustChoice::Pin(pin) => return Ok(Trust::pin(*pin)),
         TrustChoice::SystemRoots => return Ok(Trust::SystemRoots),
         TrustChoice::CaFile(path) => path,
     };

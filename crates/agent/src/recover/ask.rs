@@ -7,12 +7,16 @@ use client::AgentApi;
 use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
+use pki::succession::check_introduction;
+use rustls_pki_types::CertificateDer;
 
 use super::endpoint::RecoveryEndpoint;
+use crate::code::AgentCode;
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::issued::{IssuedAnswer, agrees};
 use crate::store::identity::HostIdentity;
+use crate::store::trust_refused;
 use crate::token::SecretToken;
 
 /// As whom, with what and why. The certificate that was lost is not shown.
@@ -52,11 +56,13 @@ pub async fn ask(
     }
 }
 
-/// The identity that the answer holds, for the key that asked for it; of this node, if it is known which one this is.
+/// The identity that the answer holds, for the key that asked for it; of this node, if it is known which one this is. What
+/// is to be trusted from now on is vouched for by what is trusted here, and by the CAs that verify the recovery endpoint.
 pub fn check(
     answer: &RecoverResponse,
     key: Arc<HostKey>,
     known: Option<&HostIdentity>,
+    anchors: &[CertificateDer<'static>],
     at: Timestamp,
 ) -> Result<HostIdentity, Fault> {
     let identity = IssuedAnswer::from(answer).check(key, at)?;
@@ -65,6 +71,27 @@ pub fn check(
     if let Some(known) = known {
         agrees("the node", known.node_id().unwrap_or_default(), identity.node_id().unwrap_or_default())?;
         agrees("the domain", known.spiffe.domain.as_str(), identity.spiffe.domain.as_str())?;
+        agrees("the tenant", known.tenant().unwrap_or_default(), identity.tenant().unwrap_or_default())?;
     }
+    vouched(&identity.bundle, known, anchors, at).map_err(|reason| {
+        let what = format!("the trust bundle of a recovery is not kept: {reason}");
+        Fault::host(AgentCode::BundleNotKept, what, trust_refused::REMEDY)
+    })?;
     Ok(identity)
+}
+
+/// Whether what is trusted here says that a bundle is to be trusted next. Where nothing is trusted by name, because the
+/// operator pinned the server itself or chose the system's roots, there is nothing to hold it against.
+pub fn vouched(
+    bundle: &[CertificateDer<'static>],
+    known: Option<&HostIdentity>,
+    anchors: &[CertificateDer<'static>],
+    at: Timestamp,
+) -> Result<(), String> {
+    let trusted: Vec<CertificateDer<'_>> =
+        known.iter().flat_map(|known| &known.bundle).chain(anchors).cloned().collect();
+    if trusted.is_empty() {
+        return Ok(());
+    }
+    check_introduction(&trusted, bundle, at).map_err(|error| error.to_string())
 }

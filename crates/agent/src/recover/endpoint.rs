@@ -2,6 +2,7 @@
 //! control plane issued, else those of every day, but only where the operator has set `recovery_same_as_runtime`.
 
 use client::{ServerUrl, Trust};
+use rustls_pki_types::CertificateDer;
 
 use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
@@ -31,14 +32,7 @@ pub fn choose(
         Some(url) => Some(ServerUrl::parse(url).map_err(|error| blocked(format!("recovery_url: {error}")))?),
         None => None,
     };
-    let own = match &config.ca_file {
-        Some(path) => {
-            let unusable = |reason: String| blocked(format!("recovery_ca_file {}: {reason}", path.display()));
-            let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-            Some(Trust::from_ca_pem(&pem).map_err(|error| unusable(error.to_string()))?)
-        }
-        None => None,
-    };
+    let own = own_trust(config)?;
     let stored = || profile.map(|profile| Trust::CaFile(profile.ca.clone()));
     let servers = match (named, profile) {
         (Some(url), _) => vec![url],
@@ -52,6 +46,20 @@ pub fn choose(
         return Err(blocked("no recovery endpoint is known"));
     }
     Ok(RecoveryEndpoint { servers, trust })
+}
+
+/// The CA that agent.toml names for recovery.
+fn own_trust(config: &RecoveryConfig) -> Result<Option<Trust>, Fault> {
+    let Some(path) = &config.ca_file else { return Ok(None) };
+    let unusable = |reason: String| blocked(format!("recovery_ca_file {}: {reason}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    Trust::from_ca_pem(&pem).map(Some).map_err(|error| unusable(error.to_string()))
+}
+
+/// What vouches for a recovery CA: the bundle in use, and what agent.toml names.
+pub fn vouchers(config: &RecoveryConfig, bundle: &[CertificateDer<'static>]) -> Vec<CertificateDer<'static>> {
+    let own = own_trust(config).ok().flatten();
+    bundle.iter().chain(own.iter().flat_map(|own| own.anchors())).cloned().collect()
 }
 
 /// The remedy where a recovery is blocked.

@@ -1,9 +1,12 @@
 //! A recovery without a daemon: ask, keep, say that it is kept, put it to use.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::agent::{BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, NotNeeded, RecoverRequest};
+use api::agent::{
+    BundleEvidence, ConfirmRequest, ConfirmResponse, ConfirmStatus, NotNeeded, RecoverRequest, RecoveryGrant,
+};
 use api::code::{
     Code, NODE_REVOKED, TOKEN_EXPIRED, TOKEN_INVALID, TOKEN_MALFORMED, TOKEN_NOT_FOUND, TOKEN_REVOKED,
     TOKEN_SUPERSEDED, TOKEN_USED,
@@ -11,13 +14,14 @@ use api::code::{
 use client::{AgentApi, Error, ServerUrl};
 use lifecycle::host::{Class, FailureKind, TOLERANCE};
 use lifecycle::names::Timestamp;
+use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 
 use super::endpoint::RecoveryEndpoint;
 use super::report::RecoverReport;
 use super::{ask, clock_floor, endpoint};
 use crate::code::AgentCode;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, RecoveryConfig};
 use crate::enroll::{persist, rpc};
 use crate::failed_call::FailedCall;
 use crate::fault::{Exit, Fault};
@@ -28,8 +32,9 @@ use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{HostIdentity, IdentityMeta};
 use crate::store::last_attempts::{self, LastAttempts};
+use crate::store::recovery::VouchedGrant;
 use crate::store::recovery_attempt::RecoveryAttempt;
-use crate::store::{recovery, recovery_attempt, revoked, tolerance, unconfirmed};
+use crate::store::{recovery, recovery_attempt, revoked, tolerance, trust_refused, unconfirmed};
 use crate::token::SecretToken;
 use crate::{chance, clock, code, status};
 
@@ -114,7 +119,9 @@ async fn carry_out(
         Ok(answer) => answer,
         Err(failed) => return Err(refused(dir, config, &plan, failed)),
     };
-    let identity = ask::check(&answer, Arc::new(begun.key), plan.identity.as_ref(), clock::now())?;
+    let anchors = plan.endpoint.trust.anchors();
+    let checked = ask::check(&answer, Arc::new(begun.key), plan.identity.as_ref(), anchors, clock::now());
+    let identity = checked.inspect_err(|fault| note_refusal(dir, fault))?;
     if !plan.node_id.is_empty() {
         issued::agrees("node_id", &plan.node_id, identity.node_id().unwrap_or_default())?;
     }
@@ -137,11 +144,12 @@ async fn carry_out(
     let switch = || generations.switch(number, None);
     ballast.rescue(switch).map_err(|error| not_kept(dir, &error))?;
     let tidy = || {
+        trust_refused::clear(dir.path())?;
         // Should it end before it is shown, the same token and key lead to another.
         if let Some(confirmed) = &confirmed {
             unconfirmed::clear(dir.path())?;
             if let Some(grant) = &confirmed.recovery {
-                recovery::keep(dir.path(), node, grant)?;
+                keep_grant(dir, &config.recovery, &identity, grant)?;
             }
             recovery::forget_token(dir.path(), &begun.token_hash)?;
             recovery_attempt::remove(dir.path())?;
@@ -159,6 +167,7 @@ async fn carry_out(
 fn class(fault: &Fault) -> String {
     let class = match (&fault.code, fault.exit) {
         (FaultCode::Agent(code), _) if let Some(class) = code.class() => class,
+        (FaultCode::Agent(AgentCode::BundleNotKept), _) => Class::ServerTlsUntrusted,
         (code, _) if code.is(NODE_REVOKED) => Class::IdentityRevokedOrFenced,
         (_, Exit::Refused) if !fault.retryable => Class::RecoveryEnrollmentBlocked,
         (_, Exit::Refused | Exit::Unreachable) => Class::EndpointUnreachable,
@@ -213,7 +222,9 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &RecoverPlan, failed: FailedCa
     if let Error::Refused(refusal) = &failed.error
         && let Some(answer) = &refusal.not_needed
     {
-        let refreshed = plan.identity.as_ref().is_some_and(|identity| refresh(dir, config, identity, answer));
+        let anchors = plan.endpoint.trust.anchors();
+        let refreshed = |known: &HostIdentity| refresh(dir, config, known, anchors, answer);
+        let refreshed = plan.identity.as_ref().is_some_and(refreshed);
         let fault = rpc::fault(failed.error);
         let more = if refreshed { "; the trust bundle was updated" } else { "" };
         let fault = Fault { message: format!("{}{more}", fault.message), ..fault };
@@ -240,14 +251,54 @@ fn refused(dir: &Dir, config: &AgentConfig, plan: &RecoverPlan, failed: FailedCa
     fault.into()
 }
 
-fn refresh(dir: &Dir, config: &AgentConfig, identity: &HostIdentity, answer: &NotNeeded) -> bool {
+/// A CA or a bundle that nothing vouches for is logged, and noted for `status` and `doctor`.
+fn note_refusal(dir: &Dir, fault: &Fault) {
+    if fault.code.agent() != Some(AgentCode::BundleNotKept) {
+        return;
+    }
+    let class = Class::ServerTlsUntrusted.as_str();
+    tracing::warn!(class, code = %fault.code, "{}; remedy: {}", fault.message, fault.hint);
+    if let Err(error) = trust_refused::keep(dir.path(), class, &fault.message, clock::now()) {
+        tracing::warn!(%error, "a refused CA could not be noted");
+    }
+}
+
+/// What brings the host back another time, unless nothing vouches for its recovery CA.
+pub(crate) fn keep_grant(
+    dir: &Dir,
+    config: &RecoveryConfig,
+    identity: &HostIdentity,
+    grant: &RecoveryGrant,
+) -> io::Result<()> {
+    let trusted = endpoint::vouchers(config, &identity.bundle);
+    match VouchedGrant::check(dir.path(), grant, &trusted, clock::now()) {
+        Ok(vouched) => recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), vouched),
+        Err(reason) => {
+            note_refusal(dir, &Fault::host(AgentCode::BundleNotKept, reason, trust_refused::REMEDY));
+            Ok(())
+        }
+    }
+}
+
+fn refresh(
+    dir: &Dir,
+    config: &AgentConfig,
+    before: &HostIdentity,
+    anchors: &[CertificateDer<'static>],
+    answer: &NotNeeded,
+) -> bool {
     let Ok(bundle) = issued::certificates("bundle", &answer.bundle) else { return false };
-    if bundle == identity.bundle {
+    if bundle == before.bundle {
         return false;
     }
-    let mut identity = HostIdentity { bundle, ..identity.clone() };
+    let mut identity = HostIdentity { bundle, ..before.clone() };
     identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: answer.bundle_version, ..meta });
     if client::trust::client_config(&identity.trust(), None, b"h2").is_err() {
+        return false;
+    }
+    if let Err(reason) = ask::vouched(&identity.bundle, Some(before), anchors, clock::now()) {
+        let what = format!("the trust bundle of a recovery is not kept: {reason}");
+        note_refusal(dir, &Fault::host(AgentCode::BundleNotKept, what, trust_refused::REMEDY));
         return false;
     }
     let generations = Generations::under(dir.path());
@@ -256,7 +307,7 @@ fn refresh(dir: &Dir, config: &AgentConfig, identity: &HostIdentity, answer: &No
     switched.inspect_err(|error| tracing::warn!(%error, "the trust bundle could not be written")).is_ok()
 }
 
-fn not_kept(dir: &Dir, error: &std::io::Error) -> Fault {
+fn not_kept(dir: &Dir, error: &io::Error) -> Fault {
     let hint = "make room in the directory, and let this user write there; then run the command again, which gives the same certificate";
     let code = if crate::space::is_full(error) { AgentCode::DiskFull } else { AgentCode::NotPersisted };
     Fault::host(code, format!("{}: {error}", dir.path().display()), hint)

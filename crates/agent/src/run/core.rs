@@ -9,7 +9,7 @@ use lifecycle::host::{
     self, CandidateOrigin, Chance, Class, Condition, FailureKind, FollowUp, HostMachine, Input, Life, Now,
 };
 use lifecycle::names::{Span, Timestamp};
-use pki::succession::check_succession;
+use pki::succession::{check_succession, left_out};
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ use crate::status::LastAttempt;
 use crate::store::dir::Dir;
 use crate::store::generation::{Generations, Number};
 use crate::store::identity::{HostIdentity, IdentityMeta};
-use crate::store::revoked;
+use crate::store::{revoked, trust_refused};
 use crate::{chance, clock};
 
 /// A new certificate on disk that has yet to be proven.
@@ -162,13 +162,41 @@ impl AgentCore {
         Ok(())
     }
 
-    /// Whether a bundle may take the place of the one in use: only what is trusted now says what is trusted next.
-    pub fn check_succession(&self, version: u64, bundle: &[CertificateDer<'_>]) -> Result<(), String> {
-        let now = self.identity.bundle_version();
-        if version < now {
-            return Err(format!("version {version} is older than {now}, which is in use"));
+    /// The bundle that may take the place of the one in use: only what is trusted now says what is trusted next. The
+    /// version is nobody's signature, so one that is lower only adds: whoever once sent a number out of reach would otherwise
+    /// have sent the last bundle that this host takes.
+    pub fn succeeding(
+        &self,
+        version: u64,
+        mut bundle: Vec<CertificateDer<'static>>,
+    ) -> Result<Vec<CertificateDer<'static>>, String> {
+        let (current, at) = (&self.identity.bundle, clock::now());
+        check_succession(current, &bundle, at).map_err(|error| error.to_string())?;
+        if version < self.identity.bundle_version() {
+            let kept = left_out(current, &bundle, at);
+            bundle.extend(kept);
         }
-        check_succession(&self.identity.bundle, bundle, clock::now()).map_err(|error| error.to_string())
+        Ok(bundle)
+    }
+
+    /// What was offered to this host to trust is not taken: in the log, in the diagnostics, and for `status` and `doctor`.
+    pub fn trust_refused(&mut self, what: &str) {
+        let class = Class::ServerTlsUntrusted;
+        let code = FaultCode::from(AgentCode::BundleNotKept);
+        self.reporting.log_call("trust refused", class, &code, what, trust_refused::REMEDY);
+        let (at, id) = (clock::now(), self.machine.correlation_id().to_owned());
+        let next = "goes on with what it trusts";
+        self.reporting.record(at, class, &id, what, next, trust_refused::REMEDY);
+        if let Err(error) = trust_refused::keep(self.path(), class.as_str(), what, at) {
+            self.not_written("a refused CA could not be noted", &error);
+        }
+    }
+
+    /// What was offered since was taken.
+    pub fn trust_accepted(&mut self) {
+        if let Err(error) = trust_refused::clear(self.path()) {
+            self.not_written("the note of a refused CA could not be removed", &error);
+        }
     }
 
     /// The control plane has revoked this identity, as far as it knows. A fault if the daemon is to end by that.
@@ -319,6 +347,7 @@ pub fn kept_kind(fault: &Fault) -> Option<FailureKind> {
         Some(AgentCode::DiskFull) => Some(FailureKind::DiskFull),
         Some(AgentCode::NotPersisted) => Some(FailureKind::Transient),
         Some(AgentCode::ClockSkew) => Some(FailureKind::ClockSkew),
+        Some(AgentCode::BundleNotKept) => Some(FailureKind::Untrusted),
         _ => None,
     }
 }

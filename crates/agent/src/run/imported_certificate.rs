@@ -17,7 +17,7 @@ use crate::cli::Contact;
 use crate::code::AgentCode;
 use crate::config::AgentConfig;
 use crate::enroll::plan::{KeptSettings, recognised};
-use crate::enroll::{options, persist, rpc};
+use crate::enroll::{answer, options, persist, rpc};
 use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
 use crate::issued::{IssuedAnswer, invalid};
@@ -71,13 +71,14 @@ pub async fn adopt(
     let ImportedCertificate { files, worker, credentials } = there;
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
     let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(rpc::fault)?;
-    let answer = renewed(&agent, &next, &options(contact, None)?.correlation_id).await?;
-    let identity = IssuedAnswer::from(&answer).check(Arc::new(next), clock::now())?;
+    let renewed = renewed(&agent, &next, &options(contact, None)?.correlation_id).await?;
+    let identity = IssuedAnswer::from(&renewed).check(Arc::new(next), clock::now())?;
+    answer::named(&trust, &identity.bundle, clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
     let kept = KeptSettings { files: &config.files, choice: &choice, underlay_given: None };
-    let servers = persist::merged(servers, &answer.servers);
+    let servers = persist::merged(servers, &renewed.servers);
     let kept = persist::keep(dir.path(), &identity, None, &servers, kept);
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;
     for path in files {

@@ -8,6 +8,7 @@ use client::{Error, ServerUrl};
 use lifecycle::host::{self, CandidateOrigin, Class, FailureKind, Input, RecoveryResult};
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
+use rustls_pki_types::CertificateDer;
 
 use super::call::{Call, CallPanicked};
 use super::core::{AgentCore, Candidate, kept_kind};
@@ -16,10 +17,10 @@ use crate::config::RecoveryConfig;
 use crate::failed_call::FailedCall;
 use crate::fault_code::FaultCode;
 use crate::recover::endpoint::{RecoveryEndpoint, RuntimeEndpoint, choose};
-use crate::recover::{ask, clock_floor};
+use crate::recover::{ask, clock_floor, endpoint};
 use crate::status::Status;
-use crate::store::recovery::{self, StoredRecoveryToken};
-use crate::store::{recovery_attempt, unconfirmed};
+use crate::store::recovery::{self, StoredRecoveryToken, VouchedGrant};
+use crate::store::{recovery_attempt, trust_refused, unconfirmed};
 use crate::{clock, issued, space};
 
 /// How the call ended.
@@ -29,6 +30,8 @@ pub struct IdentityRecovery {
     config: RecoveryConfig,
     call: Call<RecoverResult>,
     key: Option<Arc<HostKey>>,
+    /// The CAs that verify the endpoint of the call.
+    anchors: Vec<CertificateDer<'static>>,
     ready: bool,
     /// The recovery token that is on disk now, and of which that has yet to be acknowledged; empty asks for one.
     pub acknowledgement: Option<String>,
@@ -36,7 +39,14 @@ pub struct IdentityRecovery {
 
 impl IdentityRecovery {
     pub fn new(config: RecoveryConfig) -> Self {
-        Self { config, call: Call::default(), key: None, ready: false, acknowledgement: None }
+        Self {
+            config,
+            call: Call::default(),
+            key: None,
+            anchors: Vec::new(),
+            ready: false,
+            acknowledgement: None,
+        }
     }
 
     /// Whether there is what a recovery takes, now.
@@ -60,6 +70,10 @@ impl IdentityRecovery {
         if !connected || !recovery::kept_id(core.path()).is_empty() || recovery::is_ineligible(core.path()) {
             return;
         }
+        // One that was refused for its recovery CA would be refused again; the next connection asks by itself.
+        if trust_refused::read(core.path()).is_some() {
+            return;
+        }
         if core.reporting.is_new("no recovery token") {
             tracing::info!("there is no valid recovery token; requesting one");
         }
@@ -69,9 +83,18 @@ impl IdentityRecovery {
     /// On disk before it is acknowledged, because the acknowledgement ends the token before it.
     pub fn granted(&mut self, core: &mut AgentCore, grant: Option<&RecoveryGrant>, servers: &[ServerUrl]) {
         let Some(grant) = grant else { return };
+        let trusted = endpoint::vouchers(&self.config, &core.identity.bundle);
+        let vouched = match VouchedGrant::check(core.path(), grant, &trusted, clock::now()) {
+            Ok(vouched) => vouched,
+            Err(reason) => {
+                core.trust_refused(&reason);
+                return self.check_ready(core, servers);
+            }
+        };
         let node = core.identity.node_id().unwrap_or_default();
-        match core.ballast.rescue(|| recovery::keep(core.path(), node, grant)) {
+        match core.ballast.rescue(|| recovery::keep(core.path(), node, vouched)) {
             Ok(()) => {
+                core.trust_accepted();
                 if !grant.token.is_empty() {
                     self.acknowledgement = Some(grant.token_id.clone());
                 }
@@ -142,6 +165,7 @@ impl IdentityRecovery {
         }
         let request = ask::request(&token.value, &token.profile, csr, core.identity.node_id(), class);
         self.key = Some(Arc::new(attempt.key));
+        self.anchors = endpoint.trust.anchors().to_vec();
         let (tolerance, issued) = (core.machine.tolerance(), core.identity.facts.not_before);
         self.call.begin(recover(endpoint, request, correlation_id, tolerance, issued));
     }
@@ -153,7 +177,7 @@ impl IdentityRecovery {
     /// The answer, checked and on disk as a generation that is not in use. False if it cannot be kept.
     pub fn keep(&mut self, core: &mut AgentCore, answer: &RecoverResponse) -> bool {
         let Some(key) = self.key.take() else { return false };
-        let checked = ask::check(answer, key, Some(&core.identity), clock::now());
+        let checked = ask::check(answer, key, Some(&core.identity), &self.anchors, clock::now());
         match checked.and_then(|identity| Ok((core.write(&identity)?, identity))) {
             Ok((number, identity)) => {
                 if let Err(error) = unconfirmed::set(core.path(), &identity.facts.serial) {
@@ -164,6 +188,9 @@ impl IdentityRecovery {
                 true
             }
             Err(fault) => {
+                if fault.code.agent() == Some(AgentCode::BundleNotKept) {
+                    core.trust_refused(&fault.message);
+                }
                 let kind = kept_kind(&fault).unwrap_or(FailureKind::WrongServer);
                 not_recovered(core, fault.code, &fault.message, kind);
                 false
@@ -174,7 +201,8 @@ impl IdentityRecovery {
     /// Whether the refusal cured the host: it was no certificate that was missing, but a trust bundle or an address,
     /// which came with it. `moved` says that an address was new.
     pub fn refreshed(&mut self, core: &mut AgentCore, failed: &FailedCall, moved: bool) -> bool {
-        let refreshed = not_needed(failed).is_some_and(|answer| refresh(core, answer)) || moved;
+        let refreshed =
+            not_needed(failed).is_some_and(|answer| refresh(core, answer, &self.anchors)) || moved;
         if refreshed {
             self.key = None;
             core.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
@@ -228,15 +256,20 @@ pub fn not_needed(failed: &FailedCall) -> Option<&NotNeeded> {
     }
 }
 
-/// The node is well, and only its bundle was stale. What vouches for the new one is the recovery bundle. False if it is
-/// the one in use, so that nothing is cured by it.
-fn refresh(core: &mut AgentCore, answer: &NotNeeded) -> bool {
+/// The node is well, and only its bundle was stale. What vouches for the new one is the one in use, or the CA that verifies
+/// the recovery endpoint. False if it is the one in use, so that nothing is cured by it.
+fn refresh(core: &mut AgentCore, answer: &NotNeeded, anchors: &[CertificateDer<'static>]) -> bool {
     let certificates = match issued::certificates("bundle", &answer.bundle) {
         Ok(certificates) if certificates != core.identity.bundle => certificates,
         Ok(_) | Err(_) => return false,
     };
+    if let Err(reason) = ask::vouched(&certificates, Some(&core.identity), anchors, clock::now()) {
+        core.trust_refused(&format!("the trust bundle of a recovery is not kept: {reason}"));
+        return false;
+    }
     match core.keep_bundle(answer.bundle_version, certificates) {
         Ok(()) => {
+            core.trust_accepted();
             tracing::info!(version = answer.bundle_version, "trust bundle refreshed by recovery");
             true
         }

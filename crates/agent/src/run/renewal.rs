@@ -114,12 +114,17 @@ fn checked(
 ) -> Result<(Number, HostIdentity), Fault> {
     let mut identity = IssuedAnswer::from(answer).check(key, clock::now())?;
     agrees("the node", &core.identity.spiffe.to_string(), &identity.spiffe.to_string())?;
-    if let Err(reason) = core.check_succession(answer.bundle_version, &identity.bundle) {
-        let what = format!("the trust bundle of a renewal is not kept: {reason}");
-        core.reporting.log(AgentCode::BundleNotKept, &what);
-        identity.bundle.clone_from(&core.identity.bundle);
-        let version = core.identity.bundle_version();
-        identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: version, ..meta });
+    match core.succeeding(answer.bundle_version, std::mem::take(&mut identity.bundle)) {
+        Ok(bundle) => {
+            identity.bundle = bundle;
+            core.trust_accepted();
+        }
+        Err(reason) => {
+            core.trust_refused(&format!("the trust bundle of a renewal is not kept: {reason}"));
+            identity.bundle.clone_from(&core.identity.bundle);
+            let version = core.identity.bundle_version();
+            identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: version, ..meta });
+        }
     }
     Ok((core.write(&identity)?, identity))
 }

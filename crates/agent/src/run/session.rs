@@ -13,12 +13,10 @@ use super::call::{Call, CallPanicked, CallTarget};
 use super::core::AgentCore;
 use super::live_channel::LiveChannel;
 use super::orders::Orders;
+use crate::enroll::persist::SERVERS;
 use crate::failed_call::FailedCall;
 use crate::status::{AgentState, CHANNEL_DOWN, ChannelState, Status};
 use crate::store::{recovery, unconfirmed};
-
-/// More addresses than these are not kept.
-const SERVERS: usize = 16;
 
 /// How opening the connection ended.
 pub type OpenResult = Result<Box<Opened>, FailedCall>;

@@ -13,5 +13,6 @@ pub mod recovery_attempt;
 pub mod renewal_key;
 pub mod revoked;
 pub mod tolerance;
+pub mod trust_refused;
 pub mod unconfirmed;
 pub mod wireguard;

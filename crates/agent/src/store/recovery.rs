@@ -12,6 +12,7 @@ use api::agent::{RecoveryGrant, RecoveryProfile};
 use client::ServerUrl;
 use lifecycle::names::Timestamp;
 use pki::pem;
+use pki::succession::check_introduction;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -83,8 +84,32 @@ struct RecoveryProfileFile {
     url: String,
 }
 
+/// What the control plane gave this node, whose recovery CA is vouched for by what the host trusts.
+#[derive(Debug, Clone, Copy)]
+pub struct VouchedGrant<'a>(&'a RecoveryGrant);
+
+impl<'a> VouchedGrant<'a> {
+    /// The recovery CA says what a host trusts next where its bundle is stale, so it is believed no more easily than a
+    /// bundle: `trusted` is that bundle and what the operator named on this host, and what was kept before counts as well. If
+    /// it is refused, so is the token, which would take the place of one that has a way to be used.
+    pub fn check(
+        dir: &Path,
+        grant: &'a RecoveryGrant,
+        trusted: &[CertificateDer<'_>],
+        at: Timestamp,
+    ) -> Result<Self, String> {
+        let Some(offered) = grant.profile.as_ref().and_then(|profile| check(profile).ok()) else {
+            return Ok(Self(grant));
+        };
+        let kept = read_profile(dir).map(|profile| profile.ca).unwrap_or_default();
+        let known: Vec<CertificateDer<'_>> = trusted.iter().cloned().chain(kept).collect();
+        let vouched = check_introduction(&known, &offered.ca, at);
+        vouched.map(|()| Self(grant)).map_err(|error| format!("the recovery CA is not kept: {error}"))
+    }
+}
+
 /// Keeps what the control plane gave this node; on disk when this returns. What cannot be used replaces nothing.
-pub fn keep(dir: &Path, node: &str, grant: &RecoveryGrant) -> io::Result<()> {
+pub fn keep(dir: &Path, node: &str, VouchedGrant(grant): VouchedGrant<'_>) -> io::Result<()> {
     let token = token(node, grant)?;
     if let Some(profile) = &grant.profile {
         check(profile)?;
@@ -189,8 +214,8 @@ fn token(node: &str, grant: &RecoveryGrant) -> io::Result<Option<(SecretToken, N
 fn check(profile: &RecoveryProfile) -> io::Result<StoredRecoveryProfile> {
     let url = ServerUrl::parse(&profile.url).map_err(|error| unusable(&error.to_string()))?;
     let ca = pem::certificates(profile.ca.as_bytes()).map_err(|error| unusable(&error.to_string()))?;
-    if profile.id.len() > WORD {
-        return Err(unusable("the id of the recovery profile is too long"));
+    if profile.id.len() > WORD || profile.url.len() > WORD {
+        return Err(unusable("the id or the address of the recovery profile is too long"));
     }
     Ok(StoredRecoveryProfile { id: profile.id.clone(), url, ca })
 }
@@ -268,6 +293,10 @@ mod tests {
         }
     }
 
+    fn give(dir: &Path, grant: &RecoveryGrant) -> io::Result<()> {
+        keep(dir, "n-1", VouchedGrant(grant))
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o7777
     }
@@ -275,15 +304,15 @@ mod tests {
     #[test]
     fn that_there_is_no_recovery_is_kept_until_there_is() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "hush")).unwrap();
+        give(dir.path(), &grant("t-1", "hush")).unwrap();
         assert_eq!(
             (is_ineligible(dir.path()), read(dir.path()).token.unwrap().profile),
             (false, "p-1".to_owned())
         );
         let without = RecoveryGrant { ineligible: true, ..RecoveryGrant::default() };
-        keep(dir.path(), "n-1", &without).unwrap();
+        give(dir.path(), &without).unwrap();
         assert!(read(dir.path()).ineligible && read(dir.path()).token.is_none());
-        keep(dir.path(), "n-1", &grant("t-2", "hush")).unwrap();
+        give(dir.path(), &grant("t-2", "hush")).unwrap();
         assert!(!read(dir.path()).ineligible && kept_id(dir.path()) == "t-2");
     }
 
@@ -291,7 +320,7 @@ mod tests {
     fn a_grant_is_kept_for_this_user_alone_and_found_again() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(kept_id(dir.path()), "");
-        keep(dir.path(), "n-1", &grant("t-1", "hush")).unwrap();
+        give(dir.path(), &grant("t-1", "hush")).unwrap();
         let (there, token) = (place(dir.path()), place(dir.path()).join(TOKEN));
         assert_eq!((mode(&there), mode(&token), mode(&there.join(TOKENS))), (0o700, 0o600, 0o600));
         assert_eq!(fs::read_to_string(&token).unwrap(), "hush\n");
@@ -308,8 +337,8 @@ mod tests {
     #[test]
     fn a_crash_between_the_names_and_the_token_loses_no_id() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
-        keep(dir.path(), "n-1", &grant("t-2", "two")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-2", "two")).unwrap();
         assert_eq!(kept_id(dir.path()), "t-2");
         fs::write(place(dir.path()).join(TOKEN), "one\n").unwrap();
         assert_eq!(kept_id(dir.path()), "t-1");
@@ -322,11 +351,11 @@ mod tests {
     fn a_token_that_was_spoilt_is_not_counted_upon() {
         let dir = tempfile::tempdir().unwrap();
         let now = Timestamp::from_secs(1_800_000_000);
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         assert!(is_ready(dir.path(), now));
         fs::write(place(dir.path()).join(TOKEN), "spoilt\n").unwrap();
         assert!(!is_ready(dir.path(), now));
-        keep(dir.path(), "n-1", &grant("t-2", "two")).unwrap();
+        give(dir.path(), &grant("t-2", "two")).unwrap();
         assert!(is_ready(dir.path(), now));
         disk::remove(&place(dir.path()).join(TOKENS)).unwrap();
         assert!(!is_ready(dir.path(), now));
@@ -335,10 +364,10 @@ mod tests {
     #[test]
     fn a_grant_without_a_token_renews_only_the_profile() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         let mut next = grant("", "");
         next.profile.as_mut().unwrap().url = "https://elsewhere:2".to_owned();
-        keep(dir.path(), "n-1", &next).unwrap();
+        give(dir.path(), &next).unwrap();
         assert_eq!(kept_id(dir.path()), "t-1");
         assert_eq!(read(dir.path()).profile.unwrap().url.to_string(), "https://elsewhere:2");
     }
@@ -346,11 +375,11 @@ mod tests {
     #[test]
     fn what_cannot_be_used_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         let wrong = |change: fn(&mut RecoveryGrant)| {
             let mut wrong = grant("t-2", "two");
             change(&mut wrong);
-            assert!(keep(dir.path(), "n-1", &wrong).is_err());
+            assert!(give(dir.path(), &wrong).is_err());
         };
         wrong(|grant| grant.token = "two words".to_owned());
         wrong(|grant| grant.token_id = String::new());
@@ -364,9 +393,9 @@ mod tests {
     #[test]
     fn only_the_token_that_was_used_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         let one = read(dir.path()).token.unwrap().value;
-        keep(dir.path(), "n-1", &grant("t-2", "two")).unwrap();
+        give(dir.path(), &grant("t-2", "two")).unwrap();
         forget_token(dir.path(), &one.digest()).unwrap();
         assert_eq!(kept_id(dir.path()), "t-2");
         let two = read(dir.path()).token.unwrap().value;
@@ -379,7 +408,7 @@ mod tests {
     #[test]
     fn a_token_of_another_node_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         forget_others(dir.path(), "n-1").unwrap();
         assert_eq!(kept_id(dir.path()), "t-1");
         forget_others(dir.path(), "n-2").unwrap();
@@ -392,7 +421,7 @@ mod tests {
     #[test]
     fn what_others_could_read_or_replace_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
-        keep(dir.path(), "n-1", &grant("t-1", "one")).unwrap();
+        give(dir.path(), &grant("t-1", "one")).unwrap();
         let token = place(dir.path()).join(TOKEN);
         for (path, open, closed) in [
             (token.clone(), 0o640, 0o600),
@@ -415,7 +444,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         symlink(elsewhere.path(), place(dir.path())).unwrap();
-        assert!(keep(dir.path(), "n-1", &grant("t-1", "one")).is_err());
+        assert!(give(dir.path(), &grant("t-1", "one")).is_err());
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 }

@@ -4,6 +4,7 @@ use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use ::server::config::{ConfigMistake, ControlPlaneConfig};
+use ::server::config_warnings::warnings;
 use ::server::datadir::DataDir;
 use ::server::run::{RunError, check};
 use serde::Serialize;
@@ -17,6 +18,8 @@ struct ConfigCheck {
     server_url: Option<String>,
     kek: Option<String>,
     mistakes: Vec<ConfigMistake>,
+    /// What is allowed, and will not do what was meant.
+    warnings: Vec<String>,
 }
 
 pub fn run(dir: &DataDir, output: Output) -> Result<(), CommandError> {
@@ -42,6 +45,7 @@ fn result(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Con
         server_url: config.and_then(ControlPlaneConfig::server_url),
         kek: config.map(|config| config.kek.to_string()),
         mistakes,
+        warnings: config.map(|config| warnings(dir, config)).unwrap_or_default(),
     }
 }
 
@@ -51,5 +55,6 @@ fn text(result: &ConfigCheck) -> String {
         .with("listen addresses", &result.listen.join(", "))
         .with_some("URL", result.server_url.as_deref())
         .with_some("key-encryption key", result.kek.as_deref());
-    format!("no mistakes found\n{}", fields.text())
+    let warnings: String = result.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    format!("no mistakes found\n{warnings}{}", fields.text())
 }

@@ -5,6 +5,7 @@ pub mod app;
 pub mod chance;
 pub mod clock;
 pub mod config;
+pub mod config_warnings;
 pub mod datadir;
 pub mod from_taskrun;
 pub mod init;

@@ -14,6 +14,7 @@ use crate::operator;
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
+use crate::process::config_warnings;
 use crate::process::datadir::{DataDir, DirError, StoreVersion};
 use crate::process::take_in;
 use crate::reconcile;
@@ -157,6 +158,9 @@ fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<(), RunError> {
 /// Starts a control plane; it serves when this returns.
 pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunError> {
     let mut config = check(&dir)?;
+    for warning in config_warnings::warnings(&dir, &config) {
+        tracing::warn!("{warning}");
+    }
     if !overrides.listen.is_empty() {
         config.listen = overrides.listen;
     }

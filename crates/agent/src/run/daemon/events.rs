@@ -195,8 +195,9 @@ impl Daemon {
         if millis == 0 {
             return;
         }
-        self.core.learn(Input::Tolerance(Span::from_millis(millis)));
-        if let Err(error) = tolerance::keep(self.core.path(), Span::from_millis(millis)) {
+        let span = Span::from_millis(millis).min(tolerance::MOST);
+        self.core.learn(Input::Tolerance(span));
+        if let Err(error) = tolerance::keep(self.core.path(), span) {
             self.core.not_written("the clock tolerance could not be stored", &error);
         }
     }
@@ -219,12 +220,15 @@ impl Daemon {
             return;
         }
         let certificates = issued::certificates("bundle", &bundle.pem).map_err(|fault| fault.message);
-        let kept = certificates.and_then(|certificates| {
-            core.check_succession(bundle.version, &certificates)?;
-            core.keep_bundle(bundle.version, certificates)
-        });
-        match kept {
-            Ok(()) => tracing::info!(version = bundle.version, "trust bundle updated"),
+        let succeeding = match certificates.and_then(|found| core.succeeding(bundle.version, found)) {
+            Ok(succeeding) => succeeding,
+            Err(reason) => return core.trust_refused(&format!("the new trust bundle is not kept: {reason}")),
+        };
+        match core.keep_bundle(bundle.version, succeeding) {
+            Ok(()) => {
+                core.trust_accepted();
+                tracing::info!(version = bundle.version, "trust bundle updated");
+            }
             Err(reason) => {
                 let what = format!("the new trust bundle is not kept: {reason}");
                 core.reporting.log(AgentCode::BundleNotKept, &what);

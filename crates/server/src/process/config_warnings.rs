@@ -1,0 +1,24 @@
+//! What is allowed in enlist.toml and will not do what was meant. `server check` shows it, and the start logs it.
+
+use pki::pem;
+use pki::succession::check_introduction;
+
+use super::clock;
+use super::config::ControlPlaneConfig;
+use super::datadir::DataDir;
+
+/// One line each.
+pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
+    refused_recovery_ca(dir, config).into_iter().collect()
+}
+
+/// Hosts take a recovery CA only if a CA that they trust vouches for it.
+fn refused_recovery_ca(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String> {
+    let offered = pem::certificates(config.recovery.ca.as_ref()?.as_bytes()).ok()?;
+    let trusted = std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pem::certificates(&pem).ok())?;
+    let reason = check_introduction(&trusted, &offered, clock::now()).err()?;
+    Some(format!(
+        "recovery.ca_file: hosts will refuse this CA and the recovery tokens that come with it, because no CA that they \
+         trust vouches for it ({reason}); remove the key, or set recovery_ca_file in agent.toml on every host"
+    ))
+}
