@@ -111,9 +111,11 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let done: Rewrapped =
                 reach.operator()?.post(&Path::new("/v1/ca/rewrap"), &RewrapRequest { kek }).await?;
             output.document(&done, |done| {
+                let warnings: String =
+                    done.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
                 let told = format!(
                     "every private key is sealed under key-encryption key {}; enlist.toml names its source\n\
-                     back up the new key, and keep the old one as long as you keep backups made with it\n",
+                     back up the new key, and keep the old one as long as you keep backups made with it\n{warnings}",
                     done.kek_id
                 );
                 output.screen().hang(0, 0, &told)

@@ -54,7 +54,7 @@ codes! {
     TOO_LARGE "too_large" 413 ResourceExhausted final
         "send at most 64 KiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
-        "send the body as application/json";
+        "send the header Content-Type: application/json, with an empty body too; for gRPC application/grpc";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 Unimplemented final
         "use a method that this path has; /openapi.json lists them";
     TIMEOUT "timeout" 408 DeadlineExceeded retry
@@ -71,6 +71,10 @@ codes! {
         "ask an operator why the token was revoked, and for a new one: `enlist token create`";
     FORBIDDEN "forbidden" 403 PermissionDenied final
         "use an operator or API key whose role and tenants allow this; `enlist operator list` and `enlist operator key list` show them";
+    CROSS_SITE "cross_site" 403 PermissionDenied final
+        "use a program, or a page of the control plane itself: no other web site may send requests with your credential";
+    LOCAL_ONLY "local_only" 403 PermissionDenied final
+        "run the command on the machine of the control plane, over its socket: `--dir DIR` or `--socket PATH`";
     NOT_YOUR_NODE "not_your_node" 403 PermissionDenied final
         "use the certificate of the node that the request is about";
     NOT_YOUR_HOST "not_your_host" 403 PermissionDenied final

@@ -98,7 +98,8 @@ impl Route {
     pub fn failures(&self) -> Vec<&'static Code> {
         let mut codes = self.errors.to_vec();
         if self.access != Access::Anyone {
-            codes.extend([code::UNAUTHENTICATED, code::FORBIDDEN, code::RATE_LIMITED, code::UNAVAILABLE]);
+            codes.extend([code::UNAUTHENTICATED, code::FORBIDDEN, code::CROSS_SITE]);
+            codes.extend([code::RATE_LIMITED, code::UNAVAILABLE]);
         }
         if self.body.is_some() {
             codes.extend([code::TOO_LARGE, code::UNSUPPORTED_MEDIA_TYPE, code::TIMEOUT]);

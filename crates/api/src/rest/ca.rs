@@ -156,6 +156,9 @@ pub struct RewrapRequest {
 pub struct Rewrapped {
     /// Identifies the key-encryption key without revealing it.
     pub kek_id: String,
+    /// What may make the key unreadable at the next start.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Which list of revocations, and how it is written.

@@ -137,7 +137,8 @@ async fn over<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    if body.is_some() {
+    // Also without a body: a request with a certificate that changes something must say that it is no web page's.
+    if body.is_some() || request.method_ref() != Some(&http::Method::GET) {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
     let request = request

@@ -28,8 +28,14 @@ fn is_inside(dir: &DataDir, path: &Path) -> bool {
     real(parent).starts_with(real(dir.path())) || real(path).starts_with(real(dir.path()))
 }
 
+/// The key in use from now on.
+pub struct Rewrapping {
+    pub kek_id: String,
+    pub warnings: Vec<String>,
+}
+
 /// Seals everything under another key; answers with its id.
-pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<String, Failure> {
+pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Rewrapping, Failure> {
     let _alone = app.ca.rewrapping.lock().await;
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
     let source = KekSource::parse(source).map_err(|error| bad(&error))?;
@@ -48,7 +54,17 @@ pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Strin
     {
         return Err(bad(&"the directory that should hold it does not exist"));
     }
+    let made = matches!(&source, KekSource::File(path) if !path.exists());
     let next = Arc::new(source.load_or_create().map_err(|error| bad(&error))?);
+    // As the next start will read it: what nobody can read again must not seal anything.
+    let again = source.load().map_err(|error| bad(&error))?;
+    if again.id() != next.id() {
+        return Err(bad(&"it gives another key each time that it is read"));
+    }
+    let warnings = match &source {
+        KekSource::File(path) if made => lost_at_restart(path).into_iter().collect(),
+        KekSource::File(_) | KekSource::Env(_) => Vec::new(),
+    };
     let command = sealed_anew(app, &next)?;
     let io = |error: DirError| Failure::internal("the next key could not be noted", &error);
     log_key::prepare(&app.ca.dir, &app.ca.keys.kek(), &next)
@@ -65,7 +81,21 @@ pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Strin
     app.ca.keys.set_kek(next.clone());
     server_cert::reseal(&app.ca.dir, &old, &next).map_err(io)?;
     finish(&app.ca.dir, &source, &next).map_err(io)?;
-    Ok(next.id())
+    Ok(Rewrapping { kek_id: next.id(), warnings })
+}
+
+/// Whether a file lies where nothing outlives a restart of the machine: the magic numbers of tmpfs and ramfs.
+fn lost_at_restart(path: &Path) -> Option<String> {
+    const VOLATILE: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    let found = rustix::fs::statfs(path).ok()?;
+    let kind = u64::try_from(found.f_type).ok()?;
+    VOLATILE.contains(&kind).then(|| {
+        format!(
+            "{} was created in memory (tmpfs) and is gone when this machine restarts, and with it every key that it seals: \
+             copy it to a disk now, and rewrap with that path",
+            path.display()
+        )
+    })
 }
 
 fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {

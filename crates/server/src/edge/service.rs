@@ -402,7 +402,8 @@ fn worded(mut response: Response<Body>, path: &str, id: &str) -> Response<Body> 
     let Some(failure) = response.extensions_mut().remove::<Failure>() else { return response };
     let mut worded = failure.worded(Wording::of(path), id);
     worded.extensions_mut().extend(std::mem::take(response.extensions_mut()));
-    for kept in [http::header::ALLOW, http::header::CONNECTION] {
+    use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, X_CONTENT_TYPE_OPTIONS};
+    for kept in [ALLOW, CONNECTION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS] {
         if let Some(value) = response.headers_mut().remove(&kept) {
             worded.headers_mut().insert(kept, value);
         }

@@ -34,6 +34,7 @@ impl FromRequestParts<Arc<App>> for Caller {
         let actor = authenticate::authenticate(app, &peer, &parts.headers).await?;
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;
+            check_named_kind(&peer, parts)?;
         }
         authenticate::first_use(app, &origin, &actor).await?;
         Ok(Self {
@@ -138,6 +139,26 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json"))
+}
+
+/// A page can also send a POST that names no kind at all; any other method takes a preflight. A certificate is added to it
+/// by the browser, an API key is not, and the socket is out of reach: there only a body needs its kind.
+fn check_named_kind(peer: &ConnectionPeer, parts: &Parts) -> Result<(), Failure> {
+    let headers = &parts.headers;
+    if headers.contains_key(http::header::CONTENT_TYPE) {
+        return Ok(());
+    }
+    let ambient = peer.certificate.is_some() && !headers.contains_key(http::header::AUTHORIZATION);
+    let length = headers.get(http::header::CONTENT_LENGTH).map(http::HeaderValue::as_bytes);
+    let body =
+        length.is_some_and(|length| length != b"0") || headers.contains_key(http::header::TRANSFER_ENCODING);
+    if body || (ambient && parts.method == http::Method::POST) {
+        return Err(Failure::new(
+            code::UNSUPPORTED_MEDIA_TYPE,
+            "there is no content type; it must be application/json",
+        ));
+    }
+    Ok(())
 }
 
 /// What is wrong, and in which field.

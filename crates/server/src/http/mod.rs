@@ -1,5 +1,6 @@
-//! What every HTTP handler needs: request extraction, pages of lists, failures as answers, PEM.
+//! What every HTTP handler needs: what other web sites may not send, request extraction, pages of lists, failures as answers, PEM.
 
+pub mod cross_site;
 pub mod extract;
 pub mod failure;
 pub mod page;

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use journal::View;
 use lifecycle::names::IssuerId;
-use lifecycle::registry::{Act, Command, Confirmation, Rejection, Tenants};
+use lifecycle::registry::{Act, Actor, Command, Confirmation, Rejection, Tenants};
 use pki::pem;
 use std::sync::Arc;
 
@@ -126,8 +126,16 @@ pub async fn rewrap(
     caller: Caller,
     Json(body): Json<RewrapRequest>,
 ) -> Result<axum::Json<Rewrapped>, Failure> {
-    let kek_id = rewrap::rewrap(&app, &manager(&app, &caller)?, &body.kek).await?;
-    Ok(axum::Json(Rewrapped { kek_id }))
+    let by = manager(&app, &caller)?;
+    // It names a file or a variable of this machine, and so may only who is on it.
+    if !matches!(caller.actor, Actor::Local { .. }) {
+        return Err(Failure::new(
+            code::LOCAL_ONLY,
+            "the key-encryption key is changed on the operator socket only",
+        ));
+    }
+    let rewrapped = rewrap::rewrap(&app, &by, &body.kek).await?;
+    Ok(axum::Json(Rewrapped { kek_id: rewrapped.kek_id, warnings: rewrapped.warnings }))
 }
 
 fn issuer(text: &str) -> Result<IssuerId, Failure> {

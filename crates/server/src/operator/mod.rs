@@ -19,6 +19,7 @@ pub(crate) mod tokens;
 pub use health::metrics_text;
 
 use crate::doors;
+use crate::http::cross_site;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -96,5 +97,6 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(|| async {
             Failure::new(code::METHOD_NOT_ALLOWED, "this path has no such method").into_response()
         })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), cross_site::guard))
         .with_state(app.clone())
 }

@@ -244,11 +244,11 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/ca/rewrap",
         "rewrap_keys",
-        "Seal every key under another key-encryption key",
+        "Seal every key under another key-encryption key; on the operator socket only",
         Json(200, of::<Rewrapped>),
     )
     .body(of::<RewrapRequest>)
-    .errors(&[code::ISSUER_UNAVAILABLE]),
+    .errors(&[code::LOCAL_ONLY, code::ISSUER_UNAVAILABLE]),
     // Audit trail.
     Route::new(
         Get,
