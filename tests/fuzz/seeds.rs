@@ -19,7 +19,8 @@ type Seed = (&'static str, String, Vec<u8>);
 
 /// Target, file name, content.
 pub fn all() -> Vec<Seed> {
-    [texts(), envelopes(), entries(), snapshots(), audit_lines(), messages(), certificates()].concat()
+    [texts(), envelopes(), entries(), snapshots(), audit_lines(), messages(), certificates(), chains()]
+        .concat()
 }
 
 fn numbered(target: &'static str, inputs: impl IntoIterator<Item = Vec<u8>>) -> Vec<Seed> {
@@ -286,4 +287,35 @@ fn certificates() -> Vec<Seed> {
         "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n".to_owned() + &secret,
     ];
     [numbered("client_certificate", ders), numbered("pem", pems.map(String::into_bytes))].concat()
+}
+
+/// What servers present: a good chain, one with too much in it, and what only looks like one.
+fn chains() -> Vec<Seed> {
+    let issuer = world::issuer().certificate();
+    let key = pki::agent_key::HostKey::generate().expect("a key");
+    let server = |name: &str| {
+        let made =
+            pki::server_cert::issue_server(world::issuer(), &[name], "cp", [4; 16], AT, Span::from_hours(1));
+        made.expect("signs").signed.der
+    };
+    let node = pki::leaf::sign_leaf(world::issuer(), &key.spki(), &crate::targets::issuance());
+    let (good, other, node) = (server("localhost"), server("elsewhere"), node.expect("signs").der);
+    let presented = |parts: &[&[u8]]| -> Vec<u8> {
+        let length = |part: &[u8]| u16::try_from(part.len()).expect("short").to_be_bytes();
+        parts.iter().flat_map(|part| [&length(part)[..], part].concat()).collect()
+    };
+    let flood: Vec<&[u8]> = std::iter::once(good.as_slice()).chain(std::iter::repeat_n(issuer, 8)).collect();
+    let inputs = [
+        presented(&[&good, issuer]),
+        presented(&[&good]),
+        presented(&[&other, issuer]),
+        presented(&[&node, issuer]),
+        presented(&[issuer, issuer]),
+        presented(&flood),
+        presented(&[issuer; 7]),
+        presented(&[issuer; 8]),
+        presented(&[b"", b"\x30\x00", b"x"]),
+        Vec::new(),
+    ];
+    numbered("server_chain", inputs)
 }

@@ -6,11 +6,13 @@
 
 #![expect(clippy::expect_used, reason = "a target fails by panicking")]
 
+mod server_chain;
 mod stored;
 mod text;
 pub mod world;
 mod x509;
 
+pub use server_chain::server_chain;
 pub use stored::{apply, audit_line, snapshot, stored_entry};
 pub use text::{config, json_bodies, pin, policy, protobuf, query_strings, server_url, token};
 pub use x509::{client_certificate, csr_der, csr_pem, issuance, pem};
@@ -31,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("policy", policy),
     ("protobuf", protobuf),
     ("query_strings", query_strings),
+    ("server_chain", server_chain),
     ("server_url", server_url),
     ("snapshot", snapshot),
     ("stored_entry", stored_entry),

@@ -1,8 +1,8 @@
 //! Words, URLs, bodies of requests: what is sent as text, and what protobuf wraps around text.
 
 use super::world::policy as fresh_policy;
-use api::doors::probectl;
-use api::rest::{audit, ca, nodes, operators, page, policy as policies, tenants, tokens};
+use api::doors::{plfm, probectl, taskrun};
+use api::rest::{alerts, audit, ca, nodes, operators, page, policy as policies, tenants, tokens};
 use axum::http::Uri;
 use lifecycle::names::{
     Label, Malformed, NodeId, OperatorName, ProfileName, Serial, Span, SpiffeId, TenantId, Timestamp, Title,
@@ -63,7 +63,27 @@ pub fn json_bodies(data: &[u8]) {
     json::<operators::AddOperatorRequest>(data);
     json::<operators::RenewOperatorRequest>(data);
     json::<operators::CreateOperatorKeyRequest>(data);
+    json::<policies::SetPolicyRequest>(data);
     json::<policies::PolicyItem>(data);
+    json::<nodes::Plainly>(data);
+    json::<nodes::Drain>(data);
+    json::<nodes::Quarantine>(data);
+    json::<nodes::Decommission>(data);
+    json::<nodes::Revoke>(data);
+    json::<nodes::ImportNode>(data);
+    json::<nodes::IssueRepairBundleRequest>(data);
+    json::<ca::PrepareRollRequest>(data);
+    json::<ca::ActivateIssuerRequest>(data);
+    json::<ca::RetireIssuer>(data);
+    json::<ca::RevokeIssuer>(data);
+    json::<ca::RewrapRequest>(data);
+    json::<plfm::EnrollHost>(data);
+    json::<plfm::ConfirmHost>(data);
+    json::<plfm::RevokeHost>(data);
+    json::<plfm::CreateHostToken>(data);
+    json::<taskrun::EnrollWorker>(data);
+    json::<taskrun::RenewWorker>(data);
+    json::<taskrun::RevokeWorker>(data);
     json::<probectl::EnrollAgent>(data);
     json::<probectl::RotateAgent>(data);
     json::<probectl::MintEnrollToken>(data);
@@ -91,7 +111,12 @@ pub fn query_strings(data: &[u8]) {
     query::<audit::AuditQuery>(&uri);
     query::<page::PageQuery>(&uri);
     query::<ca::BundleQuery>(&uri);
+    query::<ca::CrlQuery>(&uri);
+    query::<alerts::AlertQuery>(&uri);
     query::<probectl::AgentQuery>(&uri);
+    query::<plfm::HostQuery>(&uri);
+    query::<plfm::HostTokenQuery>(&uri);
+    query::<plfm::OverlayQuery>(&uri);
 }
 
 fn query<T: Serialize + DeserializeOwned + PartialEq + Debug>(uri: &Uri) {
@@ -107,7 +132,10 @@ pub fn protobuf(data: &[u8]) {
     message::<api::agent::EnrollRequest>(data);
     message::<api::agent::ConfirmRequest>(data);
     message::<api::agent::RenewRequest>(data);
+    message::<api::agent::RecoverRequest>(data);
+    message::<api::agent::CheckRequest>(data);
     message::<api::agent::LiveUp>(data);
+    message::<taskrun::RunClientMessage>(data);
 }
 
 fn message<T: Message + Default + PartialEq>(data: &[u8]) {

@@ -105,7 +105,7 @@ macro_rules! tests {
 
 tests! {
     apply audit_line client_certificate config csr_der csr_pem json_bodies pem pin policy protobuf query_strings
-    server_url snapshot stored_entry token
+    server_chain server_url snapshot stored_entry token
 }
 
 #[test]
