@@ -45,6 +45,10 @@ const TABLE: &[(&str, &[Example])] = &[
                 "Use another data directory, and serve metrics on localhost",
                 "enlist server run --dir /srv/enlist --metrics 127.0.0.1:9090",
             ),
+            (
+                "Serve health checks without TLS for a load balancer",
+                "enlist server run --health 10.0.0.5:8080",
+            ),
         ],
     ),
     (

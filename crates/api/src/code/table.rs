@@ -166,7 +166,7 @@ codes! {
     RATE_LIMITED "rate_limited" 429 ResourceExhausted retry
         "wait for the time in Retry-After, then send the request again";
     TOO_MANY_STREAMS "too_many_streams" 429 ResourceExhausted retry
-        "close a live stream or a waiting request of this node, or wait until dead connections time out";
+        "close a stream or a waiting request of this credential, or wait until dead connections time out";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
         "wait until older certificates of the node or operator have expired, and renew less often";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry

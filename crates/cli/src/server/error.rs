@@ -15,7 +15,7 @@ impl From<RunError> for CommandError {
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
             RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
             RunError::Clock { .. } => "clock_wrong",
-            RunError::Listen { .. } | RunError::Metrics { .. } => "cannot_listen",
+            RunError::Listen { .. } | RunError::Plain { .. } => "cannot_listen",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
         };
         CommandError::new(Exit::Fault, code, message, remedy)

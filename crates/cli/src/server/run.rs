@@ -13,6 +13,9 @@ pub struct Arguments {
     /// Serve metrics on this address, without TLS
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    /// Serve /healthz and /readyz on this address, without TLS
+    #[arg(long, value_name = "ADDR:PORT")]
+    health: Option<SocketAddr>,
     /// Listen on this address instead of those in enlist.toml; repeatable; port 0 picks a free port
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
@@ -24,9 +27,9 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
     logs::start("info")?;
     let mut signals = StopSignals::listen()?;
-    let Arguments { metrics, listen, accept_clock } = arguments;
+    let Arguments { metrics, health, listen, accept_clock } = arguments;
     let server = tokio::select! {
-        started = start(dir, Overrides { listen, metrics, accept_clock }) => started?,
+        started = start(dir, Overrides { listen, metrics, health, accept_clock }) => started?,
         // Nothing was promised to anyone yet.
         () = signals.next() => return Ok(()),
     };

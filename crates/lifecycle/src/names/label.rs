@@ -69,6 +69,22 @@ impl Source {
             Source::Socket | Source::Internal => *self,
         }
     }
+
+    /// The networks that shares of capacity are counted by, the largest first: /48, /56 and /64 of IPv6; /24 and the
+    /// address itself of IPv4. A site that is given a /48 is one network, and not as many as it can cut from it.
+    pub fn networks(&self) -> Vec<Source> {
+        match self {
+            Source::Address(IpAddr::V4(_)) => vec![self.prefix(), *self],
+            Source::Address(IpAddr::V6(v6)) => match v6.to_ipv4_mapped() {
+                Some(v4) => Source::Address(IpAddr::V4(v4)).networks(),
+                None => {
+                    let of = |bits: u32| u128::from(*v6) >> (128 - bits) << (128 - bits);
+                    [48, 56, 64].map(|bits| Source::Address(IpAddr::from(of(bits).to_be_bytes()))).into()
+                }
+            },
+            Source::Socket | Source::Internal => vec![*self],
+        }
+    }
 }
 
 impl std::fmt::Display for Source {
@@ -91,5 +107,16 @@ mod tests {
         assert_eq!(of("192.0.2.77"), Ok("192.0.2.0".to_owned()));
         assert_eq!(of("::ffff:192.0.2.77"), Ok("192.0.2.0".to_owned()));
         assert_eq!(of("2001:db8:1:2fff::9"), Ok("2001:db8:1:2f00::".to_owned()));
+    }
+
+    #[test]
+    fn shares_are_counted_by_every_size_of_network() {
+        let of = |text: &str| -> Vec<String> {
+            let source = Source::Address(text.parse().expect("an address"));
+            source.networks().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(of("192.0.2.77"), ["192.0.2.0", "192.0.2.77"]);
+        assert_eq!(of("::ffff:192.0.2.77"), ["192.0.2.0", "192.0.2.77"]);
+        assert_eq!(of("2001:db8:1:2fff:3::9"), ["2001:db8:1::", "2001:db8:1:2f00::", "2001:db8:1:2fff::"]);
     }
 }

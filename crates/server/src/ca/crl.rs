@@ -17,6 +17,8 @@ use tokio::time::Instant;
 const KEPT: Span = Span::from_minutes(1);
 /// One signature in this time and of an issuer; who asks sooner for something new waits.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long anyone waits for a list, and for the turn to look at it.
+const WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub struct Lists {
@@ -33,8 +35,16 @@ pub struct SignedList {
     signed: Instant,
 }
 
-/// The list of an issuer; of the one that signs now, if none is named.
+/// The list of an issuer; of the one that signs now, if none is named. Within a time limit.
 pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
+    let late = |_| {
+        let failure = Failure::new(api::code::OVERLOADED, "the revocation list is not signed yet");
+        failure.retry_after(2)
+    };
+    tokio::time::timeout(WAIT, signed(app, issuer)).await.map_err(late)?
+}
+
+async fn signed(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
     let id = find(&app.view().state, issuer)?.id.clone();
     let mut signed = app.ca.lists.signed.lock().await;
     let fresh =

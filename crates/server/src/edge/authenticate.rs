@@ -5,7 +5,7 @@ use crate::process::app::{App, Provenance};
 use api::code;
 use http::{HeaderMap, header};
 use journal::View;
-use lifecycle::names::{NodeId, Serial, Source, SpiffePath, Timestamp};
+use lifecycle::names::{KeyId, NodeId, OperatorName, Serial, Source, SpiffePath, Timestamp};
 use lifecycle::registry::{Act, Actor, Command, Denial, Owner, Rejection, Tenants, Verdict, may_read};
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
@@ -83,23 +83,48 @@ pub enum CallerClass {
     Operator,
 }
 
+/// Whose credential it is: what one of them may hold at once is counted by it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CredentialHolder {
+    Local(String),
+    Operator(OperatorName),
+    Key(KeyId),
+    Node(NodeId),
+}
+
+impl CredentialHolder {
+    pub fn of(actor: &Actor) -> Option<Self> {
+        match actor {
+            Actor::Local { user } => Some(Self::Local(user.clone())),
+            Actor::Operator { name, .. } => Some(Self::Operator(name.clone())),
+            Actor::Key { id } => Some(Self::Key(*id)),
+            Actor::Node { id, .. } => Some(Self::Node(id.clone())),
+            Actor::Stranger | Actor::Reconciler => None,
+        }
+    }
+
+    pub fn class(&self) -> CallerClass {
+        match self {
+            Self::Local(_) | Self::Operator(_) | Self::Key(_) => CallerClass::Operator,
+            Self::Node(_) => CallerClass::Node,
+        }
+    }
+}
+
 /// By credentials that are good now, not by credentials that are merely there.
-pub fn caller_class(app: &App, peer: &ConnectionPeer, headers: &HeaderMap) -> CallerClass {
-    if peer.local_user.is_some() {
-        return CallerClass::Operator;
+pub fn credential_holder(app: &App, peer: &ConnectionPeer, headers: &HeaderMap) -> Option<CredentialHolder> {
+    if let Some(user) = &peer.local_user {
+        return Some(CredentialHolder::Local(user.to_string()));
     }
     let view = app.view();
     if let Ok(Some(key)) = bearer(headers) {
         let hash = pki::digest::secret_hash(key.as_bytes());
-        if view.state.operator_key_with_hash(&hash).is_some_and(|key| key.is_good(app.now())) {
-            return CallerClass::Operator;
+        if let Some(key) = view.state.operator_key_with_hash(&hash).filter(|key| key.is_good(app.now())) {
+            return Some(CredentialHolder::Key(key.id));
         }
     }
-    match peer.certificate.as_ref().map(|certificate| on_record(&view, app.now(), certificate)) {
-        Some(Ok(Actor::Operator { .. })) => CallerClass::Operator,
-        Some(Ok(Actor::Node { .. })) => CallerClass::Node,
-        _ => CallerClass::Unauthenticated,
-    }
+    let certificate = peer.certificate.as_ref()?;
+    CredentialHolder::of(&on_record(&view, app.now(), certificate).ok()?)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {

@@ -1,25 +1,50 @@
 //! Request bodies, bounded in size and time.
 
+use crate::edge::phase::RequestPhase;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 pub const BODY_LIMIT: u64 = 64 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// A stranger's body has this long, and then only as long as it comes at this rate: a few bytes now and then hold no place.
+const STRANGER_TIME: Duration = Duration::from_secs(5);
+const STRANGER_BYTES_PER_SECOND: u64 = 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 const DRAIN_LIMIT: u64 = 1024 * 1024;
+
+/// How long a body may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    Known,
+    Stranger,
+}
+
+impl Pace {
+    /// Since the first wait for it, when so many bytes of it have come.
+    fn limit(self, received: u64) -> Duration {
+        match self {
+            Pace::Known => TIME_LIMIT,
+            Pace::Stranger => {
+                let earned = Duration::from_secs(received / STRANGER_BYTES_PER_SECOND);
+                (STRANGER_TIME + earned).min(TIME_LIMIT)
+            }
+        }
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the body is larger than 64 KiB")]
     TooLarge,
-    #[error("the body took longer than 30 s")]
+    #[error("the body came too slowly")]
     TooSlow,
     #[error(transparent)]
     Broken(#[from] hyper::Error),
@@ -29,12 +54,37 @@ pub enum BodyError {
 pub struct Bounded {
     inner: Option<Incoming>,
     left: u64,
-    deadline: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
+    deadline: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// Told when all of it is there.
+    phase: Option<Arc<RequestPhase>>,
 }
 
 impl Bounded {
-    pub fn new(inner: Incoming) -> Self {
-        Self { inner: Some(inner), left: BODY_LIMIT, deadline: None }
+    pub fn new(inner: Incoming, pace: Pace, phase: Arc<RequestPhase>) -> Self {
+        Self { inner: Some(inner), left: BODY_LIMIT, pace, deadline: None, phase: Some(phase) }
+    }
+
+    /// One that nobody will read.
+    pub fn unread(inner: Incoming) -> Self {
+        Self { inner: Some(inner), left: BODY_LIMIT, pace: Pace::Stranger, deadline: None, phase: None }
+    }
+
+    fn complete(&mut self) {
+        if let Some(phase) = self.phase.take() {
+            phase.received();
+        }
+    }
+
+    fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
+        let received = BODY_LIMIT - self.left;
+        let (began, sleep) =
+            self.deadline.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(Duration::ZERO))));
+        let due = *began + self.pace.limit(received);
+        if sleep.deadline() != due {
+            sleep.as_mut().reset(due);
+        }
+        sleep.as_mut().poll(cx).is_ready()
     }
 }
 
@@ -79,17 +129,18 @@ impl Body for Bounded {
                     Some(left) => self.left = left,
                     None => return Poll::Ready(Some(Err(BodyError::TooLarge))),
                 }
+                if self.is_end_stream() {
+                    self.complete();
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(TIME_LIMIT)));
-                match deadline.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(Some(Err(BodyError::TooSlow))),
-                    Poll::Pending => Poll::Pending,
-                }
+            Poll::Ready(None) => {
+                self.complete();
+                Poll::Ready(None)
             }
+            Poll::Pending if self.is_too_slow(cx) => Poll::Ready(Some(Err(BodyError::TooSlow))),
+            Poll::Pending => Poll::Pending,
         }
     }
 

@@ -1,54 +1,58 @@
-//! Accepting: TLS within ten seconds, then HTTP, then a clean end.
+//! Accepting: a first byte within five seconds, TLS within ten more, then HTTP, then a clean end.
 
 use crate::edge::authenticate::ConnectionPeer;
 use crate::edge::connections;
 use crate::edge::service::{self, CertificateBound};
+use crate::edge::shares::{PlaceUse, PoolPlace};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
 use crate::process::app::App;
 use axum::Router;
 use lifecycle::names::Source;
 use rustls::ServerConfig;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// How long to wait for the first byte of a handshake; until it comes, a connection costs its socket alone.
+const FIRST_BYTE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a refused client is given to read the alert.
 const ALERT_LIMIT: Duration = Duration::from_secs(1);
 const ALERT_BYTES: usize = 64 * 1024;
-const METRICS_CONNECTIONS: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until the process stops. Beyond `connections` at once, newcomers wait in the kernel's queue.
+/// Accepts until the process stops. It never waits for a place: who has none is closed, so that one network's connections
+/// cannot keep another's in the kernel's queue.
 pub async fn accept(
     app: Arc<App>,
     listener: TcpListener,
     config: Arc<ServerConfig>,
     router: Router,
-    connections: Arc<Semaphore>,
     tasks: TaskTracker,
 ) {
     let acceptor = TlsAcceptor::from(config);
     loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = app.stopped() => return,
         };
         match accepted {
             Ok((stream, address)) => {
+                let source = Source::Address(address.ip().to_canonical());
+                let handshakes = &app.edge.capacity.handshakes;
+                let displaced = CancellationToken::new();
+                let Some(place) = handshakes.enter(&source.networks(), PlaceUse::Idle, displaced) else {
+                    app.metrics.displaced("handshake");
+                    continue;
+                };
                 let (app, acceptor, router) = (app.clone(), acceptor.clone(), router.clone());
-                tasks.spawn(async move {
-                    let _permit = permit;
-                    connection(app, acceptor, router, stream, address).await;
-                });
+                tasks.spawn(connection(app, acceptor, router, stream, source, place));
             }
             Err(error) => {
                 // Out of descriptors, most likely: give others the time to finish.
@@ -59,58 +63,82 @@ pub async fn accept(
     }
 }
 
+/// One connection from its first byte to its end. While it has no other place it has one among the handshakes.
 async fn connection(
     app: Arc<App>,
     acceptor: TlsAcceptor,
     router: Router,
     stream: TcpStream,
-    address: SocketAddr,
+    source: Source,
+    place: PoolPlace<Source>,
 ) {
     let _ = stream.set_nodelay(true);
-    let source = Source::Address(address.ip().to_canonical());
-    let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
-    let handshake = tokio::select! {
-        done = tokio::time::timeout(HANDSHAKE_LIMIT, handshake) => done,
+    let displaced = place.displaced.clone();
+    let stream = tokio::select! {
+        stream = shaken(acceptor, stream, source, &place) => stream,
+        () = displaced.cancelled() => {
+            return app.metrics.displaced("handshake");
+        }
         () = app.stopped() => return,
     };
-    let stream = match handshake {
-        Ok(Ok(stream)) => stream,
-        Ok(Err((error, stream))) => {
-            tracing::debug!(%address, %error, "handshake refused");
-            return let_alert_be_read(stream).await;
-        }
-        Err(_) => return tracing::debug!(%address, "handshake took too long"),
-    };
+    let Some(stream) = stream else { return };
     let peer = peer(&app, &stream, source);
     if stream.get_ref().1.peer_certificates().is_some() && peer.certificate.is_none() {
-        return tracing::warn!(%address, "a verified client certificate could not be read");
+        return tracing::warn!(%source, "a verified client certificate could not be read");
     }
-    // A connection without a certificate waits for a permit.
-    let _place = match peer.certificate {
-        Some(_) => None,
-        None => match app.edge.unauthenticated.connection(peer.source).await {
-            Some(place) => Some(place),
-            None => return tracing::debug!(%address, "too many unauthenticated connections"),
-        },
-    };
-    // Registered first, checked then: a revocation in between finds it.
-    let registered = peer
-        .certificate
-        .as_ref()
-        .map(|certificate| (connections::register(&app, certificate), certificate.clone()));
-    if let Some((_, certificate)) = &registered
-        && app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
-    {
-        return tracing::debug!(%address, "revoked during the handshake");
-    }
-    let bound = registered.as_ref().map(|(registered, certificate)| CertificateBound {
-        cut: registered.cut.clone(),
-        until: certificate.not_after,
-    });
-    app.metrics.connected();
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    service::serve(app.clone(), router, Stall::new(stream), peer, bound, http2).await;
+    let stream = Stall::new(stream);
+    let Some(certificate) = peer.certificate.clone() else {
+        let Some(own) = app.edge.capacity.stranger(source, CancellationToken::new()).await else {
+            return tracing::debug!(%source, "too many unauthenticated connections");
+        };
+        drop(place);
+        app.metrics.connected();
+        service::serve(app.clone(), router, stream, peer, None, Some(own), http2).await;
+        return app.metrics.disconnected();
+    };
+    let Some(_permit) = app.edge.capacity.certificate().await else {
+        return tracing::warn!(%source, "too many connections with a client certificate");
+    };
+    drop(place);
+    // Registered first, checked then: a revocation in between finds it.
+    let registered = connections::register(&app, &certificate);
+    if app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused() {
+        return tracing::debug!(%source, "revoked during the handshake");
+    }
+    let bound = CertificateBound { cut: registered.cut.clone(), until: certificate.not_after };
+    app.metrics.connected();
+    service::serve(app.clone(), router, stream, peer, Some(bound), None, http2).await;
     app.metrics.disconnected();
+}
+
+/// The handshake, within its time; none if it failed.
+async fn shaken(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    source: Source,
+    place: &PoolPlace<Source>,
+) -> Option<TlsStream<TcpStream>> {
+    let first = tokio::time::timeout(FIRST_BYTE_LIMIT, stream.peek(&mut [0])).await;
+    if !matches!(first, Ok(Ok(1))) {
+        tracing::debug!(%source, "no handshake was begun");
+        return None;
+    }
+    place.set(PlaceUse::Active);
+    let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
+    match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err((error, stream))) => {
+            tracing::debug!(%source, %error, "handshake refused");
+            place.set(PlaceUse::Idle);
+            let_alert_be_read(stream).await;
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%source, "handshake took too long");
+            None
+        }
+    }
 }
 
 fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> ConnectionPeer {
@@ -134,34 +162,4 @@ async fn let_alert_be_read(mut stream: TcpStream) {
         std::io::Result::Ok(())
     };
     let _ = tokio::time::timeout(ALERT_LIMIT, drain).await;
-}
-
-/// The plain listener for scrapers: one path, nothing secret, only where the operator asked for it.
-pub async fn accept_metrics(app: Arc<App>, listener: TcpListener) {
-    let router = Router::new().route(
-        "/metrics",
-        axum::routing::get({
-            let app = app.clone();
-            move || async move { crate::operator::metrics_text(&app, &app.view()) }
-        }),
-    );
-    let places = Arc::new(Semaphore::new(METRICS_CONNECTIONS));
-    loop {
-        let Ok(permit) = places.clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = app.stopped() => return,
-        };
-        let Ok((stream, address)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let (app, router) = (app.clone(), router.clone());
-        let peer =
-            ConnectionPeer { source: Source::Address(address.ip()), certificate: None, local_user: None };
-        tokio::spawn(async move {
-            let _permit = permit;
-            service::serve(app, router, Stall::new(stream), peer, None, false).await;
-        });
-    }
 }

@@ -2,31 +2,47 @@
 
 pub mod authenticate;
 pub mod body;
+pub mod capacity;
 pub mod connections;
+pub mod fed;
 pub mod limits;
 pub mod listener;
 pub mod logged;
+pub mod phase;
+pub mod plain;
 pub mod refusals;
 pub mod refused_renewals;
 pub mod service;
+pub mod shares;
 pub mod socket;
 pub mod stall;
 pub mod tls;
-pub mod unauthenticated;
 pub mod unread;
 
+use capacity::Capacity;
 use connections::Connections;
 use limits::FailureLimits;
 use refusals::RefusedAttempts;
 use refused_renewals::RefusedRenewals;
-use unauthenticated::UnauthenticatedLimits;
 
 /// What the edge counts and bounds.
-#[derive(Default)]
 pub struct Edge {
     failures: FailureLimits,
-    unauthenticated: UnauthenticatedLimits,
+    pub capacity: Capacity,
     connections: Connections,
     pub refusals: RefusedAttempts,
     pub refused_renewals: RefusedRenewals,
+}
+
+impl Edge {
+    /// With so many descriptors for connections.
+    pub fn new(descriptors: usize) -> Self {
+        Self {
+            failures: FailureLimits::default(),
+            capacity: Capacity::new(descriptors),
+            connections: Connections::default(),
+            refusals: RefusedAttempts::default(),
+            refused_renewals: RefusedRenewals::default(),
+        }
+    }
 }

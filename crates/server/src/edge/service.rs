@@ -1,8 +1,10 @@
 //! One connection's requests: ids in and out, limits, the router.
 
-use crate::edge::authenticate::{self, CallerClass, ConnectionPeer};
-use crate::edge::body::Bounded;
+use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
+use crate::edge::body::{Bounded, Pace};
 use crate::edge::logged::fit_for_the_log;
+use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
+use crate::edge::shares::PoolPlace;
 use crate::edge::unread;
 use crate::http::failure::{Failure, FailureCode};
 use crate::process::app::{App, Provenance};
@@ -18,13 +20,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use lifecycle::names::{Label, Span, Timestamp};
+use lifecycle::names::{Label, Source, Span, Timestamp};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -42,67 +43,29 @@ const UNAUTHENTICATED_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
 const UNAUTHENTICATED_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a connection is doing, for the watchdog: hyper has no time-out of its own for HTTP/2.
-#[derive(Debug, Default)]
-struct Watch {
-    /// Requests whose answers are not complete.
-    open: AtomicUsize,
-    /// Requests whose handlers are at work.
-    working: AtomicUsize,
-    /// Rises with every request, and with every piece of an answer that the peer takes.
-    progress: AtomicU64,
-    /// Whether someone known has asked something here.
-    known: AtomicBool,
-    /// Told when an answer ends the connection.
-    enough: Notify,
-}
-
-impl Watch {
-    /// How long the end of a connection may take: while something is asked, longer than when nothing is.
-    fn drain_limit(&self) -> Duration {
-        if self.open.load(Ordering::Relaxed) == 0 { QUIET_DRAIN_LIMIT } else { DRAIN_LIMIT }
-    }
-}
-
 /// Marks an answer that lasts as long as both ends want.
 #[derive(Debug, Clone, Copy)]
 pub struct Lasting;
+
+/// The place of an answer that lasts, kept until it ends.
+#[derive(Clone)]
+pub struct StreamPlace(
+    #[expect(dead_code, reason = "dropping it gives the place back")] Arc<PoolPlace<CredentialHolder>>,
+);
+
+impl StreamPlace {
+    pub fn new(place: PoolPlace<CredentialHolder>) -> Self {
+        Self(Arc::new(place))
+    }
+}
 
 /// Marks an answer after which the connection ends.
 #[derive(Debug, Clone, Copy)]
 struct LastAnswer;
 
-/// Counts a request as open until its answer is complete.
-struct OpenRequest(Arc<Watch>);
-
-impl OpenRequest {
-    fn new(watch: &Arc<Watch>) -> Self {
-        watch.open.fetch_add(1, Ordering::Relaxed);
-        watch.progress.fetch_add(1, Ordering::Relaxed);
-        Self(watch.clone())
-    }
-}
-
-impl Drop for OpenRequest {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts a handler as at work, also when its request is taken back half-way.
-struct Working(Arc<Watch>);
-
-impl Working {
-    fn new(watch: &Arc<Watch>) -> Self {
-        watch.working.fetch_add(1, Ordering::Relaxed);
-        Self(watch.clone())
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.0.working.fetch_sub(1, Ordering::Relaxed);
-    }
+/// How long the end of a connection may take: while something is asked, longer than when nothing is.
+fn drain_limit(watch: &ConnectionWatch) -> Duration {
+    if watch.open.load(Ordering::Relaxed) == 0 { QUIET_DRAIN_LIMIT } else { DRAIN_LIMIT }
 }
 
 /// Serves one connection to its end.
@@ -112,13 +75,13 @@ pub async fn serve<S>(
     stream: S,
     peer: ConnectionPeer,
     bound: Option<CertificateBound>,
+    place: Option<PoolPlace<Source>>,
     http2: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let watch = Arc::new(Watch::default());
     let unauthenticated = peer.local_user.is_none() && peer.certificate.is_none();
-    watch.known.store(!unauthenticated, Ordering::Relaxed);
+    let watch = ConnectionWatch::new(!unauthenticated, place);
     let service = service_fn({
         let (app, watch) = (app.clone(), watch.clone());
         move |request: Request<Incoming>| {
@@ -126,14 +89,15 @@ pub async fn serve<S>(
             let (app, peer, router) = (app.clone(), peer.clone(), router.clone());
             async move {
                 let working = Working::new(&open.0);
-                let response = answer(&app, peer, router, request, &open.0).await;
+                let mut response = answer(&app, peer, router, request, &open.0).await;
                 // A live stream is at work until it ends.
                 let working = Some(working).filter(|_| response.extensions().get::<Lasting>().is_some());
                 if response.extensions().get::<LastAnswer>().is_some() {
                     open.0.enough.notify_one();
                 }
+                let place = response.extensions_mut().remove::<StreamPlace>();
                 Ok::<_, Infallible>(
-                    response.map(|body| Body::new(OpenBody { body, open, _working: working })),
+                    response.map(|body| Body::new(OpenBody { body, open, _working: working, _place: place })),
                 )
             }
         }
@@ -147,7 +111,12 @@ pub async fn serve<S>(
             () = app.stopped() => {}
         }
     };
-    let cut = cut(&app, bound);
+    let cut = async {
+        tokio::select! {
+            () = cut(&app, bound) => {}
+            () = watch.displaced.cancelled() => app.metrics.displaced("connection"),
+        }
+    };
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -177,7 +146,7 @@ async fn drive(
     connection: impl GracefulConnection,
     over: impl Future<Output = ()>,
     cut: impl Future<Output = ()>,
-    watch: &Watch,
+    watch: &ConnectionWatch,
 ) {
     let mut connection = std::pin::pin!(connection);
     let mut cut = std::pin::pin!(cut);
@@ -188,7 +157,7 @@ async fn drive(
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
-        _ = tokio::time::timeout(watch.drain_limit(), connection) => {}
+        _ = tokio::time::timeout(drain_limit(watch), connection) => {}
         () = cut => {}
     }
 }
@@ -218,7 +187,7 @@ async fn cut(app: &App, bound: Option<CertificateBound>) {
 
 /// Ends when the first request does not come in time, when nothing has been asked for a while, or when an
 /// answer is ready and the peer does not take it.
-async fn idle(watch: &Watch) {
+async fn idle(watch: &ConnectionWatch) {
     let mut limit = HEADER_LIMIT;
     loop {
         let before = watch.progress.load(Ordering::Relaxed);
@@ -232,7 +201,7 @@ async fn idle(watch: &Watch) {
 }
 
 /// Ends when an unauthenticated connection has lasted long enough to enroll many times over.
-async fn unauthenticated_limit(watch: &Watch) {
+async fn unauthenticated_limit(watch: &ConnectionWatch) {
     loop {
         tokio::time::sleep(UNAUTHENTICATED_LIMIT).await;
         if !watch.known.load(Ordering::Relaxed) {
@@ -246,6 +215,7 @@ struct OpenBody {
     body: Body,
     open: OpenRequest,
     _working: Option<Working>,
+    _place: Option<StreamPlace>,
 }
 
 impl http_body::Body for OpenBody {
@@ -277,7 +247,7 @@ async fn answer(
     peer: ConnectionPeer,
     router: Router,
     mut request: Request<Incoming>,
-    watch: &Watch,
+    watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
     let own = label(request.headers(), header::REQUEST_ID);
     let drawn = chance::ulid(app.now()).map(|id| id.to_string()).unwrap_or_default();
@@ -286,10 +256,11 @@ async fn answer(
     // The caller's id is recorded; when it brought none, the command's own id is.
     let origin = Provenance { source: peer.source, request_id: Label::parse(&id).ok(), correlation_id };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let class = authenticate::caller_class(app, &peer, request.headers());
-    if class != CallerClass::Unauthenticated {
-        watch.known.store(true, Ordering::Relaxed);
+    let holder = authenticate::credential_holder(app, &peer, request.headers());
+    if let Some(holder) = &holder {
+        watch.known(&app.edge.capacity, holder);
     }
+    let class = holder.as_ref().map_or(CallerClass::Unauthenticated, CredentialHolder::class);
     let unauthenticated = class == CallerClass::Unauthenticated;
     let source = peer.source;
     let extensions = request.extensions_mut();
@@ -298,7 +269,8 @@ async fn answer(
     let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
     let expects = unread::expects(&request);
     let mut response = match unread::admitted(app, request, lasting) {
-        Ok(request) => served(app, router, request, unauthenticated, lasting).await,
+        Ok(request) if lasting => streamed(app, router, request, holder.as_ref(), watch).await,
+        Ok(request) => served(app, router, request, source, holder.as_ref(), watch).await,
         Err(response) => response,
     };
     if response.headers().contains_key("grpc-status") {
@@ -326,30 +298,75 @@ async fn answer(
     finish(app, response, &id)
 }
 
-/// Routes a request whose body is worth reading.
+/// Routes a request that lasts.
+async fn streamed(
+    app: &App,
+    router: Router,
+    request: Request<Incoming>,
+    holder: Option<&CredentialHolder>,
+    watch: &Arc<ConnectionWatch>,
+) -> Response<Body> {
+    let Some(place) = holder.and_then(|holder| app.edge.capacity.stream(holder)) else {
+        let failure = Failure::new(code::TOO_MANY_STREAMS, "this node has too many live streams already");
+        return unread::refusal(true, failure.retry_after(2));
+    };
+    let phase = RequestPhase::new(watch, None);
+    phase.received();
+    let mut response = routed(router, request.map(Body::new)).await;
+    response.extensions_mut().insert(StreamPlace::new(place));
+    response
+}
+
+/// Routes a request whose body is worth reading. It is read only with a place for it.
 async fn served(
     app: &App,
     router: Router,
     request: Request<Incoming>,
-    unauthenticated: bool,
-    lasting: bool,
+    source: Source,
+    holder: Option<&CredentialHolder>,
+    watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
-    // An unauthenticated body is read only with a permit.
-    let _room = if unauthenticated && !http_body::Body::is_end_stream(request.body()) {
-        match app.edge.unauthenticated.body().await {
-            Some(room) => Some(room),
-            None => {
-                let failure = Failure::new(code::OVERLOADED, "more requests than can be served now");
-                return unread::refusal(request.headers(), failure.retry_after(2));
-            }
+    let grpc = unread::is_grpc(request.headers());
+    let overloaded = || {
+        let failure = Failure::new(code::OVERLOADED, "more requests than can be served now");
+        unread::refusal(grpc, failure.retry_after(2))
+    };
+    let capacity = &app.edge.capacity;
+    let place = match holder {
+        _ if http_body::Body::is_end_stream(request.body()) => None,
+        // The operator socket has its own bound.
+        Some(CredentialHolder::Local(_)) => None,
+        Some(holder) => match capacity.body(holder).await {
+            Some(place) => Some(SharedPlace::OfCredential(place)),
+            None => return overloaded(),
+        },
+        None => match capacity.strangers_body(source).await {
+            Some(place) => Some(SharedPlace::OfNetwork(place)),
+            None => return overloaded(),
+        },
+    };
+    let pace = if holder.is_some() { Pace::Known } else { Pace::Stranger };
+    let phase = RequestPhase::new(watch, place);
+    if http_body::Body::is_end_stream(request.body()) {
+        phase.received();
+    }
+    let request = request.map(|body| Body::new(Bounded::new(body, pace, phase.clone())));
+    let displaced = async {
+        match &phase.place {
+            Some(place) => place.displaced().await,
+            None => std::future::pending().await,
         }
-    } else {
-        None
     };
-    let request = match lasting {
-        true => request.map(Body::new),
-        false => request.map(|body| Body::new(Bounded::new(body))),
-    };
+    tokio::select! {
+        response = routed(router, request) => response,
+        () = displaced => {
+            app.metrics.displaced("body");
+            overloaded()
+        }
+    }
+}
+
+async fn routed(router: Router, request: Request<Body>) -> Response<Body> {
     match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},
@@ -361,7 +378,7 @@ fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
 }
 
 /// A failure of an unauthenticated caller whose network has had too many becomes "slow down", and the connection ends.
-fn limited(app: &App, source: lifecycle::names::Source, response: Response<Body>) -> Response<Body> {
+fn limited(app: &App, source: Source, response: Response<Body>) -> Response<Body> {
     let Some(FailureCode(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
     if !matches!(code.status, 400 | 401 | 403 | 409)

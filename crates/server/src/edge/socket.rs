@@ -49,7 +49,7 @@ pub async fn accept(app: Arc<App>, listener: UnixListener, router: Router, tasks
         tasks.spawn(async move {
             let _permit = permit;
             let Some(peer) = peer(&stream) else { return };
-            service::serve(app, router, Stall::new(stream), peer, None, false).await;
+            service::serve(app, router, Stall::new(stream), peer, None, None, false).await;
         });
     }
 }

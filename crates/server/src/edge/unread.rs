@@ -12,15 +12,15 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 /// Whether the caller speaks gRPC, and so reads a refusal from `grpc-status` and not from a JSON body.
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let prefix = b"application/grpc";
     kind.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// A refusal as the caller reads it.
-pub fn refusal(headers: &HeaderMap, failure: Failure) -> Response<Body> {
-    if is_grpc(headers) { doors::native::refusal(&failure) } else { failure.into_response() }
+pub fn refusal(grpc: bool, failure: Failure) -> Response<Body> {
+    if grpc { doors::native::refusal(&failure) } else { failure.into_response() }
 }
 
 /// The request, or its refusal when its head says enough. A body that lasts has no length.
@@ -38,11 +38,11 @@ pub fn admitted(
     } else {
         return Ok(request);
     };
-    let response = refusal(request.headers(), failure);
+    let response = refusal(grpc, failure);
     // Reading the body would send `100 Continue`.
     if !expects(&request) {
         // Dropped, it reads for a moment what the client is still sending.
-        drop(Bounded::new(request.into_body()));
+        drop(Bounded::unread(request.into_body()));
     }
     Err(response)
 }

@@ -4,12 +4,14 @@ pub mod alert_changes;
 pub mod denied;
 pub mod evidence;
 pub mod live;
+pub mod news;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
 
 use denied::DeniedSightings;
 use lifecycle::names::Timestamp;
+use news::FleetNews;
 use overlays::Overlays;
 use presence::Presence;
 
@@ -18,6 +20,7 @@ pub struct Fleet {
     pub presence: Presence,
     pub denied: DeniedSightings,
     pub overlays: Overlays,
+    pub news: FleetNews,
     /// Hosts that spoke earlier spoke to nobody: silence is counted from here.
     pub listening_since: Timestamp,
 }
@@ -28,6 +31,7 @@ impl Fleet {
             presence: Presence::default(),
             denied: DeniedSightings::default(),
             overlays: Overlays::default(),
+            news: FleetNews::default(),
             listening_since,
         }
     }

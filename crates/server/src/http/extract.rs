@@ -178,7 +178,7 @@ async fn read(body: Body) -> Result<bytes::Bytes, Failure> {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) => Err(match body_error(&error) {
             Some(BodyError::TooLarge) => Failure::new(code::TOO_LARGE, "the body is larger than 64 KiB"),
-            Some(BodyError::TooSlow) => Failure::new(code::TIMEOUT, "the body took longer than 30 s"),
+            Some(BodyError::TooSlow) => Failure::new(code::TIMEOUT, "the body came too slowly"),
             _ => Failure::new(code::BAD_REQUEST, "the body could not be read"),
         }),
     }

@@ -4,14 +4,13 @@ mod list;
 
 pub use list::list;
 
-use crate::edge::authenticate;
+use crate::edge::{authenticate, fed};
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use crate::process::clock;
 use api::code;
 use api::rest::audit::{AuditFault, AuditVerify};
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -23,8 +22,12 @@ use lifecycle::registry::{Act, Issuer};
 use rustls::pki_types::CertificateDer;
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 const CHUNK: usize = 500;
+/// How long an export may take in all; one that is not read ends much sooner.
+const EXPORT_LIMIT: Duration = Duration::from_secs(3600);
 
 /// A page of the trail, each line byte for byte.
 #[derive(serde::Serialize)]
@@ -53,15 +56,20 @@ pub fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 
 pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
+    let place = app.audit_readers.export()?;
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
-    Ok((kind, Body::from_stream(lines(app, view))).into_response())
+    Ok((kind, fed::body(lines(app, view, place), Some(EXPORT_LIMIT))).into_response())
 }
 
 /// The lines up to the head at the beginning, then the signed footer. A break ends the stream with an error,
 /// so that the reader misses the footer.
-fn lines(app: Arc<App>, view: Arc<View>) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-    futures::stream::unfold(Some((app, view, 0u64)), |at| async move {
-        let (app, view, after) = at?;
+fn lines(
+    app: Arc<App>,
+    view: Arc<View>,
+    place: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
+    futures::stream::unfold(Some((app, view, 0u64, place)), |at| async move {
+        let (app, view, after, place) = at?;
         let left = view.audit.seq.saturating_sub(after);
         if left == 0 {
             return Some((footer(&app, &view), None));
@@ -74,7 +82,7 @@ fn lines(app: Arc<App>, view: Arc<View>) -> impl Stream<Item = Result<Bytes, std
             Ok(lines) => {
                 let count = lines.len() as u64;
                 let text = lines.join("\n") + "\n";
-                Some((Ok(Bytes::from(text)), Some((app, view, after + count))))
+                Some((Ok(Bytes::from(text)), Some((app, view, after + count, place))))
             }
             Err(failure) => Some((Err(std::io::Error::other(failure.message)), None)),
         }

@@ -42,8 +42,7 @@ pub async fn show(
     };
     let until = view.audit.seq.min(after.saturating_add(SCAN));
     // It is given back when the walk is over, even if nobody waits for it any more.
-    let place =
-        app.audit_readers.timelines.clone().acquire_owned().await.map_err(|error| unreadable(&error))?;
+    let place = app.audit_readers.timeline().await?;
     let reader = app.clone();
     let about = Selection { after, until, node: Some(id.to_string()), ..Selection::default() };
     let read = move || {

@@ -50,6 +50,7 @@ impl App {
         config: ControlPlaneConfig,
         journal: Journal,
         ca: CertificateAuthority,
+        edge: Edge,
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
@@ -57,7 +58,7 @@ impl App {
         Arc::new(Self {
             config,
             journal,
-            edge: Edge::default(),
+            edge,
             fleet: Fleet::new(listening_since),
             ca,
             issuance: IssuanceLimits::default(),

@@ -59,6 +59,11 @@ struct ByState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlace {
+    place: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByFailure {
     class: &'static str,
 }
@@ -76,6 +81,7 @@ pub struct Metrics {
     handshakes_refused: Family<ByReason, Counter>,
     answers: Family<ByStatus, Counter>,
     connections: Gauge,
+    displaced: Family<ByPlace, Counter>,
     ready: Gauge,
     commit_seconds: Histogram,
     audit_seq: Gauge,
@@ -99,6 +105,7 @@ impl Default for Metrics {
             handshakes_refused: Family::default(),
             answers: Family::default(),
             connections: Gauge::default(),
+            displaced: Family::default(),
             ready: Gauge::default(),
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
@@ -128,6 +135,8 @@ impl Metrics {
         registry.register("handshakes_refused", "Client certificates refused at the handshake", refused);
         registry.register("answers", "Answers, by kind of status", self.answers.clone());
         registry.register("connections", "Open TLS connections", self.connections.clone());
+        let displaced = self.displaced.clone();
+        registry.register("displaced", "Ended or refused because a pool was full, by kind", displaced);
         registry.register("ready", "1 while this replica serves, as /readyz says", self.ready.clone());
         let seconds = self.commit_seconds.clone();
         registry.register("commit_seconds", "Time from proposal to applied and audited", seconds);
@@ -168,6 +177,11 @@ impl Metrics {
             _ => StatusClass::Fault,
         };
         self.answers.get_or_create(&ByStatus { status }).inc();
+    }
+
+    /// Something was ended, or not let in, because a pool was full and others had less of it.
+    pub fn displaced(&self, place: &'static str) {
+        self.displaced.get_or_create(&ByPlace { place }).inc();
     }
 
     pub fn connected(&self) {

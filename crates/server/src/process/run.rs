@@ -7,9 +7,8 @@ use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap;
 use crate::ca::server_cert::{self, ServerCertError};
-use crate::edge::{connections, listener, socket, tls};
-use crate::fleet::live;
-use crate::fleet::overlays;
+use crate::edge::{Edge, connections, listener, plain, socket, tls};
+use crate::fleet::{live, news, overlays};
 use crate::operator;
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
@@ -26,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -64,16 +63,16 @@ pub enum RunError {
     ServerCert(#[from] ServerCertError),
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: std::io::Error },
-    #[error("cannot serve metrics on {address}: {error}")]
-    Metrics { address: SocketAddr, error: std::io::Error },
+    #[error("cannot serve {what} on {address}: {error}")]
+    Plain { what: &'static str, address: SocketAddr, error: std::io::Error },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl RunError {
-    fn about_metrics(self) -> Self {
+    fn about(self, what: &'static str) -> Self {
         match self {
-            RunError::Listen { address, error } => RunError::Metrics { address, error },
+            RunError::Listen { address, error } => RunError::Plain { what, address, error },
             other => other,
         }
     }
@@ -104,9 +103,9 @@ impl RunError {
                 "correct the clock, or start with --accept-clock if it is right".to_owned()
             }
             RunError::Listen { .. } => "choose another --listen address, or stop what uses it".to_owned(),
-            RunError::Metrics { .. } => {
-                "choose another --metrics address (or `metrics` in enlist.toml), or stop what uses it".to_owned()
-            }
+            RunError::Plain { what, .. } => format!(
+                "choose another --{what} address (or `{what}` in enlist.toml), or stop what uses it"
+            ),
             RunError::ServerCert(_) | RunError::Tls(_) => "see the log for the cause".to_owned(),
         }
     }
@@ -117,6 +116,7 @@ impl RunError {
 pub struct Overrides {
     pub listen: Vec<SocketAddr>,
     pub metrics: Option<SocketAddr>,
+    pub health: Option<SocketAddr>,
     pub accept_clock: bool,
 }
 
@@ -165,6 +165,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         config.listen = overrides.listen;
     }
     config.metrics = overrides.metrics.or(config.metrics);
+    config.health = overrides.health.or(config.health);
     let begun = rewrap::begun(&dir);
     let kek = load_kek(&dir, &config).map(Arc::new);
     let kek = match &begun {
@@ -182,10 +183,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let key = log_key::load(&dir, &keks)?;
     check_clock(journal::probe(dir.path(), Some(&key))?.last_at, overrides.accept_clock)?;
     let listeners = bind(&config.listen).await?;
-    let metrics = match config.metrics {
-        Some(address) => Some(bind(&[address]).await.map_err(RunError::about_metrics)?),
-        None => None,
-    };
+    let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
+    let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
     let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now), key)).await?;
     let state = &journal.view().state;
     let begun = begun.map(|begun| {
@@ -201,7 +200,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let (stop, stopping) = watch::channel(false);
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
-    let app = App::new(config, journal, CertificateAuthority::new(keys, dir.clone()), advertised, stopping);
+    let authority = CertificateAuthority::new(keys, dir.clone());
+    let app = App::new(config, journal, authority, Edge::new(connection_limit()), advertised, stopping);
     record_gap(&app).await;
 
     let presented = app.ca.presented.clone();
@@ -211,18 +211,20 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
 
     let tasks = TaskTracker::new();
     let router = operator::router(&app);
-    let connections = Arc::new(Semaphore::new(connection_limit()));
     for listener in listeners {
-        let (tls, connections) = (tls.clone(), connections.clone());
-        tasks.spawn(listener::accept(app.clone(), listener, tls, router.clone(), connections, tasks.clone()));
+        tasks.spawn(listener::accept(app.clone(), listener, tls.clone(), router.clone(), tasks.clone()));
     }
-    for listener in metrics.into_iter().flatten() {
-        tasks.spawn(listener::accept_metrics(app.clone(), listener));
+    for listener in metrics {
+        tasks.spawn(plain::accept(app.clone(), listener, plain::metrics(&app)));
+    }
+    for listener in health {
+        tasks.spawn(plain::accept(app.clone(), listener, plain::health(&app)));
     }
     tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(live::follow(app.clone()));
     tasks.spawn(overlays::follow(app.clone()));
+    tasks.spawn(news::follow(app.clone()));
     if let Some(webhook) = app.config.alerts.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }

@@ -35,8 +35,7 @@ pub async fn list(
     let AuditQuery { node, event_type, .. } = query;
     let all = Selection { after, until, node, event_type, newest_first };
     // It is given back when the walk is over, even if nobody waits for it any more.
-    let place =
-        app.audit_readers.timelines.clone().acquire_owned().await.map_err(|error| unreadable(&error))?;
+    let place = app.audit_readers.timeline().await?;
     let reader = app.clone();
     let read = move || {
         let page = page(&reader, all, since, limit);

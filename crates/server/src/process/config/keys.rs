@@ -29,6 +29,8 @@ config_keys! {
         "server_cn" server_cn: StringOr<String> = StringOr(&COMMON_NAME, "enlist-control-plane");
         /// Address of a listener without TLS for scrapers, such as `127.0.0.1:9464`
         "metrics" metrics: Optional<SocketAddr> = Optional(&ADDRESS, "off");
+        /// Address of a listener without TLS for load balancers, with `/healthz` and `/readyz` alone
+        "health" health: Optional<SocketAddr> = Optional(&ADDRESS, "off");
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
         "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);

@@ -1,0 +1,161 @@
+//! What a connection and its requests are doing, for whoever ends those that wait for too long: hyper has no time-out of its own
+//! for HTTP/2.
+
+use crate::edge::authenticate::CredentialHolder;
+use crate::edge::capacity::Capacity;
+use crate::edge::shares::{PlaceUse, PoolPlace};
+use lifecycle::names::Source;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// A place that is shared by networks or by credentials.
+pub enum SharedPlace {
+    OfNetwork(PoolPlace<Source>),
+    OfCredential(PoolPlace<CredentialHolder>),
+}
+
+impl SharedPlace {
+    fn set(&self, used: PlaceUse) {
+        match self {
+            SharedPlace::OfNetwork(place) => place.set(used),
+            SharedPlace::OfCredential(place) => place.set(used),
+        }
+    }
+
+    /// Ends when the place is given to another.
+    pub async fn displaced(&self) {
+        match self {
+            SharedPlace::OfNetwork(place) => place.displaced.cancelled().await,
+            SharedPlace::OfCredential(place) => place.displaced.cancelled().await,
+        }
+    }
+}
+
+/// What a connection is doing.
+pub struct ConnectionWatch {
+    /// Requests whose answers are not complete.
+    pub open: AtomicUsize,
+    /// Requests whose handlers are at work.
+    pub working: AtomicUsize,
+    /// Requests that are here as a whole and whose handlers are at work.
+    received: AtomicUsize,
+    /// Rises with every request, and with every piece of an answer that the peer takes.
+    pub progress: AtomicU64,
+    /// Whether someone known has asked something here.
+    pub known: AtomicBool,
+    /// Told when an answer ends the connection.
+    pub enough: Notify,
+    /// Of a connection without a certificate. It may be given to another, who cancels.
+    place: Option<Mutex<SharedPlace>>,
+    pub displaced: CancellationToken,
+}
+
+impl ConnectionWatch {
+    pub fn new(known: bool, place: Option<PoolPlace<Source>>) -> Arc<Self> {
+        let displaced = place.as_ref().map(|place| place.displaced.clone()).unwrap_or_default();
+        Arc::new(Self {
+            open: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
+            progress: AtomicU64::new(0),
+            known: AtomicBool::new(known),
+            enough: Notify::new(),
+            place: place.map(|place| Mutex::new(SharedPlace::OfNetwork(place))),
+            displaced,
+        })
+    }
+
+    /// Notes a good credential: a connection without a certificate leaves the strangers' places with it.
+    pub fn known(&self, capacity: &Capacity, holder: &CredentialHolder) {
+        let first = !self.known.swap(true, Ordering::Relaxed);
+        let Some(place) = self.place.as_ref().filter(|_| first) else { return };
+        if let Some(own) = capacity.keyed(holder, self.displaced.clone()) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = SharedPlace::OfCredential(own);
+        }
+        self.settle();
+    }
+
+    /// Says what the place is used for now. Connections with a certificate have none, and pay nothing here.
+    fn settle(&self) {
+        let Some(place) = &self.place else { return };
+        // Counted while it is locked, so that the last to come says how it is.
+        let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.set(match self.received.load(Ordering::SeqCst) {
+            0 if self.open.load(Ordering::SeqCst) == 0 => PlaceUse::Idle,
+            0 => PlaceUse::Active,
+            _ => PlaceUse::Protected,
+        });
+    }
+}
+
+/// Counts a request as open until its answer is complete.
+pub struct OpenRequest(pub Arc<ConnectionWatch>);
+
+impl OpenRequest {
+    pub fn new(watch: &Arc<ConnectionWatch>) -> Self {
+        watch.open.fetch_add(1, Ordering::SeqCst);
+        watch.progress.fetch_add(1, Ordering::Relaxed);
+        watch.settle();
+        Self(watch.clone())
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
+        self.0.settle();
+    }
+}
+
+/// Counts a handler as at work, also when its request is taken back half-way.
+pub struct Working(Arc<ConnectionWatch>);
+
+impl Working {
+    pub fn new(watch: &Arc<ConnectionWatch>) -> Self {
+        watch.working.fetch_add(1, Ordering::Relaxed);
+        Self(watch.clone())
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How far a request is. While it comes in, its places may be given to others; once it is here they may not.
+pub struct RequestPhase {
+    watch: Arc<ConnectionWatch>,
+    /// For its body.
+    pub place: Option<SharedPlace>,
+    received: AtomicBool,
+}
+
+impl RequestPhase {
+    pub fn new(watch: &Arc<ConnectionWatch>, place: Option<SharedPlace>) -> Arc<Self> {
+        Arc::new(Self { watch: watch.clone(), place, received: AtomicBool::new(false) })
+    }
+
+    /// All of it is here: the handler is at work.
+    pub fn received(&self) {
+        if self.received.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Some(place) = &self.place {
+            place.set(PlaceUse::Protected);
+        }
+        self.watch.received.fetch_add(1, Ordering::SeqCst);
+        self.watch.settle();
+    }
+}
+
+impl Drop for RequestPhase {
+    fn drop(&mut self) {
+        if *self.received.get_mut() {
+            self.watch.received.fetch_sub(1, Ordering::SeqCst);
+            self.watch.settle();
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! A pool of places with shares: the connections, handshakes and bodies of the unauthenticated are bounded by one each, and
+//! so is what a single credential may hold.
+//!
+//! A share binds only when the pool is full: until then one network may have every place. When it is full, whoever holds much
+//! gives way to whoever holds little: the group with the most places that can be given up loses its oldest. Networks are counted
+//! at every size at once (an IPv6 /48, the /56 in it, the /64 in that), so that many small networks of one owner are one large one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// For so long nobody's place is taken only because it waits for its peer; a group that holds more than others has no such
+/// time.
+const STALE: Duration = Duration::from_secs(1);
+/// How often someone who waits looks again: places become stale by time alone.
+const LOOK: Duration = Duration::from_millis(200);
+/// How many of the places that have waited longest are looked at for one that may be taken.
+const LOOKED_AT: usize = 8;
+
+/// What a place is used for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceUse {
+    /// Waits for its peer: given up to a group that holds less, and soon to anyone.
+    Idle,
+    /// The peer is at work: given up to a group that holds less.
+    Active,
+    /// The control plane is at work: never given up.
+    Protected,
+}
+
+/// Places for members of groups; a group is named by its path, the outermost name first.
+pub struct SharedPool<K> {
+    places: usize,
+    /// How many of them one innermost group may have, full or not.
+    each: usize,
+    held: Mutex<Holdings<K>>,
+    freed: Notify,
+}
+
+/// Held as long as the place is used.
+pub struct PoolPlace<K: Ord + Hash + Clone> {
+    pool: Arc<SharedPool<K>>,
+    id: u64,
+    /// Cancelled when the place was given to another.
+    pub displaced: CancellationToken,
+}
+
+struct Holdings<K> {
+    next: u64,
+    holders: HashMap<u64, PlaceHolder<K>>,
+    groups: HashMap<Vec<K>, Group<K>>,
+    /// The idle of all groups, the longest idle first.
+    idle: BTreeSet<(Instant, u64)>,
+}
+
+struct PlaceHolder<K> {
+    path: Vec<K>,
+    used: PlaceUse,
+    since: Instant,
+    displaced: CancellationToken,
+}
+
+/// A group and what is in it: other groups, or places.
+struct Group<K> {
+    count: usize,
+    /// How many of its places can be given up, and the same of the groups in it, in order.
+    loose: usize,
+    inner: BTreeSet<(usize, K)>,
+    /// Of an innermost group: the places that can be given up, the idle ones first, the oldest of them first.
+    candidates: BTreeSet<(bool, Instant, u64)>,
+}
+
+impl<K> Default for Group<K> {
+    fn default() -> Self {
+        Self { count: 0, loose: 0, inner: BTreeSet::new(), candidates: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Hash + Clone> SharedPool<K> {
+    pub fn new(places: usize, each: usize) -> Arc<Self> {
+        let held = Holdings {
+            next: 0,
+            holders: HashMap::new(),
+            // The root of all groups has the empty path.
+            groups: HashMap::from([(Vec::new(), Group::default())]),
+            idle: BTreeSet::new(),
+        };
+        Arc::new(Self { places, each, held: Mutex::new(held), freed: Notify::new() })
+    }
+
+    /// A place now, or none: the pool is full and nobody in it has to give way.
+    pub fn enter(
+        self: &Arc<Self>,
+        path: &[K],
+        used: PlaceUse,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<K>> {
+        let mut held = self.held();
+        if held.count(path) >= self.each {
+            return None;
+        }
+        if held.holders.len() >= self.places {
+            let victim = held.victim(path, Instant::now())?;
+            held.remove(victim)?.displaced.cancel();
+        }
+        let id = held.next;
+        held.next += 1;
+        let holder =
+            PlaceHolder { path: path.to_vec(), used, since: Instant::now(), displaced: displaced.clone() };
+        held.insert(id, holder);
+        Some(PoolPlace { pool: self.clone(), id, displaced })
+    }
+
+    /// A place, or none in time.
+    pub async fn wait(
+        self: &Arc<Self>,
+        path: &[K],
+        used: PlaceUse,
+        displaced: CancellationToken,
+        limit: Duration,
+    ) -> Option<PoolPlace<K>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let freed = self.freed.notified();
+            if let Some(place) = self.enter(path, used, displaced.clone()) {
+                return Some(place);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            tokio::select! {
+                () = freed => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Holdings<K>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Ord + Hash + Clone> PoolPlace<K> {
+    pub fn set(&self, used: PlaceUse) {
+        let mut held = self.pool.held();
+        if held.holders.get(&self.id).is_none_or(|holder| holder.used == used) {
+            return;
+        }
+        if let Some(holder) = held.remove(self.id) {
+            held.insert(self.id, PlaceHolder { used, since: Instant::now(), ..holder });
+        }
+    }
+}
+
+impl<K: Ord + Hash + Clone> Drop for PoolPlace<K> {
+    fn drop(&mut self) {
+        // One that was displaced is another's already.
+        if self.pool.held().remove(self.id).is_some() {
+            self.pool.freed.notify_one();
+        }
+    }
+}
+
+impl<K: Ord + Hash + Clone> Holdings<K> {
+    fn count(&self, path: &[K]) -> usize {
+        self.groups.get(path).map_or(0, |group| group.count)
+    }
+
+    fn insert(&mut self, id: u64, holder: PlaceHolder<K>) {
+        self.change(&holder, id, |group| group.count += 1, |loose| loose + 1);
+        if holder.used == PlaceUse::Idle {
+            self.idle.insert((holder.since, id));
+        }
+        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
+            group.candidates.insert(candidate);
+        }
+        self.holders.insert(id, holder);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<PlaceHolder<K>> {
+        let holder = self.holders.remove(&id)?;
+        self.idle.remove(&(holder.since, id));
+        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
+            group.candidates.remove(&candidate);
+        }
+        self.change(&holder, id, |group| group.count -= 1, |loose| loose - 1);
+        Some(holder)
+    }
+
+    /// Counts in every group that a place is in, from the innermost outwards; a group without places is forgotten.
+    fn change(
+        &mut self,
+        holder: &PlaceHolder<K>,
+        id: u64,
+        count: fn(&mut Group<K>),
+        loose: fn(usize) -> usize,
+    ) {
+        let can_be_given_up = holder.candidate(id).is_some();
+        for depth in (0..=holder.path.len()).rev() {
+            let Some((path, _)) = holder.path.split_at_checked(depth) else { continue };
+            let group = self.groups.entry(path.to_vec()).or_default();
+            let before = group.loose;
+            count(group);
+            if can_be_given_up {
+                group.loose = loose(group.loose);
+            }
+            let (left, now) = (group.count, group.loose);
+            if left == 0 && depth > 0 {
+                self.groups.remove(path);
+            }
+            if let Some((name, outer)) = path.split_last()
+                && let Some(outer) = self.outer(outer, left > 0)
+            {
+                outer.inner.remove(&(before, name.clone()));
+                if left > 0 {
+                    outer.inner.insert((now, name.clone()));
+                }
+            }
+        }
+    }
+
+    /// The group around one that has places has been there before it, or is made for it.
+    fn outer(&mut self, path: &[K], needed: bool) -> Option<&mut Group<K>> {
+        if needed && !self.groups.contains_key(path) {
+            self.groups.insert(path.to_vec(), Group::default());
+        }
+        self.groups.get_mut(path)
+    }
+
+    /// Whose place a newcomer takes in a full pool.
+    fn victim(&self, newcomer: &[K], now: Instant) -> Option<u64> {
+        let largest = self.largest()?;
+        let first = |path: &[K]| self.groups.get(path)?.candidates.first().map(|(.., id)| *id);
+        let holds_less = self.parted(newcomer, &largest).is_some_and(|(own, theirs)| own + 1 < theirs);
+        if holds_less {
+            return first(&largest);
+        }
+        let holder = |id: &u64| self.holders.get(id);
+        let stale = |id: &u64| holder(id).is_some_and(|holder| holder.is_stale(now));
+        let not_more = |id: &u64| {
+            let parted = holder(id).and_then(|holder| self.parted(newcomer, &holder.path));
+            parted.is_some_and(|(own, theirs)| own <= theirs)
+        };
+        let mut longest_idle = self.idle.iter().take(LOOKED_AT).map(|(_, id)| *id);
+        let own = first(newcomer).filter(stale);
+        own.or_else(|| first(&largest).filter(stale))
+            .or_else(|| longest_idle.find(|id| stale(id) && not_more(id)))
+    }
+
+    /// The innermost group that is found by always following the group with the most places to give up.
+    fn largest(&self) -> Option<Vec<K>> {
+        let mut path = Vec::new();
+        loop {
+            let group = self.groups.get(&path)?;
+            match group.inner.last() {
+                Some((loose, name)) if *loose > 0 => path.push(name.clone()),
+                Some(_) => return None,
+                None => return Some(path).filter(|path| !path.is_empty()),
+            }
+        }
+    }
+
+    /// How many places two have, counted where their networks part; none if they never do.
+    fn parted(&self, newcomer: &[K], other: &[K]) -> Option<(usize, usize)> {
+        let depth = newcomer.iter().zip(other).position(|(own, theirs)| own != theirs)?;
+        Some((self.count(newcomer.get(..=depth)?), self.count(other.get(..=depth)?)))
+    }
+}
+
+impl<K> PlaceHolder<K> {
+    fn is_stale(&self, now: Instant) -> bool {
+        self.used == PlaceUse::Idle && now.duration_since(self.since) >= STALE
+    }
+
+    fn candidate(&self, id: u64) -> Option<(bool, Instant, u64)> {
+        match self.used {
+            PlaceUse::Idle => Some((false, self.since, id)),
+            PlaceUse::Active => Some((true, self.since, id)),
+            PlaceUse::Protected => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lifecycle::names::Source;
+
+    fn networks(text: &str) -> Vec<Source> {
+        Source::Address(text.parse().expect("an address")).networks()
+    }
+
+    fn enter(pool: &Arc<SharedPool<Source>>, from: &str, used: PlaceUse) -> Option<PoolPlace<Source>> {
+        pool.enter(&networks(from), used, CancellationToken::new())
+    }
+
+    fn displaced(places: &[PoolPlace<Source>]) -> usize {
+        places.iter().filter(|place| place.displaced.is_cancelled()).count()
+    }
+
+    #[tokio::test]
+    async fn one_network_may_have_all_and_gives_way_to_others() {
+        let pool = SharedPool::new(100, usize::MAX);
+        let many: Vec<_> = (0..100).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
+        assert_eq!((many.len(), displaced(&many)), (100, 0));
+        assert!(enter(&pool, "192.0.2.1", PlaceUse::Active).is_none(), "its own share is used");
+        // A neighbour in the same network, and someone from elsewhere.
+        let neighbour = enter(&pool, "192.0.2.2", PlaceUse::Active);
+        let other = enter(&pool, "198.51.100.1", PlaceUse::Active);
+        assert!(neighbour.is_some() && other.is_some());
+        assert_eq!(displaced(&many), 2);
+        assert!(many[0].displaced.is_cancelled() && many[1].displaced.is_cancelled(), "the oldest");
+        drop(many);
+        assert_eq!(pool.held().holders.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_place_at_work_is_never_given_up() {
+        let pool = SharedPool::new(10, usize::MAX);
+        let many: Vec<_> = (0..10).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
+        many.iter().for_each(|place| place.set(PlaceUse::Protected));
+        assert!(enter(&pool, "198.51.100.1", PlaceUse::Active).is_none());
+        many[7].set(PlaceUse::Active);
+        assert!(enter(&pool, "198.51.100.1", PlaceUse::Active).is_some());
+        assert!(many[7].displaced.is_cancelled() && displaced(&many) == 1);
+    }
+
+    #[tokio::test]
+    async fn a_site_is_one_network_however_many_it_is_cut_into() {
+        let pool = SharedPool::new(256, usize::MAX);
+        let site: Vec<_> = (0..252)
+            .filter_map(|i| enter(&pool, &format!("2001:db8:1:{i:x}00::1"), PlaceUse::Active))
+            .collect();
+        let host: Vec<_> = (0..4).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
+        // Its four places are more than any /56 of the site has, and still the site gives way.
+        let more: Vec<_> = (0..100).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
+        assert_eq!((more.len(), displaced(&site), displaced(&host)), (100, 100, 0));
+    }
+
+    #[tokio::test]
+    async fn what_is_idle_gives_way_to_anyone_after_a_while() {
+        let pool = SharedPool::new(10, usize::MAX);
+        let all: Vec<_> =
+            (0..10).filter_map(|i| enter(&pool, &format!("192.0.{i}.1"), PlaceUse::Idle)).collect();
+        assert!(enter(&pool, "198.51.100.1", PlaceUse::Idle).is_none(), "each network has one");
+        let limit = Duration::from_secs(10);
+        let path = networks("198.51.100.1");
+        let late = pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit).await;
+        assert!(late.is_some() && displaced(&all) == 1);
+        let own = pool.wait(&networks("192.0.5.1"), PlaceUse::Idle, CancellationToken::new(), limit).await;
+        assert!(own.is_some() && all[5].displaced.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn who_waits_has_the_place_that_is_left_or_none_in_time() {
+        let pool = SharedPool::new(1, usize::MAX);
+        let only = enter(&pool, "192.0.2.1", PlaceUse::Protected);
+        let path = networks("192.0.2.1");
+        let limit = Duration::from_millis(300);
+        assert!(pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit).await.is_none());
+        let (waited, ()) =
+            tokio::join!(pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit), async {
+                drop(only)
+            });
+        assert!(waited.is_some());
+        drop(waited);
+        assert!(pool.held().groups.len() == 1 && pool.held().idle.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn one_member_may_not_have_more_than_its_own() {
+        let pool = SharedPool::new(100, 3);
+        let own: Vec<_> = (0..5).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Protected)).collect();
+        assert_eq!(own.len(), 3);
+        assert!(enter(&pool, "192.0.2.2", PlaceUse::Protected).is_some());
+    }
+}
