@@ -2,6 +2,8 @@
 //!
 //! The first of a kind (network and reason; node and reason where an alert is raised) is written at once; the rest of its
 //! minute becomes one line with a count. At most [`KINDS`] kinds are kept apart in a minute; what is beyond becomes one line `overflow`.
+//! Strangers have [`LINES`] lines, and as many more in a day, bit by bit; beyond that all of them together have one line
+//! `overflow` an hour. A start counts from anew.
 
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
@@ -10,14 +12,21 @@ use lifecycle::names::{NodeId, Source, Span, Timestamp};
 use lifecycle::registry::{self, Actor, AlertKind, Command, RefusedRecovery};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const KINDS: usize = 64;
+const OVERFLOW: &str = "overflow";
 /// Beyond them, kinds that raise an alert, one per node: only a valid token of that node makes one, so neither strangers nor
 /// whoever has a few tokens can fill these.
 const ALERTING: usize = 16_384;
 pub(super) const SAMPLES: usize = 8;
 const SAMPLE_LENGTH: usize = 128;
 pub(super) const MINUTE: Span = Span::from_minutes(1);
+const HOUR: Span = Span::from_minutes(60);
+/// Lines that strangers can cause at once, and as many more in a day: a few megabytes.
+const LINES: u64 = 4000;
+/// A kind has two lines in its minute: the first at once, the rest at the end.
+const LINES_OF_A_KIND: u64 = 2;
 
 /// What is counted together. Of recoveries also the node, which only a real token of it makes known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,7 +47,7 @@ impl RefusalKey {
     /// What is beyond those kept apart.
     fn overflow(&self) -> Self {
         let recovery = self.recovery.as_ref().map(|_| RefusedRecovery { node: None });
-        Self { network: None, reason: "overflow", recovery }
+        Self { network: None, reason: OVERFLOW, recovery }
     }
 
     fn line(self, count: u64, samples: Vec<String>) -> registry::Refusals {
@@ -65,6 +74,8 @@ impl RefusalKey {
 #[derive(Debug)]
 struct Tally {
     began: Timestamp,
+    /// How long it counts.
+    lasts: Span,
     /// Beyond what was already written.
     count: u64,
     samples: Vec<String>,
@@ -72,9 +83,48 @@ struct Tally {
     source: Source,
 }
 
+/// How many lines are left, by the millisecond: what is left grows back in a day.
+#[derive(Debug)]
+struct LineAllowance {
+    left: u64,
+    counted: Option<Timestamp>,
+}
+
+/// The price of a line in milliseconds of a day.
+const LINE_PRICE: u64 = Span::from_days(1).millis() / LINES;
+
+impl Default for LineAllowance {
+    fn default() -> Self {
+        Self { left: LINES * LINE_PRICE, counted: None }
+    }
+}
+
+impl LineAllowance {
+    fn take(&mut self, lines: u64, at: Timestamp) -> bool {
+        let grown = self.counted.map_or(0, |counted| at.since(counted).millis());
+        self.counted = Some(at);
+        self.left = self.left.saturating_add(grown).min(LINES * LINE_PRICE);
+        let left = self.left.checked_sub(lines * LINE_PRICE);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    fn give_back(&mut self, lines: u64) {
+        self.left = self.left.saturating_add(lines * LINE_PRICE).min(LINES * LINE_PRICE);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tallies {
+    kinds: HashMap<RefusalKey, Tally>,
+    allowance: LineAllowance,
+}
+
 #[derive(Debug, Default)]
 pub struct RefusedAttempts {
-    tallies: Mutex<HashMap<RefusalKey, Tally>>,
+    tallies: Mutex<Tallies>,
+    /// Attempts that were counted in a line `overflow`.
+    overflowed: AtomicU64,
 }
 
 impl RefusedAttempts {
@@ -112,10 +162,11 @@ impl RefusedAttempts {
     ) -> Option<registry::Refusals> {
         let sample = sample.map(|text| text.chars().take(SAMPLE_LENGTH).collect::<String>());
         let mut tallies = self.tallies.lock().ok()?;
-        let most = if kind.alert().is_some() { KINDS + ALERTING } else { KINDS };
-        let kept_apart = tallies.contains_key(&kind) || tallies.len() < most;
-        let kind = if kept_apart { kind } else { kind.overflow() };
-        if let Some(tally) = tallies.get_mut(&kind) {
+        let (kind, lasts) = tallies.counted_as(kind, at);
+        if kind.reason == OVERFLOW {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(tally) = tallies.kinds.get_mut(&kind) {
             tally.count += 1;
             tally.source = source;
             if let Some(sample) =
@@ -125,8 +176,14 @@ impl RefusedAttempts {
             }
             return None;
         }
-        tallies.insert(kind.clone(), Tally { began: at, count: 0, samples: Vec::new(), source });
+        let begun = Tally { began: at, lasts, count: 0, samples: Vec::new(), source };
+        tallies.kinds.insert(kind.clone(), begun);
         Some(kind.line(1, sample.into_iter().collect()))
+    }
+
+    /// How many attempts have no line of their kind, since the start.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
     }
 
     /// Writes the tallies whose minute is over; all of them when the process ends.
@@ -140,16 +197,40 @@ impl RefusedAttempts {
     /// Each with where it came from: the network, or the last address where an alert names it.
     fn due(&self, at: Timestamp, all: bool) -> Vec<(registry::Refusals, Source)> {
         let Ok(mut tallies) = self.tallies.lock() else { return Vec::new() };
-        let over = |tally: &Tally| all || at.since(tally.began) >= MINUTE || at < tally.began;
-        let ended = tallies.extract_if(|_, tally| over(tally));
-        ended
-            .filter(|(_, tally)| tally.count > 0)
-            .map(|(kind, tally)| {
-                let alerting = kind.alert().map(|_| tally.source);
-                let source = kind.network.or(alerting).unwrap_or(Source::Internal);
-                (kind.line(tally.count, tally.samples), source)
-            })
-            .collect()
+        let Tallies { kinds, allowance } = &mut *tallies;
+        let over = |tally: &Tally| all || at.since(tally.began) >= tally.lasts || at < tally.began;
+        let ended = kinds.extract_if(|_, tally| over(tally));
+        let mut lines = Vec::new();
+        for (kind, tally) in ended {
+            if tally.count == 0 {
+                if tally.lasts == MINUTE && kind.alert().is_none() {
+                    allowance.give_back(1);
+                }
+                continue;
+            }
+            let alerting = kind.alert().map(|_| tally.source);
+            let source = kind.network.or(alerting).unwrap_or(Source::Internal);
+            lines.push((kind.line(tally.count, tally.samples), source));
+        }
+        lines
+    }
+}
+
+impl Tallies {
+    /// As what an attempt is counted, and for how long. Whatever raises an alert is always a kind of its own: it takes a
+    /// valid token.
+    fn counted_as(&mut self, kind: RefusalKey, at: Timestamp) -> (RefusalKey, Span) {
+        if self.kinds.contains_key(&kind) {
+            return (kind, MINUTE);
+        }
+        if kind.alert().is_some() && self.kinds.len() < KINDS + ALERTING {
+            return (kind, MINUTE);
+        }
+        let kind = if self.kinds.len() < KINDS { kind } else { kind.overflow() };
+        if self.kinds.contains_key(&kind) || self.allowance.take(LINES_OF_A_KIND, at) {
+            return (kind, MINUTE);
+        }
+        (kind.overflow(), HOUR)
     }
 }
 
@@ -248,5 +329,34 @@ mod tests {
         assert_eq!(written.last().map(|line| line.reason.as_str()), Some("overflow"));
         let rest = refusals.due(at, true);
         assert_eq!(rest.iter().map(|(line, _)| line.count).sum::<u64>(), 1000 - KINDS as u64 - 1);
+    }
+
+    #[test]
+    fn a_day_has_so_many_lines_and_loses_no_count() {
+        let refusals = RefusedAttempts::default();
+        let (mut at, mut attempts, mut lines, mut counted) = (Timestamp::from_secs(1000), 0, 0, 0);
+        for minute in 0..24 * 60u32 {
+            for i in 0..100u32 {
+                let network =
+                    Source::Address(std::net::IpAddr::from(((minute * 100 + i) << 8).to_be_bytes()));
+                attempts += 1;
+                if let Some(first) = refusals.count(kind(network, "token_invalid"), network, None, at) {
+                    (lines, counted) = (lines + 1, counted + first.count);
+                }
+            }
+            at = at.plus(MINUTE);
+            for (line, _) in refusals.due(at, false) {
+                (lines, counted) = (lines + 1, counted + line.count);
+            }
+        }
+        counted += refusals.due(at, true).iter().map(|(line, _)| line.count).sum::<u64>();
+        assert!((LINES..=2 * LINES + 64).contains(&lines), "{lines}");
+        assert_eq!(counted, attempts);
+        assert!(refusals.overflowed() > attempts / 2);
+        // A day of rest, and all is as before.
+        let later = at.plus(Span::from_days(1));
+        let network = Source::Address(std::net::IpAddr::from([192, 0, 2, 1]));
+        let first = refusals.count(kind(network, "token_invalid"), network, None, later);
+        assert_eq!(first.map(|line| line.reason), Some("token_invalid".to_owned()));
     }
 }

@@ -82,6 +82,7 @@ pub struct Metrics {
     answers: Family<ByStatus, Counter>,
     connections: Gauge,
     displaced: Family<ByPlace, Counter>,
+    refusals_overflowed: Gauge,
     ready: Gauge,
     commit_seconds: Histogram,
     audit_seq: Gauge,
@@ -106,6 +107,7 @@ impl Default for Metrics {
             answers: Family::default(),
             connections: Gauge::default(),
             displaced: Family::default(),
+            refusals_overflowed: Gauge::default(),
             ready: Gauge::default(),
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
@@ -137,6 +139,8 @@ impl Metrics {
         registry.register("connections", "Open TLS connections", self.connections.clone());
         let displaced = self.displaced.clone();
         registry.register("displaced", "Ended or refused because a pool was full, by kind", displaced);
+        let overflowed = self.refusals_overflowed.clone();
+        registry.register("refusals_overflowed", "Refused attempts without a line of their kind", overflowed);
         registry.register("ready", "1 while this replica serves, as /readyz says", self.ready.clone());
         let seconds = self.commit_seconds.clone();
         registry.register("commit_seconds", "Time from proposal to applied and audited", seconds);
@@ -197,9 +201,10 @@ impl Metrics {
     }
 
     /// The text that a scraper reads.
-    pub fn text(&self, view: &View, presence: &Presence, ready: bool) -> String {
+    pub fn text(&self, view: &View, presence: &Presence, overflowed: u64, ready: bool) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.ready.set(i64::from(ready));
+        self.refusals_overflowed.set(i64::try_from(overflowed).unwrap_or(i64::MAX));
         self.connected_nodes.set(gauge(presence.connected()));
         for (days, count) in days_left(&view.state) {
             self.expiring.get_or_create(&ByDays { days }).set(gauge(count));
