@@ -102,15 +102,15 @@ def test_an_api_key_leaves_the_strangers_places(small):
     _, key = known(small)
     ask = f"GET /v1/nodes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
     with reach(small, "127.1.2.4", "http/1.1") as operator:
-        operator.sendall(ask)
-        assert operator.recv(65536).startswith(b"HTTP/1.1 200")
         strangers = []
         try:
-            for _ in range(300):
+            for i in range(300):
+                # Now and then, because on HTTP/1.1 nobody may be quiet for ten seconds.
+                if i % 20 == 0:
+                    operator.sendall(ask)
+                    assert operator.recv(65536).startswith(b"HTTP/1.1 200")
                 with contextlib.suppress(OSError):
                     strangers.append(reach(small, "127.1.2.3", "http/1.1", timeout=5))
-            operator.sendall(ask)
-            assert operator.recv(65536).startswith(b"HTTP/1.1 200")
         finally:
             for connection in strangers:
                 connection.close()
