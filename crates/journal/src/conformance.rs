@@ -3,7 +3,7 @@
 pub use crate::batch::Batch;
 pub use crate::framing::Framing;
 pub use crate::log::{LogStore, StoredEntry, StoredPayload};
-pub use crate::log_key::Place;
+pub use crate::log_key::RowPlace;
 pub use crate::machine::Machine;
 pub use crate::raft::TypeConfig;
 pub use crate::snapshot::{

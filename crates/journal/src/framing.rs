@@ -1,6 +1,6 @@
 //! How stored forms are framed: since version 2 with a code of the log key, before with a checksum.
 
-use crate::log_key::{LogKey, NO_CODE, Place, RowCode};
+use crate::log_key::{LogKey, NO_CODE, RowCode, RowPlace};
 use crate::stored::{self, RowFault};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ impl Framing {
         }
     }
 
-    pub fn finish(&self, row: &mut [u8], place: &Place<'_>) {
+    pub fn finish(&self, row: &mut [u8], place: &RowPlace<'_>) {
         match self {
             Framing::Checksummed => stored::finish(row),
             Framing::Authenticated(key) => {
@@ -44,7 +44,7 @@ impl Framing {
     pub fn seal<T: Serialize>(
         &self,
         value: &T,
-        place: &Place<'_>,
+        place: &RowPlace<'_>,
     ) -> Result<Vec<u8>, rmp_serde::encode::Error> {
         let mut row = self.begin(256);
         rmp_serde::encode::write_named(&mut row, value)?;
@@ -53,7 +53,7 @@ impl Framing {
     }
 
     /// Nothing is decoded before the frame is found good.
-    pub fn open<T: DeserializeOwned>(&self, row: &[u8], place: &Place<'_>) -> Result<T, RowFault> {
+    pub fn open<T: DeserializeOwned>(&self, row: &[u8], place: &RowPlace<'_>) -> Result<T, RowFault> {
         let key = match (self, row.first()) {
             (_, None) => return Err(RowFault::Short),
             (_, Some(&version)) if version > AUTHENTICATED => return Err(RowFault::Newer { version }),
@@ -82,7 +82,7 @@ impl Framing {
     }
 }
 
-fn code_of(key: &LogKey, place: &Place<'_>, payload: &[u8]) -> crate::log_key::Authenticator {
+fn code_of(key: &LogKey, place: &RowPlace<'_>, payload: &[u8]) -> crate::log_key::Authenticator {
     let mut code = key.begin(place);
     code.update(payload);
     code
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn a_row_is_good_in_its_place_and_under_its_key_only() {
-        let place = || Place { kind: "entry", index: 7, after: &[3; 32] };
+        let place = || RowPlace { kind: "entry", index: 7, after: &[3; 32] };
         let row = framing(1).seal(&("text", 7u64), &place()).expect("encodes");
-        let open = |framing: &Framing, place: &Place<'_>| framing.open::<(String, u64)>(&row, place);
+        let open = |framing: &Framing, place: &RowPlace<'_>| framing.open::<(String, u64)>(&row, place);
         assert_eq!(open(&framing(1), &place()), Ok(("text".to_owned(), 7)));
         for elsewhere in [
-            Place { kind: "vote", ..place() },
-            Place { index: 8, ..place() },
-            Place { after: &NO_CODE, ..place() },
+            RowPlace { kind: "vote", ..place() },
+            RowPlace { index: 8, ..place() },
+            RowPlace { after: &NO_CODE, ..place() },
         ] {
             assert_eq!(open(&framing(1), &elsewhere), Err(RowFault::Code));
         }
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn every_changed_bit_of_a_row_is_noticed() {
-        let row = framing(1).seal(&("text", 7u64), &Place::of("vote")).expect("encodes");
+        let row = framing(1).seal(&("text", 7u64), &RowPlace::of("vote")).expect("encodes");
         for bit in 0..row.len() * 8 {
             let mut changed = row.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(framing(1).open::<(String, u64)>(&changed, &Place::of("vote")).is_err(), "bit {bit}");
+            assert!(framing(1).open::<(String, u64)>(&changed, &RowPlace::of("vote")).is_err(), "bit {bit}");
         }
-        assert_eq!(framing(1).open::<u64>(&row[..20], &Place::of("vote")), Err(RowFault::Short));
+        assert_eq!(framing(1).open::<u64>(&row[..20], &RowPlace::of("vote")), Err(RowFault::Short));
     }
 }

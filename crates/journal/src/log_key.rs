@@ -16,7 +16,7 @@ impl LogKey {
     }
 
     /// Begins a code that is bound to a place; what is stored there follows.
-    pub(crate) fn begin(&self, place: &Place<'_>) -> Authenticator {
+    pub(crate) fn begin(&self, place: &RowPlace<'_>) -> Authenticator {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(b"enlist log v2\0");
         context.update(place.kind.as_bytes());
@@ -35,7 +35,7 @@ impl std::fmt::Debug for LogKey {
 }
 
 /// Where something is stored. A row that is good in one place is good in no other.
-pub struct Place<'a> {
+pub struct RowPlace<'a> {
     pub kind: &'static str,
     pub index: u64,
     /// The code of the entry before, so that none can be left out or put in; zeros for what follows nothing.
@@ -45,7 +45,7 @@ pub struct Place<'a> {
 /// Of what follows nothing.
 pub const NO_CODE: RowCode = [0; 32];
 
-impl Place<'static> {
+impl RowPlace<'static> {
     /// Of a value that is stored once, under its name.
     pub fn of(kind: &'static str) -> Self {
         Self { kind, index: 0, after: &NO_CODE }

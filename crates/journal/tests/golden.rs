@@ -207,6 +207,10 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         ("record_server_certificate", Command::RecordServerCertificate(certificate)),
         ("record_refusals", Command::RecordRefusals(refusals)),
         ("record_checkpoint", Command::RecordCheckpoint(checkpoint)),
+        (
+            "accept_rollback",
+            Command::AcceptRollback(AcceptRollback { directory_seq: 3, anchor_seq: Some(9) }),
+        ),
         ("record_audit_gap", Command::RecordAuditGap(AuditGap { from: 3, to: 9, refilled: true })),
         ("tidy", Command::Tidy),
     ]

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
 use lifecycle::registry::{
-    Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
+    AcceptRollback, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
     IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register,
     Rewrap, Role, ServerCertificate, Tenants, Underlay,
 };
@@ -300,6 +300,14 @@ fn housekeeping_has_lines_of_its_own() {
     let gap = AuditGap { from: 3, to: 5, refilled: true };
     let expected = json!({ "from": 3, "to": 5, "refilled": true });
     says(&mut domain, (Actor::Reconciler, Command::RecordAuditGap(gap)), "audit.gap", expected);
+    let accept = AcceptRollback { directory_seq: 7, anchor_seq: None };
+    let expected = json!({ "directory_seq": 7, "anchor_seq": null });
+    says(
+        &mut domain,
+        (Actor::Reconciler, Command::AcceptRollback(accept)),
+        "directory.rollback_accepted",
+        expected,
+    );
     domain.key(Role::Viewer, Tenants::All);
     domain.pass(span("31d"));
     let expected = json!({ "tokens": 0, "certificates": 0, "keys": 1, "issuers": [] });

@@ -6,9 +6,9 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, Source, TenantId};
 use lifecycle::registry::{
-    Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Confirmation, DeniedSighting,
-    Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role, ServerCertificate,
-    Silence, Subject, Tenants, authorize, may_read,
+    AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Confirmation,
+    DeniedSighting, Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role,
+    ServerCertificate, Silence, Subject, Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -33,6 +33,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RecordRefusals", "- --- --- --- - -- - +"),
     ("RecordCheckpoint", "- --- --- --- - -- - +"),
     ("RecordAuditGap", "- --- --- --- - -- - +"),
+    ("AcceptRollback", "- --- --- --- - -- - +"),
     ("Tidy", "- --- --- --- - -- - +"),
     ("Renew", "? ??? ??? ??? ? +- ? ?"),
     ("Contact", "? ??? ??? ??? ? +- ? ?"),
@@ -179,6 +180,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::RecordRefusals(refusals),
         Command::RecordCheckpoint(Checkpoint { seq: 1, head, signature: Vec::new() }),
         Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }),
+        Command::AcceptRollback(AcceptRollback { directory_seq: 1, anchor_seq: Some(2) }),
         Command::Tidy,
     ]);
     commands

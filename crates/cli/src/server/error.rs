@@ -14,6 +14,8 @@ impl From<RunError> for CommandError {
             RunError::Kek(_) => "kek_unavailable",
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
             RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
+            RunError::Anchor(error) if error.is_rollback() => "directory_rolled_back",
+            RunError::Anchor(_) => "anchor_unusable",
             RunError::Clock { .. } => "clock_wrong",
             RunError::Listen { .. } | RunError::Plain { .. } => "cannot_listen",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",

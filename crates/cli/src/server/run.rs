@@ -7,6 +7,7 @@ use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -22,14 +23,29 @@ pub struct Arguments {
     /// Start although the system clock is far from the time of the last log entry: trust the clock
     #[arg(long)]
     accept_clock: bool,
+    /// Keep the anchor of the audit trail in this file instead of the one in enlist.toml, which whoever can write the data
+    /// directory can change
+    #[arg(long, value_name = "FILE")]
+    anchor: Option<PathBuf>,
+    /// Start although the data directory is older than its anchor, or the anchor is lost: record that in the audit trail, and
+    /// revoke every unused enrollment token
+    #[arg(long)]
+    accept_rollback: bool,
 }
 
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
     logs::start("info")?;
     let mut signals = StopSignals::listen()?;
-    let Arguments { metrics, health, listen, accept_clock } = arguments;
+    let Arguments { metrics, health, listen, accept_clock, anchor, accept_rollback } = arguments;
+    let anchor = anchor.map(std::path::absolute).transpose().map_err(|error| {
+        CommandError::usage(
+            format!("--anchor: {error}"),
+            "give the path of a file outside of the data directory",
+        )
+    })?;
+    let overrides = Overrides { listen, metrics, health, accept_clock, anchor, accept_rollback };
     let server = tokio::select! {
-        started = start(dir, Overrides { listen, metrics, health, accept_clock }) => started?,
+        started = start(dir, overrides) => started?,
         // Nothing was promised to anyone yet.
         () = signals.next() => return Ok(()),
     };

@@ -3,7 +3,7 @@
 
 use super::chain;
 use crate::framing::Framing;
-use crate::log_key::Place;
+use crate::log_key::RowPlace;
 use crate::open_error::OpenError;
 use crate::readonly;
 use crate::view::AuditHead;
@@ -35,7 +35,7 @@ impl LastCheckpoint {
     pub(crate) fn write(&self, dir: &Path, framing: &Framing) -> Result<(), OpenError> {
         let path = path(dir);
         let unfinished = path.with_extension("tmp");
-        let row = framing.seal(self, &Place::of(NAME)).map_err(std::io::Error::other);
+        let row = framing.seal(self, &RowPlace::of(NAME)).map_err(std::io::Error::other);
         let put = || -> std::io::Result<()> {
             let mut file = File::create(&unfinished)?;
             file.write_all(&row?)?;
@@ -59,7 +59,7 @@ impl LastCheckpoint {
             }
             Err(error) => return Err(OpenError::io(&path)(error)),
         };
-        framing.open(&row, &Place::of(NAME)).map(Some).map_err(|fault| OpenError::row(&path, None, &fault))
+        framing.open(&row, &RowPlace::of(NAME)).map(Some).map_err(|fault| OpenError::row(&path, None, &fault))
     }
 
     /// Whether a log that ends at `index` has come this far.

@@ -22,6 +22,17 @@ pub struct Verification {
     pub fault: Option<TrailFault>,
 }
 
+impl Verification {
+    /// A checkpoint that is known to have been made over line `seq` must be among those found.
+    pub fn with_checkpoint(self, seq: u64) -> Self {
+        if !self.ok || self.checkpoint.unwrap_or(0) >= seq {
+            return self;
+        }
+        let fault = TrailFault::new(seq, format!("the checkpoint over line {seq} is missing"));
+        Self { ok: false, fault: Some(fault), ..self }
+    }
+}
+
 /// The first thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrailFault {

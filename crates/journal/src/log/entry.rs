@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::framing::Framing;
-use crate::log_key::{Place, RowCode};
+use crate::log_key::{RowCode, RowPlace};
 use crate::raft::{Entry, LogId};
 use openraft::{BasicNode, CommittedLeaderId, EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
@@ -54,8 +54,8 @@ pub fn weight(entry: &Entry) -> usize {
 }
 
 /// Where an entry stands: at its index, behind the one with this code.
-pub fn place(index: u64, after: &RowCode) -> Place<'_> {
-    Place { kind: "entry", index, after }
+pub fn place(index: u64, after: &RowCode) -> RowPlace<'_> {
+    RowPlace { kind: "entry", index, after }
 }
 
 /// The row of an entry.
@@ -85,7 +85,7 @@ fn encode_commands(
     log_id: &LogId,
     batch: &Batch,
     framing: &Framing,
-    place: &Place<'_>,
+    place: &RowPlace<'_>,
 ) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     let total: usize = batch.items().iter().map(|item| item.encoded.len()).sum();
     let mut row = framing.begin(total + 128);

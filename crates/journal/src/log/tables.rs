@@ -2,7 +2,7 @@
 
 use super::entry::{self, StoredEntry};
 use crate::framing::Framing;
-use crate::log_key::{NO_CODE, Place, RowCode};
+use crate::log_key::{NO_CODE, RowCode, RowPlace};
 use crate::raft::{Entry, LogId, Vote};
 use crate::stored::RowFault;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -233,7 +233,7 @@ impl Tables {
     }
 
     fn put<T: Serialize>(&self, key: &'static str, value: &T) -> Result<(), TableError> {
-        let row = self.framing.seal(value, &Place::of(key))?;
+        let row = self.framing.seal(value, &RowPlace::of(key))?;
         let mut put =
             self.connection.prepare_cached("INSERT OR REPLACE INTO meta (key, row) VALUES (?, ?)")?;
         Ok(put.execute(params![key, row]).map(drop)?)
@@ -243,7 +243,7 @@ impl Tables {
         let mut get = self.connection.prepare_cached("SELECT row FROM meta WHERE key = ?")?;
         let row: Option<Vec<u8>> = get.query_row([key], |row| row.get(0)).optional()?;
         row.map(|row| {
-            self.framing.open(&row, &Place::of(key)).map_err(|fault| TableError::Meta { key, fault })
+            self.framing.open(&row, &RowPlace::of(key)).map_err(|fault| TableError::Meta { key, fault })
         })
         .transpose()
     }

@@ -5,7 +5,7 @@
 
 use super::lengths;
 use crate::framing::{AUTHENTICATED, Framing};
-use crate::log_key::{Authenticator, NO_CODE, Place, RowCode};
+use crate::log_key::{Authenticator, NO_CODE, RowCode, RowPlace};
 use crate::raft::{LogId, StoredMembership};
 use crate::stored;
 use crate::view::AuditHead;
@@ -85,8 +85,8 @@ struct Header {
 }
 
 /// Where a snapshot belongs: one of another index, in a file with this index's name, is not taken.
-fn place(index: u64) -> Place<'static> {
-    Place { kind: "snapshot", index, after: &NO_CODE }
+fn place(index: u64) -> RowPlace<'static> {
+    RowPlace { kind: "snapshot", index, after: &NO_CODE }
 }
 
 pub fn encode(image: &Image, mut file: impl Write + Seek, framing: &Framing) -> Result<(), FormatError> {

@@ -104,6 +104,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RecordRefusals(refusals) => audit::refusals::record(state, envelope, refusals),
         Command::RecordCheckpoint(checkpoint) => audit::checkpoint::record(checkpoint),
         Command::RecordAuditGap(gap) => audit::gap::record(gap),
+        Command::AcceptRollback(accept) => audit::rollback::accept(state, accept),
         Command::Tidy => tidy::decide(state),
         Command::Renew(renew) => certificate::renew::decide(state, envelope, renew),
         Command::Contact { node } => node::contact::decide(state, envelope, node),

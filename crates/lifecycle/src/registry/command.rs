@@ -5,10 +5,10 @@ use crate::names::{
     AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, RequestId, Serial, Source, Span, TokenId,
 };
 use crate::registry::{
-    ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation, CreateOperatorKey,
-    CreateTenant, CreateToken, DeniedSighting, Describe, Enroll, Import, InitializeDomain, NewIssuer,
-    PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, Rewrap, ServerCertificate, SetPolicy,
-    Sighting, Silence,
+    AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
+    CreateOperatorKey, CreateTenant, CreateToken, DeniedSighting, Describe, Enroll, Import, InitializeDomain,
+    NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, Rewrap, ServerCertificate,
+    SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +173,8 @@ pub enum Command {
     },
     /// A denied certificate came back.
     RecordDeniedCertificate(DeniedSighting),
+    /// Start on a directory that is older than its anchor.
+    AcceptRollback(AcceptRollback),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -40,8 +40,8 @@ pub use super::token::expire::TokenExpired;
 pub use super::token::revoke::TokenRevoked;
 
 use super::{
-    AuditGap, Checkpoint, Envelope, InitializeDomain, NewIssuer, OperatorKey, PrepareRoll, Refusals, Rewrap,
-    ServerCertificate, Sighting, State, Tenant, Token,
+    AcceptRollback, AuditGap, Checkpoint, Envelope, InitializeDomain, NewIssuer, OperatorKey, PrepareRoll,
+    Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token,
 };
 use crate::names::NodeId;
 use serde::Serialize;
@@ -216,6 +216,7 @@ events! {
     CertificateRefused(CertificateRefused)
     CheckpointRecorded(Checkpoint)
     AuditGapFound(AuditGap)
+    RollbackAccepted(AcceptRollback)
     Tidied(Tidied)
 }
 

@@ -37,6 +37,7 @@ pub use audit::AuditSigner;
 pub use audit::checkpoint::Checkpoint;
 pub use audit::gap::AuditGap;
 pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
+pub use audit::rollback::AcceptRollback;
 pub use authorize::{Act, Permissions, Role, Tenants, Who, authorize, may_read, permissions};
 pub use certificate::denied::DeniedSighting;
 pub use certificate::presented::Presented;

@@ -90,6 +90,7 @@ impl Command {
             Command::RecordRefusals(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordCheckpoint(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordAuditGap(_) => (Act::KeepHouse, Subject::Domain),
+            Command::AcceptRollback(_) => (Act::KeepHouse, Subject::Domain),
             Command::Observe(_) => (Act::KeepHouse, Subject::Domain),
             Command::MarkInactive(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordDeniedCertificate(_) => (Act::KeepHouse, Subject::Domain),

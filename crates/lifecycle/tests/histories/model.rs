@@ -265,6 +265,7 @@ impl Model {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::AcceptRollback(_)
             | Command::Observe(_)
             | Command::MarkInactive(_)
             | Command::RaiseAlert(_)

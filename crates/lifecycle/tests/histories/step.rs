@@ -157,6 +157,7 @@ pub enum Ask {
     Refusals,
     Checkpoint,
     Gap,
+    Rollback,
     Tidy,
 }
 
@@ -266,7 +267,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         1 => one(4).prop_map(Ask::RevokeKey),
         6 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
         1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
-        1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap]),
+        1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap, Ask::Rollback]),
         5 => Just(Ask::Tidy),
     ]
 }

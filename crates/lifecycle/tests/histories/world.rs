@@ -13,10 +13,10 @@ use lifecycle::names::{
     Span, Timestamp, Title, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey, Describe, Enroll,
-    Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, RaiseAlert, Recover,
-    Refusals, Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State, Tenants, Underlay,
-    Wireguard, apply,
+    AcceptRollback, Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey,
+    Describe, Enroll, Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator,
+    RaiseAlert, Recover, Refusals, Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State,
+    Tenants, Underlay, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -279,6 +279,10 @@ impl World {
             }
             Ask::Gap => {
                 good(Actor::Reconciler, Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }))
+            }
+            Ask::Rollback => {
+                let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2) };
+                good(Actor::Reconciler, Command::AcceptRollback(accept))
             }
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
             Ask::Renew { node, serial, key, flaw } => self.renew((*node, *serial), *key, *flaw),

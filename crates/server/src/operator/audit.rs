@@ -127,7 +127,7 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
             let message = journal::checkpoint_message(&domain.cluster, seq, head);
             pki::sign::verify_audit(&signer.certificate, &message, signature)
         };
-        Ok(Some(walk.journal.audit().verify(&signed)))
+        Ok(Some(walk.journal.audit().verify(&signed).with_checkpoint(view.state.checkpoint)))
     });
     let verification = match result.await {
         Ok(Ok(Some(verification))) => verification,

@@ -93,6 +93,9 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::RecordDeniedCertificate(seen) => {
             (EventKind::AlertRaised, format!("denied_certificate_seen about node {}", seen.node))
         }
+        Command::AcceptRollback(_) => {
+            (EventKind::RollbackAccepted, "every unused token is revoked".to_owned())
+        }
         Command::InitializeDomain(_)
         | Command::Confirm(_)
         | Command::RecordServerCertificate(_)

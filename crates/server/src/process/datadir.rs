@@ -92,6 +92,13 @@ impl DataDir {
         self.0.join("keys").join(file)
     }
 
+    /// Whether a path is inside. Also through links, as far as they lead somewhere.
+    pub fn contains(&self, path: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let parent = path.parent().unwrap_or(path);
+        real(parent).starts_with(real(&self.0)) || real(path).starts_with(real(&self.0))
+    }
+
     fn version(&self) -> PathBuf {
         self.0.join("VERSION")
     }

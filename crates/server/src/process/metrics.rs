@@ -88,6 +88,7 @@ pub struct Metrics {
     audit_seq: Gauge,
     nodes: Family<ByState, Gauge>,
     node_failures: Family<ByFailure, Gauge>,
+    anchor_failures: Counter,
 }
 
 impl Default for Metrics {
@@ -113,6 +114,7 @@ impl Default for Metrics {
             audit_seq: Gauge::default(),
             nodes: Family::default(),
             node_failures: Family::default(),
+            anchor_failures: Counter::default(),
         };
         metrics.register();
         metrics
@@ -120,12 +122,22 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    pub fn anchor_failed(&self) {
+        self.anchor_failures.inc();
+    }
+
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("enrollments", "Enrollments granted", self.enrollments.clone());
         registry.register("enrollment_refusals", "Enrollments refused, by reason", self.refusals.clone());
         registry.register("renewals", "Renewals, by result", self.renewals.clone());
         registry.register("recoveries", "Recoveries, by result", self.recoveries.clone());
+        let failures = self.anchor_failures.clone();
+        registry.register(
+            "audit_anchor_failures",
+            "Writes of the anchor of the audit trail that failed",
+            failures,
+        );
         let connected = self.connected_nodes.clone();
         registry.register("connected_nodes", "Nodes with a live stream", connected);
         let expiring = self.expiring.clone();

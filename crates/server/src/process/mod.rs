@@ -1,6 +1,7 @@
 //! The process: starting and stopping it, its data directory and configuration, its clock and its randomness, and what it reports.
 
 pub mod activity_log;
+pub mod anchor;
 pub mod app;
 pub mod chance;
 pub mod clock;

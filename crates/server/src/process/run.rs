@@ -10,6 +10,7 @@ use crate::ca::server_cert::{self, ServerCertError};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
+use crate::process::anchor::{self, TrailAnchorError};
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
@@ -19,7 +20,7 @@ use crate::process::take_in;
 use crate::reconcile;
 use journal::{Journal, OpenError, Options};
 use lifecycle::names::{Span, Timestamp};
-use lifecycle::registry::{Actor, Command};
+use lifecycle::registry::{AcceptRollback, Actor, Command};
 use pki::seal::Kek;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub enum RunError {
     TakeIn(UnsealError),
     #[error(transparent)]
     LogKey(#[from] LogKeyError),
+    #[error(transparent)]
+    Anchor(#[from] TrailAnchorError),
     #[error("the clock says {now}, the last entry was written at {last}")]
     Clock { now: Timestamp, last: Timestamp },
     #[error(transparent)]
@@ -96,6 +99,7 @@ impl RunError {
                 "restore the directory from a backup; if a wrong key-encryption key is the cause, provide the right one"
                     .to_owned()
             }
+            RunError::Anchor(error) => error.remedy().to_owned(),
             RunError::Open(_) => {
                 "nothing was changed; the message names the file and what can be done".to_owned()
             }
@@ -118,6 +122,9 @@ pub struct Overrides {
     pub metrics: Option<SocketAddr>,
     pub health: Option<SocketAddr>,
     pub accept_clock: bool,
+    /// Instead of the one in the configuration, which lies in the data directory.
+    pub anchor: Option<std::path::PathBuf>,
+    pub accept_rollback: bool,
 }
 
 /// A control plane that serves.
@@ -134,6 +141,7 @@ pub struct Server {
 pub fn check(dir: &DataDir) -> Result<ControlPlaneConfig, RunError> {
     dir.check_version()?;
     let config = config::load(&dir.config())?;
+    anchor::check_place(dir, config.audit.anchor.as_deref())?;
     if rewrap::begun(dir).is_none() {
         load_kek(dir, &config)?;
     }
@@ -166,6 +174,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     }
     config.metrics = overrides.metrics.or(config.metrics);
     config.health = overrides.health.or(config.health);
+    config.audit.anchor = overrides.anchor.or(config.audit.anchor);
+    anchor::check_place(&dir, config.audit.anchor.as_deref())?;
     let begun = rewrap::begun(&dir);
     let kek = load_kek(&dir, &config).map(Arc::new);
     let kek = match &begun {
@@ -196,6 +206,16 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         Some((begun, None)) => (Keys::unseal(state, kek)?, Some((begun, false))),
         None => (Keys::unseal(state, kek)?, None),
     };
+    let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
+        Err(error) if !overrides.accept_rollback => {
+            // Only a restart with the right directory or anchor helps; what was opened is closed.
+            if let Err(error) = journal.shutdown().await {
+                tracing::warn!(%error, "the log did not close cleanly");
+            }
+            return Err(error.into());
+        }
+        checked => checked.err(),
+    };
     rewrap::settle(&dir, begun)?;
     let (stop, stopping) = watch::channel(false);
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -203,6 +223,14 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let authority = CertificateAuthority::new(keys, dir.clone());
     let app = App::new(config, journal, authority, Edge::new(connection_limit()), advertised, stopping);
     record_gap(&app).await;
+    if let Some(error) = rolled_back {
+        accept_rollback(&app, &error).await;
+    }
+    if !anchor::keep(&app, &app.view()).await
+        && let Some(path) = app.config.audit.anchor.clone()
+    {
+        return Err(TrailAnchorError::Unusable { path, why: "it cannot be written".to_owned() }.into());
+    }
 
     let presented = app.ca.presented.clone();
     server_cert::ensure(&app, &presented).await?;
@@ -264,6 +292,16 @@ async fn record_gap(app: &App) {
     }
 }
 
+/// The directory is older than its anchor, and whoever started it has accepted that.
+async fn accept_rollback(app: &App, error: &TrailAnchorError) {
+    tracing::warn!(%error, "the data directory is accepted all the same; unused enrollment tokens are revoked");
+    let accept = AcceptRollback { directory_seq: app.view().audit.seq, anchor_seq: error.anchor_seq() };
+    let command = Command::AcceptRollback(accept);
+    if let Err(failure) = app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
+        tracing::error!(code = failure.code.word, "the rollback could not be recorded: {}", failure.message);
+    }
+}
+
 impl Server {
     /// Where it listens, as a host would be told.
     pub fn url(&self) -> String {
@@ -304,6 +342,7 @@ impl Server {
         reconcile::denied::record_sightings(&self.app, true).await;
         self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
+        anchor::keep(&self.app, &self.app.view()).await;
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));
         if let Err(error) = self.app.journal.shutdown_with_snapshot(left.unwrap_or_default()).await {
             tracing::error!(%error, "the log did not close cleanly");

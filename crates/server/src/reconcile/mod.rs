@@ -11,6 +11,7 @@ mod walk;
 pub mod webhook;
 
 use crate::ca::server_cert::{self, PresentedCertificate};
+use crate::process::anchor;
 use crate::process::app::{App, Provenance};
 use crate::process::clock;
 use journal::{Leadership, View, checkpoint_message};
@@ -70,7 +71,11 @@ struct Leader {
 impl Leader {
     fn new(app: &App) -> Self {
         Self {
-            checkpoints: Checkpoints { seq: app.view().audit.seq, at: clock::now() },
+            checkpoints: Checkpoints {
+                seq: app.view().audit.seq,
+                at: clock::now(),
+                denials: app.view().state.denials,
+            },
             expiry: expiry::Expiry::default(),
             long_silence: long_silence::LongSilence::default(),
             evidence: evidence::Evidence::new(),
@@ -117,16 +122,23 @@ async fn record(app: &App, command: Command) -> Option<Arc<View>> {
 struct Checkpoints {
     seq: u64,
     at: lifecycle::names::Timestamp,
+    /// A revocation is not left without one: a directory that was put back from before it is to be noticed.
+    denials: u64,
 }
 
 impl Checkpoints {
     async fn sign_if_due(&mut self, app: &App, leadership: &Leadership) {
-        let (now, seq) = (clock::now(), app.view().audit.seq);
+        let (now, view) = (clock::now(), app.view());
+        let (seq, denials) = (view.audit.seq, view.state.denials);
         let lines = seq.saturating_sub(self.seq);
-        if lines >= CHECKPOINT_LINES || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE) {
+        if lines >= CHECKPOINT_LINES
+            || denials != self.denials
+            || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE)
+        {
             // The checkpoint's own line needs none.
             let signed = sign_checkpoint(app, leadership).await;
             (self.seq, self.at) = (signed.map_or(seq, |view| view.audit.seq), now);
+            self.denials = denials;
         }
     }
 }
@@ -149,7 +161,9 @@ async fn sign_checkpoint(app: &App, leadership: &Leadership) -> Option<Arc<View>
     match app.ca.keys.audit.sign(&message) {
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
-            propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await
+            let view = propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await?;
+            anchor::keep(app, &view).await;
+            Some(view)
         }
         Err(error) => {
             tracing::error!(%error, "a checkpoint could not be signed");

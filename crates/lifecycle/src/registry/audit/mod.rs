@@ -3,6 +3,7 @@
 pub(super) mod checkpoint;
 pub(super) mod gap;
 pub(super) mod refusals;
+pub(super) mod rollback;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
 //! Every key of enlist.toml but those of tables that have a file of their own. To add one, add its line and use its field.
 
+use super::audit::{AuditConfig, RawAudit};
 use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
 use super::key::config_keys;
@@ -32,6 +33,7 @@ config_keys! {
         /// Address of a listener without TLS for load balancers, with `/healthz` and `/readyz` alone
         "health" health: Optional<SocketAddr> = Optional(&ADDRESS, "off");
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
+        "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(|_, audit, _| audit);
         "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =

@@ -4,6 +4,7 @@
 //! and reference page follow from the declaration.
 
 mod addresses;
+mod audit;
 mod endpoint_profile;
 mod form;
 mod key;
