@@ -23,23 +23,36 @@ impl ConfirmFlag {
         if self.yes {
             return Ok(());
         }
-        let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        if output.is_json() || !at_terminal {
+        if output.is_json() || !at_terminal() {
             return Err(refused.into());
         }
-        if is_answered_yes(&refused.to_string())
-            .map_err(|error| CommandError::fault("terminal", error.to_string()))?
-        {
+        ask(&refused.to_string())
+    }
+
+    /// The same where it is this program itself that would do it.
+    pub fn or_ask_about(&self, consequence: &str, output: Output) -> Result<(), CommandError> {
+        if self.yes {
             return Ok(());
         }
-        let hint = "answer y to go on, or pass --yes";
-        Err(CommandError::new(
-            Exit::Refused,
-            code::CONFIRMATION_NEEDED.word,
-            "not confirmed: nothing was changed",
-            hint,
-        ))
+        if output.is_json() || !at_terminal() {
+            let word = code::CONFIRMATION_NEEDED.word;
+            return Err(CommandError::new(Exit::Refused, word, consequence, "pass --yes to do it"));
+        }
+        ask(consequence)
     }
+}
+
+fn at_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn ask(consequence: &str) -> Result<(), CommandError> {
+    if is_answered_yes(consequence).map_err(|error| CommandError::fault("terminal", error.to_string()))? {
+        return Ok(());
+    }
+    let hint = "answer y to go on, or pass --yes";
+    let (word, message) = (code::CONFIRMATION_NEEDED.word, "not confirmed: nothing was changed");
+    Err(CommandError::new(Exit::Refused, word, message, hint))
 }
 
 fn is_answered_yes(consequence: &str) -> std::io::Result<bool> {

@@ -55,6 +55,18 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist server check",
         &[("Check a configuration before a restart", "enlist server check --dir /var/lib/enlist")],
     ),
+    ("enlist server clock show", &[("Show whether the clock is believed", "enlist server clock show")]),
+    (
+        "enlist server clock accept",
+        &[("Accept the clock after the machine was asleep", "enlist server clock accept")],
+    ),
+    (
+        "enlist server clock repair",
+        &[(
+            "Set back the time of a stopped domain that ran with a wrong clock",
+            "enlist server clock repair --dir /var/lib/enlist",
+        )],
+    ),
     (
         "enlist token create",
         &[

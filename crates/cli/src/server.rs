@@ -1,6 +1,7 @@
 //! `enlist server`: initialize, run and check a control plane on this machine.
 
 mod check;
+mod clock;
 mod error;
 mod init;
 mod run;
@@ -24,13 +25,17 @@ pub enum Command {
     Run(run::Arguments),
     /// Check a data directory and its configuration, and report every mistake
     Check,
+    /// Show the clock of a control plane, accept it after a jump, or repair what a wrong one has done
+    #[command(subcommand)]
+    Clock(clock::Command),
 }
 
 pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), CommandError> {
-    let dir = DataDir::new(reach.data_dir()?);
+    let dir = || reach.data_dir().map(DataDir::new);
     match command {
-        Command::Init(arguments) => init::run(*arguments, dir, output).await,
-        Command::Run(arguments) => run::run(arguments, dir).await,
-        Command::Check => check::run(&dir, output),
+        Command::Init(arguments) => init::run(*arguments, dir()?, output).await,
+        Command::Run(arguments) => run::run(arguments, dir()?).await,
+        Command::Check => check::run(&dir()?, output),
+        Command::Clock(command) => clock::run(command, reach, output).await,
     }
 }

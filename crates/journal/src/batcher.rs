@@ -65,7 +65,6 @@ impl Batcher {
     pub async fn run(mut self) {
         let permits = Arc::new(Semaphore::new(IN_FLIGHT as usize));
         let mut gathered = VecDeque::new();
-        let mut last = Timestamp::from_millis(0);
         loop {
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
             if !self.gather(&mut gathered).await {
@@ -73,8 +72,9 @@ impl Batcher {
                 break;
             }
             let group = cut(&mut gathered);
-            last = last.max((self.clock)()).max(self.board.view().state.at);
-            self.submit(last, group, permit).await;
+            // Effective time is the larger of this and the last one: an entry that is under way needs no look here.
+            let at = (self.clock)().max(self.board.view().state.at);
+            self.submit(at, group, permit).await;
         }
         drop(permits.acquire_many(IN_FLIGHT).await);
     }

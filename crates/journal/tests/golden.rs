@@ -320,10 +320,13 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
 }
 
 fn alert_commands() -> Vec<(&'static str, Command)> {
+    let (from, to) = (Timestamp::from_secs(1_800_000_000), Timestamp::from_secs(1_800_172_800));
     let raise =
         RaiseAlert { kind: AlertKind::CloneSuspected, node: Some(node()), detail: "two starts".to_owned() };
     vec![
         ("raise_alert", Command::RaiseAlert(raise)),
+        ("accept_clock", Command::AcceptClock(AcceptClock { from, to, confirm: Confirmation::NotAsked })),
+        ("repair_clock", Command::RepairClock(RepairClock { to: from })),
         ("clear_alert", Command::ClearAlert { alert: AlertId(id(4)) }),
         ("acknowledge_alert", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: false }),
     ]
@@ -456,6 +459,14 @@ fn grown() -> Vec<(&'static str, Command)> {
                 reason: "lost".to_owned(),
                 confirm: Confirmation::Asked(None),
             },
+        ),
+        (
+            "accept_clock_asked",
+            Command::AcceptClock(AcceptClock {
+                from: Timestamp::from_secs(1_800_000_000),
+                to: Timestamp::from_secs(1_800_172_800),
+                confirm: Confirmation::Asked(Some("clock".to_owned())),
+            }),
         ),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
     ]

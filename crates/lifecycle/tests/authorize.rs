@@ -6,9 +6,9 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, Source, TenantId};
 use lifecycle::registry::{
-    AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Confirmation,
-    DeniedSighting, Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, Rewrap, Role,
-    ServerCertificate, Silence, Subject, Tenants, authorize, may_read,
+    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command,
+    Confirmation, DeniedSighting, Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
+    RepairClock, Rewrap, Role, ServerCertificate, Silence, Subject, Tenants, authorize, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -66,6 +66,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("EndRepair", "- --- --- --- - -- - +"),
     ("RecordDeniedCertificate", "- --- --- --- - -- - +"),
     ("RevokeRecoveryTokens", "+ ++- ++- 00- ? -- ? -"),
+    ("AcceptClock", "+ +-- --- --- ? -- ? -"),
+    ("RepairClock", "+ --- --- --- - -- - -"),
     // Nobody renews for another; for itself, see below.
     ("RenewOperator", "- --- --- --- ? -- ? -"),
     ("UseRenewedCertificate", "- --- --- --- ? -- ? -"),
@@ -82,6 +84,7 @@ const READS: &[(Act, &str)] = &[
     (Act::ReadCa, "+ +++ +++ +++ ? -- ? -"),
     (Act::ReadAudit, "+ +++ --- --- ? -- ? -"),
     (Act::ReadMetrics, "+ +++ --- --- ? -- ? -"),
+    (Act::ReadClock, "+ +++ --- --- ? -- ? -"),
 ];
 
 struct Cast {
@@ -181,6 +184,12 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::RecordCheckpoint(Checkpoint { seq: 1, head, signature: Vec::new() }),
         Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }),
         Command::AcceptRollback(AcceptRollback { directory_seq: 1, anchor_seq: Some(2) }),
+        Command::AcceptClock(AcceptClock {
+            from: domain.now,
+            to: domain.now,
+            confirm: Confirmation::NotAsked,
+        }),
+        Command::RepairClock(RepairClock { to: domain.now }),
         Command::Tidy,
     ]);
     commands

@@ -5,6 +5,7 @@
 //! knows the rules in another, plainer form. `PROPTEST_RNG_SEED` replays a run, `PROPTEST_CASES` changes its
 //! length.
 
+mod clock_repair;
 mod model;
 mod step;
 mod world;

@@ -12,6 +12,7 @@ mod alert;
 mod apply;
 mod audit_fields;
 mod authorize;
+mod clock;
 mod confirm;
 mod confirmation;
 mod contact;

@@ -143,6 +143,8 @@ codes! {
         "an operator must release the node (`enlist node release ID`) or issue a repair bundle: `enlist node repair-bundle ID --out FILE`";
     CONFIRMATION_NEEDED "confirmation_needed" 409 FailedPrecondition final
         "if that is what you want, confirm it: answer the question or pass --yes; in the API repeat the id, for policy the key, as `confirm`";
+    CLOCK_BEHIND "clock_behind" 409 FailedPrecondition final
+        "correct the clock; if it is right, stop the control plane and run `enlist server clock repair`";
     NODE_CONNECTED "node_connected" 409 FailedPrecondition final
         "look at the host first: whoever uses the token takes its place. If that is what you want, repeat with --replace (`\"replace\": true`)";
     REPAIR_BUNDLE_MISMATCH "repair_bundle_mismatch" 409 FailedPrecondition final
@@ -181,6 +183,8 @@ codes! {
         "send the same request again, with the same Idempotency-Key if it had one";
     UNAVAILABLE "unavailable" 503 Unavailable retry
         "send the request again shortly, or to another replica; /readyz gives the reasons";
+    CLOCK_SKEW "clock_skew" 503 Unavailable retry
+        "correct the clock of the control plane's machine, or accept it there: `enlist server clock accept`; then send the request again";
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
         "send the request again shortly; if this persists, check the issuer with `enlist ca show`";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final

@@ -13,5 +13,6 @@ pub mod page;
 pub mod policy;
 pub mod scope;
 pub mod secret;
+pub mod server_clock;
 pub mod tenants;
 pub mod tokens;

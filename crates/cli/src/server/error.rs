@@ -1,9 +1,11 @@
 //! Errors of a control plane on this machine, as failures of a command.
 
 use crate::error::{CommandError, Exit};
+use ::server::clock_repair::ClockRepairError;
 use ::server::datadir::DirError;
 use ::server::init::InitError;
 use ::server::run::RunError;
+use lifecycle::registry::Rejection;
 
 impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
@@ -21,6 +23,23 @@ impl From<RunError> for CommandError {
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
         };
         CommandError::new(Exit::Fault, code, message, remedy)
+    }
+}
+
+impl From<ClockRepairError> for CommandError {
+    fn from(error: ClockRepairError) -> Self {
+        let message = error.to_string();
+        let hint = match error {
+            ClockRepairError::Run(error) => return error.into(),
+            ClockRepairError::Refused(Rejection::ClockBehind { .. }) => {
+                "correct the clock of this machine, then run the command again"
+            }
+            ClockRepairError::Chance(_)
+            | ClockRepairError::Propose(_)
+            | ClockRepairError::Refused(_)
+            | ClockRepairError::Close(_) => "run the command again: it goes on where it was interrupted",
+        };
+        CommandError::new(Exit::Fault, "clock_repair", message, hint)
     }
 }
 

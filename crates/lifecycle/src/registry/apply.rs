@@ -138,6 +138,8 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::EndRepair { node } => recovery::repair::end(state, node),
         Command::RecordDeniedCertificate(seen) => certificate::denied::decide(state, envelope, seen),
         Command::RevokeRecoveryTokens { node } => recovery::revoke::decide(state, node),
+        Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
+        Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
     }
 }
 

@@ -136,6 +136,9 @@ acts! {
     SetPolicy => Who::Everywhere(Role::PlatformAdmin);
     ReadCa => Who::Within(Role::Viewer);
     ManageCa => Who::Everywhere(Role::PlatformAdmin);
+    ReadClock => Who::Everywhere(Role::Viewer);
+    AcceptClock => Who::Everywhere(Role::PlatformAdmin);
+    RepairClock => Who::Local;
     ReadAudit => Who::Everywhere(Role::Viewer);
     ReadMetrics => Who::Everywhere(Role::Viewer);
     KeepHouse => Who::System;

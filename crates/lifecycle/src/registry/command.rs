@@ -5,10 +5,10 @@ use crate::names::{
     AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, RequestId, Serial, Source, Span, TokenId,
 };
 use crate::registry::{
-    AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
+    AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
     CreateOperatorKey, CreateTenant, CreateToken, DeniedSighting, Describe, Enroll, Import, InitializeDomain,
-    NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, Rewrap, ServerCertificate,
-    SetPolicy, Sighting, Silence,
+    NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, RepairClock, Rewrap,
+    ServerCertificate, SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -175,6 +175,8 @@ pub enum Command {
     RecordDeniedCertificate(DeniedSighting),
     /// Start on a directory that is older than its anchor.
     AcceptRollback(AcceptRollback),
+    AcceptClock(AcceptClock),
+    RepairClock(RepairClock),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

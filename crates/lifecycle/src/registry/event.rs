@@ -9,6 +9,8 @@ pub use super::alert::raise::AlertRaised;
 pub use super::audit::refusals::{CertificateRefused, RecoveryRefused};
 pub use super::certificate::renew::CertificateRenewed;
 pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
+pub use super::domain::accept_clock::ClockAccepted;
+pub use super::domain::repair_clock::ClockRepaired;
 pub use super::issuer::activate::IssuerActivated;
 pub use super::issuer::retire::IssuerRetired;
 pub use super::issuer::revoke::IssuerRevoked;
@@ -217,6 +219,8 @@ events! {
     CheckpointRecorded(Checkpoint)
     AuditGapFound(AuditGap)
     RollbackAccepted(AcceptRollback)
+    ClockAccepted(ClockAccepted)
+    ClockRepaired(ClockRepaired)
     Tidied(Tidied)
 }
 

@@ -27,6 +27,7 @@ mod state;
 mod subject;
 mod tenant;
 mod tidy;
+mod timing;
 mod token;
 
 pub use crate::names::KeyKind;
@@ -49,7 +50,9 @@ pub use certificate::{Certificate, CertificateStatus, Issued, Owner};
 pub use command::{Actor, Answer, Command, Envelope, Outcome};
 pub use confirmation::Confirmation;
 pub use domain::Domain;
+pub use domain::accept_clock::{AcceptClock, EndsByThen};
 pub use domain::initialize::InitializeDomain;
+pub use domain::repair_clock::RepairClock;
 pub use door::Door;
 pub use event::{AuditField, Event, audit_event_names};
 pub use invariant::{Violation, check as check_invariants};

@@ -148,6 +148,8 @@ pub enum Rejection {
         consequence: String,
         affected: u64,
     },
+    #[error("the clock says {wall}, but the time is already {last}")]
+    ClockBehind { wall: Timestamp, last: Timestamp },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -242,6 +244,7 @@ impl Rejection {
             Rejection::RecoveryNotNeeded { .. } => "recovery_not_needed",
             Rejection::NodeConnected { .. } => "node_connected",
             Rejection::ConfirmationNeeded { .. } => "confirmation_needed",
+            Rejection::ClockBehind { .. } => "clock_behind",
         }
     }
 }

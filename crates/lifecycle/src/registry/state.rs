@@ -9,7 +9,7 @@ use super::{
     ServerCertificate, Tenants, Token,
 };
 use crate::names::{
-    AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
+    AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, Span, TenantId,
     Timestamp, TokenId, WireguardKey,
 };
 use crate::registry::{AuditSigner, Domain, Issuer, Root, Tenant};
@@ -70,8 +70,15 @@ pub struct State {
     pub recovery_by_hash: OrdMap<SecretHash, NodeId>,
     /// Enrollments granted in the minute that began at this moment.
     pub minute: (Timestamp, u32),
+    /// How far the time was set back in all: numbers of revocation lists, which rise with the time, go on from where they were.
+    #[serde(default = "no_time")]
+    pub set_back: Span,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
+}
+
+fn no_time() -> Span {
+    Span::from_millis(0)
 }
 
 fn first_bundle() -> u64 {
@@ -108,6 +115,7 @@ impl Default for State {
             overlays: OrdMap::new(),
             recovery_by_hash: OrdMap::new(),
             minute: (Timestamp::from_millis(0), 0),
+            set_back: no_time(),
             recent: OrdMap::new(),
         }
     }

@@ -86,6 +86,8 @@ impl Command {
             Command::RetireIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::RevokeIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::Rewrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::AcceptClock(_) => (Act::AcceptClock, Subject::Domain),
+            Command::RepairClock(_) => (Act::RepairClock, Subject::Domain),
             Command::RecordServerCertificate(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordRefusals(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordCheckpoint(_) => (Act::KeepHouse, Subject::Domain),

@@ -9,11 +9,22 @@ use std::collections::BTreeSet;
 #[track_caller]
 pub fn check(before: &State, after: &State, at: Timestamp, envelope: &Envelope, applied: &Applied) {
     assert_eq!(check_invariants(before, after), Ok(()));
-    assert_eq!(after.at, before.at.max(at), "time is the later of the last and this");
+    match repaired(applied) {
+        Some(to) => assert_eq!(after.at, to, "time is what it was set back to"),
+        None => assert_eq!(after.at, before.at.max(at), "time is the later of the last and this"),
+    }
     there_is_no_change_without_an_event(before, after, applied);
-    a_token_has_one_end(before, after);
+    a_token_has_one_end(before, after, repaired(applied).is_some());
     indexes_agree_with_what_they_index(after);
     no_event_tells_a_secret(after, envelope, applied);
+}
+
+/// Where an operator's repair has set the time.
+fn repaired(applied: &Applied) -> Option<Timestamp> {
+    applied.events.iter().find_map(|event| match event {
+        Event::ClockRepaired(repaired) => Some(repaired.to),
+        _ => None,
+    })
 }
 
 #[track_caller]
@@ -27,9 +38,13 @@ fn there_is_no_change_without_an_event(before: &State, after: &State, applied: &
 }
 
 #[track_caller]
-fn a_token_has_one_end(before: &State, after: &State) {
+fn a_token_has_one_end(before: &State, after: &State, redated: bool) {
     for (id, token) in &before.tokens {
         match after.tokens.get(id) {
+            Some(now) if token.state != TokenState::Unused && redated => {
+                let ends = [now, token].map(|token| std::mem::discriminant(&token.state));
+                assert_eq!(ends[0], ends[1], "changed after its end");
+            }
             Some(now) if token.state != TokenState::Unused => assert_eq!(now, token, "changed after its end"),
             Some(_) => {}
             None => assert_ne!(token.state, TokenState::Unused, "{id} was forgotten before its end"),

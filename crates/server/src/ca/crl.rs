@@ -93,8 +93,8 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, SignedList), Failure> {
     let record = find(&view.state, Some(id))?;
     let contents = Contents {
         revoked: view.state.revocations(record, now).map(entry).collect(),
-        // Time never runs backwards here, so a later list has a higher number.
-        number: now.millis(),
+        // Time runs backwards by what is on record only, so a later list has a higher number.
+        number: now.plus(view.state.set_back).millis(),
         this_update: now,
         next_update: now.plus(LIFETIME),
     };

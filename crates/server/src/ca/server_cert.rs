@@ -147,6 +147,8 @@ fn on_disk(app: &App, at: Timestamp) -> Option<CertifiedKey> {
     let good = recorded.fingerprint == facts.fingerprint
         && view.state.active_issuer().is_none_or(|issuer| recorded.issuer == issuer.id)
         && facts.common_name.as_deref() == Some(&*app.config.server_cn)
+        // One that was issued by a clock far ahead is not valid yet.
+        && facts.not_before <= at
         && at < due
         && wanted.iter().all(|name| names.contains(name));
     let fresh = self::chain(&view.state, leaf.to_vec());

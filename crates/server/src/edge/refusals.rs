@@ -6,7 +6,6 @@
 //! `overflow` an hour. A start counts from anew.
 
 use crate::process::app::{App, Provenance};
-use crate::process::clock;
 use api::code;
 use lifecycle::names::{NodeId, Source, Span, Timestamp};
 use lifecycle::registry::{self, Actor, AlertKind, Command, RefusedRecovery};
@@ -148,7 +147,7 @@ impl RefusedAttempts {
     }
 
     async fn recorded(&self, app: &App, origin: &Provenance, kind: RefusalKey, sample: Option<String>) {
-        if let Some(first) = self.count(kind, origin.source, sample, clock::now()) {
+        if let Some(first) = self.count(kind, origin.source, sample, app.clock.now()) {
             write(app, first, origin).await;
         }
     }
@@ -188,7 +187,7 @@ impl RefusedAttempts {
 
     /// Writes the tallies whose minute is over; all of them when the process ends.
     pub async fn flush(&self, app: &App, all: bool) {
-        for (line, source) in self.due(clock::now(), all) {
+        for (line, source) in self.due(app.clock.now(), all) {
             let origin = Provenance { source, ..Provenance::internal() };
             write(app, line, &origin).await;
         }

@@ -8,7 +8,6 @@ use crate::edge::authenticate::ConnectionPeer;
 use crate::edge::refusals::{MINUTE, SAMPLES, write};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
-use crate::process::clock;
 use lifecycle::names::{NodeId, Serial, Source, Timestamp};
 use lifecycle::registry::{self, Owner, RefusedRenewal};
 use std::collections::HashMap;
@@ -80,7 +79,7 @@ impl RefusedRenewals {
         holder: CertificateHolder,
         reason: &'static str,
     ) {
-        if let Some(line) = self.count(holder, reason, origin, clock::now()) {
+        if let Some(line) = self.count(holder, reason, origin, app.clock.now()) {
             write(app, line, origin).await;
         }
     }
@@ -115,7 +114,7 @@ impl RefusedRenewals {
 
     /// Writes the tallies whose minute is over; all of them when the process ends.
     pub async fn flush(&self, app: &App, all: bool) {
-        for (line, origin) in self.due(clock::now(), all) {
+        for (line, origin) in self.due(app.clock.now(), all) {
             write(app, line, &origin).await;
         }
     }

@@ -9,7 +9,6 @@ use crate::edge::unread;
 use crate::http::failure::{Failure, FailureCode};
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
-use crate::process::clock;
 use api::error::Wording;
 use api::{code, header};
 use axum::Router;
@@ -382,7 +381,7 @@ fn limited(app: &App, source: Source, response: Response<Body>) -> Response<Body
     let Some(FailureCode(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
     if !matches!(code.status, 400 | 401 | 403 | 409)
-        || !app.edge.failures.is_over(source, limit, clock::now())
+        || !app.edge.failures.is_over(source, limit, app.clock.now())
     {
         return response;
     }

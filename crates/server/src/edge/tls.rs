@@ -1,7 +1,6 @@
 //! TLS: version 1.3 only, no resumption, client certificates optional and checked against the registry.
 
 use crate::process::app::App;
-use crate::process::clock;
 use lifecycle::names::Source;
 use lifecycle::registry::{Certificate, IssuerState, Presented, State};
 use pki::verify::{MAX_LEAF_BYTES, NodeIssuers, PeerCertificate, PeerError};
@@ -86,7 +85,7 @@ impl NodeVerifier {
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
         let view = app.view();
         let now = app.now();
-        let by_issuer = self.issuers(&view.state).check(leaf, clock::now());
+        let by_issuer = self.issuers(&view.state).check(leaf, app.clock.now());
         let peer = match by_issuer {
             Ok(peer) => peer,
             Err(error) => {

@@ -67,6 +67,7 @@ fn sample(app: &App, request: &Enrollment) -> Option<String> {
 }
 
 async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> Result<Released, Unissued> {
+    app.knows_the_time()?;
     let mut place = app.issuance.place().await?;
     let (token, view) = credential(app, &request.token, request.idempotency.as_ref()).await?;
     let csr = read_csr(&request.csr)?;

@@ -50,6 +50,7 @@ async fn attempt(
     origin: &Provenance,
     request: &RecoveryRequest,
 ) -> Result<Released, Unissued> {
+    app.knows_the_time()?;
     let _place = app.issuance.place().await?;
     let (claimed, profile) = (request.node.as_ref(), request.profile.as_ref());
     let check =

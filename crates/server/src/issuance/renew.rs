@@ -27,6 +27,7 @@ pub async fn renew(app: &App, origin: &Provenance, request: RenewalRequest) -> R
 }
 
 async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
+    app.knows_the_time()?;
     let _place = app.issuance.place().await?;
     let csr = read_csr(&request.csr)?;
     let command = Renew {

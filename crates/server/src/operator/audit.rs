@@ -8,7 +8,6 @@ use crate::edge::{authenticate, fed};
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
-use crate::process::clock;
 use api::code;
 use api::rest::audit::{AuditFault, AuditVerify};
 use axum::extract::State;
@@ -93,7 +92,7 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let missing = || std::io::Error::other("the domain is not initialized");
     let domain = view.state.domain.as_ref().ok_or_else(missing)?;
     let signer = view.state.audit_signer.as_ref().ok_or_else(missing)?;
-    let (seq, head, at) = (view.audit.seq, view.audit.head, clock::now());
+    let (seq, head, at) = (view.audit.seq, view.audit.head, app.clock.now());
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.ca.keys.audit.sign(&message).map_err(std::io::Error::other)?;
     // The issuer of the audit key's certificate, whether it signs now or not.

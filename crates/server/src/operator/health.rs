@@ -37,7 +37,7 @@ pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Resp
 pub fn metrics_text(app: &App, view: &View) -> Response {
     let (ready, _) = app.readiness();
     let overflowed = app.edge.refusals.overflowed();
-    let text = app.metrics.text(view, &app.fleet.presence, overflowed, ready);
+    let text = app.metrics.text(view, &app.fleet.presence, overflowed, ready, app.clock.read());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -4,6 +4,7 @@ pub(crate) mod acts;
 mod alerts;
 mod audit;
 mod ca;
+mod clock;
 mod events;
 mod health;
 mod import;
@@ -119,6 +120,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/operator-keys", get(operators::list_keys).post(operators::create_key))
         .route("/v1/operator-keys/{id}", delete(operators::revoke_key))
         .route("/v1/events", get(events::follow))
+        .route("/v1/server/clock", get(clock::show))
+        .route("/v1/server/clock/accept", post(clock::accept))
         .merge(health_router())
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(health::openapi))

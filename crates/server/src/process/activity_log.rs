@@ -85,6 +85,10 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::RetireIssuer { issuer } => (EventKind::IssuerRetired, format!("issuer {issuer}")),
         Command::RevokeIssuer { issuer, .. } => (EventKind::IssuerRevoked, format!("issuer {issuer}")),
         Command::Rewrap(_) => (EventKind::Rewrapped, "every sealed key".to_owned()),
+        Command::AcceptClock(accept) => {
+            (EventKind::ClockAccepted, format!("from {} to {}", accept.from, accept.to))
+        }
+        Command::RepairClock(repair) => (EventKind::ClockRepaired, format!("to {}", repair.to)),
         Command::AcknowledgeAlert { alert, .. } => (EventKind::AlertAcknowledged, format!("alert {alert}")),
         Command::RaiseAlert(raise) => {
             let node = raise.node.as_ref().map(|node| format!(" about node {node}"));

@@ -7,18 +7,24 @@ use crate::http::failure::Failure;
 use crate::issuance::IssuanceLimits;
 use crate::operator::AuditReaders;
 use crate::process::activity_log::Activity;
+use crate::process::chance;
+use crate::process::clock::BelievedClock;
 use crate::process::config::ControlPlaneConfig;
 use crate::process::metrics::Metrics;
-use crate::process::{chance, clock};
+use api::code;
 use journal::{Committed, Journal, View};
 use lifecycle::names::{Label, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// Seconds after which a caller that needs the time may try again.
+const CLOCK_RETRY: u32 = 10;
+
 pub struct App {
     pub(crate) config: ControlPlaneConfig,
     pub(crate) journal: Journal,
+    pub(crate) clock: Arc<BelievedClock>,
     pub(crate) edge: Edge,
     pub(crate) fleet: Fleet,
     pub(crate) ca: CertificateAuthority,
@@ -49,15 +55,17 @@ impl App {
     pub fn new(
         config: ControlPlaneConfig,
         journal: Journal,
+        clock: Arc<BelievedClock>,
         ca: CertificateAuthority,
         edge: Edge,
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let listening_since = clock::now().max(journal.view().state.at);
+        let listening_since = clock.now().max(journal.view().state.at);
         Arc::new(Self {
             config,
             journal,
+            clock,
             edge,
             fleet: Fleet::new(listening_since),
             ca,
@@ -82,7 +90,21 @@ impl App {
 
     /// Now, but never earlier than what has been applied: ids and certificates are dated by it.
     pub fn now(&self) -> Timestamp {
-        clock::now().max(self.view().state.at)
+        self.clock.now().max(self.view().state.at)
+    }
+
+    /// Refuses what needs to know the time while the clock is not believed. Asked before a credential is looked at, so
+    /// that none is judged or used up by a wrong time.
+    pub fn knows_the_time(&self) -> Result<(), Failure> {
+        if self.clock.is_believed() {
+            return Ok(());
+        }
+        Err(Failure::new(code::CLOCK_SKEW, "the control plane does not know what time it is")
+            .retry_after(CLOCK_RETRY))
+    }
+
+    fn allows(&self, command: &Command) -> Result<(), Failure> {
+        if command.needs_time() { self.knows_the_time() } else { Ok(()) }
     }
 
     /// The URLs nodes are sent to.
@@ -99,6 +121,9 @@ impl App {
         }
         if self.journal.failure().is_some() {
             reasons.push("replication_stopped");
+        }
+        if !self.clock.is_believed() {
+            reasons.push("clock_skew");
         }
         let ready = reasons.is_empty();
         if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
@@ -126,9 +151,10 @@ impl App {
         origin: &Provenance,
         command: Command,
     ) -> Result<(Outcome, Arc<View>), Failure> {
+        self.allows(&command)?;
         let envelope = self.envelope(actor, origin, command)?;
         let view = self.view();
-        let (answer, changes) = would_apply(&view.state, &envelope, clock::now());
+        let (answer, changes) = would_apply(&view.state, &envelope, self.clock.now());
         if !changes {
             return Ok((answer?, view));
         }
@@ -138,6 +164,7 @@ impl App {
 
     /// Commits without asking first; the answer may be a rejection.
     pub async fn propose(&self, envelope: Envelope) -> Result<Committed, Failure> {
+        self.allows(&envelope.command)?;
         let activity = Activity::of(&envelope, &self.view().state);
         let timer = self.metrics.commit_timer();
         let committed = self.journal.propose(envelope).await?;

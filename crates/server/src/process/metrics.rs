@@ -3,6 +3,7 @@
 use crate::fleet::presence::Presence;
 use http::StatusCode;
 use journal::View;
+use lifecycle::clock::ClockReading;
 use lifecycle::host;
 use lifecycle::names::Span;
 use lifecycle::registry::{AlertKind, Door, NodeState, Owner, State, Verdict};
@@ -89,6 +90,7 @@ pub struct Metrics {
     nodes: Family<ByState, Gauge>,
     node_failures: Family<ByFailure, Gauge>,
     anchor_failures: Counter,
+    clock_offset: Gauge,
 }
 
 impl Default for Metrics {
@@ -115,6 +117,7 @@ impl Default for Metrics {
             nodes: Family::default(),
             node_failures: Family::default(),
             anchor_failures: Counter::default(),
+            clock_offset: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -160,6 +163,9 @@ impl Metrics {
         registry.register("nodes", "Nodes on record, by state", self.nodes.clone());
         let failures = self.node_failures.clone();
         registry.register("node_failures", "Nodes that report a failure, by class", failures);
+        let help =
+            "How far the wall clock is ahead of the time that has passed since it was last taken to be right";
+        registry.register("clock_offset_seconds", help, self.clock_offset.clone());
     }
 
     pub fn enrolled(&self, door: Door) {
@@ -213,10 +219,18 @@ impl Metrics {
     }
 
     /// The text that a scraper reads.
-    pub fn text(&self, view: &View, presence: &Presence, overflowed: u64, ready: bool) -> String {
+    pub fn text(
+        &self,
+        view: &View,
+        presence: &Presence,
+        overflowed: u64,
+        ready: bool,
+        clock: ClockReading,
+    ) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.ready.set(i64::from(ready));
         self.refusals_overflowed.set(i64::try_from(overflowed).unwrap_or(i64::MAX));
+        self.clock_offset.set(clock.offset_ms / 1000);
         self.connected_nodes.set(gauge(presence.connected()));
         for (days, count) in days_left(&view.state) {
             self.expiring.get_or_create(&ByDays { days }).set(gauge(count));

@@ -5,6 +5,7 @@ pub mod anchor;
 pub mod app;
 pub mod chance;
 pub mod clock;
+pub mod clock_repair;
 pub mod config;
 pub mod config_warnings;
 pub mod datadir;

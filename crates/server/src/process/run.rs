@@ -5,22 +5,23 @@
 use crate::ca::CertificateAuthority;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
-use crate::ca::rewrap;
+use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
 use crate::process::anchor::{self, TrailAnchorError};
 use crate::process::app::{App, Provenance};
-use crate::process::clock;
+use crate::process::clock::{self, BelievedClock};
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
 use crate::process::config_warnings;
 use crate::process::datadir::{DataDir, DirError, StoreVersion};
 use crate::process::take_in;
 use crate::reconcile;
-use journal::{Journal, OpenError, Options};
-use lifecycle::names::{Span, Timestamp};
-use lifecycle::registry::{AcceptRollback, Actor, Command};
+use journal::{Journal, LogKey, OpenError, Options};
+use lifecycle::clock::is_plausible;
+use lifecycle::names::Timestamp;
+use lifecycle::registry::{AcceptClock, AcceptRollback, Actor, Command, Confirmation};
 use pki::seal::Kek;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,9 +31,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-/// A clock this far behind the last entry, or ahead of it, is more likely wrong than right.
-const CLOCK_BEHIND: Span = Span::from_minutes(5);
-const CLOCK_AHEAD: Span = Span::from_days(30);
 /// Descriptors kept for files, the log and the socket.
 const RESERVED_FILES: u64 = 256;
 const STOP_LIMIT: Duration = Duration::from_secs(9);
@@ -103,6 +101,11 @@ impl RunError {
             RunError::Open(_) => {
                 "nothing was changed; the message names the file and what can be done".to_owned()
             }
+            RunError::Clock { now, last } if now < last => {
+                "correct the clock; if it is right, an earlier run wrote entries with a wrong one: `enlist server clock \
+                 repair` sets the time back, --accept-clock goes on from the last entry"
+                    .to_owned()
+            }
             RunError::Clock { .. } => {
                 "correct the clock, or start with --accept-clock if it is right".to_owned()
             }
@@ -156,11 +159,38 @@ fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError>
     if known.trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
 }
 
-fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<(), RunError> {
-    let (Some(last), false) = (last, accept) else { return Ok(()) };
+/// The operator's word for a clock that is too far from the last entry, which goes on record; none where it is not
+/// needed.
+/// The key-encryption key and, where it was being changed, the next one: either may be the right one.
+pub(super) fn load_keks(
+    dir: &DataDir,
+    config: &ControlPlaneConfig,
+) -> Result<(Arc<Kek>, Option<PendingRewrap>), RunError> {
+    let begun = rewrap::begun(dir);
+    let kek = load_kek(dir, config).map(Arc::new);
+    let kek = match &begun {
+        Some(begun) => kek.unwrap_or_else(|_| begun.kek.clone()),
+        None => kek?,
+    };
+    Ok((kek, begun))
+}
+
+/// The key of the log, of a directory that is locked; one of the version before is taken in first.
+pub(super) async fn unlock(
+    dir: &DataDir,
+    kek: &Kek,
+    begun: Option<&PendingRewrap>,
+) -> Result<LogKey, RunError> {
+    let keks: Vec<&Kek> = std::iter::once(kek).chain(begun.map(|begun| begun.kek.as_ref())).collect();
+    take_in::take_in(dir, dir.check_version()?, &keks).await?;
+    Ok(log_key::load(dir, &keks)?)
+}
+
+fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<Option<AcceptClock>, RunError> {
     let now = clock::now();
-    let wrong = now.plus(CLOCK_BEHIND) < last || now > last.plus(CLOCK_AHEAD);
-    if wrong { Err(RunError::Clock { now, last }) } else { Ok(()) }
+    let Some(last) = last.filter(|last| !is_plausible(now, *last)) else { return Ok(None) };
+    let accepted = accept.then_some(AcceptClock { from: last, to: now, confirm: Confirmation::NotAsked });
+    accepted.map(Some).ok_or(RunError::Clock { now, last })
 }
 
 /// Starts a control plane; it serves when this returns.
@@ -176,26 +206,20 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     config.health = overrides.health.or(config.health);
     config.audit.anchor = overrides.anchor.or(config.audit.anchor);
     anchor::check_place(&dir, config.audit.anchor.as_deref())?;
-    let begun = rewrap::begun(&dir);
-    let kek = load_kek(&dir, &config).map(Arc::new);
-    let kek = match &begun {
-        Some(begun) => kek.unwrap_or_else(|_| begun.kek.clone()),
-        None => kek?,
-    };
+    let (kek, begun) = load_keks(&dir, &config)?;
     let lock = dir.lock()?;
-    let version = dir.check_version()?;
-    let keks: Vec<&Kek> =
-        [Some(&kek), begun.as_ref().map(|begun| &begun.kek)].into_iter().flatten().map(Arc::as_ref).collect();
-    if version == StoreVersion::Older {
+    if dir.check_version()? == StoreVersion::Older {
         check_clock(journal::probe(dir.path(), None)?.last_at, overrides.accept_clock)?;
     }
-    take_in::take_in(&dir, version, &keks).await?;
-    let key = log_key::load(&dir, &keks)?;
-    check_clock(journal::probe(dir.path(), Some(&key))?.last_at, overrides.accept_clock)?;
+    let key = unlock(&dir, &kek, begun.as_ref()).await?;
+    let last_at = journal::probe(dir.path(), Some(&key))?.last_at;
+    let accepted = check_clock(last_at, overrides.accept_clock)?;
+    let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
     let listeners = bind(&config.listen).await?;
     let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
     let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
-    let journal = Journal::open(Options::new(dir.path(), Arc::new(clock::now), key)).await?;
+    let stamps = clock.clone();
+    let journal = Journal::open(Options::new(dir.path(), Arc::new(move || stamps.now()), key)).await?;
     let state = &journal.view().state;
     let begun = begun.map(|begun| {
         let keys = Keys::unseal(state, begun.kek.clone()).ok();
@@ -221,7 +245,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(keys, dir.clone());
-    let app = App::new(config, journal, authority, Edge::new(connection_limit()), advertised, stopping);
+    let app = App::new(config, journal, clock, authority, Edge::new(connection_limit()), advertised, stopping);
     record_gap(&app).await;
     if let Some(error) = rolled_back {
         accept_rollback(&app, &error).await;
@@ -234,6 +258,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
 
     let presented = app.ca.presented.clone();
     server_cert::ensure(&app, &presented).await?;
+    if let Some(accepted) = accepted {
+        record_clock(&app, accepted).await;
+    }
     let tls = Arc::new(tls::server_config(&app, presented.clone())?);
     let operators = socket::bind(&dir.operator_socket())?;
 
@@ -299,6 +326,15 @@ async fn accept_rollback(app: &App, error: &TrailAnchorError) {
     let command = Command::AcceptRollback(accept);
     if let Err(failure) = app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
         tracing::error!(code = failure.code.word, "the rollback could not be recorded: {}", failure.message);
+    }
+}
+
+/// `--accept-clock` is an operator's word like any other.
+async fn record_clock(app: &App, accepted: AcceptClock) {
+    let user = socket::user_name(rustix::process::geteuid().as_raw());
+    let command = Command::AcceptClock(accepted);
+    if let Err(failure) = app.commit(Actor::Local { user }, &Provenance::internal(), command).await {
+        tracing::error!(code = failure.code.word, "the clock could not be recorded: {}", failure.message);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+mod clock_skew;
 pub mod denied;
 mod evidence;
 mod expiry;
@@ -13,7 +14,6 @@ pub mod webhook;
 use crate::ca::server_cert::{self, PresentedCertificate};
 use crate::process::anchor;
 use crate::process::app::{App, Provenance};
-use crate::process::clock;
 use journal::{Leadership, View, checkpoint_message};
 use lifecycle::names::Span;
 use lifecycle::registry::{Actor, Checkpoint, Command};
@@ -49,7 +49,10 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         app.edge.refused_renewals.flush(&app, false).await;
         liveness::record_sightings(&app).await;
         denied::record_sightings(&app, false).await;
-        if (tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled)
+        // What goes by the time waits until the time is known.
+        let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled;
+        if due
+            && app.clock.is_believed()
             && let Err(error) = server_cert::ensure(&app, &presented).await
         {
             tracing::error!(%error, "the server certificate was not renewed");
@@ -63,6 +66,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
 /// What is done by the replica that leads, and by no other.
 struct Leader {
     checkpoints: Checkpoints,
+    clock_skew: clock_skew::ClockSkew,
     expiry: expiry::Expiry,
     long_silence: long_silence::LongSilence,
     evidence: evidence::Evidence,
@@ -73,9 +77,10 @@ impl Leader {
         Self {
             checkpoints: Checkpoints {
                 seq: app.view().audit.seq,
-                at: clock::now(),
+                at: app.clock.now(),
                 denials: app.view().state.denials,
             },
+            clock_skew: clock_skew::ClockSkew::default(),
             expiry: expiry::Expiry::default(),
             long_silence: long_silence::LongSilence::default(),
             evidence: evidence::Evidence::new(),
@@ -84,10 +89,15 @@ impl Leader {
 
     async fn tick(&mut self, app: &App, leadership: &Leadership, tick: u64, rolled: bool) {
         self.checkpoints.sign_if_due(app, leadership).await;
+        self.clock_skew.tick(app, leadership).await;
+        self.evidence.tick(app, leadership).await;
+        // What goes by the time waits until the time is known: nothing expires by a clock that is not believed.
+        if !app.clock.is_believed() {
+            return;
+        }
         liveness::tick(app, leadership).await;
         self.expiry.tick(app, leadership).await;
         self.long_silence.tick(app, leadership).await;
-        self.evidence.tick(app, leadership).await;
         repair::tick(app, leadership).await;
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
@@ -128,7 +138,7 @@ struct Checkpoints {
 
 impl Checkpoints {
     async fn sign_if_due(&mut self, app: &App, leadership: &Leadership) {
-        let (now, view) = (clock::now(), app.view());
+        let (now, view) = (app.clock.now(), app.view());
         let (seq, denials) = (view.audit.seq, view.state.denials);
         let lines = seq.saturating_sub(self.seq);
         if lines >= CHECKPOINT_LINES

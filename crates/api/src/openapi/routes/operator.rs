@@ -22,6 +22,7 @@ use crate::rest::operators::{
 };
 use crate::rest::page::PageQuery;
 use crate::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
+use crate::rest::server_clock::{AcceptClockRequest, ServerClock};
 use crate::rest::tenants::{CreateTenantRequest, TenantItem};
 use crate::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
 
@@ -332,6 +333,22 @@ pub(super) const ROUTES: &[Route] = &[
         ),
     ),
     // The server itself.
+    Route::new(
+        Get,
+        "/v1/server/clock",
+        "show_clock",
+        "Show the clock and how far it is believed",
+        Json(200, of::<ServerClock>),
+    ),
+    Route::new(
+        Post,
+        "/v1/server/clock/accept",
+        "accept_clock",
+        "Take the clock to be right although it jumped; on the operator socket only",
+        Json(200, of::<ServerClock>),
+    )
+    .body(of::<AcceptClockRequest>)
+    .errors(&[code::LOCAL_ONLY, code::CONFIRMATION_NEEDED, code::CLOCK_BEHIND]),
     Route::new(Get, "/healthz", "healthz", "Does the process answer?", Json(200, of::<Alive>)).public(),
     Route::new(
         Get,

@@ -1,6 +1,8 @@
 //! The domain: one control plane, one trust domain, one registry.
 
+pub(super) mod accept_clock;
 pub(super) mod initialize;
+pub(super) mod repair_clock;
 
 use crate::names::{ClusterId, Timestamp, TrustDomain};
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,97 @@
+//! Which commands need to know what time it is: one row per command, and no wildcard. While the clock of a control
+//! plane is not believed, it refuses these, and no others: what ends something must always work.
+
+use super::{AlertKind, Claim, Command};
+
+impl Command {
+    /// Whether it begins something that ends by the clock, or judges by the clock that something has ended.
+    pub fn needs_time(&self) -> bool {
+        match self {
+            // A certificate, a token or a key with an end; or a token whose end is judged.
+            Command::CreateToken(_)
+            | Command::Enroll(_)
+            | Command::Renew(_)
+            | Command::Recover(_)
+            | Command::Import(_)
+            | Command::AddOperator(_)
+            | Command::RenewOperator(_)
+            | Command::CreateOperatorKey(_)
+            | Command::IssueRepairBundle(_)
+            | Command::MintRecovery { .. }
+            | Command::RecordServerCertificate(_)
+            // An order to renew, which nobody could obey.
+            | Command::Rotate { .. }
+            // An issuer begins, or is found to have nothing left that is good.
+            | Command::PrepareRoll(_)
+            | Command::CertifyRoll(_)
+            | Command::ActivateIssuer(_)
+            | Command::RetireIssuer { .. }
+            // Housekeeping that goes by how long something has lasted.
+            | Command::MarkInactive(_)
+            | Command::EndRepair { .. }
+            | Command::Tidy => true,
+            Command::Register(register) => match register.claim {
+                Claim::Token(_) => true,
+                Claim::Tenant(_) => false,
+            },
+            Command::RaiseAlert(raise) => raise.kind.goes_by_time(),
+            // The first words of a host whose certificate is on record already: a token that comes with them ends
+            // too early or too late by as much as the clock is wrong, and the host is not left half enrolled.
+            Command::Confirm(_)
+            | Command::Contact { .. }
+            | Command::UseRenewedCertificate { .. }
+            // What ends or holds something.
+            | Command::RevokeToken { .. }
+            | Command::RemoveOperator { .. }
+            | Command::RevokeOperatorKey { .. }
+            | Command::Drain { .. }
+            | Command::Undrain { .. }
+            | Command::Quarantine { .. }
+            | Command::Release { .. }
+            | Command::Decommission { .. }
+            | Command::Revoke { .. }
+            | Command::RevokeIssuer { .. }
+            | Command::RevokeRecoveryTokens { .. }
+            | Command::Reinstate { .. }
+            // What has no end.
+            | Command::InitializeDomain(_)
+            | Command::CreateTenant(_)
+            | Command::SetPolicy(_)
+            | Command::Describe(_)
+            | Command::Rewrap(_)
+            | Command::ClearAlert { .. }
+            | Command::AcknowledgeAlert { .. }
+            | Command::RecordRefusals(_)
+            | Command::RecordCheckpoint(_)
+            | Command::RecordAuditGap(_)
+            | Command::RecordDeniedCertificate(_)
+            | Command::Observe(_)
+            | Command::AcceptRollback(_)
+            // What sets the clock right.
+            | Command::AcceptClock(_)
+            | Command::RepairClock(_) => false,
+        }
+    }
+}
+
+impl AlertKind {
+    /// Whether it says that something has lasted too long, or is about to end.
+    fn goes_by_time(self) -> bool {
+        match self {
+            AlertKind::EnrollmentStuck
+            | AlertKind::IssuerExpiring
+            | AlertKind::CertExpiring
+            | AlertKind::NodeSilent => true,
+            AlertKind::EnrollmentNotPersisted
+            | AlertKind::CloneSuspected
+            | AlertKind::UnderlayUnreachable
+            | AlertKind::RecoveryNotNeeded
+            | AlertKind::RenewalFailing
+            | AlertKind::ClockSkew
+            | AlertKind::EndpointProfileDrift
+            | AlertKind::DiskFull
+            | AlertKind::NodeReplaced
+            | AlertKind::DeniedCertificateSeen => false,
+        }
+    }
+}
