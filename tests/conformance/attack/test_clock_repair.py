@@ -19,6 +19,16 @@ from plane import ControlPlane
 def poisoned(programs):
     """Stopped, its last entry 400 days ahead, with what is to stay refused and what is to come back."""
     plane = ControlPlane().found()
+    try:
+        poison(plane)
+        yield plane
+    finally:
+        plane.close()
+        if plane.process:
+            sweep(plane.process.pid)
+
+
+def poison(plane) -> None:
     plane.port_argument = ("--listen", f"127.0.0.1:{lasting_port()}")
     plane.start(*plane.port_argument)
     plane.policy("failures.per_minute", "0")
@@ -45,8 +55,6 @@ def poisoned(programs):
     plane.policy("renew.drain", "10m")
     plane.stop()
     sweep(plane.process.pid)
-    yield plane
-    plane.close()
 
 
 def test_a_poisoned_domain_is_brought_back_and_nothing_is_revived(poisoned):
