@@ -182,6 +182,8 @@ pub fn enroll(n: u8, name: &str) -> Enroll {
             certificate,
         }),
         replacement_alerts: true,
+        conflict_alerts: true,
+        holder_seen_at: None,
     }
 }
 

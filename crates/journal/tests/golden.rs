@@ -129,6 +129,8 @@ fn enroll() -> Enroll {
             certificate: issued(SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node())),
         }),
         replacement_alerts: false,
+        conflict_alerts: false,
+        holder_seen_at: None,
     }
 }
 
@@ -435,6 +437,14 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("record_refused_renewals", Command::RecordRefusals(refused_renewals)),
         ("enroll_hardware", by(hardware)),
         ("enroll_recovery", by(Credential::Recovery(SecretHash::new([10; 32])))),
+        (
+            "enroll_conflict",
+            Command::Enroll(Box::new(Enroll {
+                conflict_alerts: true,
+                holder_seen_at: Some(Source::Socket),
+                ..enroll()
+            })),
+        ),
         ("enroll_replacement", Command::Enroll(Box::new(Enroll { replacement_alerts: true, ..enroll() }))),
         (
             "create_token_replace",

@@ -15,6 +15,4 @@ mod reconcile;
 
 pub use edge::socket::user_name;
 pub use process::app::App;
-pub use process::{
-    chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, run,
-};
+pub use process::{chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, run};

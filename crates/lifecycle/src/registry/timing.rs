@@ -91,6 +91,7 @@ impl AlertKind {
             | AlertKind::EndpointProfileDrift
             | AlertKind::DiskFull
             | AlertKind::NodeReplaced
+            | AlertKind::WireguardKeyConflict
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

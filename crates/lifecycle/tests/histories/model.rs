@@ -374,13 +374,31 @@ impl Model {
                 assert!(known.id == *token && !known.ended && after.at < known.expires_at, "not live");
                 None
             }
-            (Err(rejection), []) => {
-                let burning = ["wireguard_key_in_use", "node_revoked"];
-                assert!(!burning.contains(&rejection.code()), "refused for good, and the token lives on");
+            (Err(rejection), events) => {
+                let foreign = self.holder_is_foreign(before, enroll);
+                let burning = match rejection.code() {
+                    "node_revoked" => true,
+                    "wireguard_key_in_use" => !foreign,
+                    _ => false,
+                };
+                assert!(!burning, "refused for good, and the token lives on");
+                for event in events {
+                    let Event::AlertRaised(raised) = event else { panic!("a refusal came to {event:?}") };
+                    assert_eq!(raised.kind, AlertKind::WireguardKeyConflict);
+                    assert!(foreign || rejection.code() == "node_id_in_use", "a conflict of nobody");
+                }
                 None
             }
             other => panic!("an enrollment came to {other:?}"),
         }
+    }
+
+    /// Whether the WireGuard key belongs to a node of another tenant than the token's.
+    fn holder_is_foreign(&self, before: &State, enroll: &Enroll) -> bool {
+        let token = enroll.credential.token().and_then(|token| before.token_with_hash(token));
+        let holder = enroll.wireguard.and_then(|wireguard| before.wireguard_keys.get(&wireguard.key));
+        let holder = holder.and_then(|holder| before.nodes.get(holder));
+        token.zip(holder).is_some_and(|(token, holder)| token.tenant != holder.tenant)
     }
 
     /// A recovery is for the node that the token was given to, with a token that nobody had used, before its end;

@@ -245,6 +245,8 @@ impl Domain {
             agent_version: None,
             prepared: None,
             replacement_alerts: true,
+            conflict_alerts: true,
+            holder_seen_at: None,
         }
     }
 

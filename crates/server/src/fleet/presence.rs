@@ -237,6 +237,11 @@ impl Presence {
         self.nodes().get(node)?.seen
     }
 
+    /// Where the node was last seen by this process.
+    pub fn last_source(&self, node: &NodeId) -> Option<Source> {
+        self.nodes().get(node).and_then(|known| known.source)
+    }
+
     /// All that this process knows of a node, for those who ask.
     pub fn live(&self, node: &NodeId) -> NodeLiveness {
         self.nodes().get(node).map_or_else(NodeLiveness::default, |known| NodeLiveness {

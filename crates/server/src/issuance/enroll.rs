@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use journal::View;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, WireguardKey};
 use lifecycle::registry::{
-    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared, Refusal,
-    Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
+    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared, Rejection,
+    State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -88,6 +88,8 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
         agent_version: request.agent_version.clone(),
         prepared: None,
         replacement_alerts: true,
+        conflict_alerts: true,
+        holder_seen_at: None,
     };
     let policy = &view.state.policy;
     if policy.underlay_probe == UnderlayProbe::Require
@@ -147,9 +149,12 @@ impl Issue for Enrolling {
                 command.prepared = Some(Prepared { node, tenant, profile, certificate });
             }
             Ok(Admission::Again { .. }) => {}
-            Err(Refusal { rejection, burns: None }) => return Err(rejection.into()),
-            // The refusal itself goes on record: it ends the token's life.
-            Err(Refusal { burns: Some(_), .. }) => {}
+            // The refusal itself goes on record: it ends the token's life, or an operator is to hear of it.
+            Err(refusal) if refusal.is_recorded(state) => {
+                command.holder_seen_at =
+                    refusal.conflict.and_then(|holder| app.fleet.presence.last_source(&holder));
+            }
+            Err(refusal) => return Err(refusal.rejection.into()),
         }
         let signed = command.prepared.as_ref().map(|prepared| prepared.certificate.clone());
         Ok((Command::Enroll(Box::new(command)), signed))

@@ -245,7 +245,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(keys, dir.clone());
-    let app = App::new(config, journal, clock, authority, Edge::new(connection_limit()), advertised, stopping);
+    let app =
+        App::new(config, journal, clock, authority, Edge::new(connection_limit()), advertised, stopping);
     record_gap(&app).await;
     if let Some(error) = rolled_back {
         accept_rollback(&app, &error).await;

@@ -115,6 +115,8 @@ pub struct NodeOverlay {
     pub wireguard_public_key: Option<String>,
     #[schema(required)]
     pub underlay_endpoint: Option<String>,
+    /// Whether the host was seen at that address; if not, it is only what the host says.
+    pub underlay_proven: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -149,6 +151,7 @@ impl NodeDetail {
                     .wireguard
                     .map(|wireguard| STANDARD.encode(wireguard.key.as_bytes())),
                 underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
+                underlay_proven: node.underlay_proven,
             },
             drain_by: node.drain_by.map(|at| at.to_string()),
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),

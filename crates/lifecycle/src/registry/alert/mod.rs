@@ -45,6 +45,7 @@ kinds! {
     NodeReplaced "node_replaced"
     DeniedCertificateSeen "denied_certificate_seen"
     NodeSilent "node_silent"
+    WireguardKeyConflict "wireguard_key_conflict"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

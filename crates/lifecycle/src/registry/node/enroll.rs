@@ -6,8 +6,8 @@
 
 use super::credential::{Attestor, Credential};
 use crate::names::{
-    IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Span, SpiffeId, TenantId,
-    TokenId,
+    IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial, Source, Span, SpiffeId,
+    TenantId, TokenId,
 };
 use crate::registry::apply::Decision;
 use crate::registry::event::{NodeEnrolled, TokenBurned};
@@ -44,6 +44,14 @@ pub struct Enroll {
     /// older versions raised nothing and ended the suspicion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replacement_alerts: bool,
+    /// Whether a WireGuard key that a node of another tenant has spares the token and, like a node id that another tenant
+    /// has, raises `wireguard_key_conflict`; and whether it is recorded that the underlay address is the caller's own.
+    /// Commands of older versions burned the token, and raised and recorded nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conflict_alerts: bool,
+    /// Where the node was last seen that has what is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder_seen_at: Option<Source>,
 }
 
 /// A certificate signed in memory, for the node and under the rules that [`admit`] named.
@@ -81,17 +89,55 @@ pub enum Admission {
     },
 }
 
-/// A refusal, and the token that it burns.
+/// A refusal, the token that it burns, and the node that has what was asked for, if an operator is to hear of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub rejection: Rejection,
     pub burns: Option<TokenId>,
+    pub conflict: Option<NodeId>,
+}
+
+impl Refusal {
+    /// Whether it changes something, and so goes on record.
+    pub fn is_recorded(&self, state: &State) -> bool {
+        let due = |holder: &NodeId| state.nodes.get(holder).is_some_and(|node| conflict_is_due(state, node));
+        self.burns.is_some() || self.conflict.as_ref().is_some_and(due)
+    }
 }
 
 impl From<Rejection> for Refusal {
     fn from(rejection: Rejection) -> Self {
-        Self { rejection, burns: None }
+        Self { rejection, burns: None, conflict: None }
     }
+}
+
+/// An alert about a conflict is raised again at most this often: whoever has one token and time cannot grow the trail.
+const CONFLICT_AGAIN: Span = Span::from_minutes(1);
+
+fn conflict_is_due(state: &State, holder: &Node) -> bool {
+    let open = state.open_alert(AlertKind::WireguardKeyConflict, Some(&holder.id));
+    open.is_none_or(|open| open.quiet_since().plus(CONFLICT_AGAIN) <= state.at)
+}
+
+/// The alert is on the holder, for its own tenant: it says from where, and not whose token it was. That is in the trail
+/// of the other tenant.
+fn conflict(
+    state: &State,
+    envelope: &Envelope,
+    enroll: &Enroll,
+    (holder, refused): (&NodeId, &Rejection),
+) -> Option<Event> {
+    let holder = state.nodes.get(holder).filter(|holder| conflict_is_due(state, holder))?;
+    let claimed = match refused {
+        Rejection::WireguardKeyInUse => "the WireGuard key",
+        _ => "the id",
+    };
+    let seen = enroll.holder_seen_at.map_or_else(|| "an unknown address".to_owned(), |at| at.to_string());
+    let detail = format!(
+        "an enrollment from {} with {claimed} of this node was refused; the node itself was last seen at {seen}",
+        envelope.source
+    );
+    Some(state.raising(envelope, AlertKind::WireguardKeyConflict, &holder.id, (detail, 1)))
 }
 
 /// Is the token good, as far as can be told without the request that comes with it? A used one may be, for
@@ -174,7 +220,7 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
         return match state.nodes.get(pinned) {
             Some(node) if node.state.is_gone() => {
                 let rejection = Rejection::NodeRevoked { node: pinned.clone() };
-                Err(Refusal { rejection, burns: Some(token.id) })
+                Err(Refusal { rejection, burns: Some(token.id), conflict: None })
             }
             Some(node) if node.tenant != token.tenant => {
                 Err(Rejection::NodeIdInUse { node: pinned.clone() }.into())
@@ -184,22 +230,30 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
     }
     match &enroll.requested_node {
         Some(wanted) if state.nodes.contains_key(wanted) || wanted.is_reserved() => {
-            Err(Rejection::NodeIdInUse { node: wanted.clone() }.into())
+            let rejection = Rejection::NodeIdInUse { node: wanted.clone() };
+            let conflict =
+                Some(wanted.clone()).filter(|id| enroll.conflict_alerts && is_foreign(state, id, token));
+            Err(Refusal { rejection, burns: None, conflict })
         }
         Some(wanted) => Ok(NodeChoice::Requested(wanted.clone())),
         None => Ok(NodeChoice::Free),
     }
 }
 
-/// A WireGuard key that another node has: somebody copied a disk, or lies. The token is burned.
+/// A WireGuard key that another node has: somebody copied a disk, or lies. In the token's own tenant the token is burned. A
+/// public key is no secret, so another tenant may have claimed it first: that costs nobody a token.
 fn check_wireguard(state: &State, enroll: &Enroll, token: &Token) -> Result<(), Refusal> {
     let holder = enroll.wireguard.and_then(|wireguard| state.wireguard_keys.get(&wireguard.key));
-    match holder {
-        Some(holder) if Some(holder) != token.node.as_ref() => {
-            Err(Refusal { rejection: Rejection::WireguardKeyInUse, burns: Some(token.id) })
-        }
-        _ => Ok(()),
-    }
+    let Some(holder) = holder.filter(|holder| Some(*holder) != token.node.as_ref()) else { return Ok(()) };
+    let rejection = Rejection::WireguardKeyInUse;
+    Err(match enroll.conflict_alerts && is_foreign(state, holder, token) {
+        true => Refusal { rejection, burns: None, conflict: Some(holder.clone()) },
+        false => Refusal { rejection, burns: Some(token.id), conflict: None },
+    })
+}
+
+fn is_foreign(state: &State, node: &NodeId, token: &Token) -> bool {
+    state.nodes.get(node).is_some_and(|node| node.tenant != token.tenant)
 }
 
 fn is_over_limit(state: &State) -> bool {
@@ -210,10 +264,11 @@ fn is_over_limit(state: &State) -> bool {
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, enroll: &Enroll) -> Decision {
     match admit(state, enroll) {
-        Err(Refusal { rejection, burns }) => {
+        Err(Refusal { rejection, burns, conflict: holder }) => {
             let reason = rejection.code();
-            let events =
-                burns.map(|token| Event::TokenBurned(TokenBurned { token, reason })).into_iter().collect();
+            let burned = burns.map(|token| Event::TokenBurned(TokenBurned { token, reason }));
+            let raised = holder.and_then(|holder| conflict(state, envelope, enroll, (&holder, &rejection)));
+            let events = burned.into_iter().chain(raised).collect();
             Decision { events, answer: Err(rejection) }
         }
         Ok(Admission::Again { node, serial }) => {
@@ -286,6 +341,8 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         wireguard: enroll.wireguard,
         address,
         underlay: enroll.underlay,
+        underlay_proven: enroll.conflict_alerts
+            && enroll.underlay.is_some_and(|at| at.is_at(&envelope.source)),
         hardware: enroll.hardware.clone(),
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),

@@ -18,6 +18,8 @@ pub struct NodeEnrolled {
     pub wireguard: Option<Wireguard>,
     pub address: Option<Ipv6Addr>,
     pub underlay: Option<Underlay>,
+    /// Whether the request came from that address.
+    pub underlay_proven: bool,
     pub hardware: Option<Hardware>,
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
@@ -74,6 +76,7 @@ impl Happened for NodeEnrolled {
         node.token = Some(self.token);
         node.idempotency = self.idempotency;
         node.underlay = self.underlay;
+        node.underlay_proven = self.underlay_proven;
         node.hardware = self.hardware.clone().or(node.hardware);
         node.hostname = self.hostname.clone().or(node.hostname);
         node.agent_version = self.agent_version.clone().or(node.agent_version);

@@ -121,6 +121,10 @@ pub struct Node {
     pub wireguard: Option<Wireguard>,
     pub address: Option<Ipv6Addr>,
     pub underlay: Option<Underlay>,
+    /// Whether the host was seen at its underlay address: a request came from there. What a host merely says of itself could
+    /// be anybody's address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub underlay_proven: bool,
     pub hardware: Option<Hardware>,
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
@@ -212,6 +216,7 @@ impl Node {
             wireguard: None,
             address: None,
             underlay: None,
+            underlay_proven: false,
             hardware: None,
             hostname: None,
             agent_version: None,

@@ -7,10 +7,10 @@
 pub(super) mod address;
 
 use super::{Node, NodeState, State};
-use crate::names::{Fingerprint, NodeId, TenantId, WireguardKey};
+use crate::names::{Fingerprint, NodeId, Source, TenantId, WireguardKey};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -26,6 +26,18 @@ pub struct Underlay {
     pub ipv6: Option<Ipv6Addr>,
     pub ipv4: Option<Ipv4Addr>,
     pub port: u16,
+}
+
+impl Underlay {
+    /// Whether a request from there comes from every address that it names.
+    pub fn is_at(&self, source: &Source) -> bool {
+        let Source::Address(from) = source else { return false };
+        let from = from.to_canonical();
+        let named = [self.ipv6.map(IpAddr::V6), self.ipv4.map(IpAddr::V4)];
+        // One connection shows one address; the other of the two stays a claim.
+        named.iter().flatten().count() == 1
+            && named.iter().flatten().all(|named| named.to_canonical() == from)
+    }
 }
 
 impl std::fmt::Display for Underlay {
