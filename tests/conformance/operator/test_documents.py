@@ -147,3 +147,12 @@ def test_every_command_on_our_pages_exists():
     assert len(lines) > 200
     wrong = [f"{page.relative_to(ROOT)}: `{line}`: {what}" for page, line in lines if (what := mistake(line, known))]
     assert wrong == []
+
+
+def test_what_the_threat_model_names_is_there():
+    """Each test that SECURITY.md names exists."""
+    named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "SECURITY.md").read_text())
+    assert len(named) > 20, named
+    for file, test in named:
+        text = (ROOT / "tests" / "conformance" / file).read_text()
+        assert f"def {test}(" in text if test else text, f"{file}::{test}"
