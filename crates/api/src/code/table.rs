@@ -142,7 +142,7 @@ codes! {
     NODE_QUARANTINED "node_quarantined" 409 FailedPrecondition final
         "an operator must release the node (`enlist node release ID`) or issue a repair bundle: `enlist node repair-bundle ID --out FILE`";
     CONFIRMATION_NEEDED "confirmation_needed" 409 FailedPrecondition final
-        "if that is what you want, confirm it: answer the question or pass --yes; in the API repeat the id, for policy the key, as `confirm`";
+        "if that is what you want, confirm it: answer the question or pass --yes; in the API repeat the id as `confirm` (for policy the key, for the clock `clock`)";
     CLOCK_BEHIND "clock_behind" 409 FailedPrecondition final
         "correct the clock; if it is right, stop the control plane and run `enlist server clock repair`";
     NODE_CONNECTED "node_connected" 409 FailedPrecondition final

@@ -45,6 +45,7 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), C
         }
         Command::Accept { confirm } => {
             let (operator, path) = (reach.operator()?, Path::new("/v1/server/clock/accept"));
+            let before: ServerClock = operator.get(&Path::new("/v1/server/clock")).await?;
             let clock: ServerClock = match operator.post(&path, &AcceptClockRequest::default()).await {
                 Ok(clock) => clock,
                 Err(refused) => {
@@ -52,7 +53,10 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), C
                     operator.post(&path, &AcceptClockRequest { confirm: Some("clock".to_owned()) }).await?
                 }
             };
-            output.document(&clock, text)
+            output.document(&clock, |clock| match before.believed {
+                true => format!("the clock is believed: there was nothing to accept\n{}", text(clock)),
+                false => text(clock),
+            })
         }
         Command::Repair { confirm } => repair(&confirm, &DataDir::new(reach.data_dir()?), output).await,
     }

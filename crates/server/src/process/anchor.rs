@@ -44,6 +44,8 @@ pub enum TrailAnchorError {
     NotConfigured,
     #[error("the anchor {} cannot be used: {why}", path.display())]
     Unusable { path: PathBuf, why: String },
+    #[error("the anchor cannot be written: {why}")]
+    NotWritable { why: String },
 }
 
 impl TrailAnchorError {
@@ -55,17 +57,30 @@ impl TrailAnchorError {
             | TrailAnchorError::OtherDomain { .. } => true,
             TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
-            | TrailAnchorError::Unusable { .. } => false,
+            | TrailAnchorError::Unusable { .. }
+            | TrailAnchorError::NotWritable { .. } => false,
         }
     }
 
     pub fn remedy(&self) -> &'static str {
-        if self.is_rollback() {
-            "put the newest copy of the data directory back; if there is none, `enlist server run --accept-rollback` starts \
-             this one, records that, and revokes every unused enrollment token"
-        } else {
-            "put the anchor back in its place and configure it ([audit] anchor or --anchor); if it is lost, `enlist server \
-             run --accept-rollback` starts without comparing, records that, and revokes every unused enrollment token"
+        match self {
+            TrailAnchorError::Behind { .. }
+            | TrailAnchorError::Forked { .. }
+            | TrailAnchorError::OtherDomain { .. } => {
+                "put the newest copy of the data directory back; if there is none, `enlist server run --accept-rollback` \
+                 starts this one, records that, and revokes every unused enrollment token"
+            }
+            TrailAnchorError::Missing(_)
+            | TrailAnchorError::NotConfigured
+            | TrailAnchorError::Unusable { .. } => {
+                "put the anchor back in its place and configure it ([audit] anchor or --anchor); if it is lost, `enlist \
+                 server run --accept-rollback` starts without comparing, records that, and revokes every unused \
+                 enrollment token"
+            }
+            TrailAnchorError::NotWritable { .. } => {
+                "create the anchor's directory, and let the control plane's user write to it (a systemd unit with \
+                 ReadWritePaths must name it)"
+            }
         }
     }
 
@@ -77,7 +92,8 @@ impl TrailAnchorError {
             TrailAnchorError::OtherDomain { .. }
             | TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
-            | TrailAnchorError::Unusable { .. } => None,
+            | TrailAnchorError::Unusable { .. }
+            | TrailAnchorError::NotWritable { .. } => None,
         }
     }
 }
@@ -175,9 +191,9 @@ async fn write(path: PathBuf, text: String) -> Result<(), String> {
     written.map_err(|error| error.to_string())
 }
 
-/// Keeps how far log and trail have come, in the data directory and at the anchor; whether the anchor was written, if there
+/// Keeps how far log and trail have come, in the data directory and at the anchor; why the anchor was not written, if there
 /// is one. A failure is reported and stops nothing: the next checkpoint tries again.
-pub async fn keep(app: &App, view: &View) -> bool {
+pub async fn keep(app: &App, view: &View) -> Result<(), String> {
     let had = app.journal.last_checkpoint().anchored;
     let mut anchored = false;
     let mut failed = None;
@@ -195,5 +211,5 @@ pub async fn keep(app: &App, view: &View) -> bool {
     if let Err(error) = app.journal.keep_checkpoint(view, anchored).await {
         tracing::error!(%error, "the last checkpoint was not kept");
     }
-    failed.is_none()
+    failed.map_or(Ok(()), Err)
 }

@@ -5,11 +5,20 @@ use pki::succession::check_introduction;
 
 use super::clock;
 use super::config::ControlPlaneConfig;
-use super::datadir::DataDir;
+use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
 pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
-    refused_recovery_ca(dir, config).into_iter().collect()
+    refused_recovery_ca(dir, config).into_iter().chain(older_directory(dir)).collect()
+}
+
+fn older_directory(dir: &DataDir) -> Option<String> {
+    let older = dir.check_version().is_ok_and(|version| version == StoreVersion::Older);
+    older.then(|| {
+        "this data directory was written by an older version: the next start authenticates its log, and older programs \
+         cannot use it from then on; make a backup first"
+            .to_owned()
+    })
 }
 
 /// Hosts take a recovery CA only if a CA that they trust vouches for it.

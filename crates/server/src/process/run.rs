@@ -251,10 +251,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if let Some(error) = rolled_back {
         accept_rollback(&app, &error).await;
     }
-    if !anchor::keep(&app, &app.view()).await
-        && let Some(path) = app.config.audit.anchor.clone()
-    {
-        return Err(TrailAnchorError::Unusable { path, why: "it cannot be written".to_owned() }.into());
+    if let Err(why) = anchor::keep(&app, &app.view()).await {
+        return Err(TrailAnchorError::NotWritable { why }.into());
     }
 
     let presented = app.ca.presented.clone();
@@ -379,7 +377,8 @@ impl Server {
         reconcile::denied::record_sightings(&self.app, true).await;
         self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
-        anchor::keep(&self.app, &self.app.view()).await;
+        // Reported by then; the stop goes on.
+        let _ = anchor::keep(&self.app, &self.app.view()).await;
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));
         if let Err(error) = self.app.journal.shutdown_with_snapshot(left.unwrap_or_default()).await {
             tracing::error!(%error, "the log did not close cleanly");

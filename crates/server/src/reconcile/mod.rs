@@ -172,7 +172,8 @@ async fn sign_checkpoint(app: &App, leadership: &Leadership) -> Option<Arc<View>
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
             let view = propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await?;
-            anchor::keep(app, &view).await;
+            // Reported by then, and tried again with the next checkpoint.
+            let _ = anchor::keep(app, &view).await;
             Some(view)
         }
         Err(error) => {
