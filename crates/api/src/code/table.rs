@@ -184,7 +184,7 @@ codes! {
     UNAVAILABLE "unavailable" 503 Unavailable retry
         "send the request again shortly, or to another replica; /readyz gives the reasons";
     CLOCK_SKEW "clock_skew" 503 Unavailable retry
-        "correct the clock of the control plane's machine, or accept it there: `enlist server clock accept`; then send the request again";
+        "correct the clock of the control plane's machine, or accept it there: `enlist server clock accept` (one that was set back: stop, `enlist server clock repair`); then send the request again";
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
         "send the request again shortly; if this persists, check the issuer with `enlist ca show`";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final

@@ -5,7 +5,7 @@ use crate::fields::Fields;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
 use anstyle::Style;
-use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem};
+use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem, NodeOverlay};
 
 pub fn text(node: &NodeDetail, screen: Screen) -> String {
     let mut text = standing(node, screen).text_on(screen);
@@ -80,7 +80,7 @@ fn host(node: &NodeDetail) -> Fields {
         .with_some("agent version", node.agent_version.as_deref())
         .with_some("hardware", facts.as_deref())
         .with_some("overlay address", node.overlay.address.as_deref())
-        .with_some("underlay address", node.overlay.underlay_endpoint.as_deref())
+        .with_some("underlay address", underlay(&node.overlay).as_deref())
 }
 
 /// Of a node that has ended nothing is expected any more, so it is neither good nor bad. What an alert or the report
@@ -153,4 +153,12 @@ fn alerts(node: &NodeDetail) -> Table {
         table.row(tone, [&item.kind, &item.since, &item.count.to_string(), &item.detail]);
     }
     table
+}
+
+fn underlay(overlay: &NodeOverlay) -> Option<String> {
+    let endpoint = overlay.underlay_endpoint.as_ref()?;
+    Some(match overlay.underlay_proven {
+        true => endpoint.clone(),
+        false => format!("{endpoint} (the host says so; it was not seen there)"),
+    })
 }

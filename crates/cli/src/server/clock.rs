@@ -29,8 +29,8 @@ pub enum Command {
     ///
     /// Nothing that was denied, expired or resting is accepted again: superseded certificates are denied, unused
     /// enrollment tokens are void, cool-downs of overlay addresses begin anew, expired API keys stay expired.
-    /// Certificates that were issued by the wrong clock end, and their hosts recover; all others are judged by the right
-    /// time again.
+    /// Certificates that were issued by the wrong clock end, and their hosts are enrolled again; all others are judged by
+    /// the right time again.
     Repair {
         #[command(flatten)]
         confirm: ConfirmFlag,

@@ -68,7 +68,8 @@ impl TrailAnchorError {
             | TrailAnchorError::Forked { .. }
             | TrailAnchorError::OtherDomain { .. } => {
                 "put the newest copy of the data directory back; if there is none, `enlist server run --accept-rollback` \
-                 starts this one, records that, and revokes every unused enrollment token"
+                 starts this one, records that, and revokes every unused enrollment token; what was revoked since the copy \
+                 must be revoked again"
             }
             TrailAnchorError::Missing(_)
             | TrailAnchorError::NotConfigured
@@ -98,16 +99,25 @@ impl TrailAnchorError {
     }
 }
 
-/// An anchor that is put back together with the directory tells nothing.
+/// An anchor that is put back together with the directory tells nothing, and one that cannot be written is noticed before
+/// anything is changed.
 pub fn check_place(dir: &DataDir, anchor: Option<&Path>) -> Result<(), ConfigMistakes> {
-    match anchor.filter(|path| dir.contains(path)) {
-        Some(path) => Err(ConfigMistakes(vec![ConfigMistake::new(
-            "audit.anchor",
-            &path.display().to_string(),
+    let Some(path) = anchor else { return Ok(()) };
+    let mistake = |why: &str| {
+        ConfigMistakes(vec![ConfigMistake::new("audit.anchor", &path.display().to_string(), why)])
+    };
+    if dir.contains(path) {
+        return Err(mistake(
             "a file outside of the data directory: whoever puts an older copy back would put it back too",
-        )])),
-        None => Ok(()),
+        ));
     }
+    let parent = path.parent().unwrap_or(path);
+    if rustix::fs::access(parent, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_err() {
+        return Err(mistake(
+            "a file in a directory that exists and that the control plane's user may write to",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the directory has come as far as its anchor, on the same way.

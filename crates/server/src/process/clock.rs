@@ -22,6 +22,9 @@ fn steady() -> Span {
     Span::from_millis(secs.saturating_mul(1000).saturating_add(nanos / 1_000_000))
 }
 
+/// A start this long after the last entry may be one with a wrong clock, although it is believed.
+const LONG_AWAY: Span = Span::from_days(1);
+
 /// The time that a running control plane goes by: the wall clock as long as it keeps pace with CLOCK_BOOTTIME. One that
 /// does not is not believed, in either direction, and time goes on as CLOCK_BOOTTIME says, because NTP is not
 /// authenticated and a machine may resume with any clock.
@@ -29,13 +32,24 @@ pub struct BelievedClock {
     anchor: RwLock<ClockAnchor>,
     /// The latest time that was given out: it is never lowered.
     latest: AtomicU64,
+    /// From when on CLOCK_BOOTTIME lets forget what has ended.
+    forgets_from: Span,
 }
 
 impl BelievedClock {
     /// Takes the wall clock to be right. `last` is the moment of the last entry.
     pub fn new(last: Timestamp) -> Self {
-        let anchor = ClockAnchor::new(now(), steady(), last);
-        Self { anchor: RwLock::new(anchor), latest: AtomicU64::new(0) }
+        let (wall, steady) = (now(), steady());
+        let anchor = ClockAnchor::new(wall, steady, last);
+        let wait = if wall > last.plus(LONG_AWAY) { LONG_AWAY } else { Span::from_secs(0) };
+        let forgets_from = Span::from_millis(steady.millis().saturating_add(wait.millis()));
+        Self { anchor: RwLock::new(anchor), latest: AtomicU64::new(0), forgets_from }
+    }
+
+    /// Whether what has ended may be forgotten. Not in the first day after a start with a clock far ahead of the last
+    /// entry: whoever then finds the clock to be wrong can still repair the domain with every denied certificate on record.
+    pub fn lets_forget(&self) -> bool {
+        steady() >= self.forgets_from
     }
 
     pub fn read(&self) -> ClockReading {

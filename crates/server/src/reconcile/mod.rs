@@ -102,7 +102,7 @@ impl Leader {
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
         }
-        if tick.is_multiple_of(TICKS_PER_TIDY) {
+        if tick.is_multiple_of(TICKS_PER_TIDY) && app.clock.lets_forget() {
             propose(app, leadership, Command::Tidy).await;
         }
     }
