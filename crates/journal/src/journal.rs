@@ -1,6 +1,6 @@
 //! The door to replication: create or open, read, propose, shut down.
 
-use crate::audit::{self, Audit, LastCheckpoint};
+use crate::audit::{self, Audit, LastCheckpoint, TrailFault};
 use crate::batch::EncodedEnvelope;
 use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::compaction::Compactor;
@@ -177,6 +177,22 @@ impl Journal {
         written.map_err(|error| OpenError::Start(error.to_string()))??;
         *self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner) = checkpoint;
         Ok(())
+    }
+
+    /// What is wrong with `DIR/checkpoint` as it lies there now, if anything is: at the next start nothing else would tell how
+    /// far log and trail have come. It is written before it is told here, so it may be a newer one.
+    pub fn checkpoint_fault(&self) -> Option<TrailFault> {
+        let kept = self.last_checkpoint();
+        let what = match LastCheckpoint::read(&self.dir, &self.framing) {
+            Ok(Some(found)) if found == kept || found.index > kept.index => return None,
+            Ok(Some(found)) => format!(
+                "DIR/checkpoint is of line {}, but the last one was made at line {}",
+                found.audit.seq, kept.audit.seq
+            ),
+            Ok(None) => return None,
+            Err(error) => error.to_string(),
+        };
+        Some(TrailFault { seq: kept.audit.seq, what })
     }
 
     /// What is known now: consistent, and for the price of a pointer.

@@ -11,6 +11,7 @@
 //! - `snapshot`: files from which a replica starts again without the older log.
 //! - [`audit`]: the hash chain, the store, and its verification.
 //! - [`probe`]: looks at a directory without touching it.
+//! - `schema`: the tables of a store, and that it holds nothing else.
 //! - `framing`, [`LogKey`]: what is stored is authenticated; [`take_in`]: a directory that is not yet.
 
 pub mod audit;
@@ -30,6 +31,7 @@ mod probe;
 mod raft;
 mod readonly;
 mod replicas;
+mod schema;
 mod snapshot;
 mod stored;
 mod take_in;

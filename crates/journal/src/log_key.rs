@@ -15,6 +15,12 @@ impl LogKey {
         Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
+    /// Whether another one is the same key.
+    pub fn is(&self, other: &LogKey) -> bool {
+        let place = RowPlace::of("key");
+        self.begin(&place).verify(&other.begin(&place).finish())
+    }
+
     /// Begins a code that is bound to a place; what is stored there follows.
     pub(crate) fn begin(&self, place: &RowPlace<'_>) -> Authenticator {
         let mut context = hmac::Context::with_key(&self.0);

@@ -1,6 +1,6 @@
 //! The first look at a directory: everything is read and checked, nothing is changed.
 
-use crate::audit::{self, LastCheckpoint};
+use crate::audit::{self, LastCheckpoint, chain};
 use crate::framing::Framing;
 use crate::lock::JournalLock;
 use crate::log::{self, EntryMark, LogMeta, TableError, Tables};
@@ -9,6 +9,7 @@ use crate::open_error::OpenError;
 use crate::readonly;
 use crate::snapshot::{FormatError, FoundSnapshots, Image, SnapshotDir, SnapshotError};
 use crate::stored::RowFault;
+use crate::view::AuditHead;
 use lifecycle::names::Timestamp;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,8 @@ pub fn inspect(dir: &Path, framing: &Framing) -> Result<Inspected, OpenError> {
         return Err(OpenError::Missing { dir: dir.to_owned() });
     }
     let connection = readonly::open(&file).map_err(OpenError::database(&file))?;
+    log::SCHEMA.check(&file, &connection)?;
+    check_trail(&dir.join(audit::FILE))?;
     let tables = Tables::read_only(connection, framing.clone());
     let meta = tables.meta().map_err(|error| table_error(dir, &file, error))?;
     let walked = walk(dir, &file, &tables, &meta)?;
@@ -83,6 +86,15 @@ pub fn inspect(dir: &Path, framing: &Framing) -> Result<Inspected, OpenError> {
     let audit_seq = newest_audit_seq.max(meta.audit_seq);
     let probe = DirectoryContents { last_at: walked.at.max(at), last_index, committed, snapshot, audit_seq };
     Ok(Inspected { probe, image, damaged, checkpoint })
+}
+
+/// A trail that is not there is written again.
+fn check_trail(file: &Path) -> Result<(), OpenError> {
+    if !file.exists() {
+        return Ok(());
+    }
+    let connection = readonly::open(file).map_err(OpenError::database(file))?;
+    audit::SCHEMA.check(file, &connection)
 }
 
 struct Walked {
@@ -145,8 +157,24 @@ fn walk(dir: &Path, file: &Path, tables: &Tables, meta: &LogMeta) -> Result<Walk
             let what = format!("index {expected} should follow, but the next entry has index {found}");
             Err(OpenError::damaged(file, Some(expected), what))
         }
-        None => Ok(walked),
+        None => {
+            check_edges(file, tables, &walked).map_err(|error| table_error(dir, file, error))??;
+            Ok(walked)
+        }
     }
+}
+
+/// Nothing lies where a walk does not come: before the first index that there can be, or at the highest number.
+fn check_edges(file: &Path, tables: &Tables, walked: &Walked) -> Result<Result<(), OpenError>, TableError> {
+    let last = walked.last.and_then(|last| i64::try_from(last).ok());
+    Ok(match tables.edges()? {
+        Some((lowest, highest)) if lowest < 0 || Some(highest) != last => {
+            let index = if lowest < 0 { lowest } else { highest };
+            let what = format!("there is an entry at {index}, where none can be");
+            Err(OpenError::damaged(file, walked.last, what))
+        }
+        Some(_) | None => Ok(()),
+    })
 }
 
 /// The newest good snapshot, if what it does not hold is still in the log.
@@ -170,7 +198,7 @@ fn choose(meta: &LogMeta, found: FoundSnapshots) -> Result<(Option<Image>, Vec<P
 }
 
 /// The snapshot to start from: an older one, or none, if the audit trail lacks lines that the log since then can write
-/// again. A snapshot is made at every clean stop, and lines that are lost afterwards must not be lost for good.
+/// again, or holds others. A snapshot is made at every clean stop, and lines that are lost afterwards must not be lost for good.
 fn with_trail(
     dir: &Path,
     framing: &Framing,
@@ -182,14 +210,16 @@ fn with_trail(
     let purged = meta.last_purged.map(|id| id.index);
     let older = indexes.into_iter().filter(|index| *index < image.meta.index()).max();
     let older = older.filter(|index| purged.is_none_or(|purged| *index >= purged));
-    let older = match older.map(|index| snapshots.read_meta(index)).transpose() {
-        Ok(Some(meta)) => Some(meta),
+    let older = match older.map(|index| Ok((index, snapshots.read_meta(index)?))).transpose() {
+        // What it says about itself is not authenticated yet; it is read as the one that its name says.
+        Ok(Some((index, meta))) if meta.index() == index => Some(meta),
+        Ok(Some(_)) => return Ok(Some(image)),
         // Without another one, the log must reach back to its beginning.
         Ok(None) if purged.is_none() => None,
-        Ok(None) | Err(_) => return Ok(Some(image)),
+        Ok(None) | Err(SnapshotError { .. }) => return Ok(Some(image)),
     };
-    let held = older.as_ref().map_or(0, |meta| meta.audit.seq);
-    if is_whole(&dir.join(audit::FILE), held, image.meta.audit.seq) {
+    let held = older.as_ref().map_or_else(AuditHead::default, |meta| meta.audit);
+    if is_whole(&dir.join(audit::FILE), held, image.meta.audit) {
         return Ok(Some(image));
     }
     match older.map(|meta| snapshots.read(&snapshots.path(meta.index()), meta.index())) {
@@ -199,16 +229,27 @@ fn with_trail(
     }
 }
 
-/// Whether every line after `from` up to `to` is there. A store that cannot be read is for whoever opens it to name.
-fn is_whole(file: &Path, from: u64, to: u64) -> bool {
+/// Whether every line after `from` up to `to` is there and hangs on the one before: one that was changed is compared with
+/// what the log produces, as one that is missing is produced by it. A store that cannot be read is for whoever opens it to
+/// name.
+fn is_whole(file: &Path, from: AuditHead, to: AuditHead) -> bool {
     if !file.exists() {
-        return from >= to;
+        return from.seq >= to.seq;
     }
-    let count = readonly::open(file).and_then(|connection| {
-        let sql = "SELECT count(*) FROM lines WHERE seq > ? AND seq <= ?";
-        connection.query_row(sql, [from, to], |row| row.get::<_, u64>(0))
+    let walked = readonly::open(file).and_then(|connection| {
+        let sql = "SELECT line FROM lines WHERE seq > ? AND seq <= ? ORDER BY seq";
+        let mut select = connection.prepare(sql)?;
+        let mut rows = select.query([from.seq, to.seq])?;
+        let mut reached = from;
+        while let Some(row) = rows.next()? {
+            // What is no text at all was changed as well.
+            let line = row.get_ref(0)?.as_str().unwrap_or_default();
+            let Ok(head) = chain::check(line, reached.seq + 1, &reached.head) else { return Ok(reached) };
+            reached = AuditHead { seq: reached.seq + 1, head };
+        }
+        Ok(reached)
     });
-    count.is_ok_and(|count| count >= to.saturating_sub(from))
+    walked.is_ok_and(|reached| reached == to)
 }
 
 fn snapshot_error(error: &SnapshotError) -> OpenError {

@@ -18,5 +18,5 @@ pub use footer::{Footer, footer_message};
 pub use handle::{Audit, AuditStoreError};
 pub use last_checkpoint::LastCheckpoint;
 pub use select::Selection;
-pub use store::{FILE, PutError, Store};
+pub use store::{FILE, PutError, SCHEMA, Store};
 pub use verify::{TrailFault, Verification};

@@ -5,11 +5,19 @@
 //! written. Whether a missing line was lost or had never been written is told by `known`, the last line that
 //! the store is known to have held.
 
+use crate::schema::StoreSchema;
 use lifecycle::registry::AuditGap;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::path::Path;
 
 pub const FILE: &str = "audit.db";
+pub const SCHEMA: StoreSchema = StoreSchema(&[
+    ("lines", "(seq INTEGER PRIMARY KEY, line TEXT)"),
+    (
+        "mark",
+        "(id INTEGER PRIMARY KEY CHECK (id = 1), applied INTEGER NOT NULL, seq INTEGER NOT NULL, synced INTEGER NOT NULL)",
+    ),
+]);
 
 /// Why a line cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +51,8 @@ impl Store {
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
-        connection.execute_batch(
-            "CREATE TABLE IF NOT EXISTS lines (seq INTEGER PRIMARY KEY, line TEXT);
-             CREATE TABLE IF NOT EXISTS mark (id INTEGER PRIMARY KEY CHECK (id = 1), applied INTEGER NOT NULL,
-                                              seq INTEGER NOT NULL, synced INTEGER NOT NULL);
-             INSERT OR IGNORE INTO mark VALUES (1, 0, 0, 0);",
-        )?;
+        SCHEMA.create(&connection)?;
+        connection.execute("INSERT OR IGNORE INTO mark VALUES (1, 0, 0, 0)", [])?;
         // Two statements: each alone is a search by key, both together would be a scan.
         let edge = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, Option<u64>>(0));
         let first = edge("SELECT min(seq) FROM lines")?;

@@ -23,6 +23,14 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// Something beside the trail is wrong, if nothing in it is.
+    pub fn and(self, fault: Option<TrailFault>) -> Self {
+        match fault {
+            Some(fault) if self.ok => Self { ok: false, fault: Some(fault), ..self },
+            Some(_) | None => self,
+        }
+    }
+
     /// A checkpoint that is known to have been made over line `seq` must be among those found.
     pub fn with_checkpoint(self, seq: u64) -> Self {
         if !self.ok || self.checkpoint.unwrap_or(0) >= seq {

@@ -12,4 +12,4 @@ mod writer;
 
 pub use entry::{StoredEntry, StoredPayload, weight};
 pub use storage::{LogStore, start};
-pub use tables::{EntryMark, FILE, LogMeta, TableError, Tables};
+pub use tables::{EntryMark, FILE, LogMeta, SCHEMA, TableError, Tables};

@@ -4,11 +4,16 @@ use super::entry::{self, StoredEntry};
 use crate::framing::Framing;
 use crate::log_key::{NO_CODE, RowCode, RowPlace};
 use crate::raft::{Entry, LogId, Vote};
+use crate::schema::StoreSchema;
 use crate::stored::RowFault;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub const FILE: &str = "log.db";
+pub const SCHEMA: StoreSchema = StoreSchema(&[
+    ("entries", "(idx INTEGER PRIMARY KEY, row BLOB NOT NULL)"),
+    ("meta", "(key TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID"),
+]);
 
 /// Why the log cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -61,10 +66,7 @@ impl Tables {
         connection.pragma_update(None, "synchronous", "full")?;
         // SQLite's own checkpoints, at 16 MiB: fewer of them than by default, and the file stays bounded.
         connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
-        connection.execute_batch(
-            "CREATE TABLE IF NOT EXISTS entries (idx INTEGER PRIMARY KEY, row BLOB NOT NULL);
-             CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, row BLOB NOT NULL) WITHOUT ROWID;",
-        )?;
+        SCHEMA.create(&connection)?;
         let mut tables = Self { connection, framing, after: NO_CODE };
         tables.after = tables.code_before(u64::MAX)?;
         Ok(tables)
@@ -73,6 +75,14 @@ impl Tables {
     /// For looking only.
     pub fn read_only(connection: Connection, framing: Framing) -> Self {
         Self { connection, framing, after: NO_CODE }
+    }
+
+    /// The lowest and the highest index there is, whatever they are.
+    pub fn edges(&self) -> Result<Option<(i64, i64)>, TableError> {
+        let sql = "SELECT min(idx), max(idx) FROM entries";
+        let edges = self.connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (lowest, highest): (Option<i64>, Option<i64>) = edges?;
+        Ok(lowest.zip(highest))
     }
 
     pub fn begin(&self) -> Result<(), TableError> {

@@ -19,6 +19,11 @@ pub enum LogKeyError {
     Missing(std::path::PathBuf),
     #[error("the log key was not sealed with this key-encryption key, or was damaged")]
     Refused,
+    #[error(
+        "the log key that opens the log was not sealed with the key-encryption key that the domain's keys are sealed with: \
+         somebody put a log of their own there"
+    )]
+    Foreign,
     #[error("the log key could not be made: {0}")]
     Make(String),
     #[error(transparent)]
@@ -44,6 +49,17 @@ pub fn load(dir: &DataDir, keks: &[&Kek]) -> Result<LogKey, LogKeyError> {
         .find_map(|name| open(dir, name, keks))
         .map(|key| LogKey::new(&key))
         .ok_or(LogKeyError::Refused)
+}
+
+/// Whether the log was opened with the key that is sealed under `kek`. While the key-encryption key is being changed, a note in
+/// the directory says where the next one lies, and whoever can write the directory can write that note: only the one that
+/// opens the domain's keys vouches for the log.
+pub fn check_sealed_with(dir: &DataDir, kek: &Kek, used: &LogKey) -> Result<(), LogKeyError> {
+    match load(dir, &[kek]) {
+        Ok(key) if key.is(used) => Ok(()),
+        Ok(_) | Err(LogKeyError::Refused) => Err(LogKeyError::Foreign),
+        Err(error) => Err(error),
+    }
 }
 
 fn open(dir: &DataDir, name: &str, keks: &[&Kek]) -> Option<Zeroizing<[u8; 32]>> {

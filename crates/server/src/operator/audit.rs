@@ -126,7 +126,8 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
             let message = journal::checkpoint_message(&domain.cluster, seq, head);
             pki::sign::verify_audit(&signer.certificate, &message, signature)
         };
-        Ok(Some(walk.journal.audit().verify(&signed).with_checkpoint(view.state.checkpoint)))
+        let verified = walk.journal.audit().verify(&signed).with_checkpoint(view.state.checkpoint);
+        Ok(Some(verified.and(walk.journal.checkpoint_fault())))
     });
     let verification = match result.await {
         Ok(Ok(Some(verification))) => verification,

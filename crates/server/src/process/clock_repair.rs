@@ -49,8 +49,9 @@ impl ClockRepair {
         let to = clock::now();
         let last = journal::probe(dir.path(), Some(&key)).map_err(RunError::from)?.last_at;
         let stamped_ahead = last.is_some_and(|last| lifecycle::clock::is_behind(to, last));
-        let options = Options::new(dir.path(), Arc::new(clock::now), key);
+        let options = Options::new(dir.path(), Arc::new(clock::now), key.clone());
         let journal = Journal::open(options).await.map_err(RunError::from)?;
+        run::unseal(dir, &journal.view().state, &key, kek, begun)?;
         Ok(Self { journal, user, to, stamped_ahead, _lock })
     }
 

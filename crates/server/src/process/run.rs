@@ -21,7 +21,7 @@ use crate::reconcile;
 use journal::{Journal, LogKey, OpenError, Options};
 use lifecycle::clock::is_plausible;
 use lifecycle::names::Timestamp;
-use lifecycle::registry::{AcceptClock, AcceptRollback, Actor, Command, Confirmation};
+use lifecycle::registry::{AcceptClock, AcceptRollback, Actor, Command, Confirmation, State};
 use pki::seal::Kek;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -159,8 +159,6 @@ fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError>
     if known.trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
 }
 
-/// The operator's word for a clock that is too far from the last entry, which goes on record; none where it is not
-/// needed.
 /// The key-encryption key and, where it was being changed, the next one: either may be the right one.
 pub(super) fn load_keks(
     dir: &DataDir,
@@ -186,6 +184,30 @@ pub(super) async fn unlock(
     Ok(log_key::load(dir, &keks)?)
 }
 
+/// The domain's keys, by whichever key-encryption key opens them, which must also be the one that the log key is sealed with;
+/// and whether a change of it that was begun has been made.
+pub(super) fn unseal(
+    dir: &DataDir,
+    state: &State,
+    log_key: &LogKey,
+    kek: Arc<Kek>,
+    begun: Option<PendingRewrap>,
+) -> Result<(Keys, Option<(PendingRewrap, bool)>), RunError> {
+    let begun = begun.map(|begun| {
+        let keys = Keys::unseal(state, begun.kek.clone()).ok();
+        (begun, keys)
+    });
+    let (keys, begun) = match begun {
+        Some((begun, Some(keys))) => (keys, Some((begun, true))),
+        Some((begun, None)) => (Keys::unseal(state, kek)?, Some((begun, false))),
+        None => (Keys::unseal(state, kek)?, None),
+    };
+    log_key::check_sealed_with(dir, &keys.kek(), log_key)?;
+    Ok((keys, begun))
+}
+
+/// The operator's word for a clock that is too far from the last entry, which goes on record; none where it is not
+/// needed.
 fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<Option<AcceptClock>, RunError> {
     let now = clock::now();
     let Some(last) = last.filter(|last| !is_plausible(now, *last)) else { return Ok(None) };
@@ -211,25 +233,17 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if dir.check_version()? == StoreVersion::Older {
         check_clock(journal::probe(dir.path(), None)?.last_at, overrides.accept_clock)?;
     }
-    let key = unlock(&dir, &kek, begun.as_ref()).await?;
-    let last_at = journal::probe(dir.path(), Some(&key))?.last_at;
+    let log_key = unlock(&dir, &kek, begun.as_ref()).await?;
+    let last_at = journal::probe(dir.path(), Some(&log_key))?.last_at;
     let accepted = check_clock(last_at, overrides.accept_clock)?;
     let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
     let listeners = bind(&config.listen).await?;
     let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
     let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
     let stamps = clock.clone();
-    let journal = Journal::open(Options::new(dir.path(), Arc::new(move || stamps.now()), key)).await?;
-    let state = &journal.view().state;
-    let begun = begun.map(|begun| {
-        let keys = Keys::unseal(state, begun.kek.clone()).ok();
-        (begun, keys)
-    });
-    let (keys, begun) = match begun {
-        Some((begun, Some(keys))) => (keys, Some((begun, true))),
-        Some((begun, None)) => (Keys::unseal(state, kek)?, Some((begun, false))),
-        None => (Keys::unseal(state, kek)?, None),
-    };
+    let options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
+    let journal = Journal::open(options).await?;
+    let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun)?;
     let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
         Err(error) if !overrides.accept_rollback => {
             // Only a restart with the right directory or anchor helps; what was opened is closed.
