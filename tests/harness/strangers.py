@@ -96,9 +96,18 @@ def post(stream: int, path: str, begin: bytes = b"{", key: str | None = None) ->
     return frame(1, 4, stream, block) + frame(0, 0, stream, begin)
 
 
-def get(stream: int, path: str) -> bytes:
+def get(stream: int, path: str, key: str | None = None) -> bytes:
     """A whole HTTP/2 request."""
-    return frame(1, 5, stream, b"\x82\x87\x44" + text(path) + b"\x41\x01x")
+    block = b"\x82\x87\x44" + text(path) + b"\x41\x01x"
+    if key:
+        block += b"\x10" + text("authorization") + text(f"Bearer {key}")
+    return frame(1, 5, stream, block)
+
+
+def plain(port: int, path: str, source: str = "127.0.0.1", timeout: float = 30.0):
+    """One request without TLS."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout, source_address=(source, 0))
+    return ask(connection, "GET", path, None, None)
 
 
 class Siege:
