@@ -5,13 +5,16 @@ use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::reach::Reach;
-use ::server::clock_repair::ClockRepair;
+use ::server::clock_repair::{self, ClockRepair};
 use ::server::datadir::DataDir;
 use api::rest::server_clock::{AcceptClockRequest, ServerClock};
 use client::rest::Path;
 use lifecycle::names::Span;
 use lifecycle::registry::event::ClockRepaired;
 use serde::Serialize;
+
+const TAKES_IN: &str = "this data directory was written by an older version: it is taken in first, and older programs cannot \
+                        use it from then on";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -106,13 +109,21 @@ impl RepairedClock {
 }
 
 async fn repair(confirm: &ConfirmFlag, dir: &DataDir, output: Output) -> Result<(), CommandError> {
+    let not_ahead = |output: Output| {
+        output.document(&RepairedClock::of(None, false), |_| {
+            "the time of this domain is not ahead of the clock: nothing was changed\n".to_owned()
+        })
+    };
+    match clock_repair::older(dir)? {
+        Some(older) if !older.is_ahead => return not_ahead(output),
+        Some(_) => confirm.or_ask_about(TAKES_IN, output)?,
+        None => {}
+    }
     let repair = ClockRepair::open(dir, super::user()).await?;
     let plan = repair.plan()?;
     if !repair.is_needed()? {
         repair.abandon().await?;
-        return output.document(&RepairedClock::of(None, false), |_| {
-            "the time of this domain is not ahead of the clock: nothing was changed\n".to_owned()
-        });
+        return not_ahead(output);
     }
     if let Some(plan) = &plan
         && let Err(refused) = confirm.or_ask_about(&consequence(plan), output)

@@ -3,7 +3,7 @@
 
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
-use crate::process::datadir::{DataDir, DirLock};
+use crate::process::datadir::{DataDir, DirLock, StoreVersion};
 use crate::process::run::{self, RunError};
 use journal::{Journal, Options, ProposeError, ShutdownError};
 use lifecycle::names::{RequestId, Source, Timestamp};
@@ -37,6 +37,25 @@ pub struct ClockRepair {
     /// The last entry is of a time that is far ahead, though the time of the registry is not: a repair was interrupted.
     stamped_ahead: bool,
     _lock: DirLock,
+}
+
+/// Whether a directory is of the version before, and would be taken in on the way; and, as far as that can be told without
+/// taking it in, whether its time is ahead.
+pub struct OlderDirectory {
+    pub is_ahead: bool,
+}
+
+/// None for a directory of this version.
+pub fn older(dir: &DataDir) -> Result<Option<OlderDirectory>, ClockRepairError> {
+    run::check(dir)?;
+    match dir.check_version().map_err(RunError::from)? {
+        StoreVersion::Current => Ok(None),
+        StoreVersion::Older => {
+            let last = journal::probe(dir.path(), None).map_err(RunError::from)?.last_at;
+            let is_ahead = last.is_some_and(|last| lifecycle::clock::is_behind(clock::now(), last));
+            Ok(Some(OlderDirectory { is_ahead }))
+        }
+    }
 }
 
 impl ClockRepair {

@@ -233,13 +233,13 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if dir.check_version()? == StoreVersion::Older {
         check_clock(journal::probe(dir.path(), None)?.last_at, overrides.accept_clock)?;
     }
+    let listeners = bind(&config.listen).await?;
+    let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
+    let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
     let log_key = unlock(&dir, &kek, begun.as_ref()).await?;
     let last_at = journal::probe(dir.path(), Some(&log_key))?.last_at;
     let accepted = check_clock(last_at, overrides.accept_clock)?;
     let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
-    let listeners = bind(&config.listen).await?;
-    let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
-    let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
     let stamps = clock.clone();
     let options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
     let journal = Journal::open(options).await?;
