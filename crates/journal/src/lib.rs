@@ -30,6 +30,7 @@ mod options;
 mod probe;
 mod raft;
 mod readonly;
+mod regular;
 mod replicas;
 mod schema;
 mod snapshot;
@@ -46,6 +47,7 @@ pub use log_key::LogKey;
 pub use open_error::OpenError;
 pub use options::{Clock, Options};
 pub use probe::{DirectoryContents, probe};
+pub use regular::{open_regular, read_small};
 pub use take_in::take_in;
 pub use view::{AuditHead, View};
 

@@ -6,6 +6,7 @@ use crate::framing::Framing;
 use crate::log_key::RowPlace;
 use crate::open_error::OpenError;
 use crate::readonly;
+use crate::regular::{create_anew, read_small};
 use crate::view::AuditHead;
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ impl LastCheckpoint {
         let unfinished = path.with_extension("tmp");
         let row = framing.seal(self, &RowPlace::of(NAME)).map_err(std::io::Error::other);
         let put = || -> std::io::Result<()> {
-            let mut file = File::create(&unfinished)?;
+            let mut file = create_anew(&unfinished)?;
             file.write_all(&row?)?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &path)?;
@@ -52,7 +53,7 @@ impl LastCheckpoint {
             return Ok(None);
         }
         let path = path(dir);
-        let row = match std::fs::read(&path) {
+        let row = match read_small(&path) {
             Ok(row) => row,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(OpenError::damaged(&path, None, "it is missing"));

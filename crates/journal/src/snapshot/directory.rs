@@ -2,6 +2,7 @@
 
 use super::format::{self, FormatError, Image, ImageMeta};
 use crate::framing::Framing;
+use crate::regular::{create_anew, open_regular};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -81,14 +82,14 @@ impl SnapshotDir {
 
     /// The snapshot of this index.
     pub fn read(&self, path: &Path, index: u64) -> Result<Image, SnapshotError> {
-        let file = File::open(path).map_err(|error| self.fault(path, error.into()))?;
+        let file = open_regular(path).map_err(|error| self.fault(path, error.into()))?;
         format::decode(file, &self.framing, index).map_err(|cause| self.fault(path, cause))
     }
 
     /// What a snapshot says about itself.
     pub fn read_meta(&self, index: u64) -> Result<ImageMeta, SnapshotError> {
         let path = self.path(index);
-        let file = File::open(&path).map_err(|error| self.fault(&path, error.into()))?;
+        let file = open_regular(&path).map_err(|error| self.fault(&path, error.into()))?;
         format::peek(file).map_err(|cause| self.fault(&path, cause))
     }
 
@@ -96,7 +97,7 @@ impl SnapshotDir {
     pub fn newest(&self) -> Result<Option<(ImageMeta, PathBuf)>, SnapshotError> {
         let indexes = self.indexes().map_err(|error| self.fault(&self.dir, error.into()))?;
         let Some(path) = indexes.first().map(|index| self.path(*index)) else { return Ok(None) };
-        let file = File::open(&path).map_err(|error| self.fault(&path, error.into()))?;
+        let file = open_regular(&path).map_err(|error| self.fault(&path, error.into()))?;
         let meta = format::peek(file).map_err(|cause| self.fault(&path, cause))?;
         Ok(Some((meta, path)))
     }
@@ -111,7 +112,7 @@ impl SnapshotDir {
         let path = self.path(image.meta.index());
         let unfinished = path.with_extension("tmp");
         let put = || -> Result<(), FormatError> {
-            let mut file = File::create(&unfinished)?;
+            let mut file = create_anew(&unfinished)?;
             format::encode(image, Abandonable { file: &mut file, abandoned }, &self.framing)?;
             file.sync_all()?;
             std::fs::rename(&unfinished, &path)?;

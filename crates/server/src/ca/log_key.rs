@@ -63,7 +63,7 @@ pub fn check_sealed_with(dir: &DataDir, kek: &Kek, used: &LogKey) -> Result<(), 
 }
 
 fn open(dir: &DataDir, name: &str, keks: &[&Kek]) -> Option<Zeroizing<[u8; 32]>> {
-    let sealed = std::fs::read(dir.keys(name)).ok()?;
+    let sealed = journal::read_small(&dir.keys(name)).ok()?;
     let key = keks.iter().find_map(|kek| kek.unseal(CONTEXT, &sealed).ok())?;
     key.as_slice().try_into().map(Zeroizing::new).ok()
 }
@@ -79,7 +79,7 @@ pub fn prepare(dir: &DataDir, old: &Kek, next: &Kek) -> Result<(), LogKeyError> 
 /// The next key is the right one.
 pub fn adopt(dir: &DataDir) -> Result<(), DirError> {
     let (from, to) = (dir.keys(NEXT), dir.keys(FILE));
-    match std::fs::read(&from) {
+    match journal::read_small(&from) {
         Ok(sealed) => replace(&to, &sealed, 0o600)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(DirError::Io { path: from, error }),

@@ -141,7 +141,7 @@ pub struct PendingRewrap {
 
 /// Looks for one. A note that cannot be used is as good as none: the key of before is tried first.
 pub fn begun(dir: &DataDir) -> Option<PendingRewrap> {
-    let text = std::fs::read_to_string(dir.keys(NEXT)).ok()?;
+    let text = String::from_utf8(journal::read_small(&dir.keys(NEXT)).ok()?).ok()?;
     let source = KekSource::parse(text.trim()).ok()?;
     let kek = Arc::new(source.load().ok()?);
     Some(PendingRewrap { source, kek })

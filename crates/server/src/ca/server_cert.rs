@@ -99,7 +99,7 @@ pub async fn ensure(app: &App, presented: &PresentedCertificate) -> Result<(), S
 /// The key on disk under another key-encryption key. One that cannot be read is made anew at the next start.
 pub fn reseal(dir: &DataDir, old: &Kek, next: &Kek) -> Result<(), DirError> {
     let path = dir.keys(KEY_FILE);
-    let key = std::fs::read(&path).ok().and_then(|sealed| old.unseal(SERVER_CONTEXT, &sealed).ok());
+    let key = journal::read_small(&path).ok().and_then(|sealed| old.unseal(SERVER_CONTEXT, &sealed).ok());
     match key.and_then(|key| next.seal(SERVER_CONTEXT, &key).ok()) {
         Some(sealed) => replace(&path, &sealed, 0o600),
         None => Ok(()),
@@ -134,7 +134,8 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) 
 fn on_disk(app: &App, at: Timestamp) -> Option<CertifiedKey> {
     let dir = &app.ca.dir;
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
-    let key = app.ca.keys.kek().unseal(SERVER_CONTEXT, &std::fs::read(dir.keys(KEY_FILE)).ok()?).ok()?;
+    let key =
+        app.ca.keys.kek().unseal(SERVER_CONTEXT, &journal::read_small(&dir.keys(KEY_FILE)).ok()?).ok()?;
     let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;

@@ -34,7 +34,7 @@ impl FromRequestParts<Arc<App>> for Caller {
         let actor = authenticate::authenticate(app, &peer, &parts.headers).await?;
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;
-            check_named_kind(&peer, parts)?;
+            check_named_kind(&actor, parts)?;
         }
         authenticate::first_use(app, &origin, &actor).await?;
         Ok(Self {
@@ -142,13 +142,14 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// A page can also send a POST that names no kind at all; any other method takes a preflight. A certificate is added to it
-/// by the browser, an API key is not, and the socket is out of reach: there only a body needs its kind.
-fn check_named_kind(peer: &ConnectionPeer, parts: &Parts) -> Result<(), Failure> {
+/// by the browser, an API key is not, and the socket is out of reach: there only a body needs its kind. A node may do
+/// nothing here, and hears that.
+fn check_named_kind(actor: &Actor, parts: &Parts) -> Result<(), Failure> {
     let headers = &parts.headers;
     if headers.contains_key(http::header::CONTENT_TYPE) {
         return Ok(());
     }
-    let ambient = peer.certificate.is_some() && !headers.contains_key(http::header::AUTHORIZATION);
+    let ambient = matches!(actor, Actor::Operator { .. });
     let length = headers.get(http::header::CONTENT_LENGTH).map(http::HeaderValue::as_bytes);
     let body =
         length.is_some_and(|length| length != b"0") || headers.contains_key(http::header::TRANSFER_ENCODING);

@@ -5,14 +5,11 @@ use crate::process::app::App;
 use crate::process::config::{ConfigMistake, ConfigMistakes};
 use crate::process::datadir::{DataDir, replace};
 use journal::audit::chain;
-use journal::{Journal, View, checkpoint_message};
+use journal::{Journal, View, checkpoint_message, read_small};
 use lifecycle::names::{ClusterId, Fingerprint};
 use pki::sign::AuditKey;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-
-/// No anchor is longer.
-const SIZE: u64 = 64 * 1024;
 
 /// What the file holds, as JSON. Signed as the checkpoints in the trail are.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,7 +124,7 @@ pub fn check(anchor: Option<&Path>, journal: &Journal) -> Result<(), TrailAnchor
         return if had { Err(TrailAnchorError::NotConfigured) } else { Ok(()) };
     };
     let unusable = |why: String| TrailAnchorError::Unusable { path: path.to_owned(), why };
-    let text = match read(path) {
+    let text = match read_small(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !had => return Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -138,13 +135,6 @@ pub fn check(anchor: Option<&Path>, journal: &Journal) -> Result<(), TrailAnchor
     let anchored: AnchoredCheckpoint =
         serde_json::from_slice(&text).map_err(|error| unusable(format!("it is no anchor: {error}")))?;
     compare(path, &anchored, journal)
-}
-
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut text = Vec::new();
-    std::fs::File::open(path)?.take(SIZE).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 fn compare(path: &Path, anchored: &AnchoredCheckpoint, journal: &Journal) -> Result<(), TrailAnchorError> {

@@ -1,5 +1,6 @@
 //! The data directory: layout, version, lock, and files that are replaced whole.
 
+use journal::read_small;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -106,7 +107,7 @@ impl DataDir {
     /// Refuses what is not an initialised directory of a version that is known. Reads only.
     pub fn check_version(&self) -> Result<StoreVersion, DirError> {
         let path = self.version();
-        let text = match std::fs::read_to_string(&path) {
+        let text = match read_small(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(if self.0.join("log.db").exists() && self.config().exists() {
@@ -117,7 +118,7 @@ impl DataDir {
             }
             Err(error) => return Err(DirError::Io { path, error }),
         };
-        match text.trim().parse::<u32>() {
+        match String::from_utf8_lossy(&text).trim().parse::<u32>() {
             Ok(VERSION) => Ok(StoreVersion::Current),
             // While a directory is taken in, VERSION rises before the key comes to its place.
             Ok(BEFORE_LOG_KEY) if self.keys(crate::ca::log_key::FILE).exists() => {

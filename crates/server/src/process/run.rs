@@ -155,8 +155,8 @@ fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError>
     let kek = config.kek.load()?;
     // Known by its id, so that a wrong key is recognised before the store is touched.
     let path = dir.keys(rewrap::ID);
-    let known = std::fs::read_to_string(&path).map_err(|error| DirError::Io { path, error })?;
-    if known.trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
+    let known = journal::read_small(&path).map_err(|error| DirError::Io { path, error })?;
+    if String::from_utf8_lossy(&known).trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
 }
 
 /// The key-encryption key and, where it was being changed, the next one: either may be the right one.

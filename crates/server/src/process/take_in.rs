@@ -48,7 +48,7 @@ async fn write_new(dir: &DataDir, keks: &[&Kek]) -> Result<(), RunError> {
     let (kek, sealed) = first_good(sealed).map_err(RunError::TakeIn)?;
     let key = log_key::make(&staging.join(log_key::FILE), kek)?;
     journal::take_in(older, &staging, key, |state| sealed.replace_sealed_keys(state)).await?;
-    let server = fs::read(dir.keys(SERVER_KEY)).ok();
+    let server = journal::read_small(&dir.keys(SERVER_KEY)).ok();
     let opened = server.and_then(|sealed| {
         keks.iter().find_map(|kek| Some((*kek, kek.unseal_older(SERVER_CONTEXT, &sealed).ok()?)))
     });
