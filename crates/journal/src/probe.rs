@@ -94,7 +94,13 @@ fn check_trail(file: &Path) -> Result<(), OpenError> {
         return Ok(());
     }
     let connection = readonly::open(file).map_err(OpenError::database(file))?;
-    audit::SCHEMA.check(file, &connection)
+    audit::SCHEMA.check(file, &connection)?;
+    // A store that cannot be read is for whoever opens it to name.
+    let lowest = connection.query_row("SELECT min(seq) FROM lines", [], |row| row.get::<_, Option<i64>>(0));
+    match lowest {
+        Ok(Some(lowest)) if lowest < 1 => Err(OpenError::AuditDiffers { file: file.to_owned(), seq: 0 }),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 struct Walked {

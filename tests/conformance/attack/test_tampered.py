@@ -134,7 +134,8 @@ class Start:
             native.enroll(plane).confirm()
             return "whole"
         # Lines that are older than the log are compared by `audit verify`, or were missed at the start.
-        gaps = [line for line in lines if line.get("event_type") == "audit.gap" and not line["refilled"]]
+        told = [line for line in lines if isinstance(line, dict)]
+        gaps = [line for line in told if line.get("event_type") == "audit.gap" and not line["refilled"]]
         assert trail_bent and (verified.code != 0 or gaps), ("history is missing", len(lines), verified)
         return "named"
 
@@ -224,6 +225,12 @@ def test_a_store_with_something_else_in_it_is_refused(bases, file, sql):
 @pytest.mark.parametrize("index", [-1, -ways.LAST, ways.LAST])
 def test_an_entry_where_none_can_be_is_refused(bases, index):
     start = bent_by(bases[0], "killed", lambda bent: ways.double_entry(bent, index))
+    assert start.outcome(True) == "refused: store_unusable"
+
+
+@pytest.mark.parametrize("seq", [0, -1, ways.LAST])
+def test_a_line_where_none_can_be_is_refused(bases, seq):
+    start = bent_by(bases[0], "stopped", lambda bent: bent.ask("audit.db", "INSERT INTO lines VALUES (?, '{}')", seq))
     assert start.outcome(True) == "refused: store_unusable"
 
 
