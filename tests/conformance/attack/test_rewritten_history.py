@@ -1,11 +1,12 @@
 """Whoever can write the data directory while it is stopped cannot rewrite what happened."""
 
 import json
+import os
 
 import native
 import pytest
 import tampering
-from machine import scratch
+from machine import scratch, until
 from plane import ControlPlane
 
 REVOKED = "SSLV3_ALERT_CERTIFICATE_REVOKED"
@@ -27,7 +28,8 @@ def attacked():
 def refused(plane, *words, code="store_unusable", arguments=()):
     """It is not started, and says why. Were it started, the revoked certificate would be seen to work."""
     plane.launch(*arguments)
-    while plane.process.poll() is None:
+    until(lambda: plane.process.poll() is not None or "ready https://" in plane.out.read_text(), "it has started or ended")
+    if plane.process.poll() is None:
         if "ready https://" in plane.out.read_text():
             plane.start_seen = plane.url = plane.out.read_text().split()[1]
             alert = native.alert(plane, plane.host.files)
@@ -53,6 +55,19 @@ def test_a_directory_cannot_be_made_to_look_older_than_it_is(attacked):
     refused(attacked, "VERSION")
     tampering.make_older(attacked.dir)
     refused(attacked, "made to look older")
+
+
+@pytest.mark.parametrize("name, said", [("checkpoint", "not a regular file"), ("VERSION", "not a regular file"), ("keys/log.key.sealed", "log key")])
+@pytest.mark.parametrize("special", ["pipe", "device"])
+def test_a_pipe_or_a_device_in_the_directory_is_refused_at_once(attacked, name, said, special):
+    """A start that opens it blindly waits for ever and hears no SIGTERM, or reads until the memory is full."""
+    path = attacked.dir / name
+    path.unlink()
+    if special == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    refused(attacked, said, code="")
 
 
 def test_a_store_put_back_from_an_older_copy_is_refused(attacked):
