@@ -1,5 +1,6 @@
 """SIGKILL at one step that changes the disk: strace kills the process when it enters one call on one path."""
 
+import os
 import re
 import signal
 import subprocess
@@ -32,8 +33,6 @@ def end(plane) -> None:
     """strace passes nothing on, so its child is ended by its own id."""
     children = Path(f"/proc/{plane.process.pid}/task/{plane.process.pid}/children")
     for child in children.read_text().split() if children.exists() else []:
-        import os
-
         os.kill(int(child), signal.SIGKILL)
     plane.process.wait()
 

@@ -152,6 +152,7 @@ pub fn settle(dir: &DataDir, begun: Option<(PendingRewrap, bool)>) -> Result<(),
     match begun {
         Some((begun, true)) => finish(dir, &begun.source, &begun.kek),
         Some((_, false)) => forget(dir),
-        None => Ok(()),
+        // Stopped before the note was written: what is sealed under a key that nobody will ask for goes too.
+        None => log_key::forget(dir),
     }
 }
