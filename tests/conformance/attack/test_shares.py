@@ -4,12 +4,15 @@ The control planes here may open 1,024 files, so that a few hundred connections 
 """
 
 import contextlib
+import select
 import threading
 import time
 
 import pytest
 
 import certs
+import handshakes
+import machine
 import native
 from operators import make_key
 from sockets import read_to_end
@@ -213,3 +216,24 @@ def test_enrollments_behind_one_address_all_get_in(small):
     for thread in threads:
         thread.join()
     assert len(set(done)) == 150 and not failed, failed[:3]
+
+
+def test_a_burst_behind_one_address_is_late_and_not_refused(small):
+    """Three times as many handshakes at once as there are places for them: each is answered at its first try."""
+    hello = handshakes.record(handshakes.hello(groups=(handshakes.X25519MLKEM768, handshakes.X25519)))
+    poll, waiting, refused = select.poll(), {}, 0
+    for _ in range(300):
+        connection = reach(small, "127.1.2.3", tls=False)
+        connection.sendall(hello)
+        waiting[connection.fileno()] = connection
+        poll.register(connection, select.POLLIN | select.POLLHUP)
+    end = time.monotonic() + machine.PATIENCE
+    while waiting and time.monotonic() < end:
+        for number, _ in poll.poll(1000):
+            poll.unregister(number)
+            with waiting.pop(number) as connection:
+                try:
+                    refused += not connection.recv(1)
+                except ConnectionError:
+                    refused += 1
+    assert (refused, len(waiting)) == (0, 0), "closed, and without an answer"

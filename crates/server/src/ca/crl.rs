@@ -32,6 +32,8 @@ pub struct SignedList {
     /// What was denied when it was signed.
     denials: u64,
     at: Timestamp,
+    /// When its signing began, and when it was done.
+    begun: Instant,
     signed: Instant,
 }
 
@@ -45,10 +47,14 @@ pub async fn list(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedLis
 }
 
 async fn signed(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList, Failure> {
+    let asked = Instant::now();
     let id = find(&app.view().state, issuer)?.id.clone();
     let mut signed = app.ca.lists.signed.lock().await;
-    let fresh =
-        |list: &&SignedList| list.denials == app.view().state.denials && app.now().since(list.at) < KEPT;
+    // One whose signing began after it was asked for holds all that was denied by then: whoever waited takes it, or a
+    // denial a second would keep all of them waiting for a list of their own.
+    let fresh = |list: &&SignedList| {
+        list.begun >= asked || list.denials == app.view().state.denials && app.now().since(list.at) < KEPT
+    };
     let known = signed.get(&id);
     if let Some(list) = known.filter(fresh) {
         return Ok(list.clone());
@@ -89,6 +95,7 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
 }
 
 fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, SignedList), Failure> {
+    let begun = Instant::now();
     let (view, now) = (app.view(), app.now());
     let record = find(&view.state, Some(id))?;
     let contents = Contents {
@@ -107,6 +114,7 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, SignedList), Failure> {
         der: der.into(),
         denials: view.state.denials,
         at: now,
+        begun,
         signed: Instant::now(),
     };
     Ok((id.clone(), list))

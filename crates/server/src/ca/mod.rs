@@ -8,12 +8,17 @@ pub mod rewrap;
 pub mod roll;
 pub mod server_cert;
 
+use crate::http::failure::Failure;
 use crate::process::datadir::DataDir;
 use crl::Lists;
 use keys::Keys;
 use server_cert::PresentedCertificate;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// How long anyone waits until nobody else seals: whoever does makes one proposal, which ends in 15 s.
+const SEALING_WAIT: Duration = Duration::from_secs(20);
 
 /// The keys of this replica, and what follows from them.
 pub struct CertificateAuthority {
@@ -37,5 +42,14 @@ impl CertificateAuthority {
             rewrapping: Mutex::new(()),
             dir,
         }
+    }
+
+    /// The right to change the key-encryption key, or to seal something that a change must not miss; none in time.
+    async fn sealing(&self) -> Result<MutexGuard<'_, ()>, Failure> {
+        let late = |_| {
+            let failure = Failure::new(api::code::OVERLOADED, "other keys are being sealed");
+            failure.retry_after(2)
+        };
+        tokio::time::timeout(SEALING_WAIT, self.rewrapping.lock()).await.map_err(late)
     }
 }

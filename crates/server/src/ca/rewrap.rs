@@ -29,7 +29,7 @@ pub struct Rewrapping {
 
 /// Seals everything under another key; answers with its id.
 pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Rewrapping, Failure> {
-    let _alone = app.ca.rewrapping.lock().await;
+    let _alone = app.ca.sealing().await?;
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
     let source = KekSource::parse(source).map_err(|error| bad(&error))?;
     if let KekSource::File(path) = &source

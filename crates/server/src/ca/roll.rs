@@ -34,7 +34,7 @@ impl Requester<'_> {
 /// Puts the request for the next issuer's certificate on record: the one that is out, or a new one.
 pub async fn request(app: &App, by: &Requester<'_>) -> Result<Arc<View>, Failure> {
     // What is sealed meanwhile must not be left behind under the old key.
-    let _still = app.ca.rewrapping.lock().await;
+    let _still = app.ca.sealing().await?;
     let view = app.view();
     let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
     let prepare = match &view.state.roll {

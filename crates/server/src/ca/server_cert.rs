@@ -61,7 +61,8 @@ impl ResolvesServerCert for PresentedCertificate {
 /// Presents the certificate on disk if it is still good, else makes, records and keeps a new one.
 pub async fn ensure(app: &App, presented: &PresentedCertificate) -> Result<(), ServerCertError> {
     // What is sealed meanwhile must not be left behind under the old key.
-    let _still = app.ca.rewrapping.lock().await;
+    let sealing = app.ca.sealing().await;
+    let _still = sealing.map_err(|failure| ServerCertError::Make(failure.message))?;
     if let Some(files) = &app.config.own_certificate {
         return configured::present(app, files, presented);
     }

@@ -25,10 +25,14 @@ const EVENT_STREAMS: usize = 4096;
 pub const EVENT_STREAMS_EACH: usize = 256;
 /// How long to wait for a place.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long a connection may wait for its handshake to begin.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(20);
 
 pub struct Capacity {
-    pub handshakes: Arc<SharedPool<Source>>,
-    pub strangers: Arc<SharedPool<Source>>,
+    handshakes: Arc<SharedPool<Source>>,
+    /// Connections that wait for a place among the handshakes.
+    waiting: Arc<SharedPool<Source>>,
+    strangers: Arc<SharedPool<Source>>,
     strangers_bodies: Arc<SharedPool<Source>>,
     keyed: Arc<SharedPool<CredentialHolder>>,
     bodies: Arc<SharedPool<CredentialHolder>>,
@@ -36,6 +40,14 @@ pub struct Capacity {
     event_streams: Arc<SharedPool<CredentialHolder>>,
     /// Connections with a client certificate: what the others leave of the descriptors.
     certificates: Arc<Semaphore>,
+    /// So many of these places those who wait for a handshake leave free.
+    certificates_kept: usize,
+}
+
+/// A descriptor that connections with a client certificate do not need now.
+pub struct WaitingPlace {
+    pub place: PoolPlace<Source>,
+    _descriptor: OwnedSemaphorePermit,
 }
 
 impl Capacity {
@@ -47,6 +59,7 @@ impl Capacity {
         let certificates = descriptors - handshakes - strangers - keyed;
         Self {
             handshakes: SharedPool::new(handshakes, usize::MAX),
+            waiting: SharedPool::new(certificates / 2, usize::MAX),
             strangers: SharedPool::new(strangers, usize::MAX),
             strangers_bodies: SharedPool::new(STRANGERS_BODIES, usize::MAX),
             keyed: SharedPool::new(keyed, usize::MAX),
@@ -54,7 +67,35 @@ impl Capacity {
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             certificates: Arc::new(Semaphore::new(certificates.min(Semaphore::MAX_PERMITS))),
+            certificates_kept: certificates / 2,
         }
+    }
+
+    /// A place for a handshake now. None while others of the same network wait for one: they were here before.
+    pub fn handshake(&self, source: Source) -> Option<PoolPlace<Source>> {
+        let networks = source.networks();
+        let first = networks.get(..1).unwrap_or_default();
+        if self.waiting.holds(first) {
+            return None;
+        }
+        self.handshakes.enter(&networks, PlaceUse::Idle, CancellationToken::new())
+    }
+
+    /// A place to wait for one. These are lent by the connections with a client certificate, half of whose places stay free
+    /// for them: a burst from one address is late, and nobody's place is taken for it.
+    pub fn waiting(&self, source: Source) -> Option<WaitingPlace> {
+        if self.certificates.available_permits() <= self.certificates_kept {
+            return None;
+        }
+        let place = self.waiting.enter(&source.networks(), PlaceUse::Idle, CancellationToken::new())?;
+        let descriptor = self.certificates.clone().try_acquire_owned().ok()?;
+        Some(WaitingPlace { place, _descriptor: descriptor })
+    }
+
+    /// A place for a handshake, for one that waits; none in time.
+    pub async fn late_handshake(&self, source: Source) -> Option<PoolPlace<Source>> {
+        let networks = source.networks();
+        self.handshakes.wait(&networks, PlaceUse::Idle, CancellationToken::new(), HANDSHAKE_WAIT).await
     }
 
     /// A place for an unauthenticated connection, or none in time.
@@ -65,6 +106,11 @@ impl Capacity {
     /// A place for a connection with a client certificate, or none in time.
     pub async fn certificate(&self) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(WAIT, self.certificates.clone().acquire_owned()).await.ok()?.ok()
+    }
+
+    /// The same for one that was a stranger until its certificate was on record.
+    pub fn certificate_now(&self) -> Option<OwnedSemaphorePermit> {
+        self.certificates.clone().try_acquire_owned().ok()
     }
 
     /// A place for a connection on which this API key was good; without one it stays among the strangers.

@@ -1,5 +1,6 @@
-//! Failures are limited per source network. Valid enrollments never are: the limit stands behind the look-up
-//! and only turns the answer to a failure into "slow down".
+//! Failures are limited per source network, the largest that shares of capacity are counted by: a /48 is one network here as
+//! well, and not as many as it can be cut into. Valid enrollments never are limited: the limit stands behind the look-up and only
+//! turns the answer to a failure into "slow down", so that it costs a neighbour in a large network nothing that it is entitled to.
 
 use lifecycle::names::{Source, Span, Timestamp};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ impl FailureLimits {
             return false;
         }
         let Ok(mut accounts) = self.accounts.lock() else { return true };
-        let mut network = Some(source.prefix());
+        let mut network = source.networks().first().copied();
         if !accounts.contains_key(&network) && accounts.len() >= NETWORKS {
             accounts.retain(|_, (began, _)| at.since(*began) < MINUTE && at >= *began);
             if accounts.len() >= NETWORKS {
@@ -51,6 +52,18 @@ mod tests {
         assert!(!limits.is_over(other, 100, at));
         assert!(!limits.is_over(source, 0, at));
         assert!(!limits.is_over(source, 100, at.plus(MINUTE)));
+    }
+
+    #[test]
+    fn a_site_has_the_failures_of_one_network_however_many_it_is_cut_into() {
+        let limits = FailureLimits::default();
+        let at = Timestamp::from_secs(1000);
+        let over = |text: String| limits.is_over(Source::Address(text.parse().expect("an address")), 100, at);
+        let refused = (0..256).filter(|i| over(format!("2001:db8:1:{i:x}00::1"))).count();
+        assert_eq!(refused, 156);
+        assert!(!over("2001:db8:2::1".to_owned()), "another site has its own");
+        assert_eq!((0..105).filter(|i| over(format!("::ffff:192.0.2.{i}"))).count(), 5);
+        assert!(over("192.0.2.200".to_owned()), "an address is the same, mapped or not");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Accepting: a first byte within five seconds, TLS within ten more, then HTTP, then a clean end.
 
 use crate::edge::authenticate::ConnectionPeer;
+use crate::edge::capacity::WaitingPlace;
 use crate::edge::connections;
 use crate::edge::service::{self, CertificateBound};
 use crate::edge::shares::{PlaceUse, PoolPlace};
@@ -9,6 +10,8 @@ use crate::edge::tls;
 use crate::process::app::App;
 use axum::Router;
 use lifecycle::names::Source;
+use lifecycle::registry::Presented;
+use pki::verify::PeerCertificate;
 use rustls::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +30,8 @@ const ALERT_LIMIT: Duration = Duration::from_secs(1);
 const ALERT_BYTES: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until the process stops. It never waits for a place: who has none is closed, so that one network's connections
-/// cannot keep another's in the kernel's queue.
+/// Accepts until the process stops. It never waits for a place, so that one network's connections cannot keep another's in the
+/// kernel's queue: whoever has none waits as an accepted socket, and is closed only if there is no room for that either.
 pub async fn accept(
     app: Arc<App>,
     listener: TcpListener,
@@ -45,14 +48,14 @@ pub async fn accept(
         match accepted {
             Ok((stream, address)) => {
                 let source = Source::Address(address.ip().to_canonical());
-                let handshakes = &app.edge.capacity.handshakes;
-                let displaced = CancellationToken::new();
-                let Some(place) = handshakes.enter(&source.networks(), PlaceUse::Idle, displaced) else {
-                    app.metrics.displaced("handshake");
-                    continue;
-                };
                 let (app, acceptor, router) = (app.clone(), acceptor.clone(), router.clone());
-                tasks.spawn(connection(app, acceptor, router, stream, source, place));
+                if let Some(place) = app.edge.capacity.handshake(source) {
+                    tasks.spawn(connection(app, acceptor, router, stream, source, place));
+                } else if let Some(waiting) = app.edge.capacity.waiting(source) {
+                    tasks.spawn(late(app, acceptor, router, stream, source, waiting));
+                } else {
+                    app.metrics.displaced("handshake");
+                }
             }
             Err(error) => {
                 // Out of descriptors, most likely: give others the time to finish.
@@ -60,6 +63,27 @@ pub async fn accept(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// A connection that waits for a place among the handshakes, and costs its socket alone until it has one.
+async fn late(
+    app: Arc<App>,
+    acceptor: TlsAcceptor,
+    router: Router,
+    stream: TcpStream,
+    source: Source,
+    waiting: WaitingPlace,
+) {
+    let place = tokio::select! {
+        place = app.edge.capacity.late_handshake(source) => place,
+        () = waiting.place.displaced.cancelled() => None,
+        () = app.stopped() => return,
+    };
+    drop(waiting);
+    match place {
+        Some(place) => connection(app, acceptor, router, stream, source, place).await,
+        None => app.metrics.displaced("handshake"),
     }
 }
 
@@ -88,28 +112,44 @@ async fn connection(
     }
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = Stall::new(stream);
-    let Some(certificate) = peer.certificate.clone() else {
+    let on_record = peer.certificate.as_ref().is_some_and(|certificate| is_on_record(&app, certificate));
+    let (own, _permit) = if on_record {
+        let Some(permit) = app.edge.capacity.certificate().await else {
+            return tracing::warn!(%source, "too many connections with a client certificate");
+        };
+        (None, Some(permit))
+    } else {
         let Some(own) = app.edge.capacity.stranger(source, CancellationToken::new()).await else {
             return tracing::debug!(%source, "too many unauthenticated connections");
         };
-        drop(place);
-        app.metrics.connected();
-        service::serve(app.clone(), router, stream, peer, None, Some(own), http2).await;
-        return app.metrics.disconnected();
-    };
-    let Some(_permit) = app.edge.capacity.certificate().await else {
-        return tracing::warn!(%source, "too many connections with a client certificate");
+        (Some(own), None)
     };
     drop(place);
     // Registered first, checked then: a revocation in between finds it.
-    let registered = connections::register(&app, &certificate);
-    if app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused() {
+    let registered = peer.certificate.as_ref().map(|certificate| connections::register(&app, certificate));
+    if peer.certificate.as_ref().is_some_and(|certificate| is_refused(&app, certificate)) {
         return tracing::debug!(%source, "revoked during the handshake");
     }
-    let bound = CertificateBound { cut: registered.cut.clone(), until: certificate.not_after };
+    let bound = registered.as_ref().zip(peer.certificate.as_ref()).map(|(registered, certificate)| {
+        CertificateBound { cut: registered.cut.clone(), until: certificate.not_after }
+    });
     app.metrics.connected();
-    service::serve(app.clone(), router, stream, peer, Some(bound), None, http2).await;
+    service::serve(app.clone(), router, stream, peer, bound, own, http2).await;
     app.metrics.disconnected();
+}
+
+/// An issuer's signature alone makes nobody known: others may have the key of an imported CA. Such a peer has a stranger's place
+/// until its record has arrived.
+fn is_on_record(app: &App, certificate: &PeerCertificate) -> bool {
+    let (view, now) = (app.view(), app.now());
+    match view.state.presented(&certificate.serial, &certificate.fingerprint, now) {
+        Presented::Recorded(..) => true,
+        Presented::Unknown | Presented::Forged => false,
+    }
+}
+
+fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {
+    app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
 }
 
 /// The handshake, within its time; none if it failed.

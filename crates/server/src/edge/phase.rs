@@ -7,13 +7,14 @@ use crate::edge::shares::{PlaceUse, PoolPlace};
 use lifecycle::names::Source;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-/// A place that is shared by networks or by credentials.
+/// A place that is shared by networks or by credentials, or that of a connection with a client certificate.
 pub enum SharedPlace {
     OfNetwork(PoolPlace<Source>),
     OfCredential(PoolPlace<CredentialHolder>),
+    Certified(#[expect(dead_code, reason = "dropping it gives the place back")] OwnedSemaphorePermit),
 }
 
 impl SharedPlace {
@@ -21,6 +22,7 @@ impl SharedPlace {
         match self {
             SharedPlace::OfNetwork(place) => place.set(used),
             SharedPlace::OfCredential(place) => place.set(used),
+            SharedPlace::Certified(_) => {}
         }
     }
 
@@ -29,6 +31,7 @@ impl SharedPlace {
         match self {
             SharedPlace::OfNetwork(place) => place.displaced.cancelled().await,
             SharedPlace::OfCredential(place) => place.displaced.cancelled().await,
+            SharedPlace::Certified(_) => std::future::pending().await,
         }
     }
 }
@@ -47,7 +50,7 @@ pub struct ConnectionWatch {
     pub known: AtomicBool,
     /// Told when an answer ends the connection.
     pub enough: Notify,
-    /// Of a connection without a certificate. It may be given to another, who cancels.
+    /// Of a connection without a certificate that is on record. It may be given to another, who cancels.
     place: Option<Mutex<SharedPlace>>,
     pub displaced: CancellationToken,
 }
@@ -67,12 +70,22 @@ impl ConnectionWatch {
         })
     }
 
-    /// Notes a good credential: a connection without a certificate leaves the strangers' places with it.
+    /// Notes a good credential: a connection leaves the strangers' places with it.
     pub fn known(&self, capacity: &Capacity, holder: &CredentialHolder) {
         let first = !self.known.swap(true, Ordering::Relaxed);
         let Some(place) = self.place.as_ref().filter(|_| first) else { return };
-        if let Some(own) = capacity.keyed(holder, self.displaced.clone()) {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = SharedPlace::OfCredential(own);
+        let own = match holder {
+            CredentialHolder::Key(_) => {
+                capacity.keyed(holder, self.displaced.clone()).map(SharedPlace::OfCredential)
+            }
+            // By a certificate that was on no record when the connection began.
+            CredentialHolder::Node(_) | CredentialHolder::Operator(_) => {
+                capacity.certificate_now().map(SharedPlace::Certified)
+            }
+            CredentialHolder::Local(_) => None,
+        };
+        if let Some(own) = own {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = own;
         }
         self.settle();
     }

@@ -79,7 +79,8 @@ pub async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let unauthenticated = peer.local_user.is_none() && peer.certificate.is_none();
+    // Who has a place of the strangers is one, also with a certificate, until that is on record.
+    let unauthenticated = place.is_some();
     let watch = ConnectionWatch::new(!unauthenticated, place);
     let service = service_fn({
         let (app, watch) = (app.clone(), watch.clone());

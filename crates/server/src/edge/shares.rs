@@ -139,6 +139,11 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         }
     }
 
+    /// Whether anyone of this group has a place.
+    pub fn holds(&self, path: &[K]) -> bool {
+        self.held().count(path) > 0
+    }
+
     fn held(&self) -> MutexGuard<'_, Holdings<K>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,13 +26,15 @@ use pki::seal::Kek;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// Descriptors kept for files, the log and the socket.
 const RESERVED_FILES: u64 = 256;
+/// Connections that the kernel holds until they are accepted, in a burst of them; the system may allow fewer.
+const BACKLOG: u32 = 4096;
 const STOP_LIMIT: Duration = Duration::from_secs(9);
 /// How long after the beginning of a stop the snapshot may still be written.
 const SNAPSHOT_BY: Duration = Duration::from_secs(9);
@@ -233,9 +235,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if dir.check_version()? == StoreVersion::Older {
         check_clock(journal::probe(dir.path(), None)?.last_at, overrides.accept_clock)?;
     }
-    let listeners = bind(&config.listen).await?;
-    let metrics = bind(config.metrics.as_slice()).await.map_err(|error| error.about("metrics"))?;
-    let health = bind(config.health.as_slice()).await.map_err(|error| error.about("health"))?;
+    let listeners = bind(&config.listen)?;
+    let metrics = bind(config.metrics.as_slice()).map_err(|error| error.about("metrics"))?;
+    let health = bind(config.health.as_slice()).map_err(|error| error.about("health"))?;
     let log_key = unlock(&dir, &kek, begun.as_ref()).await?;
     let last_at = journal::probe(dir.path(), Some(&log_key))?.last_at;
     let accepted = check_clock(last_at, overrides.accept_clock)?;
@@ -300,13 +302,16 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }
 
-async fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
-    let mut listeners = Vec::new();
-    for &address in addresses {
-        listeners
-            .push(TcpListener::bind(address).await.map_err(|error| RunError::Listen { address, error })?);
-    }
-    Ok(listeners)
+fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
+    let bound = |&address: &SocketAddr| listen(address).map_err(|error| RunError::Listen { address, error });
+    addresses.iter().map(bound).collect()
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// As many connections as the system allows files, less what the process itself needs.

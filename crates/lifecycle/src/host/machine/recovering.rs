@@ -45,13 +45,16 @@ impl HostMachine {
         self.gone_at.get_or_insert(sum(now.steady, sum(self.grace, jitter)));
     }
 
-    /// This keeps it from connecting now. Where a recovery is wanted for another reason than before, what the last one
-    /// failed of says nothing about the next, which is tried soon: no sooner than somebody was asked again.
+    /// This keeps it from connecting now. Where a recovery is wanted for another reason than before, or failed because nobody
+    /// answered and now somebody does, what the last one failed of says nothing about the next, which is tried soon: no
+    /// sooner than somebody was asked again.
     pub(super) fn cut_off(&mut self, kind: FailureKind, now: Now) {
         let before = self.needs_recovery(now);
+        let unanswered = [self.contact, self.recovery].iter().all(|kind| kind.is_some_and(recovery::is_away));
         self.contact = Some(kind);
         let reason = self.needs_recovery(now);
-        if reason.is_some() && reason != before {
+        let is_new = reason != before || (unanswered && !recovery::is_away(kind));
+        if reason.is_some() && is_new {
             self.recovery = None;
             self.recover.backoff.reset();
             self.recover.soon(now.steady);
