@@ -55,7 +55,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The network that limits and refusals are counted by: /24 or /56.
+    /// The network that refusals are counted by: /24 or /56.
     pub fn prefix(&self) -> Source {
         match self {
             Source::Address(IpAddr::V4(v4)) => {
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// The networks that shares of capacity are counted by, the largest first: /48, /56 and /64 of IPv6; /24 and the
+    /// The networks that shares of capacity are counted by, and failures by the largest of them; the largest first: /48, /56 and /64 of IPv6; /24 and the
     /// address itself of IPv4. A site that is given a /48 is one network, and not as many as it can cut from it.
     pub fn networks(&self) -> Vec<Source> {
         match self {

@@ -24,7 +24,7 @@ policy_keys! {
             Words(&["join-token", "hardware", "recovery-token"]);
         /// Enrollments granted per minute; 0 is no limit
         "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, PerMinute;
-        /// Failures per source network (/24, /56) and replica before answers become 429; 0 is no limit
+        /// Failures per source network (/24, /48) and replica before answers become 429; 0 is no limit
         "failures.per_minute" failures_per_minute: u32 = 100, PerMinute;
         /// Lifetime of a token created without `--expires`
         "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), UpTo(TOKEN_TTL_MIN, "token.max_ttl");
