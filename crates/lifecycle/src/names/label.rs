@@ -70,8 +70,9 @@ impl Source {
         }
     }
 
-    /// The networks that shares of capacity are counted by, and failures by the largest of them; the largest first: /48, /56 and /64 of IPv6; /24 and the
-    /// address itself of IPv4. A site that is given a /48 is one network, and not as many as it can cut from it.
+    /// The networks that shares of capacity are counted by, and failures by the largest of them; the largest first: /48, /56 and
+    /// /64 of IPv6; /24 and the address itself of IPv4. A site that is given a /48 is one network, and not as many as it can cut
+    /// from it.
     pub fn networks(&self) -> Vec<Source> {
         match self {
             Source::Address(IpAddr::V4(_)) => vec![self.prefix(), *self],
