@@ -260,6 +260,31 @@ fn a_recovery_that_failed_for_one_cause_does_not_wait_for_another() {
 }
 
 #[test]
+fn a_recovery_that_found_nobody_is_tried_as_soon_as_somebody_answers() {
+    let end = Timestamp::from_secs(100);
+    let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    host.learn(Input::RecoveryReady(true), at(0), chance());
+    for second in 0..3600 {
+        for act in host.due(at(second)) {
+            let nobody = FailureKind::Transient;
+            let input = match act {
+                HostAction::Open => Input::Opened(Err(nobody.into())),
+                HostAction::Renew => Input::Renewed(Err(nobody.into())),
+                HostAction::Recover(_) => Input::Recovered(Err(nobody.into())),
+            };
+            host.learn(input, at(second), chance());
+        }
+    }
+    host.learn(Input::Opened(Err(FailureKind::Expired.into())), at(3600), chance());
+    let recovers = |second: &u64| {
+        let due = host.clone().due(at(*second));
+        due.iter().any(|act| matches!(act, HostAction::Recover(_)))
+    };
+    assert!((3600..3603).any(|second| recovers(&second)), "{host:?}");
+}
+
+#[test]
 fn a_slow_recovery_keeps_nobody_from_seeing_that_the_runtime_is_trusted_again() {
     let end = Timestamp::from_secs(1_000_000);
     let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());

@@ -64,7 +64,7 @@ pub use node::confirm::{Confirm, ConfirmStatus};
 pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
 pub use node::credential::{Attestor, Credential};
 pub use node::describe::{Change, Describe};
-pub use node::enroll::{Admission, Enroll, NodeChoice, Prepared, Refusal, admit, check_token};
+pub use node::enroll::{Admission, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_token};
 pub use node::import::Import;
 pub use node::mark_inactive::Silence;
 pub use node::observe::Sighting;

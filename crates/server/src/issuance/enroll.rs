@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use journal::View;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, WireguardKey};
 use lifecycle::registry::{
-    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared, Rejection,
-    State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
+    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared,
+    RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -151,8 +151,9 @@ impl Issue for Enrolling {
             Ok(Admission::Again { .. }) => {}
             // The refusal itself goes on record: it ends the token's life, or an operator is to hear of it.
             Err(refusal) if refusal.is_recorded(state) => {
-                command.holder_seen_at =
-                    refusal.conflict.and_then(|holder| app.fleet.presence.last_source(&holder));
+                if let RefusalEffect::Raises(over) = refusal.follows {
+                    command.holder_seen_at = app.fleet.presence.last_source(&over.holder);
+                }
             }
             Err(refusal) => return Err(refusal.rejection.into()),
         }

@@ -89,25 +89,54 @@ pub enum Admission {
     },
 }
 
-/// A refusal, the token that it burns, and the node that has what was asked for, if an operator is to hear of it.
+/// A refusal, and what else follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub rejection: Rejection,
-    pub burns: Option<TokenId>,
-    pub conflict: Option<NodeId>,
+    pub follows: RefusalEffect,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusalEffect {
+    Nothing,
+    /// The token is spent on nobody.
+    Burns(TokenId),
+    /// A node of another tenant has what was asked for, and its operators are to hear of it.
+    Raises(Box<ClaimConflict>),
+}
+
+/// Somebody asked for what a node of another tenant has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimConflict {
+    pub holder: NodeId,
+    claimed: &'static str,
 }
 
 impl Refusal {
+    fn burning(rejection: Rejection, token: TokenId) -> Self {
+        Self { rejection, follows: RefusalEffect::Burns(token) }
+    }
+
+    fn raising(rejection: Rejection, claimed: &'static str, holder: &NodeId) -> Self {
+        let conflict = ClaimConflict { holder: holder.clone(), claimed };
+        Self { rejection, follows: RefusalEffect::Raises(Box::new(conflict)) }
+    }
+
     /// Whether it changes something, and so goes on record.
     pub fn is_recorded(&self, state: &State) -> bool {
-        let due = |holder: &NodeId| state.nodes.get(holder).is_some_and(|node| conflict_is_due(state, node));
-        self.burns.is_some() || self.conflict.as_ref().is_some_and(due)
+        match &self.follows {
+            RefusalEffect::Nothing => false,
+            RefusalEffect::Burns(_) => true,
+            RefusalEffect::Raises(conflict) => {
+                state.nodes.get(&conflict.holder).is_some_and(|node| conflict_is_due(state, node))
+            }
+        }
     }
 }
 
 impl From<Rejection> for Refusal {
     fn from(rejection: Rejection) -> Self {
-        Self { rejection, burns: None, conflict: None }
+        Self { rejection, follows: RefusalEffect::Nothing }
     }
 }
 
@@ -121,17 +150,9 @@ fn conflict_is_due(state: &State, holder: &Node) -> bool {
 
 /// The alert is on the holder, for its own tenant: it says from where, and not whose token it was. That is in the trail
 /// of the other tenant.
-fn conflict(
-    state: &State,
-    envelope: &Envelope,
-    enroll: &Enroll,
-    (holder, refused): (&NodeId, &Rejection),
-) -> Option<Event> {
-    let holder = state.nodes.get(holder).filter(|holder| conflict_is_due(state, holder))?;
-    let claimed = match refused {
-        Rejection::WireguardKeyInUse => "the WireGuard key",
-        _ => "the id",
-    };
+fn conflict(state: &State, envelope: &Envelope, enroll: &Enroll, over: &ClaimConflict) -> Option<Event> {
+    let holder = state.nodes.get(&over.holder).filter(|holder| conflict_is_due(state, holder))?;
+    let claimed = over.claimed;
     let seen = enroll.holder_seen_at.map_or_else(|| "an unknown address".to_owned(), |at| at.to_string());
     let detail = format!(
         "an enrollment from {} with {claimed} of this node was refused; the node itself was last seen at {seen}",
@@ -220,7 +241,7 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
         return match state.nodes.get(pinned) {
             Some(node) if node.state.is_gone() => {
                 let rejection = Rejection::NodeRevoked { node: pinned.clone() };
-                Err(Refusal { rejection, burns: Some(token.id), conflict: None })
+                Err(Refusal::burning(rejection, token.id))
             }
             Some(node) if node.tenant != token.tenant => {
                 Err(Rejection::NodeIdInUse { node: pinned.clone() }.into())
@@ -231,9 +252,10 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
     match &enroll.requested_node {
         Some(wanted) if state.nodes.contains_key(wanted) || wanted.is_reserved() => {
             let rejection = Rejection::NodeIdInUse { node: wanted.clone() };
-            let conflict =
-                Some(wanted.clone()).filter(|id| enroll.conflict_alerts && is_foreign(state, id, token));
-            Err(Refusal { rejection, burns: None, conflict })
+            Err(match enroll.conflict_alerts && is_foreign(state, wanted, token) {
+                true => Refusal::raising(rejection, "the id", wanted),
+                false => rejection.into(),
+            })
         }
         Some(wanted) => Ok(NodeChoice::Requested(wanted.clone())),
         None => Ok(NodeChoice::Free),
@@ -247,8 +269,8 @@ fn check_wireguard(state: &State, enroll: &Enroll, token: &Token) -> Result<(), 
     let Some(holder) = holder.filter(|holder| Some(*holder) != token.node.as_ref()) else { return Ok(()) };
     let rejection = Rejection::WireguardKeyInUse;
     Err(match enroll.conflict_alerts && is_foreign(state, holder, token) {
-        true => Refusal { rejection, burns: None, conflict: Some(holder.clone()) },
-        false => Refusal { rejection, burns: Some(token.id), conflict: None },
+        true => Refusal::raising(rejection, "the WireGuard key", holder),
+        false => Refusal::burning(rejection, token.id),
     })
 }
 
@@ -264,11 +286,15 @@ fn is_over_limit(state: &State) -> bool {
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, enroll: &Enroll) -> Decision {
     match admit(state, enroll) {
-        Err(Refusal { rejection, burns, conflict: holder }) => {
-            let reason = rejection.code();
-            let burned = burns.map(|token| Event::TokenBurned(TokenBurned { token, reason }));
-            let raised = holder.and_then(|holder| conflict(state, envelope, enroll, (&holder, &rejection)));
-            let events = burned.into_iter().chain(raised).collect();
+        Err(Refusal { rejection, follows }) => {
+            let event = match follows {
+                RefusalEffect::Nothing => None,
+                RefusalEffect::Burns(token) => {
+                    Some(Event::TokenBurned(TokenBurned { token, reason: rejection.code() }))
+                }
+                RefusalEffect::Raises(over) => conflict(state, envelope, enroll, &over),
+            };
+            let events = event.into_iter().collect();
             Decision { events, answer: Err(rejection) }
         }
         Ok(Admission::Again { node, serial }) => {
