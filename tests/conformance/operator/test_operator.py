@@ -99,7 +99,9 @@ def test_minting_needs_an_operator_and_is_signed_by_name(plane):
     out = scratch("op") / "o"
     plane.cli("operator", "add", "dora", "--role", "operator", "--out", out)
     evidence.private_key("operator", (out / "key.pem").read_bytes())
-    status, _, body = curl(plane, "POST", "/v1/tokens", "--cert", out / "cert.pem", "--key", out / "key.pem")
+    identity = ("--cert", out / "cert.pem", "--key", out / "key.pem")
+    typed = ("-H", "Content-Type: application/json")
+    status, _, body = curl(plane, "POST", "/v1/tokens", *identity, *typed)
     assert status == 201, body
     evidence.token(json.loads(body)["token"])
     line = plane.audit("enrollment_token.created")[-1]

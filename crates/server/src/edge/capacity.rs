@@ -18,8 +18,9 @@ const KEYED: usize = 1024;
 const STRANGERS_BODIES: usize = 1024;
 const BODIES: usize = 2048;
 const BODIES_EACH: usize = 64;
-/// Live streams of one node, with those that have not said Hello. There are never more than connections allow.
-const STREAMS_EACH: usize = 8;
+/// Live streams of one node, with those that have not said Hello and those that were let go but whose peer has no room for
+/// the end. There are never more than connections allow.
+const STREAMS_EACH: usize = 256;
 /// Event streams, in all and of one credential.
 const EVENT_STREAMS: usize = 4096;
 pub const EVENT_STREAMS_EACH: usize = 256;
