@@ -17,6 +17,7 @@ impl From<RunError> for CommandError {
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
             RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
             RunError::Anchor(error) if error.is_rollback() => "directory_rolled_back",
+            RunError::RollbackNotRecorded(_) => "directory_rolled_back",
             RunError::Anchor(_) => "anchor_unusable",
             RunError::Clock { .. } => "clock_wrong",
             RunError::Listen { .. } | RunError::Plain { .. } => "cannot_listen",

@@ -68,6 +68,8 @@ pub enum RunError {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error("cannot serve {what} on {address}: {error}")]
     Plain { what: &'static str, address: SocketAddr, error: std::io::Error },
+    #[error("the accepted rollback could not be recorded: {0}")]
+    RollbackNotRecorded(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
 }
@@ -115,7 +117,12 @@ impl RunError {
             RunError::Plain { what, .. } => format!(
                 "choose another --{what} address (or `{what}` in enlist.toml), or stop what uses it"
             ),
-            RunError::ServerCert(_) | RunError::Tls(_) => "see the log for the cause".to_owned(),
+            RunError::ServerCert(_) => {
+                "is the machine's clock right? with a wrong one every issuer may have ended; otherwise see the log for the \
+                 cause"
+                    .to_owned()
+            }
+            RunError::Tls(_) | RunError::RollbackNotRecorded(_) => "see the log for the cause".to_owned(),
         }
     }
 }
@@ -264,8 +271,14 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let app =
         App::new(config, journal, clock, authority, Edge::new(connection_limit()), advertised, stopping);
     record_gap(&app).await;
-    if let Some(error) = rolled_back {
-        accept_rollback(&app, &error).await;
+    match rolled_back {
+        Some(error) => accept_rollback(&app, &error).await?,
+        None if overrides.accept_rollback => {
+            tracing::warn!(
+                "--accept-rollback was given, but nothing was put back: leave it out, or the anchor is of no use"
+            );
+        }
+        None => {}
     }
     if let Err(why) = anchor::keep(&app, &app.view()).await {
         return Err(TrailAnchorError::NotWritable { why }.into());
@@ -338,13 +351,17 @@ async fn record_gap(app: &App) {
 }
 
 /// The directory is older than its anchor, and whoever started it has accepted that.
-async fn accept_rollback(app: &App, error: &TrailAnchorError) {
-    tracing::warn!(%error, "the data directory is accepted all the same; unused enrollment tokens are revoked");
+async fn accept_rollback(app: &App, error: &TrailAnchorError) -> Result<(), RunError> {
+    tracing::warn!(
+        %error,
+        "the data directory is accepted all the same; unused enrollment tokens are revoked, and what was revoked since the \
+         copy must be revoked again"
+    );
     let accept = AcceptRollback { directory_seq: app.view().audit.seq, anchor_seq: error.anchor_seq() };
     let command = Command::AcceptRollback(accept);
-    if let Err(failure) = app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
-        tracing::error!(code = failure.code.word, "the rollback could not be recorded: {}", failure.message);
-    }
+    let recorded = app.commit(Actor::Reconciler, &Provenance::internal(), command).await;
+    // Without its line the anchor is not moved: the next start must ask again.
+    recorded.map(drop).map_err(|failure| RunError::RollbackNotRecorded(failure.message))
 }
 
 /// `--accept-clock` is an operator's word like any other.
