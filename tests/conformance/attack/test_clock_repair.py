@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -102,6 +103,37 @@ def test_a_poisoned_domain_is_brought_back_and_nothing_is_revived(poisoned):
     finally:
         host.stop()
         host.note_secrets()
+
+
+def test_a_start_far_ahead_forgets_no_revoked_certificate(programs):
+    """Within 30 days nobody is asked: by such a clock a revoked certificate is over, and would be forgotten; after the repair it
+    would be good again, and the revocation list would not name it.
+
+    Proves I3.
+    """
+    plane = ControlPlane().found()
+    try:
+        port = ("--listen", f"127.0.0.1:{lasting_port()}")
+        plane.start(*port)
+        plane.policy("profile.default.lifetime", "10d")
+        stolen = native.enroll(plane)
+        stolen.confirm()
+        stolen.renewed().confirm()
+        assert plane.api("POST", f"/v1/nodes/{stolen.id}/revoke", {}).status == 200
+        plane.stop()
+        plane.start(*port, env=Clock("+20d").env)
+        began = time.monotonic()
+        # Housekeeping comes every few seconds; that it leaves something alone shows only by its having been.
+        until(lambda: time.monotonic() - began > 15, "housekeeping has been")
+        assert plane.audit("registry.tidied") == []
+        plane.stop()
+        sweep(plane.process.pid)
+        assert run(ENLIST, "server", "clock", "repair", "--dir", plane.dir, "--yes").code == 0
+        plane.start(*port)
+        assert "REVOKED" in native.alert(plane, stolen.files)
+    finally:
+        plane.close()
+        sweep(plane.process.pid)
 
 
 def test_a_repair_that_is_killed_is_repeated(poisoned):
