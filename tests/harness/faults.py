@@ -61,7 +61,8 @@ class Patient(Daemon):
     def diagnostics(self) -> list[dict]:
         """Every whole record of the ring, oldest first."""
         found = []
-        for path in self.diagnostics_path.glob("*"):
+        # Hidden files are the doctor's trials whether it can write there; they are gone at once.
+        for path in (path for path in self.diagnostics_path.glob("*") if not path.name.startswith(".")):
             for line in path.read_text(errors="replace").splitlines():
                 try:
                     found.append(json.loads(line))
