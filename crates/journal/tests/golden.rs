@@ -215,6 +215,7 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         ),
         ("record_audit_gap", Command::RecordAuditGap(AuditGap { from: 3, to: 9, refilled: true })),
         ("tidy", Command::Tidy),
+        ("expire", Command::Expire),
     ]
 }
 

@@ -35,6 +35,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RecordAuditGap", "- --- --- --- - -- - +"),
     ("AcceptRollback", "- --- --- --- - -- - +"),
     ("Tidy", "- --- --- --- - -- - +"),
+    ("Expire", "- --- --- --- - -- - +"),
     ("Renew", "? ??? ??? ??? ? +- ? ?"),
     ("Contact", "? ??? ??? ??? ? +- ? ?"),
     ("Observe", "- --- --- --- - -- - +"),
@@ -191,6 +192,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         }),
         Command::RepairClock(RepairClock { to: domain.now }),
         Command::Tidy,
+        Command::Expire,
     ]);
     commands
 }

@@ -173,6 +173,7 @@ fn what_ends_something_needs_no_clock_and_what_begins_something_does() {
         Command::CreateOperatorKey(domain.key_request(Role::Viewer, Tenants::All)),
         Command::Rotate { node: id },
         Command::Tidy,
+        Command::Expire,
     ] {
         assert!(command.needs_time(), "{command:?}");
     }

@@ -27,6 +27,18 @@ fn a_token_that_expired_unused_has_its_line_once() {
 }
 
 #[test]
+fn what_has_ended_ends_without_being_forgotten() {
+    let mut domain = Domain::founded();
+    let token = domain.mint();
+    domain.pass(span("30d"));
+    let expire = || (Actor::Reconciler, Command::Expire);
+    check(&mut domain, expire(), granted(&["enrollment_token.expired"]));
+    check(&mut domain, expire(), granted(&[]));
+    assert!(domain.state.tokens.contains_key(&token.id));
+    check(&mut domain, tidy(), granted(&["registry.tidied"]));
+}
+
+#[test]
 fn the_reason_of_a_refusal_stays_known_for_a_week_after_a_tokens_end() {
     let mut domain = Domain::founded();
     let (expired, used) = (domain.mint(), domain.mint());

@@ -106,6 +106,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RecordAuditGap(gap) => audit::gap::record(gap),
         Command::AcceptRollback(accept) => audit::rollback::accept(state, accept),
         Command::Tidy => tidy::decide(state),
+        Command::Expire => tidy::expire(state),
         Command::Renew(renew) => certificate::renew::decide(state, envelope, renew),
         Command::Contact { node } => node::contact::decide(state, envelope, node),
         Command::Observe(sightings) => node::observe::observe(state, sightings),

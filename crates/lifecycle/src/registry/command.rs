@@ -177,6 +177,8 @@ pub enum Command {
     AcceptRollback(AcceptRollback),
     AcceptClock(AcceptClock),
     RepairClock(RepairClock),
+    /// Tidying that forgets nothing: as long as the time may turn out to be wrong.
+    Expire,
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -99,7 +99,7 @@ impl Command {
             Command::RaiseAlert(_) => (Act::KeepHouse, Subject::Domain),
             Command::ClearAlert { alert } => (Act::KeepHouse, Subject::Alert(*alert)),
             Command::EndRepair { node } => (Act::KeepHouse, Subject::Node(node)),
-            Command::Tidy => (Act::KeepHouse, Subject::Domain),
+            Command::Tidy | Command::Expire => (Act::KeepHouse, Subject::Domain),
         }
     }
 }

@@ -15,10 +15,20 @@ const TOKEN_MEMORY: Span = Span::from_days(7);
 const KEY_MEMORY: Span = Span::from_days(30);
 const AT_ONCE: usize = 256;
 
-pub(in crate::registry) fn decide(state: &State) -> Decision {
+/// What has ended is ended, and nothing is forgotten.
+pub(in crate::registry) fn expire(state: &State) -> Decision {
+    Decision::granted(ended(state))
+}
+
+fn ended(state: &State) -> Vec<Event> {
     let mut events: Vec<Event> = expire::expired(state).take(AT_ONCE).collect();
     events.extend(unfetched_orders(state));
     events.extend(clear::quiet_suspicions(state).take(AT_ONCE));
+    events
+}
+
+pub(in crate::registry) fn decide(state: &State) -> Decision {
+    let mut events = ended(state);
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let issuers = old_issuers(state);
     if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {

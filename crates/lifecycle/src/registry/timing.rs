@@ -29,7 +29,8 @@ impl Command {
             // Housekeeping that goes by how long something has lasted.
             | Command::MarkInactive(_)
             | Command::EndRepair { .. }
-            | Command::Tidy => true,
+            | Command::Tidy
+            | Command::Expire => true,
             Command::Register(register) => match register.claim {
                 Claim::Token(_) => true,
                 Claim::Tenant(_) => false,

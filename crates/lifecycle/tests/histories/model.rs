@@ -272,7 +272,8 @@ impl Model {
             | Command::RecordDeniedCertificate(_)
             | Command::ClearAlert { .. }
             | Command::EndRepair { .. }
-            | Command::Tidy => {
+            | Command::Tidy
+            | Command::Expire => {
                 assert_eq!(envelope.actor, Actor::Reconciler);
                 return;
             }

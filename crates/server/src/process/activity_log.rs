@@ -107,6 +107,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         | Command::RecordCheckpoint(_)
         | Command::RecordAuditGap(_)
         | Command::Tidy
+        | Command::Expire
         | Command::Renew(_)
         | Command::Contact { .. }
         | Command::Observe(_)

@@ -102,8 +102,9 @@ impl Leader {
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
         }
-        if tick.is_multiple_of(TICKS_PER_TIDY) && app.clock.lets_forget() {
-            propose(app, leadership, Command::Tidy).await;
+        if tick.is_multiple_of(TICKS_PER_TIDY) {
+            let tidying = if app.clock.lets_forget() { Command::Tidy } else { Command::Expire };
+            propose(app, leadership, tidying).await;
         }
     }
 }
