@@ -78,6 +78,7 @@ pub async fn enroll(
         )
     })?;
     let request = EnrollRequest {
+        hardware_identity: None,
         token: plan.token.expose().to_owned(),
         csr,
         hostname: options.hostname.clone(),

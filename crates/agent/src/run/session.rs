@@ -109,6 +109,8 @@ impl LiveSession {
         let identity = core.candidate.as_ref().map_or(&core.identity, |candidate| &candidate.identity);
         let target = CallTarget::new(servers, identity, core.machine.correlation_id())?;
         let hello = Hello {
+            config_sequence: 0,
+            config_wanted: false,
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             instance_id: core.instance.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),

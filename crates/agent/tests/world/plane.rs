@@ -221,6 +221,7 @@ impl Plane {
         };
         let signed = sign_leaf(&self.domain.issuer, spki, &issuance).unwrap();
         EnrollResponse {
+            vcluster: String::new(),
             node_id: node.to_string(),
             tenant: tenant.to_string(),
             spiffe_id: subject.to_string(),

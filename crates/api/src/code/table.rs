@@ -51,6 +51,8 @@ codes! {
         "import certificates of the CA that the domain was initialized with (`--issuer imported` or `--from-taskrun`)";
     CERTIFICATE_EXPIRED "certificate_expired" 400 InvalidArgument final
         "issue a new certificate, or enroll with a token: `enlist token create`";
+    MAC_INVALID "mac_invalid" 400 InvalidArgument final
+        "pass the address of a network interface, such as 52:54:00:12:34:56: neither zero nor broadcast nor multicast";
     TOO_LARGE "too_large" 413 ResourceExhausted final
         "send at most 64 KiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
@@ -117,6 +119,28 @@ codes! {
         "check the id with `enlist ca show`";
     NO_OVERLAY "no_overlay" 404 NotFound final
         "enroll the host with a WireGuard key: POST /v1/hosts/enroll";
+    NODE_NOT_ENROLLED "node_not_enrolled" 404 NotFound final
+        "register the machine: `enlist node register ID --mac MAC`; what is registered must match what the machine says of itself";
+    VCLUSTER_NOT_FOUND "vcluster_not_found" 404 NotFound final
+        "check the name with `enlist vcluster list`, or create the vCluster: `enlist vcluster create`; it must be of the node's tenant";
+    ALREADY_ACTIVE "already_active" 409 AlreadyExists final
+        "if this is the machine itself, wait until the node is inactive (`liveness.grace`); if not, somebody else has its place: see `enlist node show ID --timeline`";
+    NODE_ALREADY_ENROLLED "node_already_enrolled" 409 FailedPrecondition final
+        "use the node as it is, or choose another id; to register it with other hardware, decommission it first: `enlist node decommission ID`";
+    HARDWARE_IDENTITY_CONFLICT "hardware_identity_conflict" 409 FailedPrecondition final
+        "find the node that has this hardware with `enlist node list`, and correct the registration that is wrong";
+    VCLUSTER_EXISTS "vcluster_exists" 409 AlreadyExists final
+        "use the vCluster as it is, or choose another name";
+    VCLUSTER_IN_USE "vcluster_in_use" 409 FailedPrecondition final
+        "move its nodes first: `enlist node list --vcluster NAME`, `enlist node move ID NAME`";
+    ALREADY_ASSIGNED "already_assigned" 409 FailedPrecondition final
+        "move the node: `enlist node move ID VCLUSTER`";
+    NOT_ASSIGNED "not_assigned" 409 FailedPrecondition final
+        "assign the node: `enlist node assign ID VCLUSTER`";
+    SERIAL_MISMATCH "serial_mismatch" 409 FailedPrecondition final
+        "send the serial of the certificate that the node uses now";
+    OUT_OF_RANGE "out_of_range" 400 OutOfRange final
+        "resume from a sequence that was received";
     UNDERLAY_UNREACHABLE "underlay_unreachable" 422 FailedPrecondition final
         "check the network: the host must be reachable at the underlay endpoint that it names; then enroll again with the same token";
     KEY_IN_USE "key_in_use" 409 AlreadyExists final

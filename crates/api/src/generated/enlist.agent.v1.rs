@@ -22,6 +22,23 @@ pub struct EnrollRequest {
     pub underlay: ::core::option::Option<Underlay>,
     #[prost(message, optional, tag = "7")]
     pub hardware: ::core::option::Option<Hardware>,
+    /// What tells the machine from others. Without a token it is the credential, where policy takes it for one.
+    #[prost(message, optional, tag = "8")]
+    pub hardware_identity: ::core::option::Option<HardwareIdentity>,
+}
+/// Texts as the machine has them; what identifies none ("To Be Filled By O.E.M.") is as if it had not been said.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HardwareIdentity {
+    /// Of its network interfaces, at least one.
+    #[prost(string, repeated, tag = "1")]
+    pub macs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "2")]
+    pub bmc_serial: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub system_uuid: ::prost::alloc::string::String,
+    /// SHA-256 of the TPM's endorsement key, hex.
+    #[prost(string, tag = "4")]
+    pub tpm_ek_hash: ::prost::alloc::string::String,
 }
 /// At least one address; a port of 1 to 65535.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -82,6 +99,9 @@ pub struct EnrollResponse {
     /// Rises whenever what must be trusted changes.
     #[prost(uint64, tag = "13")]
     pub bundle_version: u64,
+    /// Empty is maintenance mode: the configuration is the domain's defaults.
+    #[prost(string, tag = "14")]
+    pub vcluster: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfirmRequest {
@@ -340,6 +360,12 @@ pub struct Hello {
     /// Whether the host keeps recovery tokens, so that it may be given one.
     #[prost(bool, tag = "6")]
     pub recovery_wanted: bool,
+    /// The configuration that it has: the `sequence` of the last Config. Zero if none.
+    #[prost(uint64, tag = "7")]
+    pub config_sequence: u64,
+    /// Whether it wants its configuration.
+    #[prost(bool, tag = "8")]
+    pub config_wanted: bool,
 }
 /// The recovery token with this id is on disk: the one before it may die. Answered by Ack.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -434,7 +460,7 @@ pub struct OrderDone {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveDown {
-    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<live_down::Message>,
 }
 /// Nested message and enum types in `LiveDown`.
@@ -455,7 +481,36 @@ pub mod live_down {
         Recovery(super::RecoveryGrant),
         #[prost(message, tag = "7")]
         EndpointProfile(super::EndpointProfile),
+        #[prost(message, tag = "8")]
+        Config(super::Config),
     }
+}
+/// The whole configuration of the node. Sent after Welcome to a host that wants it and has another, and on change; never while
+/// the node is quarantined.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Config {
+    /// Rises with every change that concerns the node.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Empty is maintenance mode: `base` is the domain's defaults.
+    #[prost(string, tag = "2")]
+    pub vcluster: ::prost::alloc::string::String,
+    /// 0 before the first document.
+    #[prost(uint64, tag = "3")]
+    pub base_version: u64,
+    /// The text of a JSON object.
+    #[prost(bytes = "vec", tag = "4")]
+    pub base: ::prost::alloc::vec::Vec<u8>,
+    /// SHA-256 of `base`, hex.
+    #[prost(string, tag = "5")]
+    pub base_checksum: ::prost::alloc::string::String,
+    /// What is said to this node alone; 0 before the first document.
+    #[prost(uint64, tag = "6")]
+    pub node_version: u64,
+    #[prost(bytes = "vec", tag = "7")]
+    pub node: ::prost::alloc::vec::Vec<u8>,
+    #[prost(string, tag = "8")]
+    pub node_checksum: ::prost::alloc::string::String,
 }
 /// The answer to Hello. Sent again when a span in it changes; the host follows it and answers with a heartbeat.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

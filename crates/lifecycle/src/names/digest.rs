@@ -54,6 +54,10 @@ digest!(
     KeyHash
 );
 digest!(
+    /// Of a configuration document.
+    Checksum
+);
+digest!(
     /// Of a caller's `Idempotency-Key`.
     IdempotencyHash
 );

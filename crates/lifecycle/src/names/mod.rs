@@ -3,7 +3,9 @@
 mod digest;
 mod key_kind;
 mod label;
+mod mac;
 mod name;
+mod network;
 mod serial;
 mod span;
 mod spiffe;
@@ -12,10 +14,12 @@ mod title;
 mod ulid;
 mod wireguard;
 
-pub use digest::{Fingerprint, IdempotencyHash, KeyHash, SecretHash};
+pub use digest::{Checksum, Fingerprint, IdempotencyHash, KeyHash, SecretHash};
 pub use key_kind::KeyKind;
 pub use label::{Label, Source};
+pub use mac::Mac;
 pub use name::{IssuerId, NodeId, OperatorName, ProfileName, TenantId, VclusterId};
+pub use network::Network;
 pub use serial::Serial;
 pub use span::Span;
 pub use spiffe::{SpiffeId, SpiffePath, TrustDomain};

@@ -3,7 +3,7 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    issuer, node, operator, overlay, policy, recovery, tenant, tidy, token,
+    hardware, issuer, node, operator, overlay, policy, recovery, tenant, tidy, token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;
@@ -139,6 +139,13 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::EndRepair { node } => recovery::repair::end(state, node),
         Command::RecordDeniedCertificate(seen) => certificate::denied::decide(state, envelope, seen),
         Command::RevokeRecoveryTokens { node } => recovery::revoke::decide(state, node),
+        Command::RegisterHardware(register) => hardware::register::decide(state, register),
+        Command::CreateVcluster(create) => vcluster::create::create(state, &envelope.actor, create),
+        Command::RemoveVcluster { vcluster } => vcluster::remove::remove(state, vcluster),
+        Command::SetConfig(set) => vcluster::configure::set(state, set),
+        Command::Assign { node, vcluster } => vcluster::assign::assign(state, node, vcluster),
+        Command::Unassign { node } => vcluster::assign::unassign(state, node),
+        Command::Move { node, vcluster } => vcluster::assign::relocate(state, node, vcluster),
         Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
         Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
     }

@@ -1,8 +1,8 @@
 //! Who may do what: one table.
 
 use super::subject::{Subject, SubjectScope};
-use super::{Actor, Command, Owner, Rejection, State};
-use crate::names::TenantId;
+use super::{Actor, Command, Node, Owner, Rejection, State};
+use crate::names::{TenantId, VclusterId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -45,6 +45,50 @@ impl Tenants {
             Tenants::All => true,
             Tenants::Only(names) => names.contains(tenant),
         }
+    }
+}
+
+/// What the role operator may be narrowed to: then it is for assigning nodes to these, and for reading what is in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vclusters {
+    #[default]
+    All,
+    Only(BTreeSet<VclusterId>),
+}
+
+impl Vclusters {
+    pub fn is_all(&self) -> bool {
+        *self == Vclusters::All
+    }
+
+    /// Narrowed to these; none at all is not narrowed.
+    pub fn narrowed(names: BTreeSet<VclusterId>) -> Self {
+        if names.is_empty() { Vclusters::All } else { Vclusters::Only(names) }
+    }
+
+    pub fn include(&self, vcluster: &VclusterId) -> bool {
+        match self {
+            Vclusters::All => true,
+            Vclusters::Only(names) => names.contains(vcluster),
+        }
+    }
+}
+
+/// Which nodes and vClusters an operator may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReach {
+    pub tenants: Tenants,
+    pub vclusters: Vclusters,
+}
+
+impl NodeReach {
+    pub fn includes(&self, node: &Node) -> bool {
+        let within = match &self.vclusters {
+            Vclusters::All => true,
+            Vclusters::Only(names) => node.vcluster.as_ref().is_some_and(|vcluster| names.contains(vcluster)),
+        };
+        within && self.tenants.include(&node.tenant)
     }
 }
 
@@ -120,6 +164,11 @@ acts! {
     RepairNode => Who::Within(Role::PlatformAdmin);
     RevokeRecoveryTokens => Who::Within(Role::Operator);
     RegisterNode => Who::Within(Role::Operator);
+    RegisterHardware => Who::Within(Role::PlatformAdmin);
+    AssignNode => Who::Within(Role::Operator);
+    ReadVclusters => Who::Within(Role::Viewer);
+    ManageVclusters => Who::Within(Role::PlatformAdmin);
+    Configure => Who::Within(Role::PlatformAdmin);
     DescribeNode => Who::Within(Role::Operator);
     ImportNode => Who::Everywhere(Role::PlatformAdmin);
     ReadAlerts => Who::Within(Role::Viewer);
@@ -149,21 +198,29 @@ acts! {
 pub struct Permissions {
     pub role: Role,
     pub tenants: Tenants,
+    pub vclusters: Vclusters,
 }
 
 /// What an actor that is an operator may do; none for those that are not, or no longer.
 pub fn permissions(state: &State, actor: &Actor) -> Option<Permissions> {
     match actor {
-        Actor::Local { .. } => Some(Permissions { role: Role::PlatformAdmin, tenants: Tenants::All }),
+        Actor::Local { .. } => {
+            let (role, tenants, vclusters) = (Role::PlatformAdmin, Tenants::All, Vclusters::All);
+            Some(Permissions { role, tenants, vclusters })
+        }
         Actor::Operator { name, serial } => {
             let operator = state.operators.get(name)?;
             let live = state.is_good(serial);
-            (live && operator.holds(serial))
-                .then(|| Permissions { role: operator.role, tenants: operator.tenants.clone() })
+            (live && operator.holds(serial)).then(|| Permissions {
+                role: operator.role,
+                tenants: operator.tenants.clone(),
+                vclusters: operator.vclusters.clone(),
+            })
         }
         Actor::Key { id } => {
             let key = state.operator_keys.get(id).filter(|key| key.is_good(state.at))?;
-            Some(Permissions { role: key.role, tenants: key.tenants.clone() })
+            let (role, tenants, vclusters) = (key.role, key.tenants.clone(), key.vclusters.clone());
+            Some(Permissions { role, tenants, vclusters })
         }
         Actor::Node { .. } | Actor::Stranger | Actor::Reconciler => None,
     }
@@ -188,6 +245,13 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             if granted.role < role {
                 return Err(refused());
             }
+            // A narrowed one has one act. What is in vClusters of others is refused and not hidden: it is of the same tenant.
+            if !is_within_vclusters(state, &granted.vclusters, subject) {
+                return Err(Rejection::NotAllowed {
+                    actor: actor.to_string(),
+                    needs: Some("an operator of that vCluster, or of all".to_owned()),
+                });
+            }
             let within = match subject.scope(state) {
                 SubjectScope::Tenant(tenant) => granted.tenants.include(tenant),
                 SubjectScope::Domain => granted.tenants == Tenants::All,
@@ -198,15 +262,53 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
         }
         Who::Everywhere(role) => {
             let granted = operator(state, actor)?;
-            (granted.role >= role && granted.tenants == Tenants::All).then_some(()).ok_or_else(refused)
+            let whole = granted.tenants == Tenants::All && granted.vclusters.is_all();
+            (granted.role >= role && whole).then_some(()).ok_or_else(refused)
         }
     }
 }
 
-/// May this actor read this? Answers with the tenants it may see.
+/// One that is narrowed to vClusters may put nodes into these, out of these or from nowhere, and do nothing else.
+fn is_within_vclusters(state: &State, vclusters: &Vclusters, subject: Subject<'_>) -> bool {
+    match (vclusters, subject) {
+        (Vclusters::All, _) => true,
+        (Vclusters::Only(_), Subject::Assignment { node, to }) => {
+            let from = state.nodes.get(node).and_then(|node| node.vcluster.as_ref());
+            from.into_iter().chain(to).all(|vcluster| vclusters.include(vcluster))
+        }
+        (
+            Vclusters::Only(_),
+            Subject::Domain
+            | Subject::Tenant(_)
+            | Subject::Token(_)
+            | Subject::Node(_)
+            | Subject::Alert(_)
+            | Subject::Vcluster(_)
+            | Subject::OwnNode(_)
+            | Subject::OwnOperator(_)
+            | Subject::Credential,
+        ) => false,
+    }
+}
+
+/// May this actor read nodes, or vClusters, and which? One that is narrowed to vClusters reads what is in them.
+pub fn may_reach(state: &State, actor: &Actor, act: Act) -> Result<NodeReach, Rejection> {
+    let Permissions { role, tenants, vclusters } = operator(state, actor)?;
+    match (act, act.who()) {
+        (Act::ReadNodes | Act::ReadVclusters, Who::Within(least)) if role >= least => {
+            Ok(NodeReach { tenants, vclusters })
+        }
+        _ => Err(Rejection::NotAllowed { actor: actor.to_string(), needs: act.who().needs() }),
+    }
+}
+
+/// May this actor read this? Answers with the tenants it may see. Not for one that is narrowed to vClusters: see [`may_reach`].
 pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejection> {
     let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: act.who().needs() };
     let permissions = operator(state, actor)?;
+    if !permissions.vclusters.is_all() {
+        return Err(refused());
+    }
     match act.who() {
         Who::Within(role) if permissions.role >= role => Ok(permissions.tenants),
         Who::Everywhere(role) if permissions.role >= role && permissions.tenants == Tenants::All => {
@@ -272,6 +374,7 @@ mod tests {
                 created_at: Timestamp::from_secs(0),
                 expires_at: Timestamp::from_secs(9),
                 revoked_at: None,
+                vclusters: Vclusters::All,
             };
             state.operator_keys.insert(key, made);
             let raised = Alert {

@@ -3,12 +3,13 @@
 use super::{IssueRepairBundle, Keeping, Recover, Rejection};
 use crate::names::{
     AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, RequestId, Serial, Source, Span, TokenId,
+    VclusterId,
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
-    CreateOperatorKey, CreateTenant, CreateToken, DeniedSighting, Describe, Enroll, Import, InitializeDomain,
-    NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, Renew, RenewOperator, RepairClock, Rewrap,
-    ServerCertificate, SetPolicy, Sighting, Silence,
+    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
+    InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
+    RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +180,26 @@ pub enum Command {
     RepairClock(RepairClock),
     /// Tidying that forgets nothing: as long as the time may turn out to be wrong.
     Expire,
+    RegisterHardware(Box<RegisterHardware>),
+    CreateVcluster(CreateVcluster),
+    /// One in which no node is.
+    RemoveVcluster {
+        vcluster: VclusterId,
+    },
+    SetConfig(SetConfig),
+    /// Puts a node that is in no vCluster into one.
+    Assign {
+        node: NodeId,
+        vcluster: VclusterId,
+    },
+    Unassign {
+        node: NodeId,
+    },
+    /// From one vCluster into another, in one step.
+    Move {
+        node: NodeId,
+        vcluster: VclusterId,
+    },
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

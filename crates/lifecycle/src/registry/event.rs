@@ -11,6 +11,7 @@ pub use super::certificate::renew::CertificateRenewed;
 pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
 pub use super::domain::accept_clock::ClockAccepted;
 pub use super::domain::repair_clock::ClockRepaired;
+pub use super::hardware::register::HardwareRegistered;
 pub use super::issuer::activate::IssuerActivated;
 pub use super::issuer::retire::IssuerRetired;
 pub use super::issuer::revoke::IssuerRevoked;
@@ -40,10 +41,13 @@ pub use super::tidy::Tidied;
 pub use super::token::burn::TokenBurned;
 pub use super::token::expire::TokenExpired;
 pub use super::token::revoke::TokenRevoked;
+pub use super::vcluster::assign::{NodeAssigned, NodeMoved, NodeUnassigned};
+pub use super::vcluster::configure::{Configured, NodeConfigured};
+pub use super::vcluster::remove::VclusterRemoved;
 
 use super::{
     AcceptRollback, AuditGap, Checkpoint, Envelope, InitializeDomain, NewIssuer, OperatorKey, PrepareRoll,
-    Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token,
+    Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token, Vcluster,
 };
 use crate::names::NodeId;
 use serde::Serialize;
@@ -169,6 +173,7 @@ events! {
     TokenExpired(TokenExpired)
     TokenBurned(TokenBurned)
     NodeRegistered(Box<NodeRegistered>)
+    HardwareRegistered(Box<HardwareRegistered>)
     NodeEnrolled(Box<NodeEnrolled>)
     NodeImported(Box<NodeImported>)
     NodeConfirmed(NodeConfirmed)
@@ -183,6 +188,13 @@ events! {
     NodeDecommissioned(NodeDecommissioned)
     NodeRevoked(NodeRevoked)
     NodeReinstated(NodeReinstated)
+    NodeAssigned(NodeAssigned)
+    NodeUnassigned(NodeUnassigned)
+    NodeMoved(NodeMoved)
+    NodeConfigured(NodeConfigured)
+    VclusterCreated(Vcluster)
+    VclusterRemoved(VclusterRemoved)
+    Configured(Configured)
     RotationOrdered(RotationOrdered)
     RotationExpired(RotationExpired)
     CertificateSeen(CertificateSeen)

@@ -15,6 +15,7 @@ mod confirmation;
 mod domain;
 mod door;
 pub mod event;
+mod hardware;
 mod invariant;
 mod issuer;
 mod node;
@@ -29,6 +30,7 @@ mod tenant;
 mod tidy;
 mod timing;
 mod token;
+mod vcluster;
 
 pub use crate::names::KeyKind;
 pub use alert::raise::RaiseAlert;
@@ -39,7 +41,9 @@ pub use audit::checkpoint::Checkpoint;
 pub use audit::gap::AuditGap;
 pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
 pub use audit::rollback::AcceptRollback;
-pub use authorize::{Act, Permissions, Role, Tenants, Who, authorize, may_read, permissions};
+pub use authorize::{
+    Act, NodeReach, Permissions, Role, Tenants, Vclusters, Who, authorize, may_reach, may_read, permissions,
+};
 pub use certificate::denied::DeniedSighting;
 pub use certificate::presented::Presented;
 pub use certificate::renew::{Renew, Renewal, renewable};
@@ -55,6 +59,8 @@ pub use domain::initialize::InitializeDomain;
 pub use domain::repair_clock::RepairClock;
 pub use door::Door;
 pub use event::{AuditField, Event, audit_event_names};
+pub use hardware::register::RegisterHardware;
+pub use hardware::{HardwareFault, HardwareIdentifier, HardwareIdentity, HardwareText, is_placeholder};
 pub use invariant::{Violation, check as check_invariants};
 pub use issuer::activate::ActivateIssuer;
 pub use issuer::prepare::PrepareRoll;
@@ -64,7 +70,9 @@ pub use node::confirm::{Confirm, ConfirmStatus};
 pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
 pub use node::credential::{Attestor, Credential};
 pub use node::describe::{Change, Describe};
-pub use node::enroll::{Admission, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_token};
+pub use node::enroll::{
+    Admission, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_hardware, check_token,
+};
 pub use node::import::Import;
 pub use node::mark_inactive::Silence;
 pub use node::observe::Sighting;
@@ -93,3 +101,7 @@ pub use tenant::Tenant;
 pub use tenant::create::CreateTenant;
 pub use token::create::{CreateToken, NodeConnection};
 pub use token::{Token, TokenState};
+pub use vcluster::configure::{ConfigTarget, EMPTY_DOCUMENT, MAINTENANCE_DEFAULTS, SetConfig};
+pub use vcluster::create::CreateVcluster;
+pub use vcluster::documents::{ConfigChange, ConfigDocument, DOCUMENT_MAX, Documents};
+pub use vcluster::{Assignment, ConfigNews, NodeConfig, Vcluster};

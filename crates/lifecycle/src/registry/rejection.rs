@@ -2,7 +2,7 @@
 
 use crate::names::{
     AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Source, Span, TenantId, Timestamp,
-    TokenId,
+    TokenId, VclusterId,
 };
 use crate::registry::IssuerState;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub enum Rejection {
     NodeNotFound { node: NodeId },
     #[error("node {node} has already confirmed its enrollment")]
     AlreadyConfirmed { node: NodeId },
-    #[error("policy does not accept this kind of token")]
+    #[error("policy does not accept this kind of credential here")]
     AttestorNotAllowed,
     #[error("there is no tenant {tenant}")]
     TenantNotFound { tenant: TenantId },
@@ -150,6 +150,35 @@ pub enum Rejection {
     },
     #[error("the clock says {wall}, but the time is already {last}")]
     ClockBehind { wall: Timestamp, last: Timestamp },
+    #[error("no node is registered with this hardware")]
+    NodeNotEnrolled,
+    #[error("node {node} is active already")]
+    AlreadyActive { node: NodeId },
+    #[error("node {node} is registered already{}", if *.same { " with this hardware" } else { "" })]
+    NodeAlreadyEnrolled {
+        node: NodeId,
+        /// Whether it is registered with the same hardware, so that nothing was left undone.
+        same: bool,
+    },
+    #[error("the hardware is registered as another node{}", .node.as_ref().map(|node| format!(": {node}")).unwrap_or_default())]
+    HardwareIdentityConflict {
+        /// None where the caller may not know.
+        node: Option<NodeId>,
+    },
+    #[error("there is no vCluster {vcluster}")]
+    VclusterNotFound { vcluster: VclusterId },
+    #[error("there is already a vCluster {vcluster}")]
+    VclusterExists { vcluster: VclusterId },
+    #[error("vCluster {vcluster} has nodes in it: {nodes}")]
+    VclusterInUse { vcluster: VclusterId, nodes: u64 },
+    #[error("node {node} is in vCluster {vcluster}")]
+    AlreadyAssigned { node: NodeId, vcluster: VclusterId },
+    #[error("node {node} is in no vCluster")]
+    NotAssigned { node: NodeId },
+    #[error("a document has at most {max} bytes")]
+    DocumentTooLarge { max: usize },
+    #[error("only the role operator can be narrowed to vClusters")]
+    NarrowedRole,
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -245,6 +274,17 @@ impl Rejection {
             Rejection::NodeConnected { .. } => "node_connected",
             Rejection::ConfirmationNeeded { .. } => "confirmation_needed",
             Rejection::ClockBehind { .. } => "clock_behind",
+            Rejection::NodeNotEnrolled => "node_not_enrolled",
+            Rejection::AlreadyActive { .. } => "already_active",
+            Rejection::NodeAlreadyEnrolled { .. } => "node_already_enrolled",
+            Rejection::HardwareIdentityConflict { .. } => "hardware_identity_conflict",
+            Rejection::VclusterNotFound { .. } => "vcluster_not_found",
+            Rejection::VclusterExists { .. } => "vcluster_exists",
+            Rejection::VclusterInUse { .. } => "vcluster_in_use",
+            Rejection::AlreadyAssigned { .. } => "already_assigned",
+            Rejection::NotAssigned { .. } => "not_assigned",
+            Rejection::DocumentTooLarge { .. } => "too_large",
+            Rejection::NarrowedRole => "bad_request",
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Node, Operator, OperatorKey, Overlay, Policy, PrepareRoll,
-    ServerCertificate, Tenants, Token,
+    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Node, Operator, OperatorKey, Overlay,
+    Policy, PrepareRoll, ServerCertificate, Tenants, Token, Vcluster,
 };
 use crate::names::{
     AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, Span, TenantId,
-    Timestamp, TokenId, WireguardKey,
+    Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, Domain, Issuer, Root, Tenant};
 use imbl::OrdMap;
@@ -73,6 +73,17 @@ pub struct State {
     /// How far the time was set back in all: numbers of revocation lists, which rise with the time, go on from where they were.
     #[serde(default = "no_time")]
     pub set_back: Span,
+    /// Which node is known by what hardware. What a node that is gone was known by is its own until another is registered with it.
+    #[serde(default)]
+    pub hardware: OrdMap<HardwareIdentifier, NodeId>,
+    #[serde(default)]
+    pub vclusters: OrdMap<VclusterId, Arc<Vcluster>>,
+    /// Configuration of nodes in no vCluster.
+    #[serde(default)]
+    pub defaults: Documents,
+    /// Counts changes of configuration: documents and assignments.
+    #[serde(default)]
+    pub config_sequence: u64,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
@@ -116,6 +127,10 @@ impl Default for State {
             recovery_by_hash: OrdMap::new(),
             minute: (Timestamp::from_millis(0), 0),
             set_back: no_time(),
+            hardware: OrdMap::new(),
+            vclusters: OrdMap::new(),
+            defaults: Documents::default(),
+            config_sequence: 0,
             recent: OrdMap::new(),
         }
     }

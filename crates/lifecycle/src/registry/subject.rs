@@ -1,8 +1,8 @@
 //! What each command is about: one row per command, and no wildcard, so that a new command does not compile before
 //! somebody has said whom it concerns. Its act, the tenant it touches and the words of a refusal follow from the row.
 
-use super::{Act, Claim, Command, Rejection, State};
-use crate::names::{AlertId, NodeId, OperatorName, TenantId, TokenId};
+use super::{Act, Claim, Command, ConfigTarget, Rejection, State};
+use crate::names::{AlertId, NodeId, OperatorName, TenantId, TokenId, VclusterId};
 
 /// What a command is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,12 @@ pub enum Subject<'a> {
     Token(TokenId),
     Node(&'a NodeId),
     Alert(AlertId),
+    Vcluster(&'a VclusterId),
+    /// A node that comes into a vCluster, or into none.
+    Assignment {
+        node: &'a NodeId,
+        to: Option<&'a VclusterId>,
+    },
     /// The node that gives the command itself.
     OwnNode(&'a NodeId),
     /// The operator that gives the command itself.
@@ -55,6 +61,21 @@ impl Command {
                 Claim::Tenant(tenant) => (Act::RegisterNode, Subject::Tenant(tenant)),
                 Claim::Token(_) => (Act::Enroll, Subject::Credential),
             },
+            Command::RegisterHardware(register) => (Act::RegisterHardware, Subject::Tenant(&register.tenant)),
+            Command::CreateVcluster(create) => (Act::ManageVclusters, Subject::Tenant(&create.tenant)),
+            Command::RemoveVcluster { vcluster } => (Act::ManageVclusters, Subject::Vcluster(vcluster)),
+            Command::SetConfig(set) => match &set.target {
+                ConfigTarget::Defaults => (Act::Configure, Subject::Domain),
+                ConfigTarget::Vcluster(vcluster) => (Act::Configure, Subject::Vcluster(vcluster)),
+                ConfigTarget::Node(node) => (Act::Configure, Subject::Node(node)),
+            },
+            Command::Assign { node, vcluster } => {
+                (Act::AssignNode, Subject::Assignment { node, to: Some(vcluster) })
+            }
+            Command::Unassign { node } => (Act::AssignNode, Subject::Assignment { node, to: None }),
+            Command::Move { node, vcluster } => {
+                (Act::AssignNode, Subject::Assignment { node, to: Some(vcluster) })
+            }
             Command::Confirm(confirm) => (Act::Confirm, Subject::OwnNode(&confirm.node)),
             Command::Contact { node } => (Act::Confirm, Subject::OwnNode(node)),
             Command::MintRecovery { node, .. } => (Act::Confirm, Subject::OwnNode(node)),
@@ -117,6 +138,12 @@ impl<'a> Subject<'a> {
                 .get(&id)
                 .map_or(SubjectScope::Nowhere, |token| SubjectScope::Tenant(&token.tenant)),
             Subject::Node(id) => of_node(id),
+            // The vCluster must be of the node's own tenant: the act says so.
+            Subject::Assignment { node, .. } => of_node(node),
+            Subject::Vcluster(id) => state
+                .vclusters
+                .get(id)
+                .map_or(SubjectScope::Nowhere, |vcluster| SubjectScope::Tenant(&vcluster.tenant)),
             Subject::Alert(id) => match state.alerts.get(&id).map(|alert| &alert.node) {
                 None => SubjectScope::Nowhere,
                 Some(None) => SubjectScope::Domain,
@@ -132,7 +159,10 @@ impl<'a> Subject<'a> {
         match self {
             Subject::Tenant(tenant) => Some(Rejection::TenantNotFound { tenant: tenant.clone() }),
             Subject::Token(token) => Some(Rejection::TokenNotFound { token }),
-            Subject::Node(node) => Some(Rejection::NodeNotFound { node: node.clone() }),
+            Subject::Vcluster(vcluster) => Some(Rejection::VclusterNotFound { vcluster: vcluster.clone() }),
+            Subject::Node(node) | Subject::Assignment { node, .. } => {
+                Some(Rejection::NodeNotFound { node: node.clone() })
+            }
             Subject::Alert(alert) => Some(Rejection::AlertNotFound { alert }),
             Subject::Domain | Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => None,
         }

@@ -60,6 +60,13 @@ impl Command {
             | Command::SetPolicy(_)
             | Command::Describe(_)
             | Command::Rewrap(_)
+            | Command::RegisterHardware(_)
+            | Command::CreateVcluster(_)
+            | Command::RemoveVcluster { .. }
+            | Command::SetConfig(_)
+            | Command::Assign { .. }
+            | Command::Unassign { .. }
+            | Command::Move { .. }
             | Command::ClearAlert { .. }
             | Command::AcknowledgeAlert { .. }
             | Command::RecordRefusals(_)
@@ -93,6 +100,9 @@ impl AlertKind {
             | AlertKind::DiskFull
             | AlertKind::NodeReplaced
             | AlertKind::WireguardKeyConflict
+            | AlertKind::AlreadyActive
+            | AlertKind::RepeatedFailures
+            | AlertKind::HardwareIdentityConflict
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

@@ -8,21 +8,24 @@ use crate::fleet::recovery_token;
 use crate::http::failure::{Failure, FailureCode};
 use crate::http::pem::{bundle, chain};
 use crate::issuance::Released;
-use crate::issuance::enroll::{self, Enrollment};
+use crate::issuance::enroll::{self, Enrollment, Proof};
 use crate::issuance::recover::{self, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
 use api::agent::{
     Agent, AgentServer, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus,
-    EnrollRequest, EnrollResponse, LiveDown, LiveUp, NotNeeded, RecoverRequest, RecoverResponse,
-    RecoveryGrant, RenewRequest, RenewResponse, Standing,
+    EnrollRequest, EnrollResponse, HardwareIdentity as WireIdentity, LiveDown, LiveUp, NotNeeded,
+    RecoverRequest, RecoverResponse, RecoveryGrant, RenewRequest, RenewResponse, Standing,
 };
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, Serial, Timestamp};
-use lifecycle::registry::{Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, Underlay};
+use lifecycle::registry::{
+    Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, HardwareIdentity, HardwareText,
+    Underlay,
+};
 use pki::pem;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -201,12 +204,29 @@ fn enrollment(request: Request<EnrollRequest>) -> Result<Enrollment, Failure> {
         wireguard: Some(body.wireguard_public_key).filter(|key| !key.is_empty()),
         underlay: body.underlay.as_ref().map(underlay).transpose()?,
         hardware: body.hardware.as_ref().map(hardware).transpose()?,
-        token: body.token,
+        proof: proof(body.token, body.hardware_identity.as_ref())?,
         csr: body.csr.into_bytes(),
         idempotency,
         naming: NAMING,
         hostname: label("hostname", &body.hostname)?,
         agent_version: label("agent_version", &body.agent_version)?,
+    })
+}
+
+/// The hardware is the credential of those who have no token.
+fn proof(token: String, said: Option<&WireIdentity>) -> Result<Proof, Failure> {
+    let claimed = said.map(|said| {
+        let text = HardwareText {
+            macs: said.macs.iter().map(String::as_str).collect(),
+            bmc_serial: &said.bmc_serial,
+            system_uuid: &said.system_uuid,
+            tpm_ek_hash: &said.tpm_ek_hash,
+        };
+        HardwareIdentity::claimed(&text).map_err(Failure::from)
+    });
+    Ok(match claimed.transpose()? {
+        Some(claimed) if token.is_empty() => Proof::Hardware(claimed),
+        claimed => Proof::Token { token, claimed },
     })
 }
 
@@ -290,6 +310,7 @@ fn answer(app: &App, released: &Released) -> EnrollResponse {
         domain: state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
         profile: node.profile.to_string(),
         servers: app.servers(),
+        vcluster: node.vcluster.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 

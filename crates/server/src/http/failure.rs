@@ -4,7 +4,7 @@ use api::code::{self, Code};
 use api::error::{ErrorDetail, Wording};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
-use lifecycle::registry::Rejection;
+use lifecycle::registry::{HardwareFault, Rejection};
 
 /// Why a request was not granted. `message` is for the caller; causes are logged where they are handled.
 #[derive(Debug, Clone)]
@@ -51,6 +51,18 @@ impl Failure {
     pub fn internal(what: &str, cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "{what}");
         Self::new(code::INTERNAL, "something went wrong inside the control plane")
+    }
+}
+
+impl From<HardwareFault> for Failure {
+    fn from(fault: HardwareFault) -> Self {
+        let code = match fault {
+            HardwareFault::Mac { .. } | HardwareFault::NoMac => code::MAC_INVALID,
+            HardwareFault::TooManyMacs | HardwareFault::Text { .. } | HardwareFault::Placeholder { .. } => {
+                code::BAD_REQUEST
+            }
+        };
+        Self::new(code, fault.to_string())
     }
 }
 

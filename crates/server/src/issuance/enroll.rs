@@ -1,4 +1,4 @@
-//! Enrolling: a token becomes a node with a certificate.
+//! Enrolling: a token, or the hardware of a registered machine, becomes a node with a certificate.
 
 use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
 use super::probe;
@@ -8,10 +8,11 @@ use api::code;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use journal::View;
-use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, WireguardKey};
+use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, Source, WireguardKey};
 use lifecycle::registry::{
-    Actor, Admission, Command, Credential, Door, Enroll, Hardware, Issued, NodeChoice, Prepared,
-    RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_token,
+    Actor, Admission, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, Issued, NodeChoice,
+    Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_hardware,
+    check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// What a door makes of its wire shape.
 pub struct Enrollment {
     pub door: Door,
-    pub token: String,
+    pub proof: Proof,
     pub csr: Vec<u8>,
     pub idempotency: Option<IdempotencyHash>,
     pub naming: Naming,
@@ -29,6 +30,23 @@ pub struct Enrollment {
     pub hardware: Option<Hardware>,
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
+}
+
+/// By what a caller says it may enroll.
+pub enum Proof {
+    Token {
+        token: String,
+        /// What it says of its hardware besides, for a policy that demands both.
+        claimed: Option<HardwareIdentity>,
+    },
+    Hardware(HardwareIdentity),
+}
+
+impl Proof {
+    /// A token and nothing else.
+    pub fn token(token: String) -> Self {
+        Proof::Token { token, claimed: None }
+    }
 }
 
 /// How a door names nodes.
@@ -61,7 +79,10 @@ pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) ->
 
 /// Who it was, as far as it can be told: the token's id if it is a real one, else what the caller claims.
 fn sample(app: &App, request: &Enrollment) -> Option<String> {
-    let token = pki::digest::secret_hash(request.token.as_bytes());
+    let token = match &request.proof {
+        Proof::Hardware(claimed) => return claimed.macs.first().map(|mac| format!("mac:{mac}")),
+        Proof::Token { token, .. } => pki::digest::secret_hash(token.as_bytes()),
+    };
     let known = app.view().state.token_with_hash(&token).map(|token| format!("token:{}", token.id));
     known.or_else(|| request.hostname.as_ref().map(ToString::to_string))
 }
@@ -69,13 +90,25 @@ fn sample(app: &App, request: &Enrollment) -> Option<String> {
 async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> Result<Released, Unissued> {
     app.knows_the_time()?;
     let mut place = app.issuance.place().await?;
-    let (token, view) = credential(app, &request.token, request.idempotency.as_ref()).await?;
+    let again = request.idempotency.as_ref();
+    let (credential, claimed, view) = match &request.proof {
+        Proof::Token { token, claimed } => {
+            let (token, view) = credential(app, token, again).await?;
+            (Credential::Token(token), claimed.clone(), view)
+        }
+        Proof::Hardware(claimed) => {
+            let view = machine(app, origin, claimed, again).await?;
+            (Credential::Hardware(claimed.clone()), None, view)
+        }
+    };
     let csr = read_csr(&request.csr)?;
     let wireguard = request.wireguard.as_deref().map(wireguard).transpose()?;
-    let pinned = view.state.token_with_hash(&token).is_some_and(|token| token.node.is_some());
-    let requested_node = if pinned { None } else { (request.naming.requested)(&csr)? };
+    let token = credential.token().and_then(|token| view.state.token_with_hash(token));
+    let asks = token.is_some_and(|token| token.node.is_none());
+    let requested_node = if asks { (request.naming.requested)(&csr)? } else { None };
     let command = Enroll {
-        credential: Credential::Token(token),
+        credential,
+        claimed,
         key: csr.key,
         key_kind: csr.kind,
         idempotency: request.idempotency,
@@ -93,15 +126,20 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
     };
     let policy = &view.state.policy;
     if policy.underlay_probe == UnderlayProbe::Require
-        && matches!(admit(&issue::at_now(app, &view), &command), Ok(Admission::Fresh { .. }))
+        && matches!(admit(&issue::at_now(app, &view), &command, &origin.source), Ok(Admission::Fresh { .. }))
     {
         // The probe of a silent host takes a second: it holds no place meanwhile.
         drop(place);
         probe::demand(app, origin, policy, request.underlay.as_ref()).await?;
         place = app.issuance.place().await?;
     }
-    let released =
-        issue(app, origin, &Enrolling { command, csr, naming: request.naming }, view.clone()).await?;
+    let released = issue(
+        app,
+        origin,
+        &Enrolling { command, csr, naming: request.naming, source: origin.source },
+        view.clone(),
+    )
+    .await?;
     drop(place);
     if !released.replayed {
         probe::warn(app, origin, &view.state.policy, &released.node.id, request.underlay);
@@ -118,6 +156,29 @@ pub async fn credential(
     issue::credential(app, token, |state, token| check_token(state, token, again).map(drop)).await
 }
 
+/// The view in which a machine may enroll by its hardware, or in which its refusal goes on record. Asked before the CSR is
+/// read, as for tokens.
+async fn machine(
+    app: &App,
+    origin: &Provenance,
+    claimed: &HardwareIdentity,
+    again: Option<&IdempotencyHash>,
+) -> Result<Arc<View>, Failure> {
+    let check = |view: &View| {
+        let state = issue::at_now(app, view);
+        let checked = check_hardware(&state, claimed, &origin.source, again).map(drop);
+        checked.or_else(|refusal| if refusal.is_recorded(&state) { Ok(()) } else { Err(refusal.rejection) })
+    };
+    let view = app.view();
+    if check(&view).is_ok() {
+        return Ok(view);
+    }
+    // Perhaps it was registered on another replica a moment ago.
+    let view = app.journal.barrier().await?;
+    check(&view)?;
+    Ok(view)
+}
+
 fn wireguard(text: &str) -> Result<Wireguard, Failure> {
     let invalid = |why: String| Failure::new(code::WIREGUARD_KEY_INVALID, why);
     let bytes = STANDARD.decode(text).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
@@ -130,6 +191,7 @@ struct Enrolling {
     command: Enroll,
     csr: csr::VerifiedCsr,
     naming: Naming,
+    source: Source,
 }
 
 impl Issue for Enrolling {
@@ -139,7 +201,7 @@ impl Issue for Enrolling {
 
     fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
         let mut command = self.command.clone();
-        match admit(state, &command) {
+        match admit(state, &command, &self.source) {
             Ok(Admission::Fresh { tenant, profile, node }) => {
                 let node = match node {
                     NodeChoice::Pinned(id) | NodeChoice::Requested(id) => id,
@@ -161,7 +223,10 @@ impl Issue for Enrolling {
         Ok((Command::Enroll(Box::new(command)), signed))
     }
 
-    fn used(&self) -> Rejection {
-        Rejection::TokenUsed
+    fn used(&self, node: &NodeId) -> Rejection {
+        match &self.command.credential {
+            Credential::Token(_) | Credential::Recovery(_) => Rejection::TokenUsed,
+            Credential::Hardware(_) => Rejection::AlreadyActive { node: node.clone() },
+        }
     }
 }

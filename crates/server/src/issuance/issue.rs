@@ -28,7 +28,7 @@ pub trait Issue {
     fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure>;
 
     /// Why a certificate that was granted before cannot be given again: after its first use only its serial is kept.
-    fn used(&self) -> Rejection;
+    fn used(&self, node: &NodeId) -> Rejection;
 }
 
 /// A certificate that is on record, on its way out.
@@ -79,7 +79,7 @@ pub async fn issue(
             Ok(Outcome::Enrolled { serial, replayed, .. })
             | Ok(Outcome::Renewed { serial, replayed })
             | Ok(Outcome::Recovered { serial, replayed, .. }) => {
-                return Ok(released(committed.view, serial, replayed, signed, request.used())?);
+                return Ok(released(committed.view, serial, replayed, signed, request)?);
             }
             Ok(Outcome::Done | Outcome::Registered { .. }) => {
                 return Err(Failure::internal("a certificate was asked for and none answered", &"").into());
@@ -97,7 +97,7 @@ fn released(
     serial: Serial,
     replayed: bool,
     signed: Option<Issued>,
-    used: Rejection,
+    request: &impl Issue,
 ) -> Result<Released, Failure> {
     let missing = || Failure::internal("a certificate that was granted is not on record", &serial);
     let certificate = view.state.certificates.get(&serial).cloned().ok_or_else(missing)?;
@@ -109,7 +109,7 @@ fn released(
     let der = match (ours, &certificate.der) {
         (Some(signed), _) => signed.der,
         (None, Some(der)) => der.to_vec(),
-        (None, None) => return Err(used.into()),
+        (None, None) => return Err(request.used(&node.id).into()),
     };
     Ok(Released { node, subject, serial, certificate, der, replayed, view })
 }

@@ -105,7 +105,7 @@ impl Issue for Recovering {
         Ok((Command::Recover(Box::new(command)), signed))
     }
 
-    fn used(&self) -> Rejection {
+    fn used(&self, _node: &NodeId) -> Rejection {
         Rejection::TokenUsed
     }
 }

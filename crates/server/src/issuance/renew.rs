@@ -65,7 +65,7 @@ impl Issue for Renewing {
         Ok((Command::Renew(Box::new(command)), signed))
     }
 
-    fn used(&self) -> Rejection {
+    fn used(&self, _node: &NodeId) -> Rejection {
         Rejection::KeyInUse
     }
 }

@@ -14,7 +14,7 @@ use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
 use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId};
-use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role};
+use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role, Vclusters};
 use pki::{csr, pem};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ pub async fn add(
         role: role(&request.role)?,
         tenants,
         certificate: certificate.clone(),
+        vclusters: Vclusters::All,
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
     let operator =
@@ -126,6 +127,7 @@ pub async fn create_key(
         role: role(&request.role)?,
         tenants: TenantScope::tenants(request.tenant.as_ref()).map_err(bad)?,
         ttl: duration("expires", request.expires.as_deref())?.unwrap_or(KEY_TTL),
+        vclusters: Vclusters::All,
     };
     let id = command.key;
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;

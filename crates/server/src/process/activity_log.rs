@@ -2,7 +2,7 @@
 //! only; what a command carries beyond them may be secret or long. An unauthenticated caller causes none without a token.
 
 use lifecycle::registry::event::EventKind;
-use lifecycle::registry::{Claim, Command, Envelope, NodeState, State};
+use lifecycle::registry::{Claim, Command, ConfigTarget, Envelope, NodeState, State};
 
 /// What a line says of a command that was granted: the audit trail's word for it, and what it is about.
 pub struct Activity {
@@ -49,6 +49,19 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
             // Its pin, which is not known here, may have decided the id.
             Claim::Token(_) => (EventKind::NodeRegistered, "the node of a token".to_owned()),
         },
+        Command::RegisterHardware(register) => (EventKind::HardwareRegistered, about(&register.node)),
+        Command::CreateVcluster(create) => {
+            (EventKind::VclusterCreated, format!("vCluster {}", create.vcluster))
+        }
+        Command::RemoveVcluster { vcluster } => (EventKind::VclusterRemoved, format!("vCluster {vcluster}")),
+        Command::SetConfig(set) => match &set.target {
+            ConfigTarget::Defaults => (EventKind::Configured, "the domain's defaults".to_owned()),
+            ConfigTarget::Vcluster(vcluster) => (EventKind::Configured, format!("vCluster {vcluster}")),
+            ConfigTarget::Node(node) => (EventKind::NodeConfigured, about(node)),
+        },
+        Command::Assign { node, .. } => (EventKind::NodeAssigned, about(node)),
+        Command::Unassign { node } => (EventKind::NodeUnassigned, about(node)),
+        Command::Move { node, .. } => (EventKind::NodeMoved, about(node)),
         Command::Describe(describe) => (EventKind::NodeDescribed, about(&describe.node)),
         Command::Drain { node, .. } => (EventKind::NodeDraining, about(node)),
         Command::Undrain { node } => (EventKind::NodeUndrained, about(node)),

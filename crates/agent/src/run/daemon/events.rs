@@ -165,6 +165,8 @@ impl Daemon {
             live_down::Message::EndpointProfile(profile) => {
                 self.upkeep.adopt_profile(&mut self.core, &profile);
             }
+            // Asked for by no host yet.
+            live_down::Message::Config(_) => {}
             live_down::Message::Welcome(welcome) => {
                 self.session.welcomed_anew(&welcome);
                 self.terms(&welcome);

@@ -8,12 +8,15 @@ use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 /// How long nothing may have confirmed a suspicion that an operator knows of before it is cleared.
 const QUIET: Span = Span::from_days(1);
 /// Nothing but quiet says that they were wrong.
-const SUSPICIONS: [AlertKind; 5] = [
+const SUSPICIONS: [AlertKind; 8] = [
     AlertKind::CloneSuspected,
     AlertKind::RecoveryNotNeeded,
     AlertKind::NodeReplaced,
     AlertKind::DeniedCertificateSeen,
     AlertKind::WireguardKeyConflict,
+    AlertKind::AlreadyActive,
+    AlertKind::RepeatedFailures,
+    AlertKind::HardwareIdentityConflict,
 ];
 
 pub(in crate::registry) fn clear(state: &State, id: AlertId) -> Decision {

@@ -46,6 +46,9 @@ kinds! {
     DeniedCertificateSeen "denied_certificate_seen"
     NodeSilent "node_silent"
     WireguardKeyConflict "wireguard_key_conflict"
+    AlreadyActive "already_active"
+    RepeatedFailures "repeated_failures"
+    HardwareIdentityConflict "hardware_identity_conflict"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

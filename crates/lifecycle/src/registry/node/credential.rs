@@ -1,7 +1,7 @@
 //! What a caller without a certificate may prove itself with when it enrolls. Policy names the kinds that it accepts.
 
-use crate::names::{Label, SecretHash};
-use crate::registry::{Policy, Rejection};
+use crate::names::{SecretHash, Source};
+use crate::registry::{HardwareIdentity, Policy, Rejection};
 use serde::{Deserialize, Serialize};
 
 /// What proves that a caller may enroll.
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Credential {
     /// The hash of an enrollment token.
     Token(SecretHash),
-    /// What a machine says of its hardware, each as `kind:value`.
-    Hardware(Vec<Label>),
+    /// What a machine says of its hardware.
+    Hardware(HardwareIdentity),
     /// The hash of a recovery token.
     Recovery(SecretHash),
 }
@@ -27,7 +27,7 @@ enum StoredCredential {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum NamedCredential {
-    Hardware(Vec<Label>),
+    Hardware(HardwareIdentity),
     Recovery(SecretHash),
 }
 
@@ -90,7 +90,32 @@ impl Attestor {
 impl Policy {
     /// Does policy take this kind for proof enough?
     pub(in crate::registry) fn check_attestor(&self, attestor: Attestor) -> Result<(), Rejection> {
-        let accepted = self.attestors.iter().any(|known| known == attestor.as_str());
-        accepted.then_some(()).ok_or(Rejection::AttestorNotAllowed)
+        self.accepts(attestor).then_some(()).ok_or(Rejection::AttestorNotAllowed)
+    }
+
+    pub(in crate::registry) fn accepts(&self, attestor: Attestor) -> bool {
+        self.attestors.iter().any(|known| known == attestor.as_str())
+    }
+
+    /// Whether every enrollment must prove this too.
+    pub fn requires(&self, attestor: Attestor) -> bool {
+        self.attestors_require.iter().any(|needed| needed == attestor.as_str())
+    }
+
+    /// Do these kinds together let a host enroll: one that is enough, and all that are demanded?
+    pub(in crate::registry) fn check_attested(&self, proven: &[Attestor]) -> Result<(), Rejection> {
+        let enough = proven.iter().any(|attestor| self.accepts(*attestor));
+        let demanded = self.attestors_require.iter();
+        let all = demanded.map(String::as_str).all(|word| proven.iter().any(|known| known.as_str() == word));
+        (enough && all).then_some(()).ok_or(Rejection::AttestorNotAllowed)
+    }
+
+    /// Whether what a machine says of its hardware is worth something from there.
+    pub(in crate::registry) fn hears_hardware_from(&self, source: &Source) -> bool {
+        let within = |address| self.hardware_source_cidrs.iter().any(|network| network.contains(address));
+        match source {
+            Source::Address(address) => self.hardware_source_cidrs.is_empty() || within(address),
+            Source::Socket | Source::Internal => true,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Enrolling: a token becomes a node with an identity.
+//! Enrolling: a token, or what a machine is known by, becomes a node with an identity.
 //!
 //! [`admit`] asks whether the credential is good and what it is good for; the replica that received the
 //! request asks it first, draws ids and signs accordingly. [`decide`] asks it again when the command is
@@ -10,16 +10,17 @@ use crate::names::{
     TenantId, TokenId,
 };
 use crate::registry::apply::Decision;
-use crate::registry::event::{NodeEnrolled, TokenBurned};
+use crate::registry::event::{NodeActive, NodeEnrolled, TokenBurned};
 use crate::registry::recovery::eligibility;
 use crate::registry::{
-    AlertKind, Door, Envelope, Event, Hardware, Issued, KeyKind, Node, NodeState, Outcome, Rejection, State,
-    Token, TokenState, Underlay, Wireguard,
+    AlertKind, Door, Envelope, Event, Hardware, HardwareIdentity, Issued, KeyKind, Node, NodeState, Outcome,
+    Rejection, State, Token, TokenState, Underlay, Wireguard,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-/// Redeems a token for an identity.
+/// Redeems a token, or what a machine is known by, for an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enroll {
     /// What proves that the caller may enroll. In the stored form it stands under the name that it had when tokens were
@@ -52,6 +53,9 @@ pub struct Enroll {
     /// Where the node was last seen that has what is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_seen_at: Option<Source>,
+    /// What a machine with a token says of its hardware, for a policy that demands both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<HardwareIdentity>,
 }
 
 /// A certificate signed in memory, for the node and under the rules that [`admit`] named.
@@ -66,7 +70,7 @@ pub struct Prepared {
 /// Which node an enrollment is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeChoice {
-    /// The token says so.
+    /// The token says so, or the hardware does.
     Pinned(NodeId),
     /// The caller asked, and the name is free.
     Requested(NodeId),
@@ -101,15 +105,38 @@ pub enum RefusalEffect {
     Nothing,
     /// The token is spent on nobody.
     Burns(TokenId),
-    /// A node of another tenant has what was asked for, and its operators are to hear of it.
+    /// Another node has what was asked for, and its operators are to hear of it.
     Raises(Box<ClaimConflict>),
 }
 
-/// Somebody asked for what a node of another tenant has.
+/// Somebody asked for what another node has, or for what a node has that is there already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimConflict {
     pub holder: NodeId,
-    claimed: &'static str,
+    over: Claimed,
+}
+
+/// What it was that somebody asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    /// In another tenant.
+    NodeId,
+    /// In another tenant.
+    WireguardKey,
+    /// Of a node that is active.
+    Hardware,
+    /// Of several nodes at once.
+    HardwareOfSeveral,
+}
+
+impl Claimed {
+    fn alert(self) -> AlertKind {
+        match self {
+            Claimed::NodeId | Claimed::WireguardKey => AlertKind::WireguardKeyConflict,
+            Claimed::Hardware => AlertKind::AlreadyActive,
+            Claimed::HardwareOfSeveral => AlertKind::HardwareIdentityConflict,
+        }
+    }
 }
 
 impl Refusal {
@@ -117,8 +144,8 @@ impl Refusal {
         Self { rejection, follows: RefusalEffect::Burns(token) }
     }
 
-    fn raising(rejection: Rejection, claimed: &'static str, holder: &NodeId) -> Self {
-        let conflict = ClaimConflict { holder: holder.clone(), claimed };
+    fn raising(rejection: Rejection, over: Claimed, holder: &NodeId) -> Self {
+        let conflict = ClaimConflict { holder: holder.clone(), over };
         Self { rejection, follows: RefusalEffect::Raises(Box::new(conflict)) }
     }
 
@@ -127,9 +154,10 @@ impl Refusal {
         match &self.follows {
             RefusalEffect::Nothing => false,
             RefusalEffect::Burns(_) => true,
-            RefusalEffect::Raises(conflict) => {
-                state.nodes.get(&conflict.holder).is_some_and(|node| conflict_is_due(state, node))
-            }
+            RefusalEffect::Raises(conflict) => state
+                .nodes
+                .get(&conflict.holder)
+                .is_some_and(|node| conflict_is_due(state, node, conflict.over)),
         }
     }
 }
@@ -143,22 +171,36 @@ impl From<Rejection> for Refusal {
 /// An alert about a conflict is raised again at most this often: whoever has one token and time cannot grow the trail.
 const CONFLICT_AGAIN: Span = Span::from_minutes(1);
 
-fn conflict_is_due(state: &State, holder: &Node) -> bool {
-    let open = state.open_alert(AlertKind::WireguardKeyConflict, Some(&holder.id));
+fn conflict_is_due(state: &State, holder: &Node, over: Claimed) -> bool {
+    let open = state.open_alert(over.alert(), Some(&holder.id));
     open.is_none_or(|open| open.quiet_since().plus(CONFLICT_AGAIN) <= state.at)
 }
 
 /// The alert is on the holder, for its own tenant: it says from where, and not whose token it was. That is in the trail
 /// of the other tenant.
 fn conflict(state: &State, envelope: &Envelope, enroll: &Enroll, over: &ClaimConflict) -> Option<Event> {
-    let holder = state.nodes.get(&over.holder).filter(|holder| conflict_is_due(state, holder))?;
-    let claimed = over.claimed;
-    let seen = enroll.holder_seen_at.map_or_else(|| "an unknown address".to_owned(), |at| at.to_string());
-    let detail = format!(
-        "an enrollment from {} with {claimed} of this node was refused; the node itself was last seen at {seen}",
-        envelope.source
-    );
-    Some(state.raising(envelope, AlertKind::WireguardKeyConflict, &holder.id, (detail, 1)))
+    let holder = state.nodes.get(&over.holder).filter(|holder| conflict_is_due(state, holder, over.over))?;
+    let seen = enroll.holder_seen_at.or(holder.enrolled_from);
+    let seen = seen.map_or_else(|| "an unknown address".to_owned(), |at| at.to_string());
+    let source = envelope.source;
+    let of_other_tenant = |claimed: &str| {
+        format!(
+            "an enrollment from {source} with {claimed} of this node was refused; the node itself was last seen at {seen}"
+        )
+    };
+    let detail = match over.over {
+        Claimed::NodeId => of_other_tenant("the id"),
+        Claimed::WireguardKey => of_other_tenant("the WireGuard key"),
+        Claimed::Hardware => {
+            format!(
+                "a second enrollment with the hardware of this node: active_from={seen} attempt_from={source}"
+            )
+        }
+        Claimed::HardwareOfSeveral => {
+            format!("an enrollment with the hardware of this node and of others: attempt_from={source}")
+        }
+    };
+    Some(state.raising(envelope, over.over.alert(), &holder.id, (detail, 1)))
 }
 
 /// Is the token good, as far as can be told without the request that comes with it? A used one may be, for
@@ -188,41 +230,140 @@ pub fn check_token<'a>(
 }
 
 /// Is the credential good, and for what?
-pub fn admit(state: &State, enroll: &Enroll) -> Result<Admission, Refusal> {
-    let token = match &enroll.credential {
-        Credential::Token(token) => check_token(state, token, enroll.idempotency.as_ref())?,
-        // No node is registered by its hardware, and a recovery token is redeemed by `Recover`.
-        Credential::Hardware(_) | Credential::Recovery(_) => {
-            return Err(Rejection::AttestorNotAllowed.into());
-        }
-    };
+pub fn admit(state: &State, enroll: &Enroll, source: &Source) -> Result<Admission, Refusal> {
+    match &enroll.credential {
+        Credential::Token(token) => admit_token(state, enroll, source, token),
+        Credential::Hardware(claimed) => admit_hardware(state, enroll, source, claimed),
+        // A recovery token is redeemed by `Recover`.
+        Credential::Recovery(_) => Err(Rejection::AttestorNotAllowed.into()),
+    }
+}
+
+fn admit_token(
+    state: &State,
+    enroll: &Enroll,
+    source: &Source,
+    token: &SecretHash,
+) -> Result<Admission, Refusal> {
+    let token = check_token(state, token, enroll.idempotency.as_ref())?;
     if let TokenState::Used { node, .. } = &token.state {
         return repeat(state, enroll, token, node.as_ref()).ok_or_else(|| Rejection::TokenUsed.into());
     }
-    state.policy.check_attestor(Attestor::JoinToken)?;
+    let machine = attested_machine(state, enroll, source, token)?;
     let profile = token.profile.clone().or_else(|| enroll.door.profile());
     let profile = profile.unwrap_or_else(|| state.policy.default_profile.clone());
     check_key_kind(state, enroll, &profile)?;
-    let node = choose_node(state, enroll, token)?;
-    check_wireguard(state, enroll, token)?;
-    if is_over_limit(state) {
-        return Err(Rejection::RateLimited.into());
-    }
+    let node = choose_node(state, enroll, token, machine)?;
+    let holder =
+        Claimant { node: token.node.as_ref().or(machine), tenant: &token.tenant, token: Some(token.id) };
+    check_wireguard(state, enroll, &holder)?;
+    check_limit(state)?;
     Ok(Admission::Fresh { tenant: token.tenant.clone(), profile, node })
+}
+
+/// Which registered machine it is that comes with a token, where policy asks for the hardware too, or has to.
+fn attested_machine<'a>(
+    state: &'a State,
+    enroll: &Enroll,
+    source: &Source,
+    token: &Token,
+) -> Result<Option<&'a NodeId>, Rejection> {
+    let policy = &state.policy;
+    let needed = policy.requires(Attestor::Hardware) || !policy.accepts(Attestor::JoinToken);
+    let Some(claimed) = enroll.claimed.as_ref().filter(|_| needed) else {
+        return policy.check_attested(&[Attestor::JoinToken]).map(|()| None);
+    };
+    policy.check_attested(&[Attestor::JoinToken, Attestor::Hardware])?;
+    let machine = known_machine(state, claimed, source).map_err(|refusal| refusal.rejection)?;
+    match &token.node {
+        Some(pinned) if *pinned != machine.id => Err(Rejection::NodeNotEnrolled),
+        _ if machine.tenant != token.tenant => Err(Rejection::NodeNotEnrolled),
+        _ => Ok(Some(&machine.id)),
+    }
+}
+
+/// The one node that a machine is registered as, living or not.
+fn known_machine<'a>(
+    state: &'a State,
+    claimed: &HardwareIdentity,
+    source: &Source,
+) -> Result<&'a Arc<Node>, Refusal> {
+    if !state.policy.hears_hardware_from(source) {
+        return Err(Rejection::AttestorNotAllowed.into());
+    }
+    match state.nodes_with_hardware(claimed)[..] {
+        [] => Err(Rejection::NodeNotEnrolled.into()),
+        [node] => Ok(node),
+        [first, ..] => {
+            let rejection = Rejection::HardwareIdentityConflict { node: None };
+            Err(Refusal::raising(rejection, Claimed::HardwareOfSeveral, &first.id))
+        }
+    }
+}
+
+/// Is there a machine to enroll by its hardware, as far as can be told without the request that comes with it? One that is
+/// active may ask again with the idempotency key that it enrolled with.
+pub fn check_hardware<'a>(
+    state: &'a State,
+    claimed: &HardwareIdentity,
+    source: &Source,
+    again: Option<&IdempotencyHash>,
+) -> Result<&'a Arc<Node>, Refusal> {
+    state.policy.check_attested(&[Attestor::Hardware])?;
+    let node = known_machine(state, claimed, source)?;
+    match node.state {
+        NodeState::Registered | NodeState::Inactive => Ok(node),
+        NodeState::Active
+            if again.is_some() && node.token.is_none() && node.idempotency.as_ref() == again =>
+        {
+            Ok(node)
+        }
+        NodeState::Enrolled | NodeState::Active => Err(already_active(&node.id)),
+        NodeState::Revoked | NodeState::Decommissioned => {
+            Err(Rejection::NodeRevoked { node: node.id.clone() }.into())
+        }
+    }
+}
+
+fn already_active(node: &NodeId) -> Refusal {
+    Refusal::raising(Rejection::AlreadyActive { node: node.clone() }, Claimed::Hardware, node)
+}
+
+fn admit_hardware(
+    state: &State,
+    enroll: &Enroll,
+    source: &Source,
+    claimed: &HardwareIdentity,
+) -> Result<Admission, Refusal> {
+    let node = check_hardware(state, claimed, source, enroll.idempotency.as_ref())?;
+    if node.state == NodeState::Active {
+        return repeat_of(state, enroll, node).ok_or_else(|| already_active(&node.id));
+    }
+    let profile = node.registered_profile.clone().or_else(|| enroll.door.profile());
+    let profile = profile.unwrap_or_else(|| state.policy.default_profile.clone());
+    check_key_kind(state, enroll, &profile)?;
+    let holder = Claimant { node: Some(&node.id), tenant: &node.tenant, token: None };
+    check_wireguard(state, enroll, &holder)?;
+    check_limit(state)?;
+    let (tenant, node) = (node.tenant.clone(), NodeChoice::Pinned(node.id.clone()));
+    Ok(Admission::Fresh { tenant, profile, node })
 }
 
 /// The same token, key and idempotency key, while nobody has used the certificate yet.
 fn repeat(state: &State, enroll: &Enroll, token: &Token, node: Option<&NodeId>) -> Option<Admission> {
     let node = state.nodes.get(node?)?;
+    let own =
+        node.token == Some(token.id) && node.state == NodeState::Enrolled && !token.is_expired(state.at);
+    if own { repeat_of(state, enroll, node) } else { None }
+}
+
+/// The same key and idempotency key as in the node's latest enrollment, while nobody has used its certificate yet.
+fn repeat_of(state: &State, enroll: &Enroll, node: &Node) -> Option<Admission> {
     let (serial, certificate) = state.current_certificate(node)?;
-    let same = node.token == Some(token.id)
-        && enroll.idempotency.is_some()
+    let same = enroll.idempotency.is_some()
         && node.idempotency == enroll.idempotency
         && certificate.key == enroll.key;
-    let fresh = node.state == NodeState::Enrolled
-        && state.is_good(serial)
-        && certificate.is_unseen()
-        && !token.is_expired(state.at);
+    let fresh = state.is_good(serial) && certificate.is_unseen();
     (same && fresh).then(|| Admission::Again { node: node.id.clone(), serial: serial.clone() })
 }
 
@@ -236,7 +377,13 @@ fn check_key_kind(state: &State, enroll: &Enroll, profile: &ProfileName) -> Resu
     }
 }
 
-fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoice, Refusal> {
+/// The token's pin has the last word, then the machine that policy asked for, then the caller where its API lets it ask.
+fn choose_node(
+    state: &State,
+    enroll: &Enroll,
+    token: &Token,
+    machine: Option<&NodeId>,
+) -> Result<NodeChoice, Refusal> {
     if let Some(pinned) = &token.node {
         return match state.nodes.get(pinned) {
             Some(node) if node.state.is_gone() => {
@@ -249,11 +396,20 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
             _ => Ok(NodeChoice::Pinned(pinned.clone())),
         };
     }
+    if let Some(machine) = machine.and_then(|id| state.nodes.get(id)) {
+        return match machine.state {
+            NodeState::Registered | NodeState::Inactive => Ok(NodeChoice::Pinned(machine.id.clone())),
+            NodeState::Enrolled | NodeState::Active => Err(already_active(&machine.id)),
+            NodeState::Revoked | NodeState::Decommissioned => {
+                Err(Refusal::burning(Rejection::NodeRevoked { node: machine.id.clone() }, token.id))
+            }
+        };
+    }
     match &enroll.requested_node {
         Some(wanted) if state.nodes.contains_key(wanted) || wanted.is_reserved() => {
             let rejection = Rejection::NodeIdInUse { node: wanted.clone() };
-            Err(match enroll.conflict_alerts && is_foreign(state, wanted, token) {
-                true => Refusal::raising(rejection, "the id", wanted),
+            Err(match enroll.conflict_alerts && is_foreign(state, wanted, &token.tenant) {
+                true => Refusal::raising(rejection, Claimed::NodeId, wanted),
                 false => rejection.into(),
             })
         }
@@ -264,28 +420,37 @@ fn choose_node(state: &State, enroll: &Enroll, token: &Token) -> Result<NodeChoi
 
 /// A WireGuard key that another node has: somebody copied a disk, or lies. In the token's own tenant the token is burned. A
 /// public key is no secret, so another tenant may have claimed it first: that costs nobody a token.
-fn check_wireguard(state: &State, enroll: &Enroll, token: &Token) -> Result<(), Refusal> {
+fn check_wireguard(state: &State, enroll: &Enroll, claimant: &Claimant<'_>) -> Result<(), Refusal> {
     let holder = enroll.wireguard.and_then(|wireguard| state.wireguard_keys.get(&wireguard.key));
-    let Some(holder) = holder.filter(|holder| Some(*holder) != token.node.as_ref()) else { return Ok(()) };
+    let Some(holder) = holder.filter(|holder| Some(*holder) != claimant.node) else { return Ok(()) };
     let rejection = Rejection::WireguardKeyInUse;
-    Err(match enroll.conflict_alerts && is_foreign(state, holder, token) {
-        true => Refusal::raising(rejection, "the WireGuard key", holder),
-        false => Refusal::burning(rejection, token.id),
+    Err(match (enroll.conflict_alerts && is_foreign(state, holder, claimant.tenant), claimant.token) {
+        (true, _) => Refusal::raising(rejection, Claimed::WireguardKey, holder),
+        (false, Some(token)) => Refusal::burning(rejection, token),
+        (false, None) => rejection.into(),
     })
 }
 
-fn is_foreign(state: &State, node: &NodeId, token: &Token) -> bool {
-    state.nodes.get(node).is_some_and(|node| node.tenant != token.tenant)
+/// Whom a credential is good for.
+struct Claimant<'a> {
+    node: Option<&'a NodeId>,
+    tenant: &'a TenantId,
+    token: Option<TokenId>,
 }
 
-fn is_over_limit(state: &State) -> bool {
+fn is_foreign(state: &State, node: &NodeId, tenant: &TenantId) -> bool {
+    state.nodes.get(node).is_some_and(|node| node.tenant != *tenant)
+}
+
+fn check_limit(state: &State) -> Result<(), Rejection> {
     let (began, count) = state.minute;
     let limit = state.policy.enroll_max_per_minute;
-    limit > 0 && state.at.since(began) < Span::from_minutes(1) && count >= limit
+    let over = limit > 0 && state.at.since(began) < Span::from_minutes(1) && count >= limit;
+    if over { Err(Rejection::RateLimited) } else { Ok(()) }
 }
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, enroll: &Enroll) -> Decision {
-    match admit(state, enroll) {
+    match admit(state, enroll, &envelope.source) {
         Err(Refusal { rejection, follows }) => {
             let event = match follows {
                 RefusalEffect::Nothing => None,
@@ -348,9 +513,8 @@ const ENDED_ALERTS: [AlertKind; 6] = [
 ];
 
 fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepared) -> Decision {
-    let Some(token) = enroll.credential.token().and_then(|token| state.token_with_hash(token)) else {
-        return Rejection::TokenInvalid.into();
-    };
+    let token = enroll.credential.token().and_then(|token| state.token_with_hash(token));
+    let by_hardware = matches!(enroll.credential, Credential::Hardware(_));
     let known = state.nodes.get(&prepared.node);
     let address = match address_for(state, enroll, known.and_then(|node| node.address)) {
         Ok(address) => address,
@@ -361,7 +525,8 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         node: prepared.node.clone(),
         tenant: prepared.tenant.clone(),
         profile: prepared.profile.clone(),
-        token: token.id,
+        token: token.map(|token| token.id),
+        attestor: if by_hardware { Attestor::Hardware } else { Attestor::JoinToken },
         idempotency: enroll.idempotency,
         certificate: prepared.certificate.clone(),
         wireguard: enroll.wireguard,
@@ -372,17 +537,21 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         hardware: enroll.hardware.clone(),
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),
-        name: token.name.clone(),
+        name: token.and_then(|token| token.name.clone()),
         keeps_recovery_tokens: eligibility::at_enrollment(enroll.door, &prepared.profile),
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());
-    let replaced = known.filter(|node| enroll.replacement_alerts && is_living(state, node)).map(|node| {
+    let taken = known.filter(|node| enroll.replacement_alerts && is_living(state, node)).zip(token);
+    let replaced = taken.map(|(node, token)| {
         state.raising(envelope, AlertKind::NodeReplaced, &node.id, (replacement(envelope, token), 1))
     });
+    // Nobody confirms an enrollment by hardware: the machine is there, and its silence will tell if it is not.
+    let active = by_hardware.then(|| Event::NodeActive(NodeActive { node: node.clone() }));
     let suspicion: &[AlertKind] = if enroll.replacement_alerts { &[] } else { &[AlertKind::CloneSuspected] };
     let ended = [suspicion, &ENDED_ALERTS].concat();
-    let events = [event].into_iter().chain(state.clearing(&ended, &node)).chain(replaced).collect();
+    let cleared = state.clearing(&ended, &node);
+    let events = [event].into_iter().chain(active).chain(cleared).chain(replaced).collect();
     Decision { events, answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
 }
 

@@ -1,18 +1,21 @@
 //! What an enrollment leaves on record.
 
+use super::credential::Attestor;
 use crate::names::{IdempotencyHash, Label, NodeId, ProfileName, Serial, Span, TenantId, Title, TokenId};
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::{Envelope, Hardware, Issued, Node, NodeState, State, TokenState, Underlay, Wireguard};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-/// A token became an identity.
+/// A token, or what a machine is known by, became an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEnrolled {
     pub node: NodeId,
     pub tenant: TenantId,
     pub profile: ProfileName,
-    pub token: TokenId,
+    /// None of a machine that came by its hardware alone.
+    pub token: Option<TokenId>,
+    pub attestor: Attestor,
     pub idempotency: Option<IdempotencyHash>,
     pub certificate: Issued,
     pub wireguard: Option<Wireguard>,
@@ -34,10 +37,10 @@ impl Happened for NodeEnrolled {
     const NAME: &'static str = "host.enrolled";
 
     fn fields(&self) -> AuditFields {
-        host(
+        let mut fields = host(
             &self.node,
             [
-                ("token_id", AuditField::text(self.token)),
+                ("token_id", AuditField::maybe(self.token)),
                 ("enrolled_by", AuditField::text("system:enrollment-service")),
                 ("tenant", AuditField::text(&self.tenant)),
                 ("profile", AuditField::text(&self.profile)),
@@ -52,16 +55,23 @@ impl Happened for NodeEnrolled {
                 ("not_after", AuditField::text(self.certificate.not_after)),
                 ("denied_serials", AuditField::texts(&self.denied)),
             ],
-        )
+        );
+        // Lines of old logs are made again from their commands: what came later is there only if it is said.
+        if self.attestor != Attestor::JoinToken {
+            fields.push(("attestor", AuditField::text(self.attestor.as_str())));
+        }
+        fields
     }
 
     fn peer(&self) -> Option<&NodeId> {
         Some(&self.node)
     }
 
-    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+    fn fold(&self, state: &mut State, envelope: &Envelope) {
         let at = state.at;
-        state.set_token(self.token, TokenState::Used { at, node: Some(self.node.clone()) });
+        if let Some(token) = self.token {
+            state.set_token(token, TokenState::Used { at, node: Some(self.node.clone()) });
+        }
         state.deny(&self.denied);
         let issued = &self.certificate;
         state.record_certificate(&self.node, issued);
@@ -73,7 +83,7 @@ impl Happened for NodeEnrolled {
         node.state_since = at;
         node.profile = self.profile.clone();
         node.enrolled_at = Some(at);
-        node.token = Some(self.token);
+        node.token = self.token;
         node.idempotency = self.idempotency;
         node.underlay = self.underlay;
         node.underlay_proven = self.underlay_proven;
@@ -86,6 +96,9 @@ impl Happened for NodeEnrolled {
         node.overlay_seen = state.overlay_revision(&self.tenant);
         node.rotation = None;
         node.forget_streams();
+        let by_hardware = self.attestor == Attestor::Hardware;
+        node.streamed = by_hardware;
+        node.enrolled_from = by_hardware.then_some(envelope.source);
         // What the machine before it had is not this one's: with its key it would be a peer again. A key that was in
         // use stays taken, so that nobody else comes with it.
         if let Some(old) = std::mem::replace(&mut node.wireguard, self.wireguard)

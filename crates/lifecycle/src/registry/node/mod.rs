@@ -21,10 +21,13 @@ pub(super) mod rotate;
 pub(super) mod scheduling;
 mod tombstone;
 
-use super::{Envelope, Recovery, Rejection, Report, State, Underlay, Wireguard};
+use super::{
+    Assignment, Documents, Envelope, HardwareIdentity, Recovery, Rejection, Report, State, Underlay,
+    Wireguard,
+};
 use crate::names::{
-    IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Span, TenantId, Timestamp, Title,
-    TokenId, VclusterId,
+    IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Source, Span, TenantId,
+    Timestamp, Title, TokenId, VclusterId,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -136,7 +139,8 @@ pub struct Node {
     /// A renewal ordered by an operator and not yet obeyed.
     #[serde(default)]
     pub rotation: Option<Rotation>,
-    /// Whether it ever had a live stream: only then does silence mean anything.
+    /// Whether its silence means anything: it had a live stream, or it enrolled by its hardware, and a machine that does
+    /// so has one soon.
     #[serde(default)]
     pub streamed: bool,
     /// The latest starts of its agent, the newest last.
@@ -172,6 +176,24 @@ pub struct Node {
     /// What it last said of itself.
     #[serde(default)]
     pub report: Option<Arc<Report>>,
+    /// The machine that it is, if it was registered by its hardware.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<HardwareIdentity>>,
+    /// The profile that it was registered with; without one, that of the API by which it enrolls counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_profile: Option<ProfileName>,
+    /// Who registered it by its hardware.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_by: Option<String>,
+    /// Where it enrolled from by its hardware last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolled_from: Option<Source>,
+    /// Its latest vClusters, the present one last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assignments: Vec<Assignment>,
+    /// Configuration for this node alone.
+    #[serde(default, skip_serializing_if = "Documents::is_empty")]
+    pub config: Documents,
 }
 
 /// Who did something to a node, when and why.
@@ -235,6 +257,12 @@ impl Node {
             ended: None,
             recovery: Recovery::default(),
             report: None,
+            identity: None,
+            registered_profile: None,
+            registered_by: None,
+            enrolled_from: None,
+            assignments: Vec::new(),
+            config: Documents::default(),
         }
     }
 
@@ -260,7 +288,7 @@ impl Node {
 }
 
 /// A node that is not a tombstone.
-pub(super) fn living<'a>(state: &'a State, id: &NodeId) -> Result<&'a Node, Rejection> {
+pub(in crate::registry) fn living<'a>(state: &'a State, id: &NodeId) -> Result<&'a Node, Rejection> {
     match state.nodes.get(id) {
         None => Err(Rejection::NodeNotFound { node: id.clone() }),
         Some(node) if node.state.is_gone() => Err(Rejection::NodeRevoked { node: id.clone() }),

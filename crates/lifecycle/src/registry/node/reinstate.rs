@@ -3,21 +3,34 @@
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
-use crate::registry::{AlertKind, Envelope, Event, NodeState, Rejection, State};
+use crate::registry::{AlertKind, Envelope, Event, Node, NodeState, Rejection, State};
 
 /// A node that is not gone is left as it is.
 pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
     match state.nodes.get(id) {
         None => Rejection::NodeNotFound { node: id.clone() }.into(),
         Some(node) if node.state.is_gone() => {
-            let generation = node.generation.saturating_add(1);
-            let reinstated = Event::NodeReinstated(NodeReinstated { node: id.clone(), generation });
-            // What was copied is denied; the new life begins without suspicion.
-            let unsuspected = state.clearing(&[AlertKind::CloneSuspected], id);
-            Decision::granted([reinstated].into_iter().chain(unsuspected).collect())
+            // The machine may be registered as another node by now.
+            let taken = node.identity.as_ref().and_then(|identity| state.hardware_holder(id, identity));
+            match taken {
+                Some(holder) => Rejection::HardwareIdentityConflict {
+                    node: (holder.tenant == node.tenant).then(|| holder.id.clone()),
+                }
+                .into(),
+                None => Decision::granted(events(state, node)),
+            }
         }
         Some(_) => Decision::granted(Vec::new()),
     }
+}
+
+/// A node that is gone begins a new life.
+pub(in crate::registry) fn events(state: &State, node: &Node) -> Vec<Event> {
+    let (id, generation) = (&node.id, node.generation.saturating_add(1));
+    let reinstated = Event::NodeReinstated(NodeReinstated { node: id.clone(), generation });
+    // What was copied is denied; the new life begins without suspicion.
+    let unsuspected = state.clearing(&[AlertKind::CloneSuspected], id);
+    [reinstated].into_iter().chain(unsuspected).collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,5 +62,6 @@ impl Happened for NodeReinstated {
             node.forget_streams();
             node.recovery.repairing = false;
         });
+        state.reclaim_hardware(&self.node);
     }
 }

@@ -29,6 +29,13 @@ impl State {
         words
     }
 
+    /// The same for a scheduler of vClusters: a node in none is in maintenance mode.
+    pub fn unschedulable(&self, node: &Node, report: Option<&Report>) -> Vec<&'static str> {
+        let mut words = self.exclusions(node, report);
+        words.extend(node.vcluster.is_none().then_some("unassigned"));
+        words
+    }
+
     /// A node's certificate whose issuer was revoked, with none after it: the host is shut out, whatever its state.
     pub fn fenced_certificate<'a>(&'a self, node: &'a Node) -> Option<(&'a Serial, &'a Certificate)> {
         let (serial, held) = self.current_certificate(node)?;

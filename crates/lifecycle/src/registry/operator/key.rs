@@ -1,10 +1,10 @@
 //! API keys of operators' automation.
 
-use super::add::{check_tenants, tenants_field};
+use super::add::{check_scope, tenants_field, vclusters_field};
 use crate::names::{KeyId, NodeId, OperatorName, SecretHash, Span};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Actor, Envelope, Event, OperatorKey, Rejection, Role, State, Tenants};
+use crate::registry::{Actor, Envelope, Event, OperatorKey, Rejection, Role, State, Tenants, Vclusters};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct CreateOperatorKey {
     pub role: Role,
     pub tenants: Tenants,
     pub ttl: Span,
+    /// What the role is narrowed to.
+    #[serde(default, skip_serializing_if = "Vclusters::is_all")]
+    pub vclusters: Vclusters,
 }
 
 const KEY_TTL_MIN: Span = Span::from_secs(10);
@@ -25,7 +28,7 @@ pub(in crate::registry) fn create_key(state: &State, actor: &Actor, create: &Cre
     if !(KEY_TTL_MIN..=KEY_TTL_MAX).contains(&create.ttl) {
         return Rejection::OperatorKeyTtl { min: KEY_TTL_MIN, max: KEY_TTL_MAX }.into();
     }
-    if let Err(rejection) = check_tenants(state, &create.tenants) {
+    if let Err(rejection) = check_scope(state, create.role, &create.tenants, &create.vclusters) {
         return rejection.into();
     }
     if state.operator_keys.contains_key(&create.key) || state.operator_key_by_hash.contains_key(&create.hash)
@@ -42,6 +45,7 @@ pub(in crate::registry) fn create_key(state: &State, actor: &Actor, create: &Cre
         created_at: state.at,
         expires_at: state.at.plus(create.ttl),
         revoked_at: None,
+        vclusters: create.vclusters.clone(),
     })])
 }
 
@@ -61,13 +65,16 @@ impl Happened for OperatorKey {
     const NAME: &'static str = "operator_key.created";
 
     fn fields(&self) -> AuditFields {
-        vec![
+        [
             ("key_id", AuditField::text(self.id)),
             ("operator", AuditField::text(&self.name)),
             ("role", AuditField::text(self.role.as_str())),
             ("tenants", tenants_field(&self.tenants)),
             ("expires_at", AuditField::text(self.expires_at)),
         ]
+        .into_iter()
+        .chain(vclusters_field(&self.vclusters))
+        .collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {

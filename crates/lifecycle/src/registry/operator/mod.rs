@@ -5,7 +5,7 @@ pub(super) mod key;
 pub(super) mod remove;
 pub(super) mod renew;
 
-use super::{Role, Tenants};
+use super::{Role, Tenants, Vclusters};
 use crate::names::{KeyId, OperatorName, SecretHash, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub struct Operator {
     /// Certificates that renewals have replaced, denied, until they have expired and are tidied away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<Serial>,
+    /// What its role is narrowed to.
+    #[serde(default, skip_serializing_if = "Vclusters::is_all")]
+    pub vclusters: Vclusters,
 }
 
 impl Operator {
@@ -49,6 +52,9 @@ pub struct OperatorKey {
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
+    /// What its role is narrowed to.
+    #[serde(default, skip_serializing_if = "Vclusters::is_all")]
+    pub vclusters: Vclusters,
 }
 
 impl OperatorKey {

@@ -1,7 +1,7 @@
 //! What a policy key accepts: how a text becomes its value and back, and what a refusal says was expected.
 
 use super::Fraction;
-use crate::names::{Label, Span};
+use crate::names::{Label, Network, Span};
 
 pub(super) trait Accepts {
     type Value;
@@ -191,6 +191,53 @@ impl Accepts for Words {
 
     fn expected(&self) -> String {
         format!("a list of {}", enumerated(self.0.iter().copied(), "and"))
+    }
+}
+
+/// Any of these words, with commas between, or none.
+pub(super) struct WordsOrNone(pub &'static [&'static str]);
+
+impl Accepts for WordsOrNone {
+    type Value = Vec<String>;
+
+    fn parse(&self, text: &str) -> Option<Vec<String>> {
+        if text.trim().is_empty() { Some(Vec::new()) } else { Words(self.0).parse(text) }
+    }
+
+    fn write(&self, words: &Vec<String>) -> String {
+        words.join(",")
+    }
+
+    fn expected(&self) -> String {
+        format!("{}, or nothing", Words(self.0).expected())
+    }
+}
+
+/// Networks, with commas between, or none.
+pub(super) struct Networks;
+
+impl Networks {
+    const MOST: usize = 64;
+}
+
+impl Accepts for Networks {
+    type Value = Vec<Network>;
+
+    fn parse(&self, text: &str) -> Option<Vec<Network>> {
+        if text.trim().is_empty() {
+            return Some(Vec::new());
+        }
+        let networks: Option<Vec<Network>> =
+            text.split(',').map(|word| Network::parse(word.trim()).ok()).collect();
+        networks.filter(|networks| networks.len() <= Self::MOST)
+    }
+
+    fn write(&self, networks: &Vec<Network>) -> String {
+        networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn expected(&self) -> String {
+        format!("a list of at most {} networks such as 10.0.0.0/8,fd00::/8, or nothing", Self::MOST)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
-use super::accepts::{Accepts, LabelOr, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words};
+use super::accepts::{
+    Accepts, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words, WordsOrNone,
+};
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
 use super::{CloneRule, UnderlayProbe};
-use crate::names::{Label, ProfileName, Span};
+use crate::names::{Label, Network, ProfileName, Span};
 use imbl::OrdMap;
 
 /// Tokens shorter than this would expire on the way.
@@ -57,6 +59,10 @@ policy_keys! {
         "quarantine.observe" quarantine_observe: Span = Span::from_minutes(10), Within(SECOND, Span::from_days(90));
         /// A node that was silent for this long raises `node_silent`; 0 is off
         "liveness.silent_after" liveness_silent_after: Option<Span> = Some(Span::from_hours(24)), SpanOrZero;
+        /// Kinds of credential that every enrollment must bring, all of them, besides one of `attestors`; empty is none
+        "attestors.require" attestors_require: Vec<String> = Vec::new(), WordsOrNone(&["join-token", "hardware"]);
+        /// Networks from which a machine may enroll by its hardware; empty is any
+        "hardware.source_cidrs" hardware_source_cidrs: Vec<Network> = Vec::new(), Networks;
     }
     and {
         /// The profile of enrollments whose token and door name none.

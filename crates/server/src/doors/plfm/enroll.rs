@@ -7,7 +7,7 @@ use crate::http::extract::{Json, bad};
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
 use crate::issuance::Released;
-use crate::issuance::enroll::{self, Enrollment};
+use crate::issuance::enroll::{self, Enrollment, Proof};
 use crate::process::app::{App, Provenance};
 use api::code;
 use api::doors::plfm::{ClusterConfig, EnrollHost, EnrolledHost, OverlayConfig, UnderlayEndpoint};
@@ -47,7 +47,7 @@ pub async fn enroll(
 fn shape(headers: &HeaderMap, body: EnrollHost) -> Result<Enrollment, Failure> {
     Ok(Enrollment {
         door: Door::Plfm,
-        token: body.enrollment_token.reveal().to_owned(),
+        proof: Proof::token(body.enrollment_token.reveal().to_owned()),
         csr: body.mtls_csr.into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
         naming: NAMING,

@@ -4,7 +4,7 @@ use super::{AgentRefusal, agent_id, check_tenant, identity, label, named_tenant}
 use crate::doors::{NAMING, idempotency};
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
-use crate::issuance::enroll::{self, Enrollment, Naming};
+use crate::issuance::enroll::{self, Enrollment, Naming, Proof};
 use crate::process::app::{App, Provenance};
 use api::doors::probectl::{EnrollAgent, ProbectlIdentity};
 use api::{code, header};
@@ -23,6 +23,7 @@ pub async fn enroll(
     headers: HeaderMap,
     Json(request): Json<EnrollAgent>,
 ) -> Result<axum::Json<ProbectlIdentity>, Failure> {
+    let token = request.token.reveal().to_owned();
     let request = match shape(&headers, &request) {
         Ok(request) => request,
         Err(failure) => {
@@ -31,8 +32,8 @@ pub async fn enroll(
         }
     };
     let named = named_tenant(&headers)?;
-    let (token, again) = (&request.token, request.idempotency.as_ref());
-    if let Err(refused) = check_tenant(&app, token, again, named.as_ref()).await {
+    let again = request.idempotency.as_ref();
+    if let Err(refused) = check_tenant(&app, &token, again, named.as_ref()).await {
         return Err(refused.recorded(&app, &origin).await);
     }
     let enrolled = enroll::enroll(&app, &origin, request).await;
@@ -46,7 +47,7 @@ fn shape(headers: &HeaderMap, request: &EnrollAgent) -> Result<Enrollment, Failu
     }
     Ok(Enrollment {
         door: Door::Probectl,
-        token: request.token.reveal().to_owned(),
+        proof: Proof::token(request.token.reveal().to_owned()),
         csr: request.csr_pem.clone().into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
         naming: Naming { drawn: |_, _| agent_id(), ..NAMING },

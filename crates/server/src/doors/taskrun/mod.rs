@@ -11,7 +11,7 @@ use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::http::pem::{leaf_and_chain, trust};
 use crate::issuance::Released;
-use crate::issuance::enroll::{self, Enrollment, Naming};
+use crate::issuance::enroll::{self, Enrollment, Naming, Proof};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
 use api::doors::taskrun::{EnrollWorker, EnrolledWorker, RenewWorker, RenewedWorker};
@@ -58,7 +58,7 @@ async fn enroll(
 fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<Enrollment, Failure> {
     Ok(Enrollment {
         door: Door::Taskrun,
-        token: body.bootstrap_token.reveal().to_owned(),
+        proof: Proof::token(body.bootstrap_token.reveal().to_owned()),
         csr: body.csr.into_bytes(),
         idempotency: idempotency(headers.get(header::IDEMPOTENCY_KEY).map(|key| key.as_bytes()))?,
         naming: Naming { requested: worker::requested, ..NAMING },

@@ -1,0 +1,44 @@
+//! Removing a vCluster in which no node is.
+
+use crate::names::{NodeId, VclusterId};
+use crate::registry::apply::Decision;
+use crate::registry::event::{AuditField, AuditFields, Happened};
+use crate::registry::{Envelope, Event, Node, Rejection, State};
+use std::sync::Arc;
+
+pub(in crate::registry) fn remove(state: &State, id: &VclusterId) -> Decision {
+    if !state.vclusters.contains_key(id) {
+        return Rejection::VclusterNotFound { vcluster: id.clone() }.into();
+    }
+    match state.nodes_in(id).count() as u64 {
+        0 => Decision::granted(vec![Event::VclusterRemoved(VclusterRemoved { vcluster: id.clone() })]),
+        nodes => Rejection::VclusterInUse { vcluster: id.clone(), nodes }.into(),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VclusterRemoved {
+    pub vcluster: VclusterId,
+}
+
+impl Happened for VclusterRemoved {
+    const NAME: &'static str = "vcluster.removed";
+
+    fn fields(&self) -> AuditFields {
+        vec![("vcluster", AuditField::text(&self.vcluster))]
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        None
+    }
+
+    /// A node that is gone and comes back must not come back into another vCluster of the same name.
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.vclusters.remove(&self.vcluster);
+        let was_in = |node: &&Arc<Node>| node.vcluster.as_ref() == Some(&self.vcluster);
+        let left: Vec<NodeId> = state.nodes.values().filter(was_in).map(|node| node.id.clone()).collect();
+        for node in left {
+            state.change_node(&node, |node| node.vcluster = None);
+        }
+    }
+}
