@@ -94,6 +94,7 @@ impl Happened for NodeEnrolled {
         node.serials.push(issued.serial.clone());
         node.bundle = state.bundle_version;
         node.overlay_seen = state.overlay_revision(&self.tenant);
+        node.enrolled_sequence = state.config_sequence;
         node.rotation = None;
         node.forget_streams();
         let by_hardware = self.attestor == Attestor::Hardware;

@@ -191,6 +191,9 @@ pub struct Node {
     /// Its latest vClusters, the present one last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assignments: Vec<Assignment>,
+    /// The sequence of the configuration when it enrolled last.
+    #[serde(default)]
+    pub enrolled_sequence: u64,
     /// Configuration for this node alone.
     #[serde(default, skip_serializing_if = "Documents::is_empty")]
     pub config: Documents,
@@ -262,6 +265,7 @@ impl Node {
             registered_by: None,
             enrolled_from: None,
             assignments: Vec::new(),
+            enrolled_sequence: 0,
             config: Documents::default(),
         }
     }

@@ -80,15 +80,14 @@ impl State {
         }
     }
 
-    /// What is new about a node's configuration after a sequence, in order: what was said to it and to its vCluster since it is
-    /// there. Nothing of another vCluster, and of its own nothing from before: a node that comes into one reads its
-    /// whole configuration.
+    /// What is new about a node's configuration after a sequence, in order: what was said to it and to the vCluster that it is in.
+    /// Nothing of another vCluster. Where it was put before it enrolled is no news: the answer to its enrollment said so.
     pub fn config_news<'a>(&'a self, node: &'a Node, after: u64) -> Vec<ConfigNews<'a>> {
         let config = self.config_of(node);
-        let joined = node.assignments.last().map_or(0, |last| last.sequence);
-        let base = config.base.after(after.max(joined)).map(ConfigNews::Base);
+        let base = config.base.after(after).map(ConfigNews::Base);
         let own = config.own.after(after).map(ConfigNews::Own);
-        let moved = node.assignments.iter().filter(|moved| moved.sequence > after).map(ConfigNews::Moved);
+        let known = after.max(node.enrolled_sequence);
+        let moved = node.assignments.iter().filter(|moved| moved.sequence > known).map(ConfigNews::Moved);
         let mut news: Vec<_> = moved.chain(base).chain(own).collect();
         news.sort_by_key(ConfigNews::sequence);
         news
