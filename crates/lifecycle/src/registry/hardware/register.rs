@@ -105,11 +105,12 @@ impl Happened for HardwareRegistered {
             state.nodes.insert(self.node.clone(), Arc::new(blank));
         }
         state.hold_hardware(&self.node, &self.identity);
-        let actor = envelope.actor.to_string();
+        let (actor, at) = (envelope.actor.to_string(), state.at);
         state.change_node(&self.node, |node| {
             node.profile = profile;
             node.registered_profile = self.profile.clone();
             node.registered_by = Some(actor);
+            node.registered_at = Some(at);
         });
         if state.nodes.get(&self.node).is_some_and(|node| node.vcluster != self.vcluster) {
             join(state, &self.node, self.vcluster.as_ref());

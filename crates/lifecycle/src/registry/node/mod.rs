@@ -185,6 +185,9 @@ pub struct Node {
     /// Who registered it by its hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_by: Option<String>,
+    /// When that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_at: Option<Timestamp>,
     /// Where it enrolled from by its hardware last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolled_from: Option<Source>,
@@ -263,6 +266,7 @@ impl Node {
             identity: None,
             registered_profile: None,
             registered_by: None,
+            registered_at: None,
             enrolled_from: None,
             assignments: Vec::new(),
             enrolled_sequence: 0,
