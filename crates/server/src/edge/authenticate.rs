@@ -1,5 +1,6 @@
 //! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
 
+use crate::edge::keepalive::Keepalive;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::code;
@@ -18,6 +19,8 @@ pub struct ConnectionPeer {
     pub certificate: Option<Arc<PeerCertificate>>,
     /// On the operator socket: the user at the other end.
     pub local_user: Option<Arc<str>>,
+    /// Of an HTTP/2 connection with a certificate: the signs of life of a peer that only listens.
+    pub keepalive: Option<Arc<Keepalive>>,
 }
 
 /// An actor with a credential, against the registry as it is now.

@@ -3,6 +3,7 @@
 use crate::edge::authenticate::ConnectionPeer;
 use crate::edge::capacity::WaitingPlace;
 use crate::edge::connections;
+use crate::edge::keepalive::{Heard, Keepalive};
 use crate::edge::service::{self, CertificateBound};
 use crate::edge::shares::{PlaceUse, PoolPlace};
 use crate::edge::stall::Stall;
@@ -111,7 +112,7 @@ async fn connection(
         return tracing::warn!(%source, "a verified client certificate could not be read");
     }
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let stream = Stall::new(stream);
+    let stream = Stall::new(Heard::new(stream, peer.keepalive.clone()));
     let on_record = peer.certificate.as_ref().is_some_and(|certificate| is_on_record(&app, certificate));
     let (own, _permit) = if on_record {
         let Some(permit) = app.edge.capacity.certificate().await else {
@@ -184,7 +185,8 @@ async fn shaken(
 fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> ConnectionPeer {
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let certificate = leaf.and_then(|leaf| tls::peer_certificate(&app.view().state, leaf)).map(Arc::new);
-    ConnectionPeer { source, certificate, local_user: None }
+    let keepalive = certificate.is_some().then(|| Keepalive::new(&app.view().state.policy));
+    ConnectionPeer { source, certificate, local_user: None, keepalive }
 }
 
 /// Half-closes and drains, so that the client finds the alert and not a reset.

@@ -43,7 +43,7 @@ pub async fn accept(app: Arc<App>, listener: TcpListener, router: Router) {
             continue;
         };
         let source = Source::Address(address.ip().to_canonical());
-        let peer = ConnectionPeer { source, certificate: None, local_user: None };
+        let peer = ConnectionPeer { source, certificate: None, local_user: None, keepalive: None };
         let place = places.enter(&source.networks(), PlaceUse::Idle, CancellationToken::new());
         let Some(place) = place else { continue };
         let (app, router) = (app.clone(), router.clone());

@@ -2,6 +2,7 @@
 
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
 use crate::edge::body::{Bounded, Pace};
+use crate::edge::keepalive;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
 use crate::edge::shares::PoolPlace;
@@ -82,6 +83,7 @@ pub async fn serve<S>(
     // Who has a place of the strangers is one, also with a certificate, until that is on record.
     let unauthenticated = place.is_some();
     let watch = ConnectionWatch::new(!unauthenticated, place);
+    let pings = peer.keepalive.as_ref().map_or(keepalive::LONGEST, |keepalive| keepalive.pings());
     let service = service_fn({
         let (app, watch) = (app.clone(), watch.clone());
         move |request: Request<Incoming>| {
@@ -127,8 +129,8 @@ pub async fn serve<S>(
             .initial_stream_window_size(64 * 1024)
             .initial_connection_window_size(128 * 1024)
             .max_send_buf_size(128 * 1024)
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(20));
+            .keep_alive_interval(pings)
+            .keep_alive_timeout(keepalive::ANSWER_LIMIT);
         drive(builder.serve_connection(io, service), over, cut, &watch).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();

@@ -60,6 +60,7 @@ fn peer(stream: &UnixStream) -> Option<ConnectionPeer> {
         source: Source::Socket,
         certificate: None,
         local_user: Some(user_name(uid).into()),
+        keepalive: None,
     })
 }
 

@@ -34,8 +34,6 @@ pub const BACKLOG: usize = 32;
 /// How many messages a host may send at once, and how many more every second.
 const BURST: u32 = 64;
 const RATE: u32 = 8;
-/// The least number of heartbeats in a grace period.
-const PER_GRACE: u64 = 2;
 
 pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
 
@@ -84,11 +82,9 @@ struct LiveTerms {
 
 impl LiveTerms {
     fn of(policy: &Policy) -> Self {
-        let grace = policy.liveness_grace;
         Self {
-            // A grace period that is shorter than the interval would make every host inactive between two heartbeats.
-            interval: policy.liveness_interval.min(Span::from_millis(grace.millis() / PER_GRACE)),
-            grace,
+            interval: policy.heartbeat_interval(),
+            grace: policy.liveness_grace,
             clock_tolerance: policy.clock_tolerance,
             drain: policy.renew_drain,
         }
@@ -163,6 +159,7 @@ impl StreamSession {
             bundle: hello.bundle_version.min(view.state.bundle_version),
             recovery_kept: self.recovery_kept,
             remembered: &node.instances,
+            keepalive: None,
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         let stream = opened

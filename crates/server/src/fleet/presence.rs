@@ -4,6 +4,7 @@
 
 mod latest_report;
 
+use crate::edge::keepalive::Keepalive;
 use api::rest::nodes::NodeLiveness;
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
@@ -62,6 +63,8 @@ pub struct Stream {
     pub serial: Serial,
     source: Source,
     since: Timestamp,
+    /// Of a stream on which only the control plane speaks.
+    keepalive: Option<Arc<Keepalive>>,
     /// Something about the node has changed.
     pub wake: Notify,
 }
@@ -70,6 +73,27 @@ impl Stream {
     /// Which certificate it shows, and since when.
     fn shown(&self) -> (&Serial, Timestamp) {
         (&self.serial, self.since)
+    }
+
+    /// Whether one host has opened both: they are on one connection.
+    fn shares_connection(&self, other: &Stream) -> bool {
+        let both = self.keepalive.as_ref().zip(other.keepalive.as_ref());
+        both.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
+impl NodePresence {
+    /// Takes over the signs of life of the streams on which the host does not speak.
+    fn listen(&mut self, now: Timestamp) {
+        let read = self.streams.iter().filter_map(|stream| stream.keepalive.as_ref()?.last_read(now).into());
+        self.seen = self.seen.max(read.max());
+    }
+
+    /// How long a connected host may be silent by what it was told, or by the PINGs that it gets.
+    fn may_be_silent(&self) -> Option<Span> {
+        let told = self.grace.filter(|_| !self.streams.is_empty());
+        let pinged = self.streams.iter().filter_map(|stream| stream.keepalive.as_ref());
+        told.max(pinged.map(|keepalive| keepalive.longest_silence()).max())
     }
 }
 
@@ -93,6 +117,8 @@ pub struct StreamOpening<'a> {
     pub recovery_kept: Option<TokenId>,
     /// The starts of its agent that the registry remembers.
     pub remembered: &'a [Label],
+    /// That of its connection, if the host says nothing on this stream: its signs of life count then.
+    pub keepalive: Option<Arc<Keepalive>>,
 }
 
 impl Presence {
@@ -136,6 +162,7 @@ impl Presence {
             serial: opening.serial.clone(),
             source: opening.source,
             since: at,
+            keepalive: opening.keepalive,
             wake: Notify::new(),
         });
         known.streams.push(stream.clone());
@@ -226,10 +253,9 @@ impl Presence {
         }
     }
 
-    /// The last sign of life that this process knows of, and how long a connected host believes that it may be silent.
+    /// The last sign of life that this process knows of, and how long a connected host may be silent for all it knows.
     pub fn silence(&self, node: &NodeId) -> (Option<Timestamp>, Option<Span>) {
-        let told = |known: &NodePresence| known.grace.filter(|_| !known.streams.is_empty());
-        self.nodes().get(node).map_or((None, None), |known| (known.seen, told(known)))
+        self.nodes().get(node).map_or((None, None), |known| (known.seen, known.may_be_silent()))
     }
 
     /// The last sign of life that this process knows of.
@@ -280,6 +306,7 @@ impl Presence {
         let mut due = Vec::new();
         self.nodes().retain(|node, known| {
             let rested = |at: Option<Timestamp>| at.is_none_or(|at| at.plus(every) <= now);
+            known.listen(now);
             let report = known.report.write(now);
             let overdue = known.seen > known.written && rested(known.written);
             if let Some(seen) = known.seen
@@ -310,7 +337,9 @@ impl Presence {
         for (node, known) in self.nodes().iter_mut() {
             let double = known.streams.iter().enumerate().find_map(|(at, one)| {
                 let mut later = known.streams.iter().skip(at + 1);
-                let other = later.find(|other| are_two_hosts(one.shown(), other.shown(), now))?;
+                let other = later.find(|other| {
+                    !one.shares_connection(other) && are_two_hosts(one.shown(), other.shown(), now)
+                })?;
                 Some((one.source, other.source))
             });
             if let Some((one, other)) = double {
@@ -358,6 +387,7 @@ mod tests {
     use super::*;
     use lifecycle::host::Class;
     use lifecycle::names::{ProfileName, TenantId};
+    use lifecycle::registry::Policy;
 
     const START: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -375,6 +405,16 @@ mod tests {
     }
 
     fn open(presence: &Presence, serial: &str, instance: &str, from: u8, at: Timestamp) -> Arc<Stream> {
+        opened(presence, (serial, instance), from, at, None)
+    }
+
+    fn opened(
+        presence: &Presence,
+        (serial, instance): (&str, &str),
+        from: u8,
+        at: Timestamp,
+        keepalive: Option<Arc<Keepalive>>,
+    ) -> Arc<Stream> {
         let opening = StreamOpening {
             node: &node(),
             serial: &Serial::parse(serial).expect("a serial"),
@@ -384,6 +424,7 @@ mod tests {
             bundle: 1,
             recovery_kept: None,
             remembered: &[],
+            keepalive,
         };
         presence.open(opening, at).expect("there is a place")
     }
@@ -435,6 +476,26 @@ mod tests {
         say("", later(7));
         assert_eq!(well(later(7)), Some(later(6)));
         assert_eq!(well(later(67)), None, "silent");
+    }
+
+    #[test]
+    fn a_host_that_only_listens_is_there_as_long_as_its_connection_is() {
+        let presence = Presence::default();
+        let policy = Policy { liveness_grace: Span::from_secs(4), ..Policy::default() };
+        let keepalive = Keepalive::new(&policy);
+        let one = opened(&presence, ("a1", "one"), 1, START, Some(keepalive.clone()));
+        let other = opened(&presence, ("a1", "one"), 1, START, Some(keepalive));
+        // The test itself takes less than a second: nothing was read for that long, and for no longer.
+        presence.sightings(later(300), Span::from_secs(60));
+        let (seen, may) = presence.silence(&node());
+        assert!(seen.is_some_and(|seen| seen > later(299)), "{seen:?}");
+        assert_eq!(may, Some(Span::from_secs(4)), "two PINGs");
+        presence.find_doubles(later(300));
+        assert!(presence.suspicions().is_empty(), "one connection is one host");
+        presence.close(&node(), &one);
+        presence.close(&node(), &other);
+        presence.sightings(later(310), Span::from_secs(60));
+        assert_eq!(presence.silence(&node()), (seen, None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use key::PolicyKeyReference;
 pub use keys::{Policy, TOKEN_TTL_MIN};
 pub use profile::CertificateProfile;
 
-use crate::names::ProfileName;
+use crate::names::{ProfileName, Span};
 use key::PolicyKey;
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +71,19 @@ pub enum PolicyError {
     Value(String),
 }
 
+/// The least number of signs of life in a grace period.
+const PER_GRACE: u64 = 2;
+
 impl Policy {
     /// The word that hosts are given.
     pub fn agent_version_policy(&self) -> &str {
         self.agent_version.as_ref().map_or(keys::AUTO, |label| label.as_str())
+    }
+
+    /// How often a host must show that it is there. A grace period that is shorter than the interval would make every
+    /// host inactive between two signs of life.
+    pub fn heartbeat_interval(&self) -> Span {
+        self.liveness_interval.min(Span::from_millis(self.liveness_grace.millis() / PER_GRACE))
     }
 
     /// Every key with its value, in order.

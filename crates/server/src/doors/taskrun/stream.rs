@@ -107,6 +107,7 @@ impl WorkerSession {
             bundle: node.bundle,
             recovery_kept: None,
             remembered: &node.instances,
+            keepalive: None,
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         opened.map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this worker has four live streams already"))
