@@ -14,6 +14,7 @@ pub mod plain;
 pub mod refusals;
 pub mod refused_renewals;
 pub mod service;
+pub mod shared_frames;
 pub mod shares;
 pub mod socket;
 pub mod stall;

@@ -5,6 +5,7 @@ use crate::edge::body::{Bounded, Pace};
 use crate::edge::keepalive;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
+use crate::edge::shared_frames::interleaved;
 use crate::edge::shares::PoolPlace;
 use crate::edge::unread;
 use crate::http::failure::{Failure, FailureCode};
@@ -314,7 +315,7 @@ async fn streamed(
     };
     let phase = RequestPhase::new(watch, None);
     phase.received();
-    let mut response = routed(router, request.map(Body::new)).await;
+    let mut response = interleaved(routed(router, request.map(Body::new)).await);
     response.extensions_mut().insert(StreamPlace::new(place));
     response
 }
