@@ -71,7 +71,8 @@ pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
 pub use node::credential::{Attestor, Credential};
 pub use node::describe::{Change, Describe};
 pub use node::enroll::{
-    Admission, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_hardware, check_token,
+    Admission, ClaimConflict, Enroll, NodeChoice, Prepared, Refusal, RefusalEffect, admit, check_hardware,
+    check_token,
 };
 pub use node::import::Import;
 pub use node::mark_inactive::Silence;

@@ -13,6 +13,7 @@ pub mod phase;
 pub mod plain;
 pub mod refusals;
 pub mod refused_renewals;
+pub mod repeated_failures;
 pub mod service;
 pub mod shared_frames;
 pub mod shares;
@@ -26,6 +27,7 @@ use connections::Connections;
 use limits::FailureLimits;
 use refusals::RefusedAttempts;
 use refused_renewals::RefusedRenewals;
+use repeated_failures::RepeatedFailures;
 
 /// What the edge counts and bounds.
 pub struct Edge {
@@ -34,6 +36,7 @@ pub struct Edge {
     connections: Connections,
     pub refusals: RefusedAttempts,
     pub refused_renewals: RefusedRenewals,
+    pub repeated_failures: RepeatedFailures,
 }
 
 impl Edge {
@@ -45,6 +48,7 @@ impl Edge {
             connections: Connections::default(),
             refusals: RefusedAttempts::default(),
             refused_renewals: RefusedRenewals::default(),
+            repeated_failures: RepeatedFailures::default(),
         }
     }
 }

@@ -8,11 +8,13 @@ use api::code;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use journal::View;
-use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, SecretHash, Source, WireguardKey};
+use lifecycle::names::{
+    IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Source, WireguardKey,
+};
 use lifecycle::registry::{
-    Actor, Admission, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, Issued, NodeChoice,
-    Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit, check_hardware,
-    check_token,
+    Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, Issued,
+    KeyKind, NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard,
+    admit, check_hardware, check_token,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -47,6 +49,14 @@ impl Proof {
     pub fn token(token: String) -> Self {
         Proof::Token { token, claimed: None }
     }
+
+    /// The machine that asks, if it has nothing but its hardware.
+    fn machine(&self) -> Option<&HardwareIdentity> {
+        match self {
+            Proof::Token { .. } => None,
+            Proof::Hardware(claimed) => Some(claimed),
+        }
+    }
 }
 
 /// How a door names nodes.
@@ -63,6 +73,9 @@ pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) ->
     let unissued = match attempt(app, origin, &request).await {
         Ok(released) => {
             app.metrics.enrolled(request.door);
+            if let Some(claimed) = request.proof.machine() {
+                app.edge.repeated_failures.succeeded(claimed);
+            }
             return Ok(released);
         }
         Err(unissued) => unissued,
@@ -70,8 +83,13 @@ pub async fn enroll(app: &Arc<App>, origin: &Provenance, request: Enrollment) ->
     let Unissued { failure, on_record } = unissued;
     if failure.code.status < 500 {
         app.metrics.refused(failure.code.word);
-        if !on_record {
+        let machine = request.proof.machine();
+        // What is on record of a machine is an alert, and that is not raised every time.
+        if !on_record || machine.is_some() {
             app.edge.refusals.record(app, origin, failure.code.word, sample(app, &request)).await;
+        }
+        if let Some(claimed) = machine {
+            app.edge.repeated_failures.count(app, claimed, failure.code.word, origin.source);
         }
     }
     Err(failure)
@@ -97,7 +115,10 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
             (Credential::Token(token), claimed.clone(), view)
         }
         Proof::Hardware(claimed) => {
-            let view = machine(app, origin, claimed, again).await?;
+            let view = match machine(app, origin, claimed, again).await? {
+                Machine::Admitted(view) => view,
+                Machine::Refused(over) => return Err(refused(app, origin, request, claimed, &over).await),
+            };
             (Credential::Hardware(claimed.clone()), None, view)
         }
     };
@@ -106,24 +127,8 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
     let token = credential.token().and_then(|token| view.state.token_with_hash(token));
     let asks = token.is_some_and(|token| token.node.is_none());
     let requested_node = if asks { (request.naming.requested)(&csr)? } else { None };
-    let command = Enroll {
-        credential,
-        claimed,
-        key: csr.key,
-        key_kind: csr.kind,
-        idempotency: request.idempotency,
-        door: request.door,
-        requested_node,
-        wireguard,
-        underlay: request.underlay,
-        hardware: request.hardware.clone(),
-        hostname: request.hostname.clone(),
-        agent_version: request.agent_version.clone(),
-        prepared: None,
-        replacement_alerts: true,
-        conflict_alerts: true,
-        holder_seen_at: None,
-    };
+    let command =
+        Enroll { claimed, requested_node, wireguard, ..command(request, credential, csr.key, csr.kind) };
     let policy = &view.state.policy;
     if policy.underlay_probe == UnderlayProbe::Require
         && matches!(admit(&issue::at_now(app, &view), &command, &origin.source), Ok(Admission::Fresh { .. }))
@@ -147,6 +152,27 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
     Ok(released)
 }
 
+fn command(request: &Enrollment, credential: Credential, key: KeyHash, key_kind: KeyKind) -> Enroll {
+    Enroll {
+        credential,
+        claimed: None,
+        key,
+        key_kind,
+        idempotency: request.idempotency,
+        door: request.door,
+        requested_node: None,
+        wireguard: None,
+        underlay: request.underlay,
+        hardware: request.hardware.clone(),
+        hostname: request.hostname.clone(),
+        agent_version: request.agent_version.clone(),
+        prepared: None,
+        replacement_alerts: true,
+        conflict_alerts: true,
+        holder_seen_at: None,
+    }
+}
+
 /// An enrollment token that is good, as far as can be told without what comes with it.
 pub async fn credential(
     app: &App,
@@ -156,27 +182,56 @@ pub async fn credential(
     issue::credential(app, token, |state, token| check_token(state, token, again).map(drop)).await
 }
 
-/// The view in which a machine may enroll by its hardware, or in which its refusal goes on record. Asked before the CSR is
-/// read, as for tokens.
+/// What the registry says of a machine before its CSR is read.
+enum Machine {
+    Admitted(Arc<View>),
+    /// An operator is to hear of it.
+    Refused(Box<ClaimConflict>),
+}
+
+/// Whether a machine may enroll by its hardware, or its refusal goes on record. Asked before the CSR is read, as for
+/// tokens.
 async fn machine(
     app: &App,
     origin: &Provenance,
     claimed: &HardwareIdentity,
     again: Option<&IdempotencyHash>,
-) -> Result<Arc<View>, Failure> {
-    let check = |view: &View| {
+) -> Result<Machine, Failure> {
+    let check = |view: &Arc<View>| {
         let state = issue::at_now(app, view);
-        let checked = check_hardware(&state, claimed, &origin.source, again).map(drop);
-        checked.or_else(|refusal| if refusal.is_recorded(&state) { Ok(()) } else { Err(refusal.rejection) })
+        match check_hardware(&state, claimed, &origin.source, again) {
+            Ok(_) => Ok(Machine::Admitted(view.clone())),
+            Err(refusal) if refusal.is_recorded(&state) => match refusal.follows {
+                RefusalEffect::Raises(over) => Ok(Machine::Refused(over)),
+                RefusalEffect::Nothing | RefusalEffect::Burns(_) => Err(refusal.rejection),
+            },
+            Err(refusal) => Err(refusal.rejection),
+        }
     };
-    let view = app.view();
-    if check(&view).is_ok() {
-        return Ok(view);
+    if let Ok(machine) = check(&app.view()) {
+        return Ok(machine);
     }
     // Perhaps it was registered on another replica a moment ago.
-    let view = app.journal.barrier().await?;
-    check(&view)?;
-    Ok(view)
+    Ok(check(&app.journal.barrier().await?)?)
+}
+
+/// A machine whose refusal goes on record, whatever its CSR is: somebody who only tries an identity out is to be heard of
+/// too, and costs no check of a signature. The key is that of nobody: the refusal does not depend on it.
+async fn refused(
+    app: &App,
+    origin: &Provenance,
+    request: &Enrollment,
+    claimed: &HardwareIdentity,
+    over: &ClaimConflict,
+) -> Unissued {
+    let (key, credential) = (pki::digest::key_hash(&request.csr), Credential::Hardware(claimed.clone()));
+    let holder_seen_at = app.fleet.presence.last_source(&over.holder);
+    let command = Enroll { holder_seen_at, ..command(request, credential, key, KeyKind::P256) };
+    match app.commit(Actor::Stranger, origin, Command::Enroll(Box::new(command))).await {
+        // Nothing was prepared, so nothing can have been granted.
+        Ok(_) => Failure::from(Rejection::PreparedStale).into(),
+        Err(failure) => failure.into(),
+    }
 }
 
 fn wireguard(text: &str) -> Result<Wireguard, Failure> {

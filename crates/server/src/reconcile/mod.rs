@@ -47,6 +47,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         // What this replica alone has seen, and its own certificate: every replica.
         app.edge.refusals.flush(&app, false).await;
         app.edge.refused_renewals.flush(&app, false).await;
+        app.edge.repeated_failures.flush(&app).await;
         liveness::record_sightings(&app).await;
         denied::record_sightings(&app, false).await;
         // What goes by the time waits until the time is known.

@@ -255,6 +255,11 @@ impl State {
         nodes.filter(meets).collect()
     }
 
+    /// The node that is known by this interface, living or not.
+    pub fn node_with_mac(&self, mac: &Mac) -> Option<&NodeId> {
+        self.hardware.get(&HardwareIdentifier::mac(mac))
+    }
+
     /// Who is known by one of these identifiers, besides `node` and those that are gone.
     pub(super) fn hardware_holder(&self, node: &NodeId, identity: &HardwareIdentity) -> Option<&Node> {
         let held = identity.identifiers().filter_map(|identifier| self.hardware.get(&identifier));
