@@ -1,7 +1,7 @@
 //! SHA-256 of the things that Enlist remembers only by their digest.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use lifecycle::names::{Fingerprint, IdempotencyHash, KeyHash, SecretHash};
+use lifecycle::names::{Checksum, Fingerprint, IdempotencyHash, KeyHash, SecretHash};
 
 /// Of a certificate's DER.
 pub fn fingerprint(der: &[u8]) -> Fingerprint {
@@ -16,6 +16,11 @@ pub fn secret_hash(secret: &[u8]) -> SecretHash {
 /// Of a SubjectPublicKeyInfo in DER.
 pub fn key_hash(spki_der: &[u8]) -> KeyHash {
     KeyHash::new(sha256(spki_der))
+}
+
+/// Of a configuration document.
+pub fn checksum(document: &[u8]) -> Checksum {
+    Checksum::new(sha256(document))
 }
 
 /// Of a caller's `Idempotency-Key`.

@@ -129,7 +129,9 @@ impl Agent for Native {
         let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
         let peer = live::LivePeer { id, serial, origin };
         let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
-        Ok(tonic::Response::new(ReceiverStream::new(answers)))
+        let mut response = tonic::Response::new(ReceiverStream::new(answers.own));
+        response.extensions_mut().insert(answers.shared);
+        Ok(response)
     }
 }
 

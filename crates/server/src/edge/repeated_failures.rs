@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const FAILURES: usize = 5;
 /// ...in this time raise the alert.
 const WITHIN: Span = Span::from_minutes(10);
-/// Unregistered machines that are remembered. The one with the fewest failures makes room.
+/// Unregistered machines that are remembered. Those with the fewest failures make room.
 const STRANGE: usize = 4096;
 /// The alert is raised this often at most: there is one for all machines.
 const REST: Span = Span::from_minutes(1);
@@ -95,13 +95,9 @@ impl FailureTables {
         if self.strange.len() < STRANGE || self.strange.contains_key(mac) {
             return;
         }
-        self.strange.retain(|_, machine| !machine.is_over(at));
-        if self.strange.len() >= STRANGE
-            && let Some(least) =
-                self.strange.iter().min_by_key(|(_, machine)| machine.total).map(|(mac, _)| *mac)
-        {
-            self.strange.remove(&least);
-        }
+        // All that have failed least go at once, so that a flood does not have the table searched every time.
+        let least = self.strange.values().map(|machine| machine.total).min().unwrap_or(0);
+        self.strange.retain(|_, machine| !machine.is_over(at) && machine.total > least);
     }
 
     fn name(&mut self, mac: Mac, text: String) {

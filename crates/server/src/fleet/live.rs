@@ -5,6 +5,8 @@
 //! again by the next.
 
 use crate::edge::authenticate;
+use crate::edge::shared_frames::SharedFrames;
+use crate::fleet::configs::{self, SharedSender};
 use crate::fleet::evidence::{self, short};
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::fleet::recovery_token;
@@ -35,7 +37,11 @@ pub const BACKLOG: usize = 32;
 const BURST: u32 = 64;
 const RATE: u32 = 8;
 
-pub type Answers = mpsc::Receiver<Result<LiveDown, Status>>;
+/// What goes down: messages of this stream alone, and those that it shares with others.
+pub struct Answers {
+    pub own: mpsc::Receiver<Result<LiveDown, Status>>,
+    pub shared: SharedFrames,
+}
 
 /// A node that has opened its stream.
 pub struct LivePeer {
@@ -51,14 +57,17 @@ pub fn serve(
     up: tonic::Streaming<LiveUp>,
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
-    let (down, answers) = mpsc::channel(BACKLOG);
+    let (down, own) = mpsc::channel(BACKLOG);
+    let (configs, shared) = SharedSender::new();
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
         let session = StreamSession {
             app,
             peer,
             down: down.clone(),
+            configs,
             sent: LastSent::default(),
+            config_wanted: false,
             recovery_wanted: false,
             recovery_kept: None,
         };
@@ -68,7 +77,7 @@ pub fn serve(
             let _ = down.try_send(Err(refused(&failure, &request_id)));
         }
     });
-    answers
+    Answers { own, shared }
 }
 
 /// The spans of the policy that a host follows. It hears of a change on its open stream.
@@ -104,13 +113,17 @@ struct LastSent {
     recovery_token: Option<TokenId>,
     /// That its node was enrolled without recovery.
     ineligible: bool,
+    /// The sequence of its configuration.
+    config: Option<u64>,
 }
 
 struct StreamSession {
     app: Arc<App>,
     peer: LivePeer,
     down: mpsc::Sender<Result<LiveDown, Status>>,
+    configs: SharedSender,
     sent: LastSent,
+    config_wanted: bool,
     /// Whether the host keeps recovery tokens, and which one it has.
     recovery_wanted: bool,
     recovery_kept: Option<TokenId>,
@@ -165,6 +178,9 @@ impl StreamSession {
         let stream = opened
             .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
         self.sent.bundle = hello.bundle_version;
+        self.config_wanted = hello.config_wanted;
+        // Before the first change there is a configuration too, of sequence 0, and a host may not have it.
+        self.sent.config = Some(hello.config_sequence).filter(|sequence| *sequence > 0);
         match self.welcome(&stream).await {
             Ok(()) => Ok(stream),
             Err(failure) => {
@@ -281,6 +297,11 @@ impl StreamSession {
             let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
             let bundle = Bundle { version: view.state.bundle_version, pem: pki::pem::chain_pem(roots) };
             self.send(live_down::Message::Bundle(bundle))?;
+        }
+        let mark = view.state.config_mark(&node);
+        if self.config_wanted && !node.quarantined && self.sent.config != Some(mark) {
+            self.sent.config = Some(mark);
+            self.configs.send(configs::message(&self.app, &view.state, &node))?;
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
         if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
@@ -427,6 +448,7 @@ pub async fn follow(app: Arc<App>) {
             app.fleet.presence.wake_all();
             continue;
         }
+        configs::wake(&app, &before.state, &now.state);
         for item in before.state.nodes.diff(&now.state.nodes) {
             if let DiffItem::Update { new: (id, _), .. } = item {
                 app.fleet.presence.wake(id);

@@ -1,6 +1,7 @@
 //! What this replica knows of the hosts that are connected: live streams, presence, evidence, overlays.
 
 pub mod alert_changes;
+pub mod configs;
 pub mod denied;
 pub mod evidence;
 pub mod live;
@@ -8,7 +9,10 @@ pub mod news;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
+#[expect(dead_code, reason = "for the stream of pact's API, which opens one")]
+pub mod subscription;
 
+use configs::Configs;
 use denied::DeniedSightings;
 use lifecycle::names::Timestamp;
 use news::FleetNews;
@@ -20,6 +24,7 @@ pub struct Fleet {
     pub presence: Presence,
     pub denied: DeniedSightings,
     pub overlays: Overlays,
+    pub configs: Configs,
     pub news: FleetNews,
     /// Hosts that spoke earlier spoke to nobody: silence is counted from here.
     pub listening_since: Timestamp,
@@ -31,6 +36,7 @@ impl Fleet {
             presence: Presence::default(),
             denied: DeniedSightings::default(),
             overlays: Overlays::default(),
+            configs: Configs::default(),
             news: FleetNews::default(),
             listening_since,
         }

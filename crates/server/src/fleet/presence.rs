@@ -295,7 +295,13 @@ impl Presence {
     }
 
     pub fn wake_all(&self) {
-        for stream in self.nodes().values().flat_map(|known| &known.streams) {
+        self.wake_those(|_| true);
+    }
+
+    pub fn wake_those(&self, concerned: impl Fn(&NodeId) -> bool) {
+        let nodes = self.nodes();
+        let connected = nodes.iter().filter(|(_, known)| !known.streams.is_empty());
+        for stream in connected.filter(|(id, _)| concerned(id)).flat_map(|(_, known)| &known.streams) {
             stream.wake.notify_one();
         }
     }

@@ -116,8 +116,10 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
         }
         Proof::Hardware(claimed) => {
             let view = match machine(app, origin, claimed, again).await? {
-                Machine::Admitted(view) => view,
-                Machine::Refused(over) => return Err(refused(app, origin, request, claimed, &over).await),
+                MachineCheck::Admitted(view) => view,
+                MachineCheck::Refused(over) => {
+                    return Err(refused(app, origin, request, claimed, &over).await);
+                }
             };
             (Credential::Hardware(claimed.clone()), None, view)
         }
@@ -183,7 +185,7 @@ pub async fn credential(
 }
 
 /// What the registry says of a machine before its CSR is read.
-enum Machine {
+enum MachineCheck {
     Admitted(Arc<View>),
     /// An operator is to hear of it.
     Refused(Box<ClaimConflict>),
@@ -196,13 +198,13 @@ async fn machine(
     origin: &Provenance,
     claimed: &HardwareIdentity,
     again: Option<&IdempotencyHash>,
-) -> Result<Machine, Failure> {
+) -> Result<MachineCheck, Failure> {
     let check = |view: &Arc<View>| {
         let state = issue::at_now(app, view);
         match check_hardware(&state, claimed, &origin.source, again) {
-            Ok(_) => Ok(Machine::Admitted(view.clone())),
+            Ok(_) => Ok(MachineCheck::Admitted(view.clone())),
             Err(refusal) if refusal.is_recorded(&state) => match refusal.follows {
-                RefusalEffect::Raises(over) => Ok(Machine::Refused(over)),
+                RefusalEffect::Raises(over) => Ok(MachineCheck::Refused(over)),
                 RefusalEffect::Nothing | RefusalEffect::Burns(_) => Err(refusal.rejection),
             },
             Err(refusal) => Err(refusal.rejection),
