@@ -219,6 +219,11 @@ fn messages() -> Vec<Seed> {
             disk_bytes: Some(1 << 40),
             arch: "amd64".to_owned(),
         }),
+        hardware_identity: Some(api::agent::HardwareIdentity {
+            macs: vec!["52:54:00:12:34:56".to_owned()],
+            bmc_serial: "SN1".to_owned(),
+            ..api::agent::HardwareIdentity::default()
+        }),
     };
     let confirm = ConfirmRequest { status: 2, reason: "disk full".to_owned(), ..ConfirmRequest::default() };
     let odd: [&[u8]; 8] = [

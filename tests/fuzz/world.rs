@@ -9,7 +9,7 @@ use lifecycle::names::{
 use lifecycle::registry::{
     Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken,
     Credential, Door, Enroll, Envelope, Hardware, InitializeDomain, Issued, IssuerKind, Keeping, NewIssuer,
-    Policy, Prepared, Role, State, Tenants, Underlay, Wireguard, apply,
+    Policy, Prepared, Role, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use pki::issuer::SigningIssuer;
 use std::sync::LazyLock;
@@ -54,6 +54,7 @@ pub fn history() -> Vec<Envelope> {
         role: Role::Operator,
         tenants: Tenants::All,
         ttl: Span::from_days(1),
+        vclusters: Vclusters::All,
     };
     vec![
         envelope(1, local(), Command::InitializeDomain(Box::new(found()))),
@@ -140,6 +141,7 @@ fn operator() -> AddOperator {
         role: Role::PlatformAdmin,
         tenants: Tenants::All,
         certificate: Some(certificate),
+        vclusters: Vclusters::All,
     }
 }
 
@@ -184,6 +186,7 @@ pub fn enroll(n: u8, name: &str) -> Enroll {
         replacement_alerts: true,
         conflict_alerts: true,
         holder_seen_at: None,
+        claimed: None,
     }
 }
 

@@ -131,6 +131,7 @@ fn enroll() -> Enroll {
         replacement_alerts: false,
         conflict_alerts: false,
         holder_seen_at: None,
+        claimed: None,
     }
 }
 
@@ -155,6 +156,7 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
         role: Role::PlatformAdmin,
         tenants: Tenants::All,
         certificate: Some(issued(SpiffeId::operator(&domain(), &operator()))),
+        vclusters: Vclusters::All,
     };
     let renew =
         RenewOperator { name: operator(), certificate: issued(SpiffeId::operator(&domain(), &operator())) };
@@ -165,6 +167,7 @@ fn operator_commands() -> Vec<(&'static str, Command)> {
         role: Role::Viewer,
         tenants: only,
         ttl: Span::from_days(30),
+        vclusters: Vclusters::All,
     };
     vec![
         ("add_operator", Command::AddOperator(add)),
@@ -432,7 +435,8 @@ fn grown() -> Vec<(&'static str, Command)> {
     };
     let reporting = Sighting { report: Some(Arc::new(said)), ..sighting() };
     let by = |credential| Command::Enroll(Box::new(Enroll { credential, ..enroll() }));
-    let hardware = Credential::Hardware(vec![Label::parse("mac:02:00:00:00:00:01").expect("a label")]);
+    let text = HardwareText { macs: vec!["02:00:00:00:00:01"], ..HardwareText::default() };
+    let hardware = Credential::Hardware(HardwareIdentity::claimed(&text).expect("an identity"));
     vec![
         ("observe_report", Command::Observe(vec![reporting])),
         ("record_refused_renewals", Command::RecordRefusals(refused_renewals)),

@@ -1,14 +1,15 @@
 //! Who may do what, written out a second time: every command, every kind of actor.
 
 use crate::support::{
-    Domain, Enrolled, activate, check, confirm_ok, create_tenant, granted, local, only, operator, register,
-    revoke, set_policy, span,
+    Domain, Enrolled, activate, check, confirm_ok, create_tenant, create_vcluster, granted, hardware, local,
+    only, operator, register, register_hardware, revoke, set_policy, span, vcluster,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Label, Serial, Source, TenantId};
+use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, Source, TenantId};
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command,
-    Confirmation, DeniedSighting, Describe, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
-    RepairClock, Rewrap, Role, ServerCertificate, Silence, Subject, Tenants, authorize, may_read,
+    ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Import, IssueRepairBundle, Keeping,
+    RaiseAlert, Refusals, RepairClock, Rewrap, Role, ServerCertificate, SetConfig, Silence, Subject, Tenants,
+    authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -16,76 +17,86 @@ use std::collections::BTreeSet;
 /// What the commands are about lies in the tenant `default`. Columns, a certificate and an API key alike:
 ///
 /// local | platform-admin, operator, viewer of all tenants | the same of `default` only | the same of another
-/// tenant only | operators and keys that have lapsed | the node, another node | stranger | reconciler
+/// tenant only | operator narrowed to a vCluster of `default` | operators and keys that have lapsed | the node, another node | stranger | reconciler
 const COMMANDS: &[(&str, &str)] = &[
-    ("InitializeDomain", "+ --- --- --- - -- - -"),
-    ("CreateToken", "+ ++- ++- 00- ? -- ? -"),
-    ("RevokeToken", "+ ++- ++- 00- ? -- ? -"),
-    ("Enroll", "+ +++ +++ +++ + ++ + +"),
-    ("Confirm", "? ??? ??? ??? ? +- ? ?"),
-    ("CreateTenant", "+ +-- --- --- ? -- ? -"),
-    ("AddOperator", "+ +-- --- --- ? -- ? -"),
-    ("RemoveOperator", "+ +-- --- --- ? -- ? -"),
-    ("CreateOperatorKey", "+ +-- --- --- ? -- ? -"),
-    ("RevokeOperatorKey", "+ +-- --- --- ? -- ? -"),
-    ("SetPolicy", "+ +-- --- --- ? -- ? -"),
-    ("RecordServerCertificate", "- --- --- --- - -- - +"),
-    ("RecordRefusals", "- --- --- --- - -- - +"),
-    ("RecordCheckpoint", "- --- --- --- - -- - +"),
-    ("RecordAuditGap", "- --- --- --- - -- - +"),
-    ("AcceptRollback", "- --- --- --- - -- - +"),
-    ("Tidy", "- --- --- --- - -- - +"),
-    ("Expire", "- --- --- --- - -- - +"),
-    ("Renew", "? ??? ??? ??? ? +- ? ?"),
-    ("Contact", "? ??? ??? ??? ? +- ? ?"),
-    ("Observe", "- --- --- --- - -- - +"),
-    ("MarkInactive", "- --- --- --- - -- - +"),
-    ("Drain", "+ ++- ++- 00- ? -- ? -"),
-    ("Undrain", "+ ++- ++- 00- ? -- ? -"),
-    ("Quarantine", "+ ++- ++- 00- ? -- ? -"),
-    ("Release", "+ ++- ++- 00- ? -- ? -"),
-    ("Decommission", "+ +-- +-- 0-- ? -- ? -"),
-    ("Revoke", "+ ++- ++- 00- ? -- ? -"),
-    ("Reinstate", "+ +-- +-- 0-- ? -- ? -"),
-    ("Rotate", "+ ++- ++- 00- ? -- ? -"),
-    ("RaiseAlert", "- --- --- --- - -- - +"),
-    ("ClearAlert", "- --- --- --- - -- - +"),
-    ("AcknowledgeAlert", "+ ++- ++- 00- ? -- ? -"),
-    ("PrepareRoll", "+ +-- --- --- ? -- ? -"),
-    ("CertifyRoll", "+ +-- --- --- ? -- ? -"),
-    ("ActivateIssuer", "+ +-- --- --- ? -- ? -"),
-    ("RetireIssuer", "+ +-- --- --- ? -- ? -"),
-    ("RevokeIssuer", "+ +-- --- --- ? -- ? -"),
-    ("Rewrap", "+ +-- --- --- ? -- ? -"),
-    ("Register by an operator", "+ ++- ++- 00- ? -- ? -"),
-    ("Register by a token", "+ +++ +++ +++ + ++ + +"),
-    ("Describe", "+ ++- ++- 00- ? -- ? -"),
-    ("Import", "+ +-- --- --- ? -- ? -"),
-    ("MintRecovery", "? ??? ??? ??? ? +- ? ?"),
-    ("Recover", "+ +++ +++ +++ + ++ + +"),
-    ("IssueRepairBundle", "+ +-- +-- 0-- ? -- ? -"),
-    ("EndRepair", "- --- --- --- - -- - +"),
-    ("RecordDeniedCertificate", "- --- --- --- - -- - +"),
-    ("RevokeRecoveryTokens", "+ ++- ++- 00- ? -- ? -"),
-    ("AcceptClock", "+ +-- --- --- ? -- ? -"),
-    ("RepairClock", "+ --- --- --- - -- - -"),
+    ("InitializeDomain", "+ --- --- --- - - -- - -"),
+    ("CreateToken", "+ ++- ++- 00- - ? -- ? -"),
+    ("RevokeToken", "+ ++- ++- 00- - ? -- ? -"),
+    ("Enroll", "+ +++ +++ +++ + + ++ + +"),
+    ("Confirm", "? ??? ??? ??? ? ? +- ? ?"),
+    ("CreateTenant", "+ +-- --- --- - ? -- ? -"),
+    ("AddOperator", "+ +-- --- --- - ? -- ? -"),
+    ("RemoveOperator", "+ +-- --- --- - ? -- ? -"),
+    ("CreateOperatorKey", "+ +-- --- --- - ? -- ? -"),
+    ("RevokeOperatorKey", "+ +-- --- --- - ? -- ? -"),
+    ("SetPolicy", "+ +-- --- --- - ? -- ? -"),
+    ("RecordServerCertificate", "- --- --- --- - - -- - +"),
+    ("RecordRefusals", "- --- --- --- - - -- - +"),
+    ("RecordCheckpoint", "- --- --- --- - - -- - +"),
+    ("RecordAuditGap", "- --- --- --- - - -- - +"),
+    ("AcceptRollback", "- --- --- --- - - -- - +"),
+    ("Tidy", "- --- --- --- - - -- - +"),
+    ("Expire", "- --- --- --- - - -- - +"),
+    ("Renew", "? ??? ??? ??? ? ? +- ? ?"),
+    ("Contact", "? ??? ??? ??? ? ? +- ? ?"),
+    ("Observe", "- --- --- --- - - -- - +"),
+    ("MarkInactive", "- --- --- --- - - -- - +"),
+    ("Drain", "+ ++- ++- 00- - ? -- ? -"),
+    ("Undrain", "+ ++- ++- 00- - ? -- ? -"),
+    ("Quarantine", "+ ++- ++- 00- - ? -- ? -"),
+    ("Release", "+ ++- ++- 00- - ? -- ? -"),
+    ("Decommission", "+ +-- +-- 0-- - ? -- ? -"),
+    ("Revoke", "+ ++- ++- 00- - ? -- ? -"),
+    ("Reinstate", "+ +-- +-- 0-- - ? -- ? -"),
+    ("Rotate", "+ ++- ++- 00- - ? -- ? -"),
+    ("RaiseAlert", "- --- --- --- - - -- - +"),
+    ("ClearAlert", "- --- --- --- - - -- - +"),
+    ("AcknowledgeAlert", "+ ++- ++- 00- - ? -- ? -"),
+    ("PrepareRoll", "+ +-- --- --- - ? -- ? -"),
+    ("CertifyRoll", "+ +-- --- --- - ? -- ? -"),
+    ("ActivateIssuer", "+ +-- --- --- - ? -- ? -"),
+    ("RetireIssuer", "+ +-- --- --- - ? -- ? -"),
+    ("RevokeIssuer", "+ +-- --- --- - ? -- ? -"),
+    ("Rewrap", "+ +-- --- --- - ? -- ? -"),
+    ("Register by an operator", "+ ++- ++- 00- - ? -- ? -"),
+    ("Register by a token", "+ +++ +++ +++ + + ++ + +"),
+    ("Describe", "+ ++- ++- 00- - ? -- ? -"),
+    ("Import", "+ +-- --- --- - ? -- ? -"),
+    ("MintRecovery", "? ??? ??? ??? ? ? +- ? ?"),
+    ("Recover", "+ +++ +++ +++ + + ++ + +"),
+    ("IssueRepairBundle", "+ +-- +-- 0-- - ? -- ? -"),
+    ("EndRepair", "- --- --- --- - - -- - +"),
+    ("RecordDeniedCertificate", "- --- --- --- - - -- - +"),
+    ("RevokeRecoveryTokens", "+ ++- ++- 00- - ? -- ? -"),
+    ("AcceptClock", "+ +-- --- --- - ? -- ? -"),
+    ("RepairClock", "+ --- --- --- - - -- - -"),
+    ("RegisterHardware", "+ +-- +-- 0-- - ? -- ? -"),
+    ("CreateVcluster", "+ +-- +-- 0-- - ? -- ? -"),
+    ("RemoveVcluster", "+ +-- +-- 0-- - ? -- ? -"),
+    ("SetConfig of the defaults", "+ +-- --- --- - ? -- ? -"),
+    ("SetConfig of a vCluster", "+ +-- +-- 0-- - ? -- ? -"),
+    ("SetConfig of a node", "+ +-- +-- 0-- - ? -- ? -"),
+    ("Assign", "+ ++- ++- 00- + ? -- ? -"),
+    ("Unassign", "+ ++- ++- 00- + ? -- ? -"),
+    ("Move", "+ ++- ++- 00- + ? -- ? -"),
     // Nobody renews for another; for itself, see below.
-    ("RenewOperator", "- --- --- --- ? -- ? -"),
-    ("UseRenewedCertificate", "- --- --- --- ? -- ? -"),
+    ("RenewOperator", "- --- --- --- - ? -- ? -"),
+    ("UseRenewedCertificate", "- --- --- --- - ? -- ? -"),
 ];
 
 /// What is read, under the same columns.
 const READS: &[(Act, &str)] = &[
-    (Act::ReadTokens, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadNodes, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadAlerts, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadTenants, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadOperators, "+ +-- --- --- ? -- ? -"),
-    (Act::ReadPolicy, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadCa, "+ +++ +++ +++ ? -- ? -"),
-    (Act::ReadAudit, "+ +++ --- --- ? -- ? -"),
-    (Act::ReadMetrics, "+ +++ --- --- ? -- ? -"),
-    (Act::ReadClock, "+ +++ --- --- ? -- ? -"),
+    (Act::ReadTokens, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadNodes, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadVclusters, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadAlerts, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadTenants, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadOperators, "+ +-- --- --- - ? -- ? -"),
+    (Act::ReadPolicy, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadCa, "+ +++ +++ +++ - ? -- ? -"),
+    (Act::ReadAudit, "+ +++ --- --- - ? -- ? -"),
+    (Act::ReadMetrics, "+ +++ --- --- - ? -- ? -"),
+    (Act::ReadClock, "+ +++ --- --- - ? -- ? -"),
 ];
 
 struct Cast {
@@ -110,6 +121,9 @@ fn cast() -> Cast {
                 .push(vec![domain.operator(&name, role, tenants.clone()), domain.key(role, tenants.clone())]);
         }
     }
+    let blue = create_vcluster("blue", &TenantId::default_tenant());
+    check(&mut domain, (local(), blue), granted(&["vcluster.created"]));
+    columns.push(vec![domain.narrowed_operator("narrowed", &["blue"]), domain.narrowed_key(&["blue"])]);
     columns.push(lapsed);
     columns.push(vec![node.actor()]);
     columns.push(vec![domain.enroll().actor()]);
@@ -164,6 +178,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
     let key = domain.key_request(Role::Viewer, Tenants::All);
     let mut commands = of_nodes(domain, node);
     commands.extend(of_issuers(domain));
+    commands.extend(of_vclusters(&node.node));
     commands.extend([
         domain.found(),
         Command::CreateToken(domain.token_request()),
@@ -264,6 +279,23 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
     ]
 }
 
+fn of_vclusters(node: &NodeId) -> Vec<Command> {
+    let document = ConfigDocument { text: "{}".into(), checksum: Checksum::new([0; 32]) };
+    let targets =
+        [ConfigTarget::Defaults, ConfigTarget::Vcluster(vcluster("blue")), ConfigTarget::Node(node.clone())];
+    let set = |target| Command::SetConfig(SetConfig { target, document: document.clone() });
+    let (tenant, machine) = (TenantId::default_tenant(), hardware(&["02:00:00:00:00:01"], ""));
+    let placed = [
+        Command::RegisterHardware(Box::new(register_hardware("m1", machine))),
+        create_vcluster("red", &tenant),
+        Command::RemoveVcluster { vcluster: vcluster("blue") },
+        Command::Assign { node: node.clone(), vcluster: vcluster("blue") },
+        Command::Unassign { node: node.clone() },
+        Command::Move { node: node.clone(), vcluster: vcluster("blue") },
+    ];
+    targets.map(set).into_iter().chain(placed).collect()
+}
+
 fn mark(result: Result<(), lifecycle::registry::Rejection>) -> char {
     match result.map_err(|rejection| rejection.code()) {
         Ok(()) => '+',
@@ -281,6 +313,11 @@ fn row(command: &Command) -> String {
         Command::Register(register) => match register.claim {
             Claim::Tenant(_) => format!("{name} by an operator"),
             Claim::Token(_) => format!("{name} by a token"),
+        },
+        Command::SetConfig(set) => match set.target {
+            ConfigTarget::Defaults => format!("{name} of the defaults"),
+            ConfigTarget::Vcluster(_) => format!("{name} of a vCluster"),
+            ConfigTarget::Node(_) => format!("{name} of a node"),
         },
         _ => name,
     }
@@ -350,7 +387,12 @@ fn what_a_command_is_about_is_refused_in_another_tenant_as_if_it_were_not_there(
     let outsider = domain.key(Role::PlatformAdmin, only(&["acme"]));
     for command in commands(&mut domain, &node) {
         let about_a_tenant = match command.subject() {
-            Subject::Tenant(_) | Subject::Token(_) | Subject::Node(_) | Subject::Alert(_) => true,
+            Subject::Tenant(_)
+            | Subject::Token(_)
+            | Subject::Node(_)
+            | Subject::Alert(_)
+            | Subject::Vcluster(_)
+            | Subject::Assignment { .. } => true,
             Subject::Domain | Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => false,
         };
         let found = mark(authorize(&domain.state, &outsider, &command));
@@ -368,6 +410,66 @@ fn what_may_be_read_is_limited_to_the_tenants_of_the_reader() {
     let (all, some) = (domain.key(Role::Viewer, Tenants::All), domain.key(Role::Viewer, only(&["acme"])));
     assert_eq!(may_read(&domain.state, &all, Act::ReadNodes), Ok(Tenants::All));
     assert_eq!(may_read(&domain.state, &some, Act::ReadNodes), Ok(only(&["acme"])));
+}
+
+/// Between two vClusters of one tenant: what is in the other one is refused, and what is in another tenant is not there.
+#[test]
+fn a_narrowed_operator_assigns_within_its_vclusters_and_nothing_else() {
+    let mut domain = Domain::founded();
+    let (default, acme) = (TenantId::default_tenant(), domain.tenant("acme"));
+    for (name, tenant) in [("blue", &default), ("red", &default), ("green", &default), ("theirs", &acme)] {
+        check(&mut domain, (local(), create_vcluster(name, tenant)), granted(&["vcluster.created"]));
+    }
+    let (of_blue, of_both) = (domain.narrowed_key(&["blue"]), domain.narrowed_key(&["blue", "red"]));
+    let [free, blue, red] = [(); 3].map(|()| domain.enroll().node);
+    let foreign = domain.mint_with(|create| create.tenant = acme.clone());
+    let foreign = domain.enroll_with(foreign, |_| ()).node;
+    let assign = |node: &NodeId, to| Command::Assign { node: node.clone(), vcluster: vcluster(to) };
+    let relocate = |node: &NodeId, to| Command::Move { node: node.clone(), vcluster: vcluster(to) };
+    let unassign = |node: &NodeId| Command::Unassign { node: node.clone() };
+    for (node, to) in [(&blue, "blue"), (&red, "red"), (&foreign, "theirs")] {
+        check(&mut domain, (local(), assign(node, to)), granted(&["host.assigned"]));
+    }
+    for (command, expected) in [
+        (assign(&free, "blue"), "++"),
+        (assign(&free, "red"), "-+"),
+        (assign(&free, "green"), "--"),
+        (assign(&free, "nowhere"), "--"),
+        (assign(&red, "blue"), "-+"),
+        (unassign(&blue), "++"),
+        (unassign(&red), "-+"),
+        (unassign(&free), "++"),
+        // To take a node away from one is as much as to bring it into one.
+        (relocate(&blue, "red"), "-+"),
+        (relocate(&red, "blue"), "-+"),
+        (relocate(&blue, "green"), "--"),
+        (unassign(&foreign), "00"),
+        (relocate(&foreign, "blue"), "00"),
+        // As of a node that there is not.
+        (assign(&foreign, "green"), "--"),
+        (assign(&crate::support::node("nobody"), "green"), "--"),
+        (Command::Drain { node: foreign.clone(), within: None }, "--"),
+        (Command::Drain { node: blue.clone(), within: None }, "--"),
+        (Command::RemoveVcluster { vcluster: vcluster("blue") }, "--"),
+    ] {
+        for (actor, expected) in [&of_blue, &of_both].into_iter().zip(marks(expected)) {
+            assert_eq!(mark(authorize(&domain.state, actor, &command)), expected, "{command:?}");
+        }
+    }
+    let node = |id: &NodeId| domain.state.nodes[id].clone();
+    for act in [Act::ReadNodes, Act::ReadVclusters] {
+        let reach = may_reach(&domain.state, &of_blue, act).unwrap();
+        let seen = [&free, &blue, &red, &foreign].map(|id| reach.includes(&node(id)));
+        assert_eq!(seen, [false, true, false, false]);
+        assert!(reach.vclusters.include(&vcluster("blue")) && !reach.vclusters.include(&vcluster("red")));
+        let whole = may_reach(&domain.state, &local(), act).unwrap();
+        assert!([&free, &blue, &red, &foreign].iter().all(|id| whole.includes(&node(id))));
+    }
+    for (act, expected) in READS {
+        let found = mark(may_reach(&domain.state, &of_blue, *act).map(drop));
+        let reads = matches!(act, Act::ReadNodes | Act::ReadVclusters);
+        assert_eq!(found, if reads { '+' } else { '-' }, "{act:?} {expected}");
+    }
 }
 
 #[test]

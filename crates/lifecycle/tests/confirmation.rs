@@ -1,6 +1,8 @@
 //! What has to be confirmed, and with what.
 
-use crate::support::{Domain, activate, check, granted, issuer, local, refused};
+use crate::support::{
+    Domain, activate, check, granted, hardware, issuer, local, node, refused, register_hardware,
+};
 use lifecycle::registry::{Actor, Applied, Command, Confirmation, NodeState, Rejection, SetPolicy};
 
 fn asked(repeated: Option<&str>) -> Confirmation {
@@ -9,6 +11,11 @@ fn asked(repeated: Option<&str>) -> Confirmation {
 
 fn attestors(value: &str, confirm: Confirmation) -> (Actor, Command) {
     let (key, value) = ("attestors".to_owned(), value.to_owned());
+    (local(), Command::SetPolicy(SetPolicy { key, value, confirm }))
+}
+
+fn require(value: &str, confirm: Confirmation) -> (Actor, Command) {
+    let (key, value) = ("attestors.require".to_owned(), value.to_owned());
     (local(), Command::SetPolicy(SetPolicy { key, value, confirm }))
 }
 
@@ -54,6 +61,31 @@ fn attestors_that_let_nobody_in_are_confirmed() {
     ] {
         check(&mut domain, attestors(value, confirm), expect);
     }
+}
+
+/// Hardware is a way in for machines that are registered; what every enrollment must bring can close it again.
+#[test]
+fn hardware_lets_hosts_in_once_a_machine_is_registered() {
+    let mut domain = Domain::founded();
+    check(&mut domain, require("hardware", asked(None)), refused("confirmation_needed"));
+    check(&mut domain, attestors("hardware", asked(None)), refused("confirmation_needed"));
+    let register = register_hardware("m1", hardware(&["02:00:00:00:00:01"], ""));
+    let register = Command::RegisterHardware(Box::new(register));
+    check(&mut domain, (local(), register), granted(&["host.registered"]));
+    for (change, expect) in [
+        (require("hardware", asked(None)), granted(&["policy.changed"])),
+        (attestors("hardware", asked(None)), granted(&["policy.changed"])),
+        // With a token and the hardware.
+        (require("join-token,hardware", asked(None)), granted(&["policy.changed"])),
+        (require("", asked(None)), granted(&["policy.changed"])),
+        (attestors("recovery-token", asked(None)), refused("confirmation_needed")),
+    ] {
+        check(&mut domain, change, expect);
+    }
+    // The only machine that could come is gone: nothing is lost by another list that lets nobody in.
+    domain.end(&node("m1"), NodeState::Revoked);
+    check(&mut domain, attestors("recovery-token", asked(None)), granted(&["policy.changed"]));
+    check(&mut domain, attestors("hardware", asked(None)), refused("confirmation_needed"));
 }
 
 #[test]

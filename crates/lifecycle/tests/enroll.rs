@@ -1,8 +1,8 @@
 //! A token becomes a node.
 
 use crate::support::{
-    Domain, Enrolled, Flaw, ISSUER_LIFE, Minted, START, check, enroll, granted, local, node, profile,
-    refused, refused_with, span,
+    Domain, Enrolled, Flaw, ISSUER_LIFE, Minted, SOURCE, START, check, enroll, granted, hardware, local,
+    node, profile, refused, refused_with, span,
 };
 use lifecycle::names::{IdempotencyHash, KeyHash, KeyKind, Label, ProfileName, Span, TenantId};
 use lifecycle::registry::{
@@ -292,7 +292,7 @@ fn a_token_of_a_tenant_makes_nodes_of_that_tenant() {
     let request = domain.request(token);
     let (tenant, profile) = (acme.clone(), ProfileName::default_profile());
     assert_eq!(
-        admit(&domain.state, &request),
+        admit(&domain.state, &request, &SOURCE),
         Ok(Admission::Fresh { tenant, profile, node: NodeChoice::Free })
     );
     let enrolled = domain.enroll_with(token, |_| ());
@@ -590,15 +590,14 @@ fn the_limit_a_minute_does_not_stop_the_repeat_of_a_lost_reply() {
     check(&mut domain, ask_again(&enrolled, |_| ()), granted(&[]));
 }
 
-/// Only tokens are redeemed by this command; the other kinds of credential have no rule that accepts them.
+/// A recovery token is redeemed by its own command; hardware is for those domains whose policy names it.
 #[test]
 fn a_credential_that_is_no_token_is_refused_before_anything_else() {
     let mut domain = Domain::founded();
     let token = domain.mint();
-    for credential in [
-        Credential::Hardware(vec![Label::parse("mac:02:00:00:00:00:01").unwrap()]),
-        Credential::Recovery(token.hash),
-    ] {
+    for credential in
+        [Credential::Hardware(hardware(&["02:00:00:00:00:01"], "")), Credential::Recovery(token.hash)]
+    {
         let request = Enroll { credential, ..domain.request(token) };
         let command = Command::Enroll(Box::new(request));
         check(&mut domain, (Actor::Stranger, command), refused("attestor_not_allowed"));

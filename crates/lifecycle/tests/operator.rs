@@ -4,7 +4,7 @@ use crate::support::{Domain, check, create_tenant, granted, issuer, local, only,
 use lifecycle::names::{Serial, Span, Timestamp};
 use lifecycle::registry::{
     Actor, AddOperator, CertificateStatus, Command, CreateOperatorKey, Issued, Owner, Role, Tenants,
-    permissions,
+    Vclusters, permissions,
 };
 
 fn admin(domain: &mut Domain) -> Actor {
@@ -38,7 +38,13 @@ fn an_operator_is_added_once_and_for_tenants_that_exist() {
 fn an_operator_without_a_certificate_is_nobody_on_the_wire() {
     let mut domain = Domain::founded();
     let (name, role, tenants) = (operator("bob"), Role::PlatformAdmin, Tenants::All);
-    let add = Command::AddOperator(AddOperator { name: name.clone(), role, tenants, certificate: None });
+    let add = Command::AddOperator(AddOperator {
+        name: name.clone(),
+        role,
+        tenants,
+        certificate: None,
+        vclusters: Vclusters::All,
+    });
     check(&mut domain, (local(), add), granted(&["operator.added"]));
     let serial = domain.serial();
     assert_eq!(permissions(&domain.state, &Actor::Operator { name, serial }), None);

@@ -245,12 +245,13 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
             if granted.role < role {
                 return Err(refused());
             }
-            // A narrowed one has one act. What is in vClusters of others is refused and not hidden: it is of the same tenant.
-            if !is_within_vclusters(state, &granted.vclusters, subject) {
-                return Err(Rejection::NotAllowed {
-                    actor: actor.to_string(),
-                    needs: Some("an operator of that vCluster, or of all".to_owned()),
-                });
+            // So does the vCluster that a narrowed one names: it is told apart from its own before anything is looked up.
+            let elsewhere = || Rejection::NotAllowed {
+                actor: actor.to_string(),
+                needs: Some("an operator of that vCluster, or of all".to_owned()),
+            };
+            if !may_bring(&granted.vclusters, subject) {
+                return Err(elsewhere());
             }
             let within = match subject.scope(state) {
                 SubjectScope::Tenant(tenant) => granted.tenants.include(tenant),
@@ -258,7 +259,11 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
                 SubjectScope::Nowhere => true,
                 SubjectScope::Own => false,
             };
-            if within { Ok(()) } else { Err(subject.not_found().unwrap_or_else(refused)) }
+            if !within {
+                return Err(subject.not_found().unwrap_or_else(refused));
+            }
+            // What is in other vClusters of its tenant is refused and not hidden.
+            may_take(state, &granted.vclusters, subject).then_some(()).ok_or_else(elsewhere)
         }
         Who::Everywhere(role) => {
             let granted = operator(state, actor)?;
@@ -268,14 +273,11 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
     }
 }
 
-/// One that is narrowed to vClusters may put nodes into these, out of these or from nowhere, and do nothing else.
-fn is_within_vclusters(state: &State, vclusters: &Vclusters, subject: Subject<'_>) -> bool {
+/// One that is narrowed to vClusters may bring nodes into these, or into none, and do nothing else.
+fn may_bring(vclusters: &Vclusters, subject: Subject<'_>) -> bool {
     match (vclusters, subject) {
         (Vclusters::All, _) => true,
-        (Vclusters::Only(_), Subject::Assignment { node, to }) => {
-            let from = state.nodes.get(node).and_then(|node| node.vcluster.as_ref());
-            from.into_iter().chain(to).all(|vcluster| vclusters.include(vcluster))
-        }
+        (Vclusters::Only(_), Subject::Assignment { to, .. }) => to.is_none_or(|to| vclusters.include(to)),
         (
             Vclusters::Only(_),
             Subject::Domain
@@ -289,6 +291,13 @@ fn is_within_vclusters(state: &State, vclusters: &Vclusters, subject: Subject<'_
             | Subject::Credential,
         ) => false,
     }
+}
+
+/// And it may take them out of these, or from none.
+fn may_take(state: &State, vclusters: &Vclusters, subject: Subject<'_>) -> bool {
+    let Subject::Assignment { node, .. } = subject else { return true };
+    let from = state.nodes.get(node).and_then(|node| node.vcluster.as_ref());
+    from.is_none_or(|from| vclusters.include(from))
 }
 
 /// May this actor read nodes, or vClusters, and which? One that is narrowed to vClusters reads what is in them.

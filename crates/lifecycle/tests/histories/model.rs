@@ -446,7 +446,7 @@ impl Model {
         let token = &self.tokens[enroll.credential.token().unwrap()];
         assert!(!token.ended, "a token that had ended");
         assert!(after.at < token.expires_at, "a token that had expired");
-        assert_eq!((token.id, &token.tenant), (enrolled.token, &enrolled.tenant));
+        assert_eq!((Some(token.id), &token.tenant), (enrolled.token, &enrolled.tenant));
         assert!(!self.serials.contains(&enrolled.certificate.serial), "a serial twice");
         let again = self.nodes.get(&enrolled.node);
         match (&token.pin, again) {
@@ -647,7 +647,9 @@ impl Model {
         let serial = certificate.serial.clone();
         let (key, idempotency) = (certificate.key, enrolled.idempotency);
         let grant = Grant { node: node.clone(), serial: serial.clone(), key, idempotency };
-        self.end_token(enrolled.token, Some(grant));
+        if let Some(token) = enrolled.token {
+            self.end_token(token, Some(grant));
+        }
         self.serials.insert(serial.clone());
         let known = self.nodes.entry(node).or_insert_with(|| Node {
             tenant: enrolled.tenant.clone(),

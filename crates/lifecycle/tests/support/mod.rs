@@ -6,15 +6,18 @@ use lifecycle::host::Class;
 use lifecycle::names::{
     ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName, ProfileName,
     RequestId, SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
-    WireguardKey,
+    VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, Credential, Door, Enroll, Envelope, Event,
-    InitializeDomain, Issued, IssuerKind, Keeping, Mint, NewIssuer, NodeChoice, NodeState, Outcome,
-    PrepareRoll, Prepared, Recover, RecoveryKind, Register, Renew, RenewOperator, Role, SetPolicy, Sighting,
-    Silence, State, Tenants, Wireguard, admit, apply, would_apply,
+    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, Credential, Door, Enroll,
+    Envelope, Event, HardwareIdentity, HardwareText, InitializeDomain, Issued, IssuerKind, Keeping, Mint,
+    NewIssuer, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Recover, RecoveryKind, Register,
+    RegisterHardware, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State, Tenants, Vclusters,
+    Wireguard, admit, apply, would_apply,
 };
+
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What a command should come to: its answer, and the audit names of its events.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub fn names(events: &[Event]) -> Vec<&'static str> {
 }
 
 pub const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// Where every command comes from.
+pub const SOURCE: Source = Source::Address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
 pub const ISSUER_LIFE: Span = Span::from_days(365);
 
 /// A registry with a clock and a source of ever new ids beside it.
@@ -161,7 +166,7 @@ impl Domain {
         Envelope {
             id: RequestId(self.ulid_at(at)),
             actor,
-            source: Source::Address([192, 0, 2, 1].into()),
+            source: SOURCE,
             request_id: None,
             correlation_id: None,
             command,
@@ -247,12 +252,13 @@ impl Domain {
             replacement_alerts: true,
             conflict_alerts: true,
             holder_seen_at: None,
+            claimed: None,
         }
     }
 
     /// What the replica adds: a certificate that fits, if the registry would admit the request.
     pub fn prepare(&mut self, mut request: Enroll) -> Enroll {
-        if let Ok(Admission::Fresh { tenant, profile, node }) = admit(&self.state, &request) {
+        if let Ok(Admission::Fresh { tenant, profile, node }) = admit(&self.state, &request, &SOURCE) {
             let node = match node {
                 NodeChoice::Pinned(id) | NodeChoice::Requested(id) => id,
                 NodeChoice::Free => self::node(&format!("n{}", self.draw())),
@@ -524,7 +530,8 @@ impl Domain {
         let key = KeyHash::new(self.digest());
         let certificate = self.issue(SpiffeId::operator(&domain, &operator(name)), key, Span::from_days(30));
         let certificate = Some(certificate);
-        Command::AddOperator(AddOperator { name: operator(name), role, tenants, certificate })
+        let (name, vclusters) = (operator(name), Vclusters::All);
+        Command::AddOperator(AddOperator { name, role, tenants, certificate, vclusters })
     }
 
     /// A renewal for a new key.
@@ -552,7 +559,31 @@ impl Domain {
             role,
             tenants,
             ttl: Span::from_days(1),
+            vclusters: Vclusters::All,
         }
+    }
+
+    /// An operator of the default tenant, narrowed to these vClusters.
+    #[track_caller]
+    pub fn narrowed_operator(&mut self, name: &str, to: &[&str]) -> Actor {
+        let Command::AddOperator(mut add) = self.add_operator(name, Role::Operator, only(&["default"]))
+        else {
+            unreachable!()
+        };
+        add.vclusters = narrowed(to);
+        check(self, (local(), Command::AddOperator(add)), granted(&["operator.added"]));
+        let serial = self.state.operators[&operator(name)].serial.clone().unwrap();
+        Actor::Operator { name: operator(name), serial }
+    }
+
+    /// A key of an operator of the default tenant, narrowed to these vClusters.
+    #[track_caller]
+    pub fn narrowed_key(&mut self, to: &[&str]) -> Actor {
+        let mut create = self.key_request(Role::Operator, only(&["default"]));
+        create.vclusters = narrowed(to);
+        let id = create.key;
+        check(self, (local(), Command::CreateOperatorKey(create)), granted(&["operator_key.created"]));
+        Actor::Key { id }
     }
 
     /// An operator's automation with an API key.
@@ -732,4 +763,28 @@ pub fn confirm_failed(node: &NodeId, reason: &str) -> Command {
 /// A node that was drawn as `c1`, nothing else said.
 pub fn register(claim: Claim) -> Command {
     Command::Register(Register { node: node("c1"), claim, profile: None, plane: None, hostname: None })
+}
+
+/// What a machine is known by: addresses, and a serial number where it is not empty.
+pub fn hardware(macs: &[&str], serial: &str) -> HardwareIdentity {
+    let text = HardwareText { macs: macs.to_vec(), bmc_serial: serial, ..HardwareText::default() };
+    HardwareIdentity::registered(&text).unwrap()
+}
+
+pub fn narrowed(to: &[&str]) -> Vclusters {
+    Vclusters::narrowed(to.iter().map(|name| vcluster(name)).collect())
+}
+
+pub fn vcluster(name: &str) -> VclusterId {
+    VclusterId::parse(name).unwrap()
+}
+
+pub fn create_vcluster(name: &str, tenant: &TenantId) -> Command {
+    Command::CreateVcluster(CreateVcluster { vcluster: vcluster(name), tenant: tenant.clone() })
+}
+
+/// A machine of the default tenant, in no vCluster.
+pub fn register_hardware(name: &str, identity: HardwareIdentity) -> RegisterHardware {
+    let tenant = TenantId::default_tenant();
+    RegisterHardware { node: node(name), tenant, profile: None, identity, vcluster: None }
 }

@@ -46,18 +46,22 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     })])
 }
 
-/// Only `attestors` can be set so that no host could meet it: every other key has bounds that leave a way in (a kind of key, ten
-/// seconds of a token's life, one enrollment a minute). Hardware is a way in once a machine is registered by it.
+/// Only `attestors` and `attestors.require` can be set so that no host could meet them: every other key has bounds that leave a
+/// way in (a kind of key, ten seconds of a token's life, one enrollment a minute). Hardware is a way in once a machine is
+/// registered by it.
 fn check_confirmed(state: &State, changed: &Policy, set: &SetPolicy) -> Result<(), Rejection> {
     let accepts = |policy: &Policy, attestor| policy.check_attestor(attestor).is_ok();
     let lost = |attestor| accepts(&state.policy, attestor) && !accepts(changed, attestor);
     let is_known = |node: &Arc<Node>| !node.state.is_gone() && node.identity.is_some();
     let known = state.nodes.values().any(is_known);
-    let by_hardware = accepts(changed, Attestor::Hardware) && known;
-    let shut_out = lost(Attestor::JoinToken)
-        || (lost(Attestor::RecoveryToken) && !accepts(changed, Attestor::JoinToken))
-        || (lost(Attestor::Hardware) && known && !accepts(changed, Attestor::JoinToken));
-    if !shut_out || by_hardware {
+    let admits = |policy: &Policy| {
+        let by_hardware = [Attestor::JoinToken, Attestor::Hardware];
+        policy.check_attested(&[Attestor::JoinToken]).is_ok()
+            || known
+                && (policy.check_attested(&[Attestor::Hardware]).is_ok()
+                    || policy.check_attested(&by_hardware).is_ok())
+    };
+    if admits(changed) || !(admits(&state.policy) || lost(Attestor::RecoveryToken)) {
         return Ok(());
     }
     let recovers = accepts(changed, Attestor::RecoveryToken);
