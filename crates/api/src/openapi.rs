@@ -21,7 +21,8 @@ const DESCRIPTION: &str = "\
 The same API is served on the TLS port, with a client certificate or an API key, and on the operator socket in the \
 data directory, where the peer's user id is the credential.\n\n\
 Every answer carries `X-Request-Id`; a caller's own is kept if it is 1 to 128 visible ASCII characters. \
-`X-Correlation-Id` is recorded. Unknown fields in requests are refused. Bodies over 64 KiB are refused. \
+`X-Correlation-Id` is recorded. Unknown fields in requests are refused. Bodies over 64 KiB are refused, except \
+documents (512 KiB) and batches (4 MiB). \
 Times are RFC 3339 in UTC, durations `90s`, `15m`, `1h`, `7d`. \
 Every error has a code with a page of its own in the documentation.";
 

@@ -54,7 +54,7 @@ codes! {
     MAC_INVALID "mac_invalid" 400 InvalidArgument final
         "pass the address of a network interface, such as 52:54:00:12:34:56: neither zero nor broadcast nor multicast";
     TOO_LARGE "too_large" 413 ResourceExhausted final
-        "send at most 64 KiB";
+        "send at most 64 KiB, of a configuration document 256 KiB, of a batch 4 MiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
         "send the header Content-Type: application/json, with an empty body too; for gRPC application/grpc";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 Unimplemented final

@@ -1,5 +1,6 @@
 //! Request bodies, bounded in size and time.
 
+use crate::edge::authenticate::CallerClass;
 use crate::edge::phase::RequestPhase;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -13,6 +14,9 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
 pub const BODY_LIMIT: u64 = 64 * 1024;
+/// What a configuration document and its escapes take.
+const DOCUMENT_LIMIT: u64 = 512 * 1024;
+const BATCH_LIMIT: u64 = 4 * 1024 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// A stranger's body has this long, and then only as long as it comes at this rate: a few bytes now and then hold no place.
 const STRANGER_TIME: Duration = Duration::from_secs(5);
@@ -41,10 +45,31 @@ impl Pace {
     }
 }
 
+/// How large the body of a request to this path may be. What is larger than elsewhere is for operators alone: nobody else
+/// may make the server hold it.
+pub fn limit(path: &str, class: CallerClass) -> u64 {
+    let larger = match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "v1", "nodes", "batch"] | ["", "pact.enrollment.EnrollmentService", "BatchRegisterNodes"] => {
+            BATCH_LIMIT
+        }
+        ["", "v1", "vclusters" | "nodes", _, "config"] | ["", "v1", "vcluster-defaults"] => DOCUMENT_LIMIT,
+        _ => BODY_LIMIT,
+    };
+    match class {
+        CallerClass::Operator => larger,
+        CallerClass::Node | CallerClass::Unauthenticated => BODY_LIMIT,
+    }
+}
+
+/// What is said of a body that is larger.
+pub fn too_large(limit: u64) -> String {
+    format!("the body is larger than {} KiB", limit / 1024)
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    #[error("the body is larger than 64 KiB")]
-    TooLarge,
+    #[error("{}", too_large(*.0))]
+    TooLarge(u64),
     #[error("the body came too slowly")]
     TooSlow,
     #[error(transparent)]
@@ -54,6 +79,7 @@ pub enum BodyError {
 /// A body that ends with an error when it gets too long or too slow. The clock starts at the first wait.
 pub struct Bounded {
     inner: Option<Incoming>,
+    limit: u64,
     left: u64,
     pace: Pace,
     deadline: Option<(Instant, Pin<Box<Sleep>>)>,
@@ -62,13 +88,14 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    pub fn new(inner: Incoming, pace: Pace, phase: Arc<RequestPhase>) -> Self {
-        Self { inner: Some(inner), left: BODY_LIMIT, pace, deadline: None, phase: Some(phase) }
+    pub fn new(inner: Incoming, limit: u64, pace: Pace, phase: Arc<RequestPhase>) -> Self {
+        Self { inner: Some(inner), limit, left: limit, pace, deadline: None, phase: Some(phase) }
     }
 
     /// One that nobody will read.
     pub fn unread(inner: Incoming) -> Self {
-        Self { inner: Some(inner), left: BODY_LIMIT, pace: Pace::Stranger, deadline: None, phase: None }
+        let (limit, pace) = (BODY_LIMIT, Pace::Stranger);
+        Self { inner: Some(inner), limit, left: limit, pace, deadline: None, phase: None }
     }
 
     fn complete(&mut self) {
@@ -78,7 +105,7 @@ impl Bounded {
     }
 
     fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
-        let received = BODY_LIMIT - self.left;
+        let received = self.limit - self.left;
         let (began, sleep) =
             self.deadline.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(Duration::ZERO))));
         let due = *began + self.pace.limit(received);
@@ -128,7 +155,7 @@ impl Body for Bounded {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match self.left.checked_sub(length) {
                     Some(left) => self.left = left,
-                    None => return Poll::Ready(Some(Err(BodyError::TooLarge))),
+                    None => return Poll::Ready(Some(Err(BodyError::TooLarge(self.limit)))),
                 }
                 if self.is_end_stream() {
                     self.complete();
@@ -151,5 +178,27 @@ impl Body for Bounded {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_operators_may_send_more_and_only_where_more_is_needed() {
+        let batches = ["/v1/nodes/batch", "/pact.enrollment.EnrollmentService/BatchRegisterNodes"];
+        let documents = ["/v1/nodes/n1/config", "/v1/vclusters/ml/config", "/v1/vcluster-defaults"];
+        let others =
+            ["/v1/nodes", "/v1/nodes/batch/config/x", "/v1/tokens", "/v1/enroll", "//v1/nodes/batch", ""];
+        for (paths, most) in
+            [(&batches[..], BATCH_LIMIT), (&documents[..], DOCUMENT_LIMIT), (&others[..], BODY_LIMIT)]
+        {
+            for path in paths {
+                assert_eq!(limit(path, CallerClass::Operator), most, "{path}");
+                assert_eq!(limit(path, CallerClass::Node), BODY_LIMIT, "{path}");
+                assert_eq!(limit(path, CallerClass::Unauthenticated), BODY_LIMIT, "{path}");
+            }
+        }
     }
 }

@@ -18,6 +18,8 @@ const KEYED: usize = 1024;
 const STRANGERS_BODIES: usize = 1024;
 const BODIES: usize = 2048;
 const BODIES_EACH: usize = 64;
+/// Requests at once whose bodies may be larger, 4 MiB at most.
+const LARGE_BODIES: usize = 8;
 /// Live streams of one node, with those that have not said Hello and those that were let go but whose peer has no room for
 /// the end. There are never more than connections allow.
 const STREAMS_EACH: usize = 256;
@@ -37,6 +39,7 @@ pub struct Capacity {
     strangers_bodies: Arc<SharedPool<Source>>,
     keyed: Arc<SharedPool<CredentialHolder>>,
     bodies: Arc<SharedPool<CredentialHolder>>,
+    large_bodies: Arc<Semaphore>,
     streams: Arc<SharedPool<CredentialHolder>>,
     event_streams: Arc<SharedPool<CredentialHolder>>,
     /// Connections with a client certificate: what the others leave of the descriptors.
@@ -65,6 +68,7 @@ impl Capacity {
             strangers_bodies: SharedPool::new(STRANGERS_BODIES, usize::MAX),
             keyed: SharedPool::new(keyed, usize::MAX),
             bodies: SharedPool::new(BODIES, BODIES_EACH),
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES)),
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             certificates: Arc::new(Semaphore::new(certificates.min(Semaphore::MAX_PERMITS))),
@@ -133,6 +137,11 @@ impl Capacity {
     pub async fn body(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
         let path = std::slice::from_ref(holder);
         self.bodies.wait(path, PlaceUse::Idle, CancellationToken::new(), WAIT).await
+    }
+
+    /// A place for a request of an operator whose body may be large, or none in time.
+    pub async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(WAIT, self.large_bodies.clone().acquire_owned()).await.ok()?.ok()
     }
 
     /// A place for a node's live stream.

@@ -1,7 +1,7 @@
 //! One connection's requests: ids in and out, limits, the router.
 
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
-use crate::edge::body::{Bounded, Pace};
+use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
 use crate::edge::keepalive;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
@@ -271,9 +271,10 @@ async fn answer(
     extensions.insert(peer);
     let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
     let expects = unread::expects(&request);
-    let mut response = match unread::admitted(app, request, lasting) {
+    let limit = body::limit(&path, class);
+    let mut response = match unread::admitted(app, request, limit, lasting) {
         Ok(request) if lasting => streamed(app, router, request, holder.as_ref(), watch).await,
-        Ok(request) => served(app, router, request, source, holder.as_ref(), watch).await,
+        Ok(request) => served(app, router, request, (source, limit), holder.as_ref(), watch).await,
         Err(response) => response,
     };
     if response.headers().contains_key("grpc-status") {
@@ -325,7 +326,7 @@ async fn served(
     app: &App,
     router: Router,
     request: Request<Incoming>,
-    source: Source,
+    (source, limit): (Source, u64),
     holder: Option<&CredentialHolder>,
     watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
@@ -348,12 +349,19 @@ async fn served(
             None => return overloaded(),
         },
     };
+    // Kept until the request is answered: there are few of them, whoever asks.
+    let _large = if limit > BODY_LIMIT && !http_body::Body::is_end_stream(request.body()) {
+        let Some(place) = capacity.large_body().await else { return overloaded() };
+        Some(place)
+    } else {
+        None
+    };
     let pace = if holder.is_some() { Pace::Known } else { Pace::Stranger };
     let phase = RequestPhase::new(watch, place);
     if http_body::Body::is_end_stream(request.body()) {
         phase.received();
     }
-    let request = request.map(|body| Body::new(Bounded::new(body, pace, phase.clone())));
+    let request = request.map(|body| Body::new(Bounded::new(body, limit, pace, phase.clone())));
     let displaced = async {
         match &phase.place {
             Some(place) => place.displaced().await,

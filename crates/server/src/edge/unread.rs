@@ -1,7 +1,7 @@
 //! What is answered from the head of a request alone, before a byte of its body is awaited.
 
 use crate::doors;
-use crate::edge::body::{BODY_LIMIT, Bounded};
+use crate::edge::body::{Bounded, too_large};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -28,11 +28,12 @@ pub fn refusal(grpc: bool, failure: Failure) -> Response<Body> {
 pub fn admitted(
     app: &App,
     request: Request<Incoming>,
+    limit: u64,
     lasting: bool,
 ) -> Result<Request<Incoming>, Response<Body>> {
     let grpc = is_grpc(request.headers());
-    let failure = if !lasting && request.body().size_hint().lower() > BODY_LIMIT {
-        Failure::new(code::TOO_LARGE, "the body is larger than 64 KiB")
+    let failure = if !lasting && request.body().size_hint().lower() > limit {
+        Failure::new(code::TOO_LARGE, too_large(limit))
     } else if grpc && !doors::serves_grpc(app, request.uri().path()) {
         Failure::new(code::METHOD_NOT_ALLOWED, "this control plane serves no such gRPC method")
     } else {

@@ -1,7 +1,7 @@
 //! What handlers are given: the caller, the body and the query, each checked.
 
 use crate::edge::authenticate::{self, ConnectionPeer};
-use crate::edge::body::BodyError;
+use crate::edge::body::{BodyError, too_large};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::error::Wording;
@@ -178,7 +178,7 @@ async fn read(body: Body) -> Result<bytes::Bytes, Failure> {
     match body.collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) => Err(match body_error(&error) {
-            Some(BodyError::TooLarge) => Failure::new(code::TOO_LARGE, "the body is larger than 64 KiB"),
+            Some(BodyError::TooLarge(limit)) => Failure::new(code::TOO_LARGE, too_large(*limit)),
             Some(BodyError::TooSlow) => Failure::new(code::TIMEOUT, "the body came too slowly"),
             _ => Failure::new(code::BAD_REQUEST, "the body could not be read"),
         }),
