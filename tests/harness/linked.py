@@ -3,7 +3,7 @@
 import evidence
 from machine import ENLIST, Done, run, scratch
 
-NAMES = ("plfm", "probectl-control", "taskrun", "plfm-agent", "probectl-agent")
+NAMES = ("plfm", "pact", "probectl-control", "taskrun", "plfm-agent", "probectl-agent")
 
 
 class Names:

@@ -3,7 +3,7 @@
 use crate::reach::Reach;
 use crate::{
     alert, audit, ca, compat, completions, context, dev, examples, manual, node, operator, policy, server,
-    tenant, token,
+    tenant, token, vcluster,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -36,9 +36,12 @@ pub(crate) enum Family {
     /// Create, list and revoke enrollment tokens, one for each node
     #[command(subcommand)]
     Token(token::Command),
-    /// List, show, drain, quarantine, decommission and revoke nodes
+    /// Register, list, show, assign, drain, quarantine, decommission and revoke nodes
     #[command(subcommand, visible_aliases = ["nodes", "host", "hosts"])]
     Node(node::Command),
+    /// Create, list, show, configure and remove vClusters: groups of nodes with a configuration of their own
+    #[command(subcommand, visible_aliases = ["vclusters"])]
+    Vcluster(vcluster::Command),
     /// List and acknowledge alerts
     #[command(subcommand, visible_aliases = ["alerts"])]
     Alert(alert::Command),

@@ -117,6 +117,14 @@ impl CommandError {
         }
     }
 
+    /// Says what was done before it happened.
+    pub fn after(mut self, done: &str) -> Self {
+        if let CommandError::Reported(report) = &mut self {
+            report.message = format!("{}; {done}", report.message);
+        }
+        self
+    }
+
     /// Names the saved context that led here.
     pub fn in_context(mut self, name: &str) -> Self {
         if let CommandError::Reported(report) = &mut self {

@@ -103,6 +103,23 @@ const TABLE: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "enlist node register",
+        &[
+            (
+                "Register a machine by its MAC address and serial number",
+                "enlist node register n1 --mac 52:54:00:12:34:56 --bmc-serial S1",
+            ),
+            ("Register a rack from a file", "enlist node register --batch rack-7.csv --vcluster ml"),
+        ],
+    ),
+    ("enlist node assign", &[("Assign a node to vCluster ml", "enlist node assign n1 ml")]),
+    ("enlist node unassign", &[("Put a node into maintenance mode", "enlist node unassign n1")]),
+    ("enlist node move", &[("Move a node to vCluster batch", "enlist node move n1 batch")]),
+    (
+        "enlist node set-config",
+        &[("Configure one node beside its vCluster", "enlist node set-config n1 --file n1.json")],
+    ),
+    (
         "enlist node import",
         &[("Import a node by its existing certificate", "enlist node import --cert worker-7.pem")],
     ),
@@ -150,6 +167,26 @@ const TABLE: &[(&str, &[Example])] = &[
         )],
     ),
     ("enlist node reinstate", &[("Let a revoked node enroll again", "enlist node reinstate web-1")]),
+    ("enlist vcluster create", &[("Create vCluster ml", "enlist vcluster create ml")]),
+    ("enlist vcluster list", &[("List vClusters with their nodes counted", "enlist vcluster list")]),
+    (
+        "enlist vcluster show",
+        &[
+            ("Show a vCluster and its configuration", "enlist vcluster show ml"),
+            ("Show what nodes in maintenance mode are given", "enlist vcluster show --defaults"),
+        ],
+    ),
+    (
+        "enlist vcluster set-config",
+        &[
+            ("Set the configuration of a vCluster", "enlist vcluster set-config ml --file ml.json"),
+            (
+                "Set that of nodes in no vCluster",
+                "enlist vcluster set-config --defaults --file maintenance.json",
+            ),
+        ],
+    ),
+    ("enlist vcluster remove", &[("Remove an empty vCluster", "enlist vcluster remove ml")]),
     (
         "enlist alert list",
         &[
@@ -323,6 +360,22 @@ const TABLE: &[(&str, &[Example])] = &[
         "plfm hosts enroll-token revoke",
         &[("Revoke a token by its id", "plfm hosts enroll-token revoke 01JD2Q3R4S5T6V7W8X9Y0Z1A2B")],
     ),
+    (
+        "pact node enroll",
+        &[
+            (
+                "Enroll a node by its MAC address and serial number",
+                "pact node enroll n1 --mac 52:54:00:12:34:56 --bmc-serial S1",
+            ),
+            ("Enroll every node of a file", "pact node enroll --batch nodes.csv"),
+        ],
+    ),
+    ("pact node decommission", &[("Decommission a node", "pact node decommission n1 --force")]),
+    ("pact node assign", &[("Assign a node to vCluster ml", "pact node assign n1 --vcluster ml")]),
+    ("pact node unassign", &[("Put a node into maintenance mode", "pact node unassign n1")]),
+    ("pact node move", &[("Move a node to vCluster batch", "pact node move n1 --to-vcluster batch")]),
+    ("pact node list", &[("List active nodes of a vCluster", "pact node list --state active --vcluster ml")]),
+    ("pact node inspect", &[("Show the enrollment of a node", "pact node inspect n1")]),
     (
         "probectl-control agent-ca init",
         &[(

@@ -10,6 +10,7 @@
 //! - `shell`: command lines to paste into a shell.
 //! - `progress`: how far long work has come, at a terminal.
 //! - `error`: what goes to standard error, and the exit code.
+//! - `document_file`: a configuration document as it is read from a file.
 //! - `examples`: command lines below the help of every command.
 //! - `compat`: the same program called by another document's name, and that document's command lines.
 
@@ -22,6 +23,7 @@ mod completions;
 mod confirm;
 mod context;
 mod dev;
+mod document_file;
 mod error;
 mod examples;
 mod fields;
@@ -40,6 +42,7 @@ mod shell;
 mod table;
 mod tenant;
 mod token;
+mod vcluster;
 
 use ::agent::clock;
 use clap::Parser;
@@ -120,6 +123,7 @@ async fn dispatch(line: CommandLine) -> Result<(), CommandError> {
         Family::Server(command) => server::run(command, reach, output).await,
         Family::Token(command) => token::run(command, &reach, output).await,
         Family::Node(command) => node::run(command, &reach, output).await,
+        Family::Vcluster(command) => vcluster::run(command, &reach, output).await,
         Family::Alert(command) => alert::run(command, &reach, output).await,
         Family::Tenant(command) => tenant::run(command, &reach, output).await,
         Family::Policy(command) => policy::run(command, &reach, output).await,

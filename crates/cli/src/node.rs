@@ -1,14 +1,16 @@
 //! `enlist node`: the machines of the fleet.
 
-mod act;
+pub mod act;
 mod evidence;
 mod recovery;
+pub mod register;
 mod repair;
 mod show;
 mod timeline;
 mod watch;
 
 use crate::command_line::duration;
+use crate::document_file;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::{self, Reach};
@@ -27,6 +29,12 @@ pub enum Command {
         /// Show only nodes of this tenant
         #[arg(long)]
         tenant: Option<String>,
+        /// Show only nodes of this vCluster
+        #[arg(long)]
+        vcluster: Option<String>,
+        /// Show only nodes in no vCluster, which are in maintenance mode
+        #[arg(long, conflicts_with = "vcluster")]
+        unassigned: bool,
     },
     /// Show the state, health and certificates of a node
     Show {
@@ -35,6 +43,20 @@ pub enum Command {
         /// Show the audit events about the node instead, oldest first
         #[arg(long)]
         timeline: bool,
+    },
+    /// Register machines by their hardware, so that they may enroll without a token
+    ///
+    /// A registered machine may enroll with its hardware identity if the policy `attestors` contains `hardware`. Everything that
+    /// is registered must match: one of the MAC addresses, and the serial number, the UUID and the key hash if given.
+    /// Registering a revoked or decommissioned node begins a new generation of it.
+    Register(register::Arguments),
+    /// Set the configuration document of a node, beside that of its vCluster
+    SetConfig {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+        /// File with a JSON object of at most 262,144 bytes, or `-` for standard input
+        #[arg(long, value_name = "FILE")]
+        file: PathBuf,
     },
     /// Import a node by its existing certificate of the imported CA
     Import {
@@ -70,8 +92,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     };
     let operator = reach.operator()?;
     match command {
-        Command::List { state, tenant } => {
-            let query = NodeQuery { state, tenant, ..NodeQuery::default() };
+        Command::List { state, tenant, vcluster, unassigned } => {
+            let unassigned = unassigned.then_some(true);
+            let query = NodeQuery { state, tenant, vcluster, unassigned, ..NodeQuery::default() };
             let items: Vec<NodeItem> = operator.list(&Path::new("/v1/nodes").queries(&query)?).await?;
             output.list(&items, table)
         }
@@ -79,6 +102,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         Command::Show { id, timeline: false } => {
             let node: NodeDetail = operator.get(&Path::new("/v1/nodes").segment(&id)).await?;
             output.document(&node, |node| show::text(node, output.screen()))
+        }
+        Command::Register(arguments) => register::run(arguments, &operator, output).await,
+        Command::SetConfig { id, file } => {
+            let path = Path::new("/v1/nodes").segment(&id).segment("config");
+            let node: NodeDetail = operator.put_document(&path, document_file::read(&file)?).await?;
+            output.document(&node, |node| {
+                let version = node.config.node_version;
+                format!("node {} has configuration version {version}\n", harmless(&node.item.node_id))
+            })
         }
         Command::Import { cert } => {
             let text = String::from_utf8_lossy(&reach::read(&cert)?).into_owned();
@@ -98,8 +130,18 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 fn table(items: &[NodeItem]) -> Table {
-    let head =
-        ["NODE", "STATE", "CONNECTED", "TENANT", "PROFILE", "LAST SEEN", "CERT UNTIL", "HEALTH", "EXCLUDED"];
+    let head = [
+        "NODE",
+        "STATE",
+        "CONNECTED",
+        "VCLUSTER",
+        "TENANT",
+        "PROFILE",
+        "LAST SEEN",
+        "CERT UNTIL",
+        "HEALTH",
+        "EXCLUDED",
+    ];
     let unimportant = ["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"];
     let mut table = Table::new(head, "no nodes").dropping(unimportant);
     for item in items {
@@ -111,7 +153,8 @@ fn table(items: &[NodeItem]) -> Table {
         };
         let (id, tenant, profile) = (&item.node_id, &item.tenant, &item.profile);
         let connected = if item.connected { "yes" } else { "no" };
-        let cells = [id, &state, connected, tenant, profile, seen, until, health, &excluded];
+        let vcluster = or_dash(item.vcluster.as_deref());
+        let cells = [id, &state, connected, vcluster, tenant, profile, seen, until, health, &excluded];
         table.row(tone(item), cells);
     }
     table

@@ -58,6 +58,9 @@ pub struct Rights {
     /// Limit the role to this tenant; repeatable [default: all tenants]
     #[arg(long)]
     tenant: Vec<String>,
+    /// Narrow the role operator to assigning, moving and reading the nodes of this vCluster; repeatable
+    #[arg(long)]
+    vcluster: Vec<String>,
 }
 
 impl Rights {
@@ -67,6 +70,21 @@ impl Rights {
             [only] => Some(TenantScope::One(only.clone())),
             several => Some(TenantScope::Several(several.to_vec())),
         }
+    }
+}
+
+impl Rights {
+    fn request(&self, name: String, csr: Option<String>) -> AddOperatorRequest {
+        let (role, vcluster) = (self.role.clone(), self.vcluster.clone().into());
+        AddOperatorRequest { name, role, tenant: self.scope(), vcluster, csr }
+    }
+}
+
+/// What a role is for, as people read it.
+fn narrowed(tenant: Option<&TenantScope>, vclusters: &[String]) -> String {
+    match vclusters {
+        [] => tenants(tenant),
+        names => format!("{} (vCluster {})", tenants(tenant), names.join(", ")),
     }
 }
 
@@ -89,8 +107,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         // Above: it says as whom it comes in its own way.
         Command::Renew { .. } => Ok(()),
         Command::Add { name, rights, out: None } => {
-            let request =
-                AddOperatorRequest { name, role: rights.role.clone(), tenant: rights.scope(), csr: None };
+            let request = rights.request(name, None);
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
                 let name = harmless(&added.name);
@@ -99,8 +116,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::Add { name, rights, out: Some(dir) } => {
             let files = identity::IdentityFiles::prepare(&dir)?;
-            let csr = Some(files.request()?);
-            let request = AddOperatorRequest { name, role: rights.role.clone(), tenant: rights.scope(), csr };
+            let request = rights.request(name, Some(files.request()?));
             let added: AddedOperator = match operator.post(&path, &request).await {
                 Ok(added) => added,
                 Err(error) => {
@@ -134,7 +150,7 @@ fn table(items: &[OperatorItem]) -> Table {
     let mut table =
         Table::new(head, "no operators; the operator socket in the data directory works without one");
     for item in items {
-        let tenants = tenants(item.tenant.as_ref());
+        let tenants = narrowed(item.tenant.as_ref(), &item.vclusters);
         let until = or_dash(item.cert_not_after.as_deref());
         table.row(Tone::Plain, [&item.name, &item.role, &tenants, until, &item.added_at, &item.added_by]);
     }

@@ -32,6 +32,14 @@ impl Progress {
         }
     }
 
+    /// Takes the line away, so that something else can be printed; it comes back in time.
+    pub fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
+            self.began = Instant::now();
+        }
+    }
+
     /// For work that says nothing of how far it is: how long it has taken.
     pub async fn during<T>(mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
@@ -51,8 +59,6 @@ impl Progress {
 /// The line goes away: what follows begins at the left.
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.drawn.is_some() {
-            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
-        }
+        self.clear();
     }
 }

@@ -84,6 +84,15 @@ impl OperatorApi {
         self.send(Method::PUT, path, Some(encode(body)?)).await?.json().await
     }
 
+    /// A body that is JSON already, byte for byte.
+    pub async fn put_document<T: DeserializeOwned>(
+        &self,
+        path: &Path,
+        document: Vec<u8>,
+    ) -> Result<T, Error> {
+        self.send(Method::PUT, path, Some(document)).await?.json().await
+    }
+
     pub async fn delete(&self, path: &Path) -> Result<(), Error> {
         self.send(Method::DELETE, path, None).await?.bytes().await.map(drop)
     }

@@ -53,6 +53,8 @@ codes! {
         "issue a new certificate, or enroll with a token: `enlist token create`";
     MAC_INVALID "mac_invalid" 400 InvalidArgument final
         "pass the address of a network interface, such as 52:54:00:12:34:56: neither zero nor broadcast nor multicast";
+    DOCUMENT_INVALID "document_invalid" 400 InvalidArgument final
+        "send a JSON object whose keys stand once each and that is nested at most 64 deep";
     TOO_LARGE "too_large" 413 ResourceExhausted final
         "send at most 64 KiB, of a configuration document 256 KiB, of a batch 4 MiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final

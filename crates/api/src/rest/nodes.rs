@@ -11,15 +11,20 @@ mod detail;
 mod evidence;
 mod health;
 mod live;
+mod register;
 mod repair;
 
 pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
 pub use detail::{
-    AccountItem, CertificateItem, HardwareFacts, NodeDetail, NodeOverlay, RecoveryItem, RefusedItem,
+    AccountItem, Capability, CertificateItem, HardwareFacts, NodeConfigVersions, NodeDetail, NodeHardware,
+    NodeOverlay, RecoveryItem, RefusedItem,
 };
 pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
 pub use live::NodeLiveness;
+pub use register::{
+    IntoVcluster, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
+};
 pub use repair::{IssueRepairBundleRequest, RepairBundle};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -108,6 +113,7 @@ pub struct NodeQuery {
     pub state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Only nodes of this vCluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcluster: Option<String>,
     /// Only nodes of no vCluster.

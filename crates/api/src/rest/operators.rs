@@ -1,7 +1,8 @@
 //! Operators: those who run the fleet.
 
+use super::one_or_more::OneOrMore;
 use super::scope::TenantScope;
-use lifecycle::registry::{Operator, State};
+use lifecycle::registry::{Operator, State, Vclusters};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,6 +19,9 @@ pub struct AddOperatorRequest {
     pub role: String,
     /// All tenants when absent.
     pub tenant: Option<TenantScope>,
+    /// Narrows the role `operator` to assigning, moving and reading nodes of these vClusters; not narrowed when absent.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub vcluster: OneOrMore,
     /// A PKCS#10 request, PEM: with it the operator gets a client certificate. The key stays with the caller.
     pub csr: Option<String>,
 }
@@ -29,6 +33,10 @@ pub struct AddedOperator {
     pub role: String,
     #[schema(required)]
     pub tenant: Option<TenantScope>,
+    /// What the role is narrowed to; empty when it is not.
+    #[serde(default)]
+    #[schema(required)]
+    pub vclusters: Vec<String>,
     /// The leaf, PEM.
     #[schema(required)]
     pub certificate: Option<String>,
@@ -82,6 +90,10 @@ pub struct OperatorItem {
     /// Null for all tenants.
     #[schema(required)]
     pub tenant: Option<TenantScope>,
+    /// What the role is narrowed to; empty when it is not.
+    #[serde(default)]
+    #[schema(required)]
+    pub vclusters: Vec<String>,
     pub added_by: String,
     pub added_at: String,
     #[schema(required)]
@@ -97,10 +109,19 @@ impl OperatorItem {
             name: operator.name.to_string(),
             role: operator.role.as_str().to_owned(),
             tenant: TenantScope::of(&operator.tenants),
+            vclusters: vcluster_names(&operator.vclusters),
             added_by: operator.added_by.clone(),
             added_at: operator.added_at.to_string(),
             cert_serial: operator.serial.as_ref().map(ToString::to_string),
             cert_not_after: certificate.map(|certificate| certificate.not_after.to_string()),
         }
+    }
+}
+
+/// What a role is narrowed to, by name.
+pub fn vcluster_names(vclusters: &Vclusters) -> Vec<String> {
+    match vclusters {
+        Vclusters::All => Vec::new(),
+        Vclusters::Only(names) => names.iter().map(ToString::to_string).collect(),
     }
 }

@@ -12,28 +12,19 @@ use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = "enlist";
 const AGENT: &str = "enlist-agent";
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 6] = [
     ("plfm", PROGRAM),
+    ("pact", PROGRAM),
     ("probectl-control", PROGRAM),
     ("taskrun", PROGRAM),
     ("plfm-agent", AGENT),
     ("probectl-agent", AGENT),
 ];
 
-/// Names whose command lines this version does not have: a link would only ever fail.
-const LEFT_OUT: [LeftOut; 1] = [LeftOut { name: "pact", reason: super::PACT_UNSUPPORTED }];
-
 #[derive(Serialize)]
 struct CreatedLinks {
     dir: String,
     links: Vec<CompatLink>,
-    left_out: [LeftOut; 1],
-}
-
-#[derive(Serialize)]
-struct LeftOut {
-    name: &'static str,
-    reason: &'static str,
 }
 
 #[derive(Serialize)]
@@ -71,7 +62,7 @@ pub fn run(reach: &Reach, output: Output) -> Result<(), CommandError> {
             made: found != LinkState::Current,
         });
     }
-    output.document(&CreatedLinks { dir: dir.display().to_string(), links, left_out: LEFT_OUT }, text)
+    output.document(&CreatedLinks { dir: dir.display().to_string(), links }, text)
 }
 
 /// Both programs by their real paths, whatever this one was called by.
@@ -130,8 +121,7 @@ fn text(created: &CreatedLinks) -> String {
         let done = if link.made { "" } else { " (unchanged)" };
         format!("{}/{} -> {}{done}\n", created.dir, link.name, link.target)
     };
-    let left_out = |left: &LeftOut| format!("{} was left out: {}\n", left.name, left.reason);
-    created.links.iter().map(line).chain(created.left_out.iter().map(left_out)).collect()
+    created.links.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! Enlist's own. `enlist compat link` makes the names.
 
 mod link;
+mod pact;
 mod plfm;
 mod probectl;
 mod taskrun;
 
-use crate::error::{CommandError, Exit};
+use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 pub enum Command {
     /// Create links to both programs under the names of other systems, in the directory --dir
     ///
-    /// Called by such a name, the program takes the command lines of that system. plfm, probectl-control and
+    /// Called by such a name, the program takes the command lines of that system. plfm, pact, probectl-control and
     /// taskrun are links to enlist, plfm-agent and probectl-agent to the enlist-agent beside it. Existing files that
     /// are not such links are never changed.
     Link {
@@ -33,9 +34,6 @@ pub fn run(command: Command, reach: &Reach, output: Output) -> Result<(), Comman
         Command::Link { dir: _ } => link::run(reach, output),
     }
 }
-
-/// Links of earlier versions still lead here.
-const PACT_UNSUPPORTED: &str = "the command lines of pact are not supported by this version";
 
 /// The names under which this program is another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,11 +61,7 @@ impl Name {
             Name::Plfm => plfm::main(&arguments),
             Name::ProbectlControl => probectl::main(arguments),
             Name::Taskrun => taskrun::main(&arguments),
-            Name::Pact => {
-                let hint = "use `enlist node` and `enlist tenant`; `enlist --help` lists the commands";
-                let json = arguments.iter().any(|argument| argument == "--json");
-                CommandError::new(Exit::Usage, "unsupported", PACT_UNSUPPORTED, hint).report(json)
-            }
+            Name::Pact => pact::main(&arguments),
         }
     }
 }
@@ -76,8 +70,12 @@ impl Name {
 #[cfg(test)]
 pub fn definitions() -> Vec<clap::Command> {
     use clap::CommandFactory;
-    let programs =
-        [plfm::CommandLine::command(), probectl::CommandLine::command(), taskrun::CommandLine::command()];
+    let programs = [
+        plfm::CommandLine::command(),
+        pact::CommandLine::command(),
+        probectl::CommandLine::command(),
+        taskrun::CommandLine::command(),
+    ];
     programs.into_iter().map(crate::examples::added_to).collect()
 }
 

@@ -5,7 +5,7 @@ use crate::command_line::duration;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
-use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
+use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke};
 use client::OperatorApi;
 use client::rest::Path;
 use serde::Serialize;
@@ -59,6 +59,25 @@ pub enum Command {
         #[arg(long)]
         reason: Option<String>,
     },
+    /// Assign a node that is in no vCluster to one
+    Assign {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+        /// Name of the vCluster (VCLUSTER in `enlist vcluster list`)
+        vcluster: String,
+    },
+    /// Take a node out of its vCluster: it goes into maintenance mode
+    Unassign {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+    },
+    /// Move a node from its vCluster to another, at once and without a new certificate
+    Move {
+        /// Id of the node (NODE in `enlist node list`)
+        id: String,
+        /// Name of the vCluster (VCLUSTER in `enlist vcluster list`)
+        vcluster: String,
+    },
     /// Let a revoked or decommissioned node enroll again; its old certificates stay refused
     Reinstate {
         /// Id of the node (NODE in `enlist node list`)
@@ -80,6 +99,11 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
             call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
         }
         Command::Revoke { id, reason } => call.perform(&id, "revoke", &Revoke { reason }, revoked).await,
+        Command::Assign { id, vcluster } => {
+            call.perform(&id, "assign", &IntoVcluster { vcluster }, placed).await
+        }
+        Command::Unassign { id } => call.perform(&id, "unassign", &Plainly {}, placed).await,
+        Command::Move { id, vcluster } => call.perform(&id, "move", &IntoVcluster { vcluster }, placed).await,
         Command::Reinstate { id } => call.perform(&id, "reinstate", &Plainly {}, reinstated).await,
     }
 }
@@ -103,8 +127,17 @@ impl NodeCall<'_> {
     }
 }
 
-fn now(item: &NodeItem) -> String {
+pub fn now(item: &NodeItem) -> String {
     format!("node {} is {}\n", harmless(&item.node_id), harmless(&state(item)))
+}
+
+/// Where it is now.
+pub fn placed(item: &NodeItem) -> String {
+    let id = harmless(&item.node_id);
+    match &item.vcluster {
+        Some(vcluster) => format!("node {id} is in vCluster {}\n", harmless(vcluster)),
+        None => format!("node {id} is in no vCluster: maintenance mode\n"),
+    }
 }
 
 fn ordered(item: &NodeItem) -> String {

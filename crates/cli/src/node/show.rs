@@ -5,7 +5,7 @@ use crate::fields::Fields;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
 use anstyle::Style;
-use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeItem, NodeOverlay};
+use api::rest::nodes::{AccountItem, HardwareFacts, NodeDetail, NodeHardware, NodeItem, NodeOverlay};
 
 pub fn text(node: &NodeDetail, screen: Screen) -> String {
     let mut text = standing(node, screen).text_on(screen);
@@ -67,15 +67,37 @@ fn identity(node: &NodeDetail, screen: Screen) -> Fields {
     Fields::new()
         .with_some("SPIFFE ID", item.spiffe_id.as_deref())
         .with("tenant", &item.tenant)
-        .with_some("vCluster", item.vcluster.as_deref())
+        .with("vCluster", &vcluster(node))
+        .with_some("configuration", configuration(node).as_deref())
         .with("profile", &item.profile)
         .with_some("enrolled", item.enrolled_at.as_ref().map(|at| screen.full(at)).as_deref())
         .with("generation", &item.generation.to_string())
 }
 
+/// In none it is in maintenance mode, which says something of nodes that are meant for one.
+fn vcluster(node: &NodeDetail) -> String {
+    node.item.vcluster.clone().unwrap_or_else(|| "none (maintenance mode)".to_owned())
+}
+
+fn configuration(node: &NodeDetail) -> Option<String> {
+    let (base, own) = (node.config.base_version, node.config.node_version);
+    match (base, own) {
+        (0, 0) => None,
+        (base, 0) => Some(format!("version {base}")),
+        (base, own) => Some(format!("version {base}, its own version {own}")),
+    }
+}
+
 fn host(node: &NodeDetail) -> Fields {
-    let facts = node.hardware.as_ref().map(hardware).filter(|facts| !facts.is_empty());
+    let facts = node.hardware.as_ref().map(|of| hardware(&of.facts)).filter(|facts| !facts.is_empty());
+    let identity = |text: fn(&NodeHardware) -> Option<String>| node.hardware.as_ref().and_then(text);
+    let macs = |of: &NodeHardware| (!of.macs.is_empty()).then(|| of.macs.join(", "));
     Fields::new()
+        .with_some("MAC addresses", identity(macs).as_deref())
+        .with_some("BMC serial", identity(|of| of.bmc_serial.clone()).as_deref())
+        .with_some("system UUID", identity(|of| of.system_uuid.clone()).as_deref())
+        .with_some("TPM key hash", identity(|of| of.tpm_ek_hash.clone()).as_deref())
+        .with_some("registered by", node.registered_by.as_deref())
         .with_some("hostname", node.hostname.as_deref())
         .with_some("agent version", node.agent_version.as_deref())
         .with_some("hardware", facts.as_deref())

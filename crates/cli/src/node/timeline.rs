@@ -11,7 +11,7 @@ use client::rest::Path;
 use serde_json::value::RawValue;
 
 /// What tells one event from another of its kind.
-const TELLING: [&str; 10] = [
+const TELLING: [&str; 14] = [
     "kind",
     "detail",
     "reason",
@@ -22,6 +22,10 @@ const TELLING: [&str; 10] = [
     "recovery_token_id",
     "expires_at",
     "last_seen",
+    "hardware",
+    "from_vcluster",
+    "vcluster",
+    "version",
 ];
 
 /// As JSON a line is shown byte for byte, page after page: its hash is over these bytes.

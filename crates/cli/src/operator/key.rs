@@ -1,6 +1,6 @@
 //! `enlist operator key`: an operator's automation.
 
-use super::{Rights, tenants};
+use super::{Rights, narrowed};
 use crate::command_line::duration;
 use crate::error::CommandError;
 use crate::error::not_the_secret;
@@ -36,8 +36,13 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
     let path = Path::new("/v1/operator-keys");
     match command {
         Command::Create { name, rights, expires } => {
-            let request =
-                CreateOperatorKeyRequest { name, role: rights.role.clone(), tenant: rights.scope(), expires };
+            let request = CreateOperatorKeyRequest {
+                name,
+                role: rights.role.clone(),
+                tenant: rights.scope(),
+                vcluster: rights.vcluster.clone().into(),
+                expires,
+            };
             let created: CreatedKey = operator.post(&path, &request).await?;
             output.document(&created, text)
         }
@@ -60,7 +65,7 @@ fn text(created: &CreatedKey) -> String {
         .with("id", &created.key_id)
         .with("name", &created.name)
         .with("role", &created.role)
-        .with("tenants", &tenants(created.tenant.as_ref()))
+        .with("tenants", &narrowed(created.tenant.as_ref(), &created.vclusters))
         .with("expires", &created.expires_at);
     format!(
         "{}\nStore the key in a file that only its user can read, and pass that file with --api-key-file.\n",
@@ -73,7 +78,7 @@ fn table(items: &[KeyItem]) -> Table {
     let mut table = Table::new(head, "no API keys");
     for item in items {
         let tone = if item.state == "good" { Tone::Plain } else { Tone::Gone };
-        let tenants = tenants(item.tenant.as_ref());
+        let tenants = narrowed(item.tenant.as_ref(), &item.vclusters);
         let (id, by) = (&item.key_id, &item.created_by);
         table.row(tone, [id, &item.name, &item.state, &item.role, &tenants, &item.expires_at, by]);
     }

@@ -7,7 +7,9 @@ use api::code;
 use http::{HeaderMap, header};
 use journal::View;
 use lifecycle::names::{KeyId, NodeId, OperatorName, Serial, Source, SpiffePath, Timestamp};
-use lifecycle::registry::{Act, Actor, Command, Denial, Owner, Rejection, Tenants, Verdict, may_read};
+use lifecycle::registry::{
+    Act, Actor, Command, Denial, NodeReach, Owner, Rejection, Tenants, Verdict, may_reach, may_read,
+};
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
 
@@ -202,4 +204,11 @@ pub fn reader(app: &App, actor: &Actor, act: Act) -> Result<(Arc<View>, Tenants)
     let tenants =
         may_read(&view.state, actor, act).map_err(|rejection: Rejection| Failure::from(rejection))?;
     Ok((view, tenants))
+}
+
+/// The same for nodes and vClusters, which those narrowed to vClusters may read too.
+pub fn node_reader(app: &App, actor: &Actor, act: Act) -> Result<(Arc<View>, NodeReach), Failure> {
+    let view = app.view();
+    let reach = may_reach(&view.state, actor, act)?;
+    Ok((view, reach))
 }

@@ -9,15 +9,17 @@ use api::rest::nodes::{NodeEvent, NodeItem, NodeLiveness};
 use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 use journal::View;
-use lifecycle::names::{NodeId, TenantId};
-use lifecycle::registry::{Node, Tenants};
+use lifecycle::names::{NodeId, TenantId, VclusterId};
+use lifecycle::registry::{Node, NodeReach, Tenants};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// One event as it is sent, and who may read it: those who see the tenant, or all of them where there is none.
+/// One event as it is sent, and who may read it: those who see the tenant, or all of them where there is none. Those narrowed to
+/// vClusters are told of nodes in these alone.
 struct EventText {
     tenant: Option<TenantId>,
+    vcluster: Option<VclusterId>,
     text: String,
 }
 
@@ -41,18 +43,24 @@ impl News {
     }
 
     /// What to tell a reader who has seen this view. One that missed something in between has it worked out for itself.
-    pub fn text(&self, app: &App, seen: &View, tenants: &Tenants) -> Bytes {
+    pub fn text(&self, app: &App, seen: &View, reach: &NodeReach) -> Bytes {
         if self.since <= seen.applied_index && seen.applied_index <= self.before {
-            return self.visible(tenants);
+            return self.visible(reach);
         }
-        Self::between(app, seen.applied_index, seen, self.after.clone()).visible(tenants)
+        Self::between(app, seen.applied_index, seen, self.after.clone()).visible(reach)
     }
 
-    fn visible(&self, tenants: &Tenants) -> Bytes {
-        if *tenants == Tenants::All {
+    fn visible(&self, reach: &NodeReach) -> Bytes {
+        let NodeReach { tenants, vclusters } = reach;
+        if *tenants == Tenants::All && vclusters.is_all() {
             return self.whole.clone();
         }
-        let own = |item: &&EventText| item.tenant.as_ref().is_some_and(|tenant| tenants.include(tenant));
+        let within = |item: &EventText| {
+            vclusters.is_all() || item.vcluster.as_ref().is_some_and(|vcluster| vclusters.include(vcluster))
+        };
+        let own = |item: &&EventText| {
+            item.tenant.as_ref().is_some_and(|tenant| tenants.include(tenant)) && within(item)
+        };
         self.items.iter().filter(own).map(|item| item.text.as_str()).collect::<String>().into()
     }
 }
@@ -118,10 +126,13 @@ fn rights_changed(before: &View, after: &View) -> bool {
 
 fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
     let mut items = Vec::new();
-    let mut tell = |tenant: Option<&TenantId>, name: &str, data: Result<String, serde_json::Error>| {
+    let mut tell = |tenant: Option<&TenantId>,
+                    vcluster: Option<&VclusterId>,
+                    name: &str,
+                    data: Result<String, serde_json::Error>| {
         if let Ok(json) = data {
             let text = format!("event: {name}\nid: {}\ndata: {json}\n\n", after.applied_index);
-            items.push(EventText { tenant: tenant.cloned(), text });
+            items.push(EventText { tenant: tenant.cloned(), vcluster: vcluster.cloned(), text });
         }
     };
     for id in touched(before, after) {
@@ -135,7 +146,8 @@ fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
         if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
             let item = NodeItem::of(&after.state, &node, &app.fleet.presence.live(id));
             let at = Some(after.state.at.to_string());
-            tell(Some(&node.tenant), "node", serde_json::to_string(&NodeEvent { at, item }));
+            let told = serde_json::to_string(&NodeEvent { at, item });
+            tell(Some(&node.tenant), node.vcluster.as_ref(), "node", told);
         }
     }
     for (change, alert) in alert_changes::changes(&before.state, &after.state) {
@@ -147,7 +159,7 @@ fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
             },
             None => None,
         };
-        tell(tenant, "alert", serde_json::to_string(&AlertEvent::of(change, alert)));
+        tell(tenant, None, "alert", serde_json::to_string(&AlertEvent::of(change, alert)));
     }
     items
 }

@@ -120,14 +120,20 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Failure> {
-        let (parts, body) = request.into_parts();
-        let bytes = read(body).await?;
-        check_kind(&parts.headers)?;
+        let bytes = body(request).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         parse(text)
             .map(Json)
             .map_err(|error| Failure::new(code::BAD_REQUEST, format!("the body is not as expected: {error}")))
     }
+}
+
+/// The whole body of a request, which is JSON.
+pub async fn body(request: Request) -> Result<bytes::Bytes, Failure> {
+    let (parts, body) = request.into_parts();
+    let bytes = read(body).await?;
+    check_kind(&parts.headers)?;
+    Ok(bytes)
 }
 
 /// Refuses what a form of another site could send, whether or not there is a body: a browser adds the

@@ -2,13 +2,13 @@
 //! then; done again it changes nothing.
 
 use super::nodes::parse;
-use crate::http::extract::{Caller, Json, Segment, duration};
+use crate::http::extract::{Caller, Json, Segment, bad_in, duration};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::rest::nodes::{Decommission, Drain, NodeItem, Plainly, Quarantine, Revoke};
+use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke};
 use axum::extract::State;
-use lifecycle::names::{NodeId, is_steering};
+use lifecycle::names::{NodeId, VclusterId, is_steering};
 use lifecycle::registry::{Command, Rejection};
 use std::sync::Arc;
 
@@ -100,6 +100,35 @@ pub async fn revoke_recovery(
     Json(Plainly {}): Json<Plainly>,
 ) -> Done {
     act(&app, caller, &id, |node| Command::RevokeRecoveryTokens { node }).await
+}
+
+pub async fn assign(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(IntoVcluster { vcluster }): Json<IntoVcluster>,
+) -> Done {
+    let vcluster = VclusterId::parse(&vcluster).map_err(bad_in("vcluster"))?;
+    act(&app, caller, &id, |node| Command::Assign { node, vcluster }).await
+}
+
+pub async fn unassign(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(Plainly {}): Json<Plainly>,
+) -> Done {
+    act(&app, caller, &id, |node| Command::Unassign { node }).await
+}
+
+pub async fn relocate(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(IntoVcluster { vcluster }): Json<IntoVcluster>,
+) -> Done {
+    let vcluster = VclusterId::parse(&vcluster).map_err(bad_in("vcluster"))?;
+    act(&app, caller, &id, |node| Command::Move { node, vcluster }).await
 }
 
 async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Done {

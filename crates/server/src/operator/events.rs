@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::header;
 use journal::View;
-use lifecycle::registry::{Act, Actor, may_read};
+use lifecycle::registry::{Act, Actor, may_reach};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ struct Follower {
 }
 
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
-    authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
+    authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let holder = CredentialHolder::of(&caller.actor);
     let place = holder.and_then(|holder| app.edge.capacity.event_stream(&holder)).ok_or_else(|| {
         let most =
@@ -72,15 +72,15 @@ impl Follower {
             changed = self.news.changed() => {
                 changed.ok()?;
                 let news = self.news.borrow_and_update().clone()?;
-                let tenants = may_read(&news.after.state, &self.actor, Act::ReadNodes).ok()?;
-                let text = news.text(&self.app, &self.seen, &tenants);
+                let reach = may_reach(&news.after.state, &self.actor, Act::ReadNodes).ok()?;
+                let text = news.text(&self.app, &self.seen, &reach);
                 self.seen = news.after.clone();
                 Some(text)
             }
             () = tokio::time::sleep(KEEP_ALIVE) => {
                 let mut state = self.app.view().state.clone();
                 state.at = self.app.now();
-                may_read(&state, &self.actor, Act::ReadNodes).ok()?;
+                may_reach(&state, &self.actor, Act::ReadNodes).ok()?;
                 self.seen = self.app.fleet.news.refreshed(&self.seen);
                 Some(Bytes::from_static(b": still here\n\n"))
             }

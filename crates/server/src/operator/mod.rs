@@ -11,11 +11,13 @@ mod import;
 pub(crate) mod nodes;
 mod operators;
 mod policy;
+mod register;
 mod renewal;
 mod repair;
 mod tenants;
 mod timeline;
 pub(crate) mod tokens;
+mod vclusters;
 
 pub use health::metrics_text;
 
@@ -83,10 +85,12 @@ pub fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/v1/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/tokens/{id}", get(tokens::show).delete(tokens::revoke))
-        .route("/v1/nodes", get(nodes::list))
+        .route("/v1/nodes", get(nodes::list).post(register::register))
         .route("/v1/nodes/{id}", get(nodes::show))
         .route("/v1/nodes/{id}/timeline", get(timeline::show))
         .route("/v1/nodes/import", post(import::import))
+        // A node may be called `batch`, too.
+        .route("/v1/nodes/batch", get(nodes::show_batch).post(register::batch))
         .route("/v1/nodes/{id}/drain", post(acts::drain))
         .route("/v1/nodes/{id}/undrain", post(acts::undrain))
         .route("/v1/nodes/{id}/quarantine", post(acts::quarantine))
@@ -97,6 +101,20 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/nodes/{id}/reinstate", post(acts::reinstate))
         .route("/v1/nodes/{id}/repair-bundle", post(repair::issue))
         .route("/v1/nodes/{id}/recovery/revoke", post(acts::revoke_recovery))
+        .route("/v1/nodes/{id}/assign", post(acts::assign))
+        .route("/v1/nodes/{id}/unassign", post(acts::unassign))
+        .route("/v1/nodes/{id}/move", post(acts::relocate))
+        .route("/v1/nodes/{id}/config", post(vclusters::set_node_config).put(vclusters::set_node_config))
+        .route("/v1/vclusters", get(vclusters::list).post(vclusters::create))
+        .route("/v1/vclusters/{name}", get(vclusters::show).delete(vclusters::remove))
+        .route(
+            "/v1/vclusters/{name}/config",
+            get(vclusters::show_config).put(vclusters::set_config).post(vclusters::set_config),
+        )
+        .route(
+            "/v1/vcluster-defaults",
+            get(vclusters::show_defaults).put(vclusters::set_defaults).post(vclusters::set_defaults),
+        )
         .route("/v1/alerts", get(alerts::list))
         .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))

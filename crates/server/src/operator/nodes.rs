@@ -11,7 +11,7 @@ use api::rest::page::Page;
 use axum::extract::State;
 use journal::View;
 use lifecycle::names::{NodeId, TenantId};
-use lifecycle::registry::{Act, Node, NodeState, Rejection};
+use lifecycle::registry::{Act, Node, NodeReach, NodeState, Rejection};
 use std::sync::Arc;
 
 pub async fn list(
@@ -19,13 +19,13 @@ pub async fn list(
     caller: Caller,
     Query(query): Query<NodeQuery>,
 ) -> Result<axum::Json<Page<NodeItem>>, Failure> {
-    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
-    let tenants = caller.narrowed(&app, tenants, query.tenant.as_deref())?;
+    let (view, seen) = authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
+    let reach = NodeReach { tenants: caller.narrowed(&app, seen.tenants, query.tenant.as_deref())?, ..seen };
     let state = query.state.as_deref().map(state_word).transpose()?;
     let limit = limit(query.limit)?;
     let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
     let wanted = |node: &&Node| {
-        tenants.include(&node.tenant)
+        reach.includes(node)
             && state.is_none_or(|state| node.state == state)
             && query
                 .vcluster
@@ -52,12 +52,16 @@ pub async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<axum::Json<NodeDetail>, Failure> {
-    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, reach) = authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let id = parse(&id)?;
-    let node = view.state.nodes.get(&id).filter(|node| tenants.include(&node.tenant));
+    let node = view.state.nodes.get(&id).filter(|node| reach.includes(node));
     let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let profile = app.config.endpoint_profile.as_ref();
     Ok(axum::Json(NodeDetail::of(&view.state, node, &app.fleet.presence.live(&id), profile)))
+}
+
+pub async fn show_batch(app: State<Arc<App>>, caller: Caller) -> Result<axum::Json<NodeDetail>, Failure> {
+    show(app, caller, Segment("batch".to_owned())).await
 }
 
 /// A node of one tenant; what lies in another does not exist for the caller.

@@ -2,18 +2,19 @@
 
 use crate::ca::keys::{self, OPERATOR_LIFETIME, Terms};
 use crate::edge::authenticate;
-use crate::http::extract::{Caller, Json, Segment, bad, duration};
+use crate::http::extract::{Caller, Json, Segment, bad, bad_in, duration};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use crate::process::chance;
 use api::code;
+use api::rest::one_or_more::OneOrMore;
 use api::rest::operators::{self, AddedOperator, CreatedKey, KeyItem, OperatorItem};
 use api::rest::page::Page;
 use api::rest::scope::TenantScope;
 use api::rest::secret::Secret;
 use axum::extract::State;
 use http::StatusCode;
-use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId};
+use lifecycle::names::{KeyId, OperatorName, Span, SpiffeId, VclusterId};
 use lifecycle::registry::{Act, AddOperator, Command, CreateOperatorKey, Issued, Rejection, Role, Vclusters};
 use pki::{csr, pem};
 use std::sync::Arc;
@@ -23,6 +24,12 @@ const KEY_TTL: Span = Span::from_days(90);
 fn role(word: &str) -> Result<Role, Failure> {
     Role::parse(word)
         .ok_or_else(|| Failure::new(code::BAD_REQUEST, "role must be viewer, operator or platform-admin"))
+}
+
+/// What a role is narrowed to; none named is not narrowed.
+fn vclusters(names: &OneOrMore) -> Result<Vclusters, Failure> {
+    let names = names.as_slice().iter().map(|name| VclusterId::parse(name)).collect::<Result<_, _>>();
+    Ok(Vclusters::narrowed(names.map_err(bad_in("vcluster"))?))
 }
 
 pub async fn list(
@@ -49,7 +56,7 @@ pub async fn add(
         role: role(&request.role)?,
         tenants,
         certificate: certificate.clone(),
-        vclusters: Vclusters::All,
+        vclusters: vclusters(&request.vcluster)?,
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::AddOperator(command)).await?;
     let operator =
@@ -60,6 +67,7 @@ pub async fn add(
         name: name.to_string(),
         role: operator.role.as_str().to_owned(),
         tenant: TenantScope::of(&operator.tenants),
+        vclusters: operators::vcluster_names(&operator.vclusters),
         certificate: certificate.as_ref().map(|issued| pem::certificate_pem(&issued.der)),
         chain: issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)),
         ca: certificate.as_ref().map(|_| pem::chain_pem(roots)),
@@ -127,7 +135,7 @@ pub async fn create_key(
         role: role(&request.role)?,
         tenants: TenantScope::tenants(request.tenant.as_ref()).map_err(bad)?,
         ttl: duration("expires", request.expires.as_deref())?.unwrap_or(KEY_TTL),
-        vclusters: Vclusters::All,
+        vclusters: vclusters(&request.vcluster)?,
     };
     let id = command.key;
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::CreateOperatorKey(command)).await?;
@@ -138,6 +146,7 @@ pub async fn create_key(
         name: key.name.to_string(),
         role: key.role.as_str().to_owned(),
         tenant: TenantScope::of(&key.tenants),
+        vclusters: operators::vcluster_names(&key.vclusters),
         expires_at: key.expires_at.to_string(),
     };
     Ok((StatusCode::CREATED, axum::Json(created)))

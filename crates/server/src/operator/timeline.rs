@@ -11,11 +11,45 @@ use api::code;
 use api::rest::page::PageQuery;
 use axum::extract::State;
 use journal::audit::Selection;
-use lifecycle::registry::{Act, Rejection};
+use lifecycle::names::{Timestamp, VclusterId};
+use lifecycle::registry::{Act, Node, NodeReach, Rejection, Vclusters};
 use std::sync::Arc;
 
 /// How many lines of the trail one request may look through; the cursor says where to go on.
 const SCAN: u64 = 50_000;
+
+/// Which lines about a node the caller is shown: all, or for those narrowed to vClusters the ones since the node came into
+/// theirs, and of these none that names another vCluster.
+enum ToldLines {
+    All,
+    Since(Option<Timestamp>, Vclusters),
+}
+
+/// What a line says of when and where.
+#[derive(serde::Deserialize)]
+struct LinePlace {
+    at: String,
+    vcluster: Option<String>,
+    from_vcluster: Option<String>,
+}
+
+impl ToldLines {
+    fn of(reach: &NodeReach, node: &Node) -> Self {
+        if reach.vclusters.is_all() {
+            return ToldLines::All;
+        }
+        ToldLines::Since(node.assignments.last().map(|last| last.at), reach.vclusters.clone())
+    }
+
+    fn include(&self, text: &str) -> bool {
+        let ToldLines::Since(joined, vclusters) = self else { return true };
+        let Some(joined) = joined else { return false };
+        let Ok(line) = serde_json::from_str::<LinePlace>(text) else { return false };
+        let own = |name: String| VclusterId::parse(&name).is_ok_and(|id| vclusters.include(&id));
+        Timestamp::parse(&line.at).is_ok_and(|at| at >= *joined)
+            && [line.vcluster, line.from_vcluster].into_iter().flatten().all(own)
+    }
+}
 
 /// For whoever may see the node.
 pub async fn show(
@@ -24,11 +58,12 @@ pub async fn show(
     Segment(id): Segment,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<AuditPage>, Failure> {
-    let (view, tenants) = authenticate::reader(&app, &caller.actor, Act::ReadNodes)?;
+    let (view, reach) = authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let id = parse(&id)?;
-    if !view.state.nodes.get(&id).is_some_and(|node| tenants.include(&node.tenant)) {
+    let Some(node) = view.state.nodes.get(&id).filter(|node| reach.includes(node)) else {
         return Err(Rejection::NodeNotFound { node: id }.into());
-    }
+    };
+    let told = ToldLines::of(&reach, node);
     let limit = limit(query.limit)?;
     let after: u64 = match query.cursor.as_deref().map(str::parse) {
         None => 0,
@@ -54,7 +89,8 @@ pub async fn show(
     let found = found.map_err(|error| unreadable(&error))?;
     let full = found.len() == limit;
     let reached = found.last().map(|(seq, _)| *seq).filter(|_| full).unwrap_or(until);
-    let items = found.into_iter().map(|(_, text)| line(text)).collect::<Result<_, _>>()?;
+    let found = found.into_iter().filter(|(_, text)| told.include(text));
+    let items = found.map(|(_, text)| line(text)).collect::<Result<_, _>>()?;
     let next_cursor = (reached < view.audit.seq).then(|| reached.to_string());
     Ok(axum::Json(AuditPage { items, next_cursor }))
 }

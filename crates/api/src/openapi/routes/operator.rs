@@ -13,8 +13,8 @@ use crate::rest::ca::{
 };
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
-    Decommission, Drain, ImportNode, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery, Quarantine,
-    RepairBundle, Revoke,
+    Decommission, Drain, ImportNode, IntoVcluster, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery,
+    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke,
 };
 use crate::rest::operators::{
     AddOperatorRequest, AddedOperator, CreateOperatorKeyRequest, CreatedKey, KeyItem, OperatorItem,
@@ -25,6 +25,9 @@ use crate::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use crate::rest::server_clock::{AcceptClockRequest, ServerClock};
 use crate::rest::tenants::{CreateTenantRequest, TenantItem};
 use crate::rest::tokens::{CreateTokenRequest, MintedToken, TokenItem, TokenQuery};
+use crate::rest::vclusters::{
+    ConfigurationDocument, CreateVclusterRequest, VclusterDefaults, VclusterDetail, VclusterItem,
+};
 
 pub(super) const ROUTES: &[Route] = &[
     // Tokens.
@@ -145,6 +148,104 @@ pub(super) const ROUTES: &[Route] = &[
         code::PROFILE_NOT_FOUND,
         code::TENANT_NOT_FOUND,
     ]),
+    Route::new(
+        Post,
+        "/v1/nodes",
+        "register_node",
+        "Register a machine by its hardware, so that it may enroll without a token",
+        Json(201, of::<NodeItem>),
+    )
+    .body(of::<RegisterNodeRequest>)
+    .errors(REGISTERING),
+    Route::new(
+        Post,
+        "/v1/nodes/batch",
+        "register_nodes",
+        "Register many machines, each by itself; the body may have 4 MiB",
+        Json(200, of::<RegisteredNodes>),
+    )
+    .body(of::<RegisterNodesRequest>),
+    act("/v1/nodes/{id}/assign", "assign_node", "Assign a node that is in no vCluster to one")
+        .body(of::<IntoVcluster>)
+        .errors(&[
+            code::NODE_NOT_FOUND,
+            code::NODE_REVOKED,
+            code::VCLUSTER_NOT_FOUND,
+            code::ALREADY_ASSIGNED,
+        ]),
+    act("/v1/nodes/{id}/unassign", "unassign_node", "Take a node out of its vCluster").errors(LIVING),
+    act("/v1/nodes/{id}/move", "move_node", "Move a node from its vCluster to another")
+        .body(of::<IntoVcluster>)
+        .errors(&[
+            code::NODE_NOT_FOUND,
+            code::NODE_REVOKED,
+            code::VCLUSTER_NOT_FOUND,
+            code::NOT_ASSIGNED,
+        ]),
+    Route::new(
+        Put,
+        "/v1/nodes/{id}/config",
+        "configure_node",
+        "Set the configuration document of a node, beside that of its vCluster; POST does the same",
+        Json(200, of::<NodeDetail>),
+    )
+    .body(of::<ConfigurationDocument>)
+    .errors(&[code::NODE_NOT_FOUND, code::NODE_REVOKED, code::DOCUMENT_INVALID, code::TOO_LARGE]),
+    // vClusters.
+    Route::new(Post, "/v1/vclusters", "create_vcluster", "Create a vCluster", Json(201, of::<VclusterItem>))
+        .body(of::<CreateVclusterRequest>)
+        .errors(&[code::VCLUSTER_EXISTS, code::TENANT_NOT_FOUND]),
+    Route::new(Get, "/v1/vclusters", "list_vclusters", "List vClusters", Json(200, page::<VclusterItem>))
+        .query(query::<PageQuery>),
+    Route::new(
+        Get,
+        "/v1/vclusters/{name}",
+        "show_vcluster",
+        "Show a vCluster and its configuration",
+        Json(200, of::<VclusterDetail>),
+    )
+    .errors(&[code::VCLUSTER_NOT_FOUND]),
+    Route::new(
+        Delete,
+        "/v1/vclusters/{name}",
+        "remove_vcluster",
+        "Remove a vCluster in which no node is",
+        Empty,
+    )
+    .errors(&[code::VCLUSTER_NOT_FOUND, code::VCLUSTER_IN_USE]),
+    Route::new(
+        Get,
+        "/v1/vclusters/{name}/config",
+        "show_vcluster_config",
+        "The configuration document of a vCluster",
+        Json(200, of::<ConfigurationDocument>),
+    )
+    .errors(&[code::VCLUSTER_NOT_FOUND]),
+    Route::new(
+        Put,
+        "/v1/vclusters/{name}/config",
+        "configure_vcluster",
+        "Set the configuration document of a vCluster; POST does the same",
+        Json(200, of::<VclusterItem>),
+    )
+    .body(of::<ConfigurationDocument>)
+    .errors(&[code::VCLUSTER_NOT_FOUND, code::DOCUMENT_INVALID, code::TOO_LARGE]),
+    Route::new(
+        Get,
+        "/v1/vcluster-defaults",
+        "show_vcluster_defaults",
+        "Show the configuration of nodes in no vCluster",
+        Json(200, of::<VclusterDefaults>),
+    ),
+    Route::new(
+        Put,
+        "/v1/vcluster-defaults",
+        "configure_vcluster_defaults",
+        "Set the configuration of nodes in no vCluster; POST does the same",
+        Json(200, of::<VclusterDefaults>),
+    )
+    .body(of::<ConfigurationDocument>)
+    .errors(&[code::DOCUMENT_INVALID, code::TOO_LARGE]),
     // Alerts.
     Route::new(
         Get,
@@ -368,6 +469,16 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     Route::new(Get, "/openapi.json", "openapi", "This document", Text("application/json", "OpenAPI 3.1."))
         .public(),
+];
+
+const REGISTERING: &[&code::Code] = &[
+    code::MAC_INVALID,
+    code::NODE_ALREADY_ENROLLED,
+    code::HARDWARE_IDENTITY_CONFLICT,
+    code::NODE_ID_IN_USE,
+    code::VCLUSTER_NOT_FOUND,
+    code::PROFILE_NOT_FOUND,
+    code::TENANT_NOT_FOUND,
 ];
 
 /// How an act on a node that must not be gone can fail.

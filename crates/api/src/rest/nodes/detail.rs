@@ -5,7 +5,7 @@ use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Account, Certificate, Hardware, Node, RecoveryToken, State, Verdict};
+use lifecycle::registry::{Account, Certificate, Hardware, Node, RecoveryToken, Report, State, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,8 +17,22 @@ pub struct NodeDetail {
     pub hostname: Option<String>,
     #[schema(required)]
     pub agent_version: Option<String>,
+    /// What identifies its hardware, and what the host has reported of it; null if neither is known.
     #[schema(required)]
-    pub hardware: Option<HardwareFacts>,
+    pub hardware: Option<NodeHardware>,
+    /// For schedulers of vClusters.
+    // A control plane of before has no vClusters.
+    #[serde(default)]
+    #[schema(required)]
+    pub capability: Capability,
+    /// The versions of its configuration.
+    #[serde(default)]
+    #[schema(required)]
+    pub config: NodeConfigVersions,
+    /// Who registered its hardware; null if nobody has.
+    #[serde(default)]
+    #[schema(required)]
+    pub registered_by: Option<String>,
     pub overlay: NodeOverlay,
     /// When draining should end; null without a limit.
     #[schema(required)]
@@ -93,8 +107,85 @@ impl RecoveryItem {
     }
 }
 
-/// As the host reported it; not verified.
+/// The hardware of a node: what it is registered with, then what the host has reported, which is not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeHardware {
+    #[serde(default)]
+    #[schema(required)]
+    pub macs: Vec<String>,
+    #[serde(default)]
+    #[schema(required)]
+    pub bmc_serial: Option<String>,
+    #[serde(default)]
+    #[schema(required)]
+    pub system_uuid: Option<String>,
+    #[serde(default)]
+    #[schema(required)]
+    pub tpm_ek_hash: Option<String>,
+    #[serde(flatten)]
+    pub facts: HardwareFacts,
+}
+
+impl NodeHardware {
+    fn of(node: &Node) -> Option<Self> {
+        let (identity, facts) = (node.identity.as_deref(), node.hardware.as_ref());
+        if identity.is_none() && facts.is_none() {
+            return None;
+        }
+        let macs = identity.into_iter().flat_map(|identity| &identity.macs);
+        Some(Self {
+            macs: macs.map(ToString::to_string).collect(),
+            bmc_serial: identity.and_then(|identity| identity.bmc_serial.clone()),
+            system_uuid: identity.and_then(|identity| identity.system_uuid.clone()),
+            tpm_ek_hash: identity.and_then(|identity| identity.tpm_ek_hash.clone()),
+            facts: facts.map(HardwareFacts::of).unwrap_or_default(),
+        })
+    }
+}
+
+/// Whether a scheduler of vClusters may give it work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capability {
+    /// Null in maintenance mode.
+    #[schema(required)]
+    pub vcluster: Option<String>,
+    pub schedulable: bool,
+    /// Every reason why not: those of `excluded`, and `unassigned` in maintenance mode.
+    pub reasons: Vec<String>,
+}
+
+impl Capability {
+    fn of(state: &State, node: &Node, report: Option<&Report>) -> Self {
+        let reasons: Vec<String> = state.unschedulable(node, report).into_iter().map(str::to_owned).collect();
+        let vcluster = node.vcluster.as_ref().map(ToString::to_string);
+        Self { vcluster, schedulable: reasons.is_empty(), reasons }
+    }
+}
+
+/// Which configuration it is given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeConfigVersions {
+    /// Of its vCluster's document, or of the domain's defaults; 0 before the first.
+    pub base_version: u64,
+    /// Of its own document; 0 while it has none.
+    pub node_version: u64,
+    /// The newest change of configuration that concerns it.
+    pub sequence: u64,
+}
+
+impl NodeConfigVersions {
+    fn of(state: &State, node: &Node) -> Self {
+        let config = state.config_of(node);
+        Self {
+            base_version: config.base.version(),
+            node_version: config.own.version(),
+            sequence: state.config_mark(node),
+        }
+    }
+}
+
+/// As the host reported it; not verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HardwareFacts {
     #[schema(required)]
     pub cpu_cores: Option<u64>,
@@ -144,7 +235,10 @@ impl NodeDetail {
             item: NodeItem::of(state, node, live),
             hostname: node.hostname.as_ref().map(ToString::to_string),
             agent_version: node.agent_version.as_ref().map(ToString::to_string),
-            hardware: node.hardware.as_ref().map(HardwareFacts::of),
+            hardware: NodeHardware::of(node),
+            capability: Capability::of(state, node, report.map(AsRef::as_ref)),
+            config: NodeConfigVersions::of(state, node),
+            registered_by: node.registered_by.clone(),
             overlay: NodeOverlay {
                 address: node.address.map(|address| address.to_string()),
                 wireguard_public_key: node

@@ -1,5 +1,6 @@
 //! API keys: an operator's automation.
 
+use crate::rest::one_or_more::OneOrMore;
 use crate::rest::scope::TenantScope;
 use crate::rest::secret::Secret;
 use lifecycle::names::Timestamp;
@@ -17,6 +18,9 @@ pub struct CreateOperatorKeyRequest {
     pub role: String,
     /// All tenants when absent.
     pub tenant: Option<TenantScope>,
+    /// Narrows the role `operator` to assigning, moving and reading nodes of these vClusters; not narrowed when absent.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub vcluster: OneOrMore,
     #[schema(example = "90d")]
     pub expires: Option<String>,
 }
@@ -32,6 +36,10 @@ pub struct CreatedKey {
     /// Null for all tenants.
     #[schema(required)]
     pub tenant: Option<TenantScope>,
+    /// What the role is narrowed to; empty when it is not.
+    #[serde(default)]
+    #[schema(required)]
+    pub vclusters: Vec<String>,
     pub expires_at: String,
 }
 
@@ -43,6 +51,10 @@ pub struct KeyItem {
     /// Null for all tenants.
     #[schema(required)]
     pub tenant: Option<TenantScope>,
+    /// What the role is narrowed to; empty when it is not.
+    #[serde(default)]
+    #[schema(required)]
+    pub vclusters: Vec<String>,
     /// `good`, `expired` or `revoked`.
     pub state: String,
     pub created_by: String,
@@ -64,6 +76,7 @@ impl KeyItem {
             name: key.name.to_string(),
             role: key.role.as_str().to_owned(),
             tenant: TenantScope::of(&key.tenants),
+            vclusters: super::vcluster_names(&key.vclusters),
             state: state.to_owned(),
             created_by: key.created_by.clone(),
             created_at: key.created_at.to_string(),

@@ -1,0 +1,68 @@
+//! `enlist node register`: machines that may enroll with their hardware identity, one or a whole file.
+
+pub mod batch;
+mod batch_file;
+
+use super::act;
+use crate::error::CommandError;
+use crate::output::Output;
+use api::rest::nodes::{NodeItem, RegisterNodeRequest};
+use client::OperatorApi;
+use client::rest::Path;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Id of the new node: 1 to 63 letters, digits, dots, dashes and underscores
+    #[arg(required_unless_present = "batch", conflicts_with = "batch")]
+    id: Option<String>,
+    /// MAC address of the machine; repeatable
+    #[arg(long, value_name = "MAC", conflicts_with = "batch")]
+    mac: Vec<String>,
+    /// Serial number of its board or BMC
+    #[arg(long, value_name = "SERIAL", conflicts_with = "batch")]
+    bmc_serial: Option<String>,
+    /// System UUID of its SMBIOS
+    #[arg(long, value_name = "UUID", conflicts_with = "batch")]
+    system_uuid: Option<String>,
+    /// Hash of the endorsement key of its TPM, hex
+    #[arg(long, value_name = "HASH", conflicts_with = "batch")]
+    tpm_ek_hash: Option<String>,
+    /// Assign the node to this vCluster [default: none, maintenance mode]
+    #[arg(long)]
+    vcluster: Option<String>,
+    /// Profile of its certificates [default: the domain's default profile]
+    #[arg(long)]
+    profile: Option<String>,
+    /// Tenant of the node [default: the operator's only tenant, else `default`]
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Register every machine of this file, or of standard input with `-`
+    ///
+    /// A CSV file begins with a header that names its columns: node_id, mac, and optionally bmc_serial, system_uuid,
+    /// tpm_ek_hash and vcluster. Several MAC addresses of a machine are joined by `;`. A file of JSON lines has an object
+    /// with these fields on each line. Each machine is registered by itself, so that some lines may be refused; the
+    /// command may be repeated. --vcluster, --profile and --tenant apply to every line that does not say otherwise.
+    #[arg(long, value_name = "FILE")]
+    batch: Option<PathBuf>,
+}
+
+pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
+    let Arguments { id, mac, bmc_serial, system_uuid, tpm_ek_hash, vcluster, profile, tenant, batch } =
+        arguments;
+    if let Some(file) = batch {
+        return batch::run(&file, &batch::LineDefaults { vcluster, profile, tenant }, operator, output).await;
+    }
+    let request = RegisterNodeRequest {
+        node_id: id.unwrap_or_default(),
+        mac: mac.into(),
+        bmc_serial,
+        system_uuid,
+        tpm_ek_hash,
+        vcluster,
+        profile,
+        tenant,
+    };
+    let node: NodeItem = operator.post(&Path::new("/v1/nodes"), &request).await?;
+    output.document(&node, act::now)
+}

@@ -1,0 +1,101 @@
+//! `POST /v1/nodes`, `/v1/nodes/batch`: machines that may enroll with their hardware identity.
+
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, bad_in};
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use api::code;
+use api::rest::nodes::{
+    NodeItem, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
+};
+use axum::extract::State;
+use futures::StreamExt;
+use http::StatusCode;
+use lifecycle::names::{NodeId, ProfileName, VclusterId};
+use lifecycle::registry::{Act, Command, HardwareIdentity, HardwareText, RegisterHardware, Rejection};
+use std::sync::Arc;
+
+/// Machines of one batch that are registered at once: together they take few entries of the log.
+const AT_ONCE: usize = 512;
+
+pub async fn register(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<RegisterNodeRequest>,
+) -> Result<(StatusCode, axum::Json<NodeItem>), Failure> {
+    let register = shape(&app, &caller, &request)?;
+    let id = register.node.clone();
+    let command = Command::RegisterHardware(Box::new(register));
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
+    Ok((StatusCode::CREATED, axum::Json(NodeItem::of(&view.state, node, &app.fleet.presence.live(&id)))))
+}
+
+/// Each machine is a command of its own; they begin in the order of the request. Done again, it is done.
+pub async fn batch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(RegisterNodesRequest { nodes }): Json<RegisterNodesRequest>,
+) -> Result<axum::Json<RegisteredNodes>, Failure> {
+    // May it at all? Said once, not for each machine.
+    authenticate::reader(&app, &caller.actor, Act::RegisterHardware)?;
+    let caller = Arc::new(caller);
+    let registered = futures::stream::iter(nodes.into_iter().zip(1..)).map(move |(request, line)| {
+        let (app, caller) = (app.clone(), caller.clone());
+        async move {
+            let done = one(&app, &caller, &request).await;
+            result(line, request, done)
+        }
+    });
+    let results: Vec<_> = registered.buffered(AT_ONCE).collect().await;
+    let succeeded = results.iter().filter(|result| result.ok).count() as u64;
+    let failed = results.len() as u64 - succeeded;
+    Ok(axum::Json(RegisteredNodes { results, succeeded, failed }))
+}
+
+/// Why not, and whether the machine is registered all the same.
+async fn one(app: &App, caller: &Caller, request: &RegisterNodeRequest) -> Result<(), (Failure, bool)> {
+    let refused = |failure| (failure, false);
+    let register = shape(app, caller, request).map_err(refused)?;
+    let (id, tenant, identity) = (register.node.clone(), register.tenant.clone(), register.identity.clone());
+    let command = Command::RegisterHardware(Box::new(register));
+    let Err(failure) = app.commit(caller.actor.clone(), &caller.origin, command).await else { return Ok(()) };
+    let view = app.view();
+    let known = view.state.nodes.get(&id).filter(|node| node.tenant == tenant);
+    let same = known.is_some_and(|node| node.identity.as_deref() == Some(&identity));
+    let again = failure.code == code::NODE_ALREADY_ENROLLED && same;
+    Err((failure, again))
+}
+
+fn result(line: u64, request: RegisterNodeRequest, done: Result<(), (Failure, bool)>) -> RegistrationResult {
+    let (ok, code, message) = match done {
+        Ok(()) => (true, None, None),
+        Err((failure, again)) => (again, Some(failure.code.word.to_owned()), Some(failure.message)),
+    };
+    RegistrationResult { line, node_id: Some(request.node_id), ok, code, message }
+}
+
+/// Strings become names. What is empty is not said.
+fn shape<'a>(
+    app: &App,
+    caller: &Caller,
+    request: &'a RegisterNodeRequest,
+) -> Result<RegisterHardware, Failure> {
+    let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();
+    let macs = request.mac.as_slice().iter().flat_map(|macs| macs.split(';')).map(str::trim);
+    let identity = HardwareIdentity::registered(&HardwareText {
+        macs: macs.filter(|mac| !mac.is_empty()).collect(),
+        bmc_serial: text(&request.bmc_serial),
+        system_uuid: text(&request.system_uuid),
+        tpm_ek_hash: text(&request.tpm_ek_hash),
+    })?;
+    let vcluster = request.vcluster.as_deref().map(VclusterId::parse).transpose();
+    let profile = request.profile.as_deref().map(ProfileName::parse).transpose();
+    Ok(RegisterHardware {
+        node: NodeId::parse(&request.node_id).map_err(bad_in("node_id"))?,
+        tenant: caller.tenant(app, request.tenant.as_deref())?,
+        profile: profile.map_err(bad_in("profile"))?,
+        identity,
+        vcluster: vcluster.map_err(bad_in("vcluster"))?,
+    })
+}
