@@ -1,6 +1,7 @@
 """Modules from the .proto files, by grpcio's own compiler."""
 
 import importlib
+import pathlib
 import sys
 
 from machine import PROTO, missing, scratch
@@ -11,10 +12,14 @@ except ImportError:
     missing("grpcio with grpcio-tools")
 
 
-def compiled(file: str) -> tuple:
+OWN = pathlib.Path(__file__).resolve().parent / "proto"
+"""Protocols that the tests have written down for themselves, where others define them."""
+
+
+def compiled(file: str, root: pathlib.Path = PROTO) -> tuple:
     """The messages and the services of a file such as `enlist/agent/v1/agent.proto`."""
     place = scratch("proto")
-    flags = [f"-I{PROTO}", f"--python_out={place}", f"--grpc_python_out={place}", str(PROTO / file)]
+    flags = [f"-I{root}", f"--python_out={place}", f"--grpc_python_out={place}", str(root / file)]
     assert protoc.main(["protoc", *flags]) == 0
     sys.path.insert(0, str(place))
     name = file.removesuffix(".proto").replace("/", ".")

@@ -8,6 +8,7 @@
 //! - [`doors`]: what the documents' own clients send and are sent, one file per door.
 //! - [`code`], [`error`]: every error code with status and remedy, and the two forms in which errors travel.
 //! - [`doors`]: the wire shapes of other systems' clients, one file per document.
+//! - [`grpc`]: the services that gRPC itself describes.
 //! - [`header`]: names of headers and metadata.
 //! - [`openapi`]: the operator API described, from one table of routes.
 
@@ -15,6 +16,7 @@ pub mod agent;
 pub mod code;
 pub mod doors;
 pub mod error;
+pub mod grpc;
 pub mod header;
 pub mod openapi;
 pub mod rest;

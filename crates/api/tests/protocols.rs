@@ -3,15 +3,38 @@
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on may panic")]
 
+use prost::Message as _;
 use std::path::Path;
 
-const PROTOS: [&str; 2] = ["enlist/agent/v1/agent.proto", "taskrun/v1/run.proto"];
-const GENERATED: [&str; 2] = ["enlist.agent.v1.rs", "taskrun.v1.rs"];
+const PROTOS: [&str; 6] = [
+    "enlist/agent/v1/agent.proto",
+    "taskrun/v1/run.proto",
+    "pact/enrollment.proto",
+    "pact/stream.proto",
+    "grpc/health/v1/health.proto",
+    "grpc/reflection/v1/reflection.proto",
+];
+const DESCRIPTORS: &str = "descriptors.bin";
+const GENERATED: [&str; 7] = [
+    "enlist.agent.v1.rs",
+    "taskrun.v1.rs",
+    "pact.enrollment.rs",
+    "pact.stream.rs",
+    "grpc.health.v1.rs",
+    "grpc.reflection.v1.rs",
+    DESCRIPTORS,
+];
 
 /// protox reads them in Rust, because a fresh machine has no `protoc`.
 fn generate(out: &Path) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let descriptors = protox::compile(PROTOS, [include]).expect("the protocols compile");
+    // What server reflection answers from; comments and places in the files are not in it.
+    let mut plain = descriptors.clone();
+    for file in &mut plain.file {
+        file.source_code_info = None;
+    }
+    std::fs::write(out.join(DESCRIPTORS), plain.encode_to_vec()).expect("the directory is writable");
     tonic_prost_build::configure()
         .out_dir(out)
         // Their tokens must not end up in a log: `agent.rs` writes the Debug forms.
@@ -35,11 +58,11 @@ fn the_committed_golden_code_is_what_the_protocols_say() {
     generate(made.path());
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated");
     for name in GENERATED {
-        let wanted = std::fs::read_to_string(made.path().join(name)).expect("generated");
+        let wanted = std::fs::read(made.path().join(name)).expect("generated");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(kept.join(name), &wanted).expect("src/generated is writable");
         }
-        let committed = std::fs::read_to_string(kept.join(name)).unwrap_or_default();
+        let committed = std::fs::read(kept.join(name)).unwrap_or_default();
         assert!(committed == wanted, "src/generated/{name} differs from proto/: set UPDATE_GOLDEN=1");
     }
 }

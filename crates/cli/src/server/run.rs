@@ -31,19 +31,22 @@ pub struct Arguments {
     /// revoke every unused enrollment token
     #[arg(long)]
     accept_rollback: bool,
+    /// Serve gRPC server reflection, so that tools such as grpcurl can list services and messages; it needs a credential
+    #[arg(long)]
+    reflection: bool,
 }
 
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
     logs::start("info")?;
     let mut signals = StopSignals::listen()?;
-    let Arguments { metrics, health, listen, accept_clock, anchor, accept_rollback } = arguments;
+    let Arguments { metrics, health, listen, accept_clock, anchor, accept_rollback, reflection } = arguments;
     let anchor = anchor.map(std::path::absolute).transpose().map_err(|error| {
         CommandError::usage(
             format!("--anchor: {error}"),
             "give the path of a file outside of the data directory",
         )
     })?;
-    let overrides = Overrides { listen, metrics, health, accept_clock, anchor, accept_rollback };
+    let overrides = Overrides { listen, metrics, health, accept_clock, anchor, accept_rollback, reflection };
     let server = tokio::select! {
         started = start(dir, overrides) => started?,
         // Nothing was promised to anyone yet.

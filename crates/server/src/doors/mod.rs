@@ -1,10 +1,12 @@
 //! Doors: each turns one wire shape into the same commands and back. A door holds no rules.
 //! Which are open is local configuration; the native one always is.
 
+mod grpc_health;
 mod host;
 pub mod native;
 mod plfm;
 mod probectl;
+mod reflection;
 pub mod taskrun;
 
 use crate::http::failure::Failure;
@@ -16,6 +18,7 @@ use axum::Router;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, is_steering};
 use lifecycle::registry::Door;
 use std::sync::Arc;
+use tower::ServiceExt;
 
 /// How much of a host's own words is kept.
 const REASON_LENGTH: usize = 200;
@@ -36,7 +39,19 @@ fn drawn_id(text: &str) -> Result<NodeId, Failure> {
 
 /// The paths of every open door.
 pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
-    let native = Router::new().route_service("/enlist.agent.v1.Agent/{method}", native::service(app));
+    let native = Router::new()
+        .route_service("/enlist.agent.v1.Agent/{method}", native::service(app))
+        .route_service("/grpc.health.v1.Health/{method}", grpc_health::service(app));
+    let native = match app.edge.reflection {
+        true => {
+            let described = reflection::service(app);
+            let earlier = described.clone().map_request(reflection::renamed);
+            native
+                .route_service("/grpc.reflection.v1.ServerReflection/{method}", described)
+                .route_service("/grpc.reflection.v1alpha.ServerReflection/{method}", earlier)
+        }
+        false => native,
+    };
     app.config.doors.serve.iter().fold(native, |router, door| match door {
         Door::Plfm => router.merge(plfm::router()),
         Door::Probectl => router.merge(probectl::router()),
@@ -50,12 +65,17 @@ pub fn serves_grpc(app: &App, path: &str) -> bool {
     let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
         return false;
     };
-    let served = match service {
-        native::SERVICE => true,
+    serves(app, service) && !method.is_empty() && !method.contains('/')
+}
+
+/// Whether this gRPC service is one of an open door, or one of gRPC's own.
+pub fn serves(app: &App, service: &str) -> bool {
+    match service {
+        native::SERVICE | grpc_health::SERVICE => true,
+        reflection::SERVICE | reflection::EARLIER => app.edge.reflection,
         taskrun::stream::SERVICE => app.config.doors.serve.contains(&Door::Taskrun),
         _ => false,
-    };
-    served && !method.is_empty() && !method.contains('/')
+    }
 }
 
 /// Whether the request and the answer of this path last as long as both ends want.

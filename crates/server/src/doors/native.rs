@@ -360,7 +360,7 @@ fn origin<T>(request: &Request<T>) -> Result<Provenance, Status> {
 }
 
 /// The request id is filled in by the edge, which knows it.
-fn status(failure: &Failure) -> Status {
+pub fn status(failure: &Failure) -> Status {
     status_with(failure, "")
 }
 

@@ -37,11 +37,13 @@ pub struct Edge {
     pub refusals: RefusedAttempts,
     pub refused_renewals: RefusedRenewals,
     pub repeated_failures: RepeatedFailures,
+    /// Whether gRPC server reflection is served.
+    pub reflection: bool,
 }
 
 impl Edge {
     /// With so many descriptors for connections.
-    pub fn new(descriptors: usize) -> Self {
+    pub fn new(descriptors: usize, reflection: bool) -> Self {
         Self {
             failures: FailureLimits::default(),
             capacity: Capacity::new(descriptors),
@@ -49,6 +51,7 @@ impl Edge {
             refusals: RefusedAttempts::default(),
             refused_renewals: RefusedRenewals::default(),
             repeated_failures: RepeatedFailures::default(),
+            reflection,
         }
     }
 }

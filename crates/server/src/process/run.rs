@@ -137,6 +137,8 @@ pub struct Overrides {
     /// Instead of the one in the configuration, which lies in the data directory.
     pub anchor: Option<std::path::PathBuf>,
     pub accept_rollback: bool,
+    /// Serve gRPC server reflection.
+    pub reflection: bool,
 }
 
 /// A control plane that serves.
@@ -268,8 +270,8 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(keys, dir.clone());
-    let app =
-        App::new(config, journal, clock, authority, Edge::new(connection_limit()), advertised, stopping);
+    let edge = Edge::new(connection_limit(), overrides.reflection);
+    let app = App::new(config, journal, clock, authority, edge, advertised, stopping);
     record_gap(&app).await;
     match rolled_back {
         Some(error) => accept_rollback(&app, &error).await?,
