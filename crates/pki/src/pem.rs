@@ -79,7 +79,7 @@ pub fn crl_pem(der: &[u8]) -> String {
     encode("X509 CRL", der)
 }
 
-pub(crate) fn request_pem(der: &[u8]) -> String {
+pub fn request_pem(der: &[u8]) -> String {
     encode("CERTIFICATE REQUEST", der)
 }
 

@@ -83,6 +83,8 @@ codes! {
         "use the certificate of the node that the request is about";
     NOT_YOUR_HOST "not_your_host" 403 PermissionDenied final
         "use the certificate of the host that the path names";
+    NOT_YOUR_VCLUSTER "not_your_vcluster" 403 PermissionDenied final
+        "name the vCluster that the node is in, or none; `enlist node show ID` tells which it is";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
         "find out why (`enlist audit list --node ID`); `enlist node reinstate ID` lets the node enroll again";
     CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final

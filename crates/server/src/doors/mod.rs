@@ -4,6 +4,7 @@
 mod grpc_health;
 mod host;
 pub mod native;
+pub mod pact;
 mod plfm;
 mod probectl;
 mod reflection;
@@ -15,6 +16,8 @@ use crate::process::app::App;
 use crate::process::chance;
 use api::code;
 use axum::Router;
+use axum::body::Body;
+use http::Response;
 use lifecycle::names::{IdempotencyHash, Label, NodeId, ProfileName, is_steering};
 use lifecycle::registry::Door;
 use std::sync::Arc;
@@ -56,7 +59,8 @@ pub fn router(app: &Arc<App>) -> Router<Arc<App>> {
         Door::Plfm => router.merge(plfm::router()),
         Door::Probectl => router.merge(probectl::router()),
         Door::Taskrun => router.merge(taskrun::router(app)),
-        Door::Native | Door::Pact => router,
+        Door::Pact => router.merge(pact::router(app)),
+        Door::Native => router,
     })
 }
 
@@ -74,13 +78,24 @@ pub fn serves(app: &App, service: &str) -> bool {
         native::SERVICE | grpc_health::SERVICE => true,
         reflection::SERVICE | reflection::EARLIER => app.edge.reflection,
         taskrun::stream::SERVICE => app.config.doors.serve.contains(&Door::Taskrun),
+        pact::ENROLLMENT | pact::BOOT_CONFIG => app.config.doors.serve.contains(&Door::Pact),
         _ => false,
     }
 }
 
-/// Whether the request and the answer of this path last as long as both ends want.
+/// Whether the answer of this path lasts as long as both ends want.
 pub fn lasts(path: &str) -> bool {
+    request_lasts(path) || path == pact::SUBSCRIBE
+}
+
+/// Whether the request does too.
+pub fn request_lasts(path: &str) -> bool {
     matches!(path, native::LIVE | taskrun::stream::CONNECT)
+}
+
+/// A refusal by gRPC, in the words of the path's document.
+pub fn refusal(path: &str, failure: &Failure) -> Response<Body> {
+    if pact::owns(path) { pact::refusal(failure) } else { native::refusal(failure) }
 }
 
 /// The key by which a caller asks again after a lost answer, if it gave one.

@@ -1,6 +1,7 @@
 //! The native door: gRPC `enlist.agent.v1`, spoken by `enlist-agent`.
 
 use super::{NAMING, host, idempotency, plain};
+use crate::doors;
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::refused_renewals::CertificateHolder;
 use crate::fleet::live;
@@ -382,7 +383,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
 
 /// Marks an answer that carries one of our codes, so that the edge can limit and count it. A failure without
 /// one comes from the framing below the door: what was sent is not a message of ours.
-pub fn marked(mut response: Response<Body>) -> Response<Body> {
+pub fn marked(path: &str, mut response: Response<Body>) -> Response<Body> {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     if let Some(code) = header(header::CODE).and_then(code::Code::of) {
         response.extensions_mut().insert(FailureCode(code));
@@ -390,12 +391,16 @@ pub fn marked(mut response: Response<Body>) -> Response<Body> {
     }
     match header("grpc-status").and_then(|number| number.parse().ok()).map(tonic::Code::from_i32) {
         None | Some(tonic::Code::Ok) => response,
-        Some(tonic::Code::OutOfRange) => {
-            refusal(&Failure::new(code::TOO_LARGE, "the message is larger than 64 KiB"))
-        }
+        Some(tonic::Code::OutOfRange) => doors::refusal(
+            path,
+            &Failure::new(code::TOO_LARGE, "the message is larger than the method takes"),
+        ),
         Some(tonic::Code::Unimplemented) => {
-            refusal(&Failure::new(code::METHOD_NOT_ALLOWED, "this service has no such method"))
+            doors::refusal(path, &Failure::new(code::METHOD_NOT_ALLOWED, "this service has no such method"))
         }
-        Some(_) => refusal(&Failure::new(code::BAD_REQUEST, "this is not a message that the method takes")),
+        Some(_) => doors::refusal(
+            path,
+            &Failure::new(code::BAD_REQUEST, "this is not a message that the method takes"),
+        ),
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 pub const BODY_LIMIT: u64 = 64 * 1024;
 /// What a configuration document and its escapes take.
 const DOCUMENT_LIMIT: u64 = 512 * 1024;
-const BATCH_LIMIT: u64 = 4 * 1024 * 1024;
+pub const BATCH_LIMIT: u64 = 4 * 1024 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// A stranger's body has this long, and then only as long as it comes at this rate: a few bytes now and then hold no place.
 const STRANGER_TIME: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! One connection's requests: ids in and out, limits, the router.
 
+use crate::doors;
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
 use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
 use crate::edge::keepalive;
@@ -269,16 +270,20 @@ async fn answer(
     let extensions = request.extensions_mut();
     extensions.insert(origin);
     extensions.insert(peer);
-    let lasting = crate::doors::lasts(&path) && class == CallerClass::Node;
+    let lasting = doors::lasts(&path) && class == CallerClass::Node;
     let expects = unread::expects(&request);
     let limit = body::limit(&path, class);
-    let mut response = match unread::admitted(app, request, limit, lasting) {
-        Ok(request) if lasting => streamed(app, router, request, holder.as_ref(), watch).await,
+    let endless = lasting && doors::request_lasts(&path);
+    let mut response = match unread::admitted(app, request, limit, endless) {
+        Ok(request) if lasting => {
+            let limit = Some(limit).filter(|_| !endless);
+            streamed(app, router, request, limit, holder.as_ref(), watch).await
+        }
         Ok(request) => served(app, router, request, (source, limit), holder.as_ref(), watch).await,
         Err(response) => response,
     };
     if response.headers().contains_key("grpc-status") {
-        response = crate::doors::native::marked(response);
+        response = doors::native::marked(&path, response);
     }
     if expects && !response.status().is_success() {
         unread::close(&mut response);
@@ -287,7 +292,7 @@ async fn answer(
         response.extensions_mut().insert(Lasting);
     }
     if unauthenticated {
-        response = limited(app, source, response);
+        response = limited(app, &path, source, response);
     }
     if let Some(FailureCode(code)) = response.extensions().get().copied() {
         response = worded(response, &path, &id);
@@ -307,16 +312,21 @@ async fn streamed(
     app: &App,
     router: Router,
     request: Request<Incoming>,
+    limit: Option<u64>,
     holder: Option<&CredentialHolder>,
     watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
     let Some(place) = holder.and_then(|holder| app.edge.capacity.stream(holder)) else {
         let failure = Failure::new(code::TOO_MANY_STREAMS, "this node has too many live streams already");
-        return unread::refusal(true, failure.retry_after(2));
+        return unread::refusal(true, request.uri().path(), failure.retry_after(2));
     };
     let phase = RequestPhase::new(watch, None);
     phase.received();
-    let mut response = interleaved(routed(router, request.map(Body::new)).await);
+    let request = request.map(|body| match limit {
+        Some(limit) => Body::new(Bounded::new(body, limit, Pace::Known, phase.clone())),
+        None => Body::new(body),
+    });
+    let mut response = interleaved(routed(router, request).await);
     response.extensions_mut().insert(StreamPlace::new(place));
     response
 }
@@ -331,9 +341,10 @@ async fn served(
     watch: &Arc<ConnectionWatch>,
 ) -> Response<Body> {
     let grpc = unread::is_grpc(request.headers());
+    let path = request.uri().path().to_owned();
     let overloaded = || {
         let failure = Failure::new(code::OVERLOADED, "more requests than can be served now");
-        unread::refusal(grpc, failure.retry_after(2))
+        unread::refusal(grpc, &path, failure.retry_after(2))
     };
     let capacity = &app.edge.capacity;
     let place = match holder {
@@ -389,17 +400,17 @@ fn label(headers: &HeaderMap, name: &str) -> Option<Label> {
 }
 
 /// A failure of an unauthenticated caller whose network has had too many becomes "slow down", and the connection ends.
-fn limited(app: &App, source: Source, response: Response<Body>) -> Response<Body> {
+fn limited(app: &App, path: &str, source: Source, response: Response<Body>) -> Response<Body> {
     let Some(FailureCode(code)) = response.extensions().get().copied() else { return response };
     let limit = app.view().state.policy.failures_per_minute;
-    if !matches!(code.status, 400 | 401 | 403 | 409)
-        || !app.edge.failures.is_over(source, limit, app.clock.now())
-    {
+    // A machine that nobody has registered is a failed credential like the others.
+    let counted = matches!(code.status, 400 | 401 | 403 | 409) || code == code::NODE_NOT_ENROLLED;
+    if !counted || !app.edge.failures.is_over(source, limit, app.clock.now()) {
         return response;
     }
     let failure = Failure::new(code::RATE_LIMITED, "too many failures from this network").retry_after(60);
     let grpc = response.headers().contains_key("grpc-status");
-    let mut response = if grpc { crate::doors::native::refusal(&failure) } else { failure.into_response() };
+    let mut response = if grpc { doors::refusal(path, &failure) } else { failure.into_response() };
     response.extensions_mut().insert(LastAnswer);
     response
 }

@@ -19,11 +19,11 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// A refusal as the caller reads it.
-pub fn refusal(grpc: bool, failure: Failure) -> Response<Body> {
-    if grpc { doors::native::refusal(&failure) } else { failure.into_response() }
+pub fn refusal(grpc: bool, path: &str, failure: Failure) -> Response<Body> {
+    if grpc { doors::refusal(path, &failure) } else { failure.into_response() }
 }
 
-/// The request, or its refusal when its head says enough. A body that lasts has no length.
+/// The request, or its refusal when its head says enough. A body that lasts has no limit.
 #[expect(clippy::result_large_err, reason = "both are moved once, where this is called")]
 pub fn admitted(
     app: &App,
@@ -39,7 +39,7 @@ pub fn admitted(
     } else {
         return Ok(request);
     };
-    let response = refusal(grpc, failure);
+    let response = refusal(grpc, request.uri().path(), failure);
     // Reading the body would send `100 Continue`.
     if !expects(&request) {
         // Dropped, it reads for a moment what the client is still sending.

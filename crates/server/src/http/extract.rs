@@ -65,6 +65,17 @@ pub fn named_tenant(wording: Wording, headers: &HeaderMap) -> Result<Option<Stri
 }
 
 impl Caller {
+    /// The caller of a gRPC method.
+    pub async fn of_call<T>(app: &App, request: &tonic::Request<T>) -> Result<Self, Failure> {
+        let missing = || Failure::internal("a request without its connection", &"");
+        let peer = request.extensions().get::<ConnectionPeer>().ok_or_else(missing)?;
+        let origin = request.extensions().get::<Provenance>().cloned().ok_or_else(missing)?;
+        let headers = request.metadata().as_ref();
+        let actor = authenticate::authenticate(app, peer, headers).await?;
+        authenticate::first_use(app, &origin, &actor).await?;
+        Ok(Self { actor, origin, tenant_header: named_tenant(Wording::Enlist, headers)? })
+    }
+
     /// The tenant a request is about: as named, else the operator's only one, else `default`.
     pub fn tenant(&self, app: &App, named: Option<&str>) -> Result<TenantId, Failure> {
         if let Some(name) = named.or(self.tenant_header.as_deref()) {

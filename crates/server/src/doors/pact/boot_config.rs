@@ -1,0 +1,145 @@
+//! `pact.stream.BootConfigService`. StreamBootConfig: a node's configuration as it is now, in pieces. The next piece is made when
+//! there is room for it, and who reads none for a minute is let go.
+
+use super::config_frames::{self, FrameParts};
+use super::config_reader::ConfigReader;
+use super::{status, subscription};
+use crate::edge::shared_frames::SharedFrames;
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use api::code;
+use api::doors::pact::stream::{
+    BootConfigRequest, BootConfigService, ConfigChunk, ConfigUpdate, SubscribeRequest,
+};
+use bytes::Bytes;
+use lifecycle::registry::{
+    Documents, EMPTY_DOCUMENT, MAINTENANCE_DEFAULTS, Node, NodeConfig, Rejection, State,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+/// How long the reader may leave a piece untaken.
+const PIECE_LIMIT: Duration = Duration::from_secs(60);
+/// Parts of messages that may wait for the connection.
+pub const BACKLOG: usize = 2;
+
+pub struct Configurations {
+    pub app: Arc<App>,
+}
+
+#[tonic::async_trait]
+impl BootConfigService for Configurations {
+    type StreamBootConfigStream = ReceiverStream<Result<ConfigChunk, Status>>;
+    type SubscribeConfigUpdatesStream = ReceiverStream<Result<ConfigUpdate, Status>>;
+
+    async fn stream_boot_config(
+        &self,
+        request: Request<BootConfigRequest>,
+    ) -> Result<Response<Self::StreamBootConfigStream>, Status> {
+        let (reader, frames) = self.asked(request).await.map_err(|failure| status::status(&failure))?;
+        let (send, shared) = mpsc::channel(BACKLOG);
+        let (end, ended) = mpsc::channel(1);
+        tokio::spawn(async move {
+            if let Err(failure) = sent(&send, frames).await {
+                // Nobody may be reading any more.
+                let _ = end.try_send(Err(status::ended(&failure, &reader.request_id())));
+            }
+        });
+        Ok(streamed(ended, shared))
+    }
+
+    async fn subscribe_config_updates(
+        &self,
+        request: Request<SubscribeRequest>,
+    ) -> Result<Response<Self::SubscribeConfigUpdatesStream>, Status> {
+        let opened = subscription::open(&self.app, request).await;
+        let subscription = opened.map_err(|failure| status::status(&failure))?;
+        let (send, shared) = mpsc::channel(BACKLOG);
+        let (end, ended) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let request_id = subscription.reader.request_id();
+            if let Err(failure) = subscription.run(&send).await {
+                // Nobody may be reading any more.
+                let _ = end.try_send(Err(status::ended(&failure, &request_id)));
+            }
+        });
+        Ok(streamed(ended, shared))
+    }
+}
+
+/// An answer whose messages are the shared ones; tonic's own stream only ends it.
+fn streamed<T>(
+    ended: mpsc::Receiver<Result<T, Status>>,
+    shared: mpsc::Receiver<Bytes>,
+) -> Response<ReceiverStream<Result<T, Status>>> {
+    let mut response = Response::new(ReceiverStream::new(ended));
+    response.extensions_mut().insert(SharedFrames::new(shared));
+    response
+}
+
+/// Sends messages as the reader takes them.
+pub async fn sent(
+    send: &mpsc::Sender<Bytes>,
+    messages: impl IntoIterator<Item = FrameParts>,
+) -> Result<(), Failure> {
+    for part in messages.into_iter().flatten().filter(|part| !part.is_empty()) {
+        match tokio::time::timeout(PIECE_LIMIT, send.send(part)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Ok(()),
+            Err(_) => return Err(Failure::new(code::TOO_SLOW, "the client does not read what is sent")),
+        }
+    }
+    Ok(())
+}
+
+impl Configurations {
+    async fn asked(
+        &self,
+        request: Request<BootConfigRequest>,
+    ) -> Result<(ConfigReader, impl Iterator<Item = FrameParts> + use<>), Failure> {
+        let reader = ConfigReader::of(&self.app, &request, &request.get_ref().node_id).await?;
+        let asked = request.into_inner();
+        reader.node(&self.app.view(), &asked.vcluster_id)?;
+        let view = reader.contact(&self.app).await?;
+        let node = reader.node(&view, &asked.vcluster_id)?;
+        if node.quarantined {
+            return Err(Rejection::NodeQuarantined { node: node.id.clone() }.into());
+        }
+        let frames = self.frames(&view.state, &node, asked.last_known_version);
+        Ok((reader, frames))
+    }
+
+    /// All of it, or that there is nothing new.
+    fn frames(
+        &self,
+        state: &State,
+        node: &Node,
+        known: Option<u64>,
+    ) -> impl Iterator<Item = FrameParts> + use<> {
+        let NodeConfig { vcluster, base, own } = state.config_of(node);
+        let news = known != Some(base.version());
+        let overlay = news.then(|| {
+            let unset = if vcluster.is_some() { EMPTY_DOCUMENT } else { MAINTENANCE_DEFAULTS };
+            let (document, checksum) = document(base, unset);
+            let vcluster = vcluster.map(ToString::to_string).unwrap_or_default();
+            config_frames::overlay(base.version(), vcluster, document, checksum)
+        });
+        let delta = (news && !own.is_empty()).then(|| {
+            let (document, checksum) = document(own, EMPTY_DOCUMENT);
+            config_frames::delta(node.id.to_string(), own.version(), document, checksum)
+        });
+        let complete = config_frames::complete(base.version(), own.version(), self.app.now());
+        overlay.into_iter().flatten().chain(delta).chain(std::iter::once(complete))
+    }
+}
+
+/// The text of the newest document and its checksum, or of what stands for it before the first.
+fn document(documents: &Documents, unset: &'static str) -> (Bytes, String) {
+    match documents.current() {
+        Some(change) => (config_frames::shared(&change.document.text), change.document.checksum.hex()),
+        None => (Bytes::from_static(unset.as_bytes()), pki::digest::checksum(unset.as_bytes()).hex()),
+    }
+}

@@ -1,0 +1,85 @@
+//! ListNodes and InspectNode.
+
+use super::acts::node_id;
+use super::{hardware, state_word};
+use crate::http::extract::Caller;
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use api::code;
+use api::doors::pact::enrollment::{
+    InspectNodeRequest, InspectNodeResponse, ListNodesRequest, ListNodesResponse, NodeSummary,
+};
+use lifecycle::names::Timestamp;
+use lifecycle::registry::{Act, Node, NodeReach, NodeState, Rejection, may_reach};
+
+pub fn list(app: &App, caller: &Caller, request: &ListNodesRequest) -> Result<ListNodesResponse, Failure> {
+    let view = app.view();
+    let NodeReach { tenants, vclusters } = may_reach(&view.state, &caller.actor, Act::ReadNodes)?;
+    let reach = NodeReach { tenants: caller.narrowed(app, tenants, None)?, vclusters };
+    let state = wanted_state(&request.state_filter)?;
+    let wanted = |node: &&Node| {
+        reach.includes(node)
+            && state.is_none_or(|state| state_word(node.state) == state)
+            && (request.vcluster_filter.is_empty() || vcluster(node) == request.vcluster_filter)
+            && !(request.unassigned_only && node.vcluster.is_some())
+    };
+    let nodes = view.state.nodes.values().map(AsRef::as_ref).filter(wanted);
+    let summary = |node: &Node| NodeSummary {
+        node_id: node.id.to_string(),
+        enrollment_state: state_word(node.state).to_owned(),
+        vcluster_id: vcluster(node).to_owned(),
+        last_seen: last_seen(app, node),
+        mac_address: hardware::mac_address(node),
+    };
+    Ok(ListNodesResponse { nodes: nodes.map(summary).collect() })
+}
+
+pub fn inspect(
+    app: &App,
+    caller: &Caller,
+    request: &InspectNodeRequest,
+) -> Result<InspectNodeResponse, Failure> {
+    let view = app.view();
+    let reach = may_reach(&view.state, &caller.actor, Act::ReadNodes)?;
+    let id = node_id(&request.node_id)?;
+    let node = view.state.nodes.get(&id).filter(|node| reach.includes(node));
+    let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
+    let serial = node.serials.last();
+    let certificate = serial.and_then(|serial| view.state.certificates.get(serial));
+    Ok(InspectNodeResponse {
+        node_id: id.to_string(),
+        domain_id: view.state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
+        enrollment_state: state_word(node.state).to_owned(),
+        hardware_identity: node.identity.as_deref().map(hardware::sent),
+        vcluster_id: vcluster(node).to_owned(),
+        cert_serial: serial.map(ToString::to_string).unwrap_or_default(),
+        cert_expires_at: certificate.map(|certificate| certificate.not_after.to_string()).unwrap_or_default(),
+        last_seen: last_seen(app, node),
+        enrolled_at: text(node.enrolled_at),
+        enrolled_by: node.registered_by.clone().unwrap_or_default(),
+        active_sessions: 0,
+    })
+}
+
+/// In upper or lower case; nothing is all of them.
+fn wanted_state(filter: &str) -> Result<Option<&'static str>, Failure> {
+    if filter.is_empty() {
+        return Ok(None);
+    }
+    let words = NodeState::ALL.map(state_word);
+    let word = words.into_iter().find(|word| word.eq_ignore_ascii_case(filter));
+    let expected = "state_filter must be Registered, Active, Inactive or Revoked";
+    word.map(Some).ok_or_else(|| Failure::new(code::BAD_REQUEST, expected))
+}
+
+fn vcluster(node: &Node) -> &str {
+    node.vcluster.as_ref().map(|vcluster| vcluster.as_str()).unwrap_or_default()
+}
+
+fn last_seen(app: &App, node: &Node) -> String {
+    text(node.last_seen.max(app.fleet.presence.live(&node.id).last_seen))
+}
+
+fn text(at: Option<Timestamp>) -> String {
+    at.map(|at| at.to_string()).unwrap_or_default()
+}
