@@ -7,6 +7,7 @@ import sys
 from machine import PROTO, missing, scratch
 
 try:
+    import grpc_tools
     from grpc_tools import protoc
 except ImportError:
     missing("grpcio with grpcio-tools")
@@ -19,7 +20,8 @@ OWN = pathlib.Path(__file__).resolve().parent / "proto"
 def compiled(file: str, root: pathlib.Path = PROTO) -> tuple:
     """The messages and the services of a file such as `enlist/agent/v1/agent.proto`."""
     place = scratch("proto")
-    flags = [f"-I{root}", f"--python_out={place}", f"--grpc_python_out={place}", str(root / file)]
+    well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+    flags = [f"-I{root}", f"-I{well_known}", f"--python_out={place}", f"--grpc_python_out={place}", str(root / file)]
     assert protoc.main(["protoc", *flags]) == 0
     sys.path.insert(0, str(place))
     name = file.removesuffix(".proto").replace("/", ".")

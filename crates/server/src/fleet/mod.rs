@@ -9,7 +9,6 @@ pub mod news;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
-#[expect(dead_code, reason = "for the stream of pact's API, which opens one")]
 pub mod subscription;
 
 use configs::Configs;

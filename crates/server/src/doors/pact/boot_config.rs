@@ -56,12 +56,12 @@ impl BootConfigService for Configurations {
         request: Request<SubscribeRequest>,
     ) -> Result<Response<Self::SubscribeConfigUpdatesStream>, Status> {
         let opened = subscription::open(&self.app, request).await;
-        let subscription = opened.map_err(|failure| status::status(&failure))?;
+        let follower = opened.map_err(|failure| status::status(&failure))?;
         let (send, shared) = mpsc::channel(BACKLOG);
         let (end, ended) = mpsc::channel(1);
         tokio::spawn(async move {
-            let request_id = subscription.reader.request_id();
-            if let Err(failure) = subscription.run(&send).await {
+            let request_id = follower.reader.request_id();
+            if let Err(failure) = follower.run(&send).await {
                 // Nobody may be reading any more.
                 let _ = end.try_send(Err(status::ended(&failure, &request_id)));
             }

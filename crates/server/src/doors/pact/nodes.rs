@@ -55,7 +55,8 @@ pub fn inspect(
         cert_serial: serial.map(ToString::to_string).unwrap_or_default(),
         cert_expires_at: certificate.map(|certificate| certificate.not_after.to_string()).unwrap_or_default(),
         last_seen: last_seen(app, node),
-        enrolled_at: text(node.enrolled_at),
+        // The document calls it enrolling when an operator makes a machine known.
+        enrolled_at: text(node.registered_at.or(node.enrolled_at)),
         enrolled_by: node.registered_by.clone().unwrap_or_default(),
         active_sessions: 0,
     })

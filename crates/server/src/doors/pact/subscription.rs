@@ -6,14 +6,13 @@ use super::boot_config::sent;
 use super::config_frames::{self, FrameParts, NODE_CHANGE, VCLUSTER_CHANGE};
 use super::config_reader::ConfigReader;
 use crate::fleet::live::living;
-use crate::fleet::presence::{Stream, StreamOpening};
+use crate::fleet::subscription::Subscription;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::doors::pact::stream::SubscribeRequest;
 use bytes::Bytes;
 use journal::View;
-use lifecycle::names::Label;
 use lifecycle::registry::{ConfigNews, Node};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -22,20 +21,19 @@ use tonic::Request;
 /// The document's agents do not say which start of theirs this is, so all are taken for one.
 const INSTANCE: &str = "pact";
 
-pub struct Subscription {
+pub struct ConfigFollower {
     app: Arc<App>,
     pub reader: ConfigReader,
-    stream: Arc<Stream>,
+    subscription: Subscription,
     /// The sequence of the last change that the node has.
     received: u64,
 }
 
-/// Takes a place among the node's streams.
-pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<Subscription, Failure> {
+pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<ConfigFollower, Failure> {
     let reader = ConfigReader::of(app, &request, &request.get_ref().node_id).await?;
     let asked = request.into_inner();
     let view = app.view();
-    let node = reader.node(&view, &asked.vcluster_id)?;
+    reader.node(&view, &asked.vcluster_id)?;
     let newest = view.state.config_sequence;
     if asked.from_sequence > newest {
         return Err(Failure::new(
@@ -43,45 +41,20 @@ pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<
             format!("from_sequence is in the future: the newest change is {newest}"),
         ));
     }
-    let instance = Label::parse(INSTANCE).map_err(|error| Failure::internal("no label", &error))?;
-    let opening = StreamOpening {
-        node: &reader.id,
-        serial: &reader.serial,
-        source: reader.origin.source,
-        instance,
-        agent_version: None,
-        bundle: node.bundle,
-        recovery_kept: None,
-        remembered: &node.instances,
-        keepalive: reader.peer.keepalive.clone(),
-    };
-    let opened = app.fleet.presence.open(opening, app.now());
-    let stream = opened
-        .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
-    let subscription = Subscription { app: app.clone(), reader, stream, received: asked.from_sequence };
-    // There is a place for the stream; only now is the certificate in use.
-    subscription.reader.contact(app).await?;
-    Ok(subscription)
+    let who = (&reader.id, &reader.serial);
+    let subscription = Subscription::open(app, &reader.peer, &reader.origin, who, INSTANCE).await?;
+    Ok(ConfigFollower { app: app.clone(), reader, subscription, received: asked.from_sequence })
 }
 
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.app.fleet.presence.close(&self.reader.id, &self.stream);
-    }
-}
-
-impl Subscription {
+impl ConfigFollower {
     /// Sends until the node leaves, or must.
     pub async fn run(mut self, send: &mpsc::Sender<Bytes>) -> Result<(), Failure> {
         loop {
-            sent(send, self.news(&self.app.view())?).await?;
-            let wake = self.stream.clone();
+            let news = self.news(&self.app.view())?;
+            sent(send, news).await?;
             tokio::select! {
-                () = wake.wake.notified() => {}
+                changed = self.subscription.changed() => changed?,
                 () = send.closed() => return Ok(()),
-                () = self.app.stopped() => {
-                    return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
-                }
             }
         }
     }
