@@ -325,6 +325,47 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
     ]
 }
 
+/// Everything that can identify a machine.
+fn identity() -> HardwareIdentity {
+    let hash = "ab".repeat(32);
+    let text = HardwareText {
+        macs: vec!["02:00:00:00:00:01", "02:00:00:00:00:02"],
+        bmc_serial: "SN 1",
+        system_uuid: "4c4c4544-0036-3510-8052-b4c04f564432",
+        tpm_ek_hash: &hash,
+    };
+    HardwareIdentity::registered(&text).expect("an identity")
+}
+
+fn vcluster() -> VclusterId {
+    VclusterId::parse("blue").expect("a vCluster")
+}
+
+fn set_config(target: ConfigTarget) -> Command {
+    let document = ConfigDocument { text: r#"{"a":1}"#.into(), checksum: Checksum::new([29; 32]) };
+    Command::SetConfig(SetConfig { target, document })
+}
+
+fn vcluster_commands() -> Vec<(&'static str, Command)> {
+    let register = RegisterHardware {
+        node: node(),
+        tenant: TenantId::default_tenant(),
+        profile: Some(ProfileName::default_profile()),
+        identity: identity(),
+        vcluster: Some(vcluster()),
+    };
+    let create = CreateVcluster { vcluster: vcluster(), tenant: TenantId::default_tenant() };
+    vec![
+        ("register_hardware", Command::RegisterHardware(Box::new(register))),
+        ("create_vcluster", Command::CreateVcluster(create)),
+        ("remove_vcluster", Command::RemoveVcluster { vcluster: vcluster() }),
+        ("set_config", set_config(ConfigTarget::Vcluster(vcluster()))),
+        ("assign", Command::Assign { node: node(), vcluster: vcluster() }),
+        ("unassign", Command::Unassign { node: node() }),
+        ("move", Command::Move { node: node(), vcluster: vcluster() }),
+    ]
+}
+
 fn alert_commands() -> Vec<(&'static str, Command)> {
     let (from, to) = (Timestamp::from_secs(1_800_000_000), Timestamp::from_secs(1_800_172_800));
     let raise =
@@ -393,6 +434,7 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples.extend(housekeeping());
     samples.extend(node_commands());
     samples.extend(alert_commands());
+    samples.extend(vcluster_commands());
     samples.extend(recovery_commands());
     samples.extend(issuer_commands());
     samples
@@ -484,7 +526,31 @@ fn grown() -> Vec<(&'static str, Command)> {
             }),
         ),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
+        ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
+        ("set_config_defaults", set_config(ConfigTarget::Defaults)),
+        ("set_config_node", set_config(ConfigTarget::Node(node()))),
     ]
+    .into_iter()
+    .chain(narrowed())
+    .collect()
+}
+
+/// Operators and keys that are narrowed to vClusters.
+fn narrowed() -> Vec<(&'static str, Command)> {
+    let vclusters = || Vclusters::narrowed(BTreeSet::from([vcluster()]));
+    let narrowed = |(name, command): (&'static str, Command)| match command {
+        Command::AddOperator(add) => {
+            let add = AddOperator { role: Role::Operator, vclusters: vclusters(), ..add };
+            Some(("add_operator_narrowed", Command::AddOperator(add)))
+        }
+        Command::CreateOperatorKey(create) => {
+            let create = CreateOperatorKey { role: Role::Operator, vclusters: vclusters(), ..create };
+            Some(("create_operator_key_narrowed", Command::CreateOperatorKey(create)))
+        }
+        _ => panic!("{name} cannot be narrowed"),
+    };
+    let narrows = |(name, _): &(&str, Command)| matches!(*name, "add_operator" | "create_operator_key");
+    operator_commands().into_iter().filter(narrows).filter_map(narrowed).collect()
 }
 
 fn envelope(command: Command) -> Envelope {
@@ -560,6 +626,46 @@ fn image() -> Image {
         at: AT,
     };
     Image { meta, state }
+}
+
+/// The same with vClusters, their documents, machines known by their hardware, and who is narrowed.
+fn grown_image() -> Image {
+    let mut state = State::default();
+    let mut run = |n: u8, command: Command| {
+        let envelope = Envelope { id: RequestId(id(n)), ..envelope(command) };
+        let applied = apply(&mut state, &envelope, AT);
+        assert!(applied.answer.is_ok(), "{applied:?}");
+    };
+    let samples = samples();
+    let sample = |name: &str| samples.get(name).cloned().expect("a sample");
+    let grown: BTreeMap<_, _> = grown().into_iter().collect();
+    let later = |name: &str| grown.get(name).cloned().expect("a sample");
+    let first =
+        [sample("found"), sample("create_vcluster"), sample("register_hardware"), sample("set_config")];
+    let then = ["set_config_defaults", "set_config_node", "create_operator_key_narrowed"].map(later);
+    for (n, command) in (40..).zip(first.into_iter().chain(then)) {
+        run(n, command);
+    }
+    Image { state, ..image() }
+}
+
+#[test]
+fn a_snapshot_with_vclusters_decodes_for_ever() {
+    let sample = golden("snapshot_vclusters.v1", || {
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&grown_image(), &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let machine = state.nodes.get(&node()).expect("the node");
+    assert_eq!(machine.identity.as_deref(), Some(&identity()));
+    assert_eq!((&machine.vcluster, machine.registered_at), (&Some(vcluster()), Some(AT)));
+    assert_eq!(state.nodes_with_hardware(&identity()).len(), 1);
+    let config = state.config_of(machine);
+    assert_eq!((config.base.version(), config.own.version(), state.defaults.version()), (1, 1, 1));
+    assert_eq!((state.config_sequence, state.config_mark(machine)), (4, 4));
+    let key = state.operator_keys.values().next().expect("the key");
+    assert_eq!(key.vclusters, Vclusters::narrowed(BTreeSet::from([vcluster()])));
 }
 
 #[test]

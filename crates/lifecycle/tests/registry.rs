@@ -19,6 +19,7 @@ mod contact;
 mod describe;
 mod drain;
 mod enroll;
+mod hardware;
 mod histories;
 mod host;
 mod import;
@@ -41,6 +42,7 @@ mod support;
 mod tenant;
 mod tidy;
 mod token;
+mod vcluster;
 mod verdict;
 
 #[test]

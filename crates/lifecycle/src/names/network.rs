@@ -29,13 +29,22 @@ impl Network {
         let bits = if text.contains('/') { bits } else { Some(width) };
         match bits {
             Some(bits) if bits <= width && masked(&address, bits) == value(&address) => {
-                Ok(Self { address, bits })
+                Ok(Self { address, bits }.plain())
             }
             _ => Err(malformed),
         }
     }
 
-    /// An IPv4 address in IPv6 clothes is the IPv4 address.
+    /// A network of IPv4-mapped IPv6 addresses is the network of the IPv4 addresses.
+    fn plain(self) -> Self {
+        let mapped = match &self.address {
+            IpAddr::V6(v6) => v6.to_ipv4_mapped().zip(self.bits.checked_sub(96)),
+            IpAddr::V4(_) => None,
+        };
+        mapped.map_or(self, |(v4, bits)| Self { address: IpAddr::V4(v4), bits })
+    }
+
+    /// An IPv4-mapped IPv6 address is the IPv4 address.
     pub fn contains(&self, address: &IpAddr) -> bool {
         let address = match address {
             IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(*address, IpAddr::V4),
@@ -94,6 +103,10 @@ mod tests {
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
             ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "::ffff:10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "11.1.2.3", false),
+            ("::ffff:192.0.2.7", "192.0.2.7", true),
             ("0.0.0.0/0", "192.0.2.1", true),
             ("0.0.0.0/0", "2001:db8::1", false),
             ("::/0", "2001:db8::1", true),

@@ -67,6 +67,13 @@ impl Vclusters {
         if names.is_empty() { Vclusters::All } else { Vclusters::Only(names) }
     }
 
+    /// Of one that is narrowed; with none left it is for nothing.
+    pub(super) fn exclude(&mut self, vcluster: &VclusterId) {
+        if let Vclusters::Only(names) = self {
+            names.remove(vcluster);
+        }
+    }
+
     pub fn include(&self, vcluster: &VclusterId) -> bool {
         match self {
             Vclusters::All => true,

@@ -1,10 +1,11 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState, RecoveryToken,
-    State, TokenState,
+    CertificateStatus, ConfigChange, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState,
+    RecoveryToken, State, TokenState, Vclusters,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     an_address_belongs_to_one_node(before, after)?;
     a_wireguard_key_belongs_to_one_node(after)?;
     a_tombstone_keeps_the_wireguard_key_of_a_node_that_was_active(before, after)?;
+    hardware_belongs_to_one_node(after)?;
     only_known_transitions_occur(before, after)?;
     no_certificate_outlives_its_issuer(after)?;
     a_node_that_is_gone_has_nothing_good(after)?;
@@ -34,6 +36,8 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     recovery_tokens_are_few_and_known(after)?;
     what_ended_a_recovery_token_is_final(before, after)?;
     a_report_is_of_this_life(after)?;
+    a_node_is_in_a_vcluster_of_its_tenant(after)?;
+    changes_of_configuration_are_counted_once(before, after)?;
     counters_never_fall(before, after)
 }
 
@@ -152,6 +156,24 @@ fn a_wireguard_key_belongs_to_one_node(state: &State) -> Result<(), Violation> {
             && state.wireguard_keys.get(&wireguard.key) != Some(&node.id)
         {
             return violated("I5", format!("the WireGuard key of {} is someone else's", node.id));
+        }
+    }
+    Ok(())
+}
+
+/// I6: of what identifies a machine, each piece belongs to at most one node that is not gone; and the index says whose it is.
+fn hardware_belongs_to_one_node(state: &State) -> Result<(), Violation> {
+    for node in state.nodes.values().filter(|node| !node.state.is_gone()) {
+        for identifier in node.identity.iter().flat_map(|identity| identity.identifiers()) {
+            if state.hardware.get(&identifier) != Some(&node.id) {
+                return violated("I6", format!("{identifier} of {} is someone else's", node.id));
+            }
+        }
+    }
+    for (identifier, holder) in &state.hardware {
+        let identity = state.nodes.get(holder).and_then(|node| node.identity.as_ref());
+        if !identity.is_some_and(|identity| identity.identifiers().any(|own| own == *identifier)) {
+            return violated("I6", format!("{identifier} is not of {holder}"));
         }
     }
     Ok(())
@@ -365,6 +387,59 @@ fn a_report_is_of_this_life(state: &State) -> Result<(), Violation> {
         {
             return violated("report", format!("{} has a report of {}", node.id, report.at));
         }
+    }
+    Ok(())
+}
+
+/// Of nodes that are gone too: what they were in is not there for them if it was removed. And nobody is narrowed to what is gone.
+fn a_node_is_in_a_vcluster_of_its_tenant(state: &State) -> Result<(), Violation> {
+    for node in state.nodes.values() {
+        if let Some(id) = &node.vcluster
+            && state.vclusters.get(id).is_none_or(|vcluster| vcluster.tenant != node.tenant)
+        {
+            return violated("vcluster", format!("{} is in {id}, which is not of its tenant", node.id));
+        }
+    }
+    let operators = state.operators.values().map(|operator| &operator.vclusters);
+    let narrowed = operators.chain(state.operator_keys.values().map(|key| &key.vclusters));
+    for vclusters in narrowed {
+        let Vclusters::Only(names) = vclusters else { continue };
+        if let Some(id) = names.iter().find(|id| !state.vclusters.contains_key(*id)) {
+            return violated("vcluster", format!("somebody is narrowed to {id}, which there is not"));
+        }
+    }
+    Ok(())
+}
+
+/// A sequence is of one change, is not beyond the counter, and rises with every change of a place; whoever resumes relies on it.
+fn changes_of_configuration_are_counted_once(before: &State, after: &State) -> Result<(), Violation> {
+    let nodes = after.nodes.values().map(|node| &node.config);
+    let places = after.vclusters.values().map(|vcluster| &vcluster.config).chain(nodes);
+    let mut counted = BTreeSet::new();
+    for documents in places.chain([&after.defaults]) {
+        let next = documents.changes().skip(1);
+        let rises = |(one, next): (&Arc<ConfigChange>, &Arc<ConfigChange>)| {
+            one.sequence < next.sequence && one.version + 1 == next.version
+        };
+        let once = documents.changes().all(|change| counted.insert(change.sequence));
+        if !once || !documents.changes().zip(next).all(rises) {
+            return violated("config", "a sequence of documents does not rise, or is of two changes");
+        }
+    }
+    for node in after.nodes.values() {
+        let sequences = node.assignments.iter().map(|assignment| assignment.sequence);
+        if !sequences.clone().is_sorted() || !sequences.into_iter().all(|sequence| counted.insert(sequence)) {
+            return violated("config", format!("the assignments of {} are not in order", node.id));
+        }
+        let was = before.nodes.get(&node.id).map_or(0, |node| before.config_mark(node));
+        let stayed = before.nodes.get(&node.id).is_some_and(|was| was.vcluster == node.vcluster);
+        if stayed && after.config_mark(node) < was {
+            return violated("config", format!("what is newest for {} has become older", node.id));
+        }
+    }
+    let beyond = counted.last().is_some_and(|newest| *newest > after.config_sequence);
+    if beyond || after.config_sequence < before.config_sequence {
+        return violated("config", "the counter of changes fell");
     }
     Ok(())
 }

@@ -178,6 +178,13 @@ fn redate(state: &mut State, to: Timestamp) {
             tenant.created_at = tenant.created_at.min(to);
         }
     }
+    for id in state.vclusters.keys().cloned().collect::<Vec<_>>() {
+        if let Some(vcluster) = state.vclusters.get_mut(&id).map(Arc::make_mut) {
+            vcluster.created_at = vcluster.created_at.min(to);
+            vcluster.config.redate(to);
+        }
+    }
+    state.defaults.redate(to);
     for id in state.issuers.keys().cloned().collect::<Vec<_>>() {
         if let Some(issuer) = state.issuers.get_mut(&id) {
             issuer.revoked_at = issuer.revoked_at.map(|at| at.min(to));
@@ -216,6 +223,11 @@ fn node(node: &mut Node, to: Timestamp) {
     node.state_since = node.state_since.min(to);
     node.enrolled_at = earlier(node.enrolled_at);
     node.last_seen = earlier(node.last_seen);
+    node.registered_at = earlier(node.registered_at);
+    for assignment in &mut node.assignments {
+        assignment.at = assignment.at.min(to);
+    }
+    node.config.redate(to);
     // A drain that was begun then has as long from now.
     let latest = node.drain_within.map(|within| to.plus(within));
     node.drain_by = node.drain_by.map(|by| latest.map_or(by, |latest| by.min(latest)));

@@ -267,22 +267,24 @@ fn attested_machine<'a>(
     enroll: &Enroll,
     source: &Source,
     token: &Token,
-) -> Result<Option<&'a NodeId>, Rejection> {
+) -> Result<Option<&'a NodeId>, Refusal> {
     let policy = &state.policy;
     let needed = policy.requires(Attestor::Hardware) || !policy.accepts(Attestor::JoinToken);
     let Some(claimed) = enroll.claimed.as_ref().filter(|_| needed) else {
-        return policy.check_attested(&[Attestor::JoinToken]).map(|()| None);
+        policy.check_attested(&[Attestor::JoinToken])?;
+        return Ok(None);
     };
     policy.check_attested(&[Attestor::JoinToken, Attestor::Hardware])?;
-    let machine = known_machine(state, claimed, source).map_err(|refusal| refusal.rejection)?;
+    let machine = known_machine(state, claimed, source)?;
     match &token.node {
-        Some(pinned) if *pinned != machine.id => Err(Rejection::NodeNotEnrolled),
-        _ if machine.tenant != token.tenant => Err(Rejection::NodeNotEnrolled),
+        Some(pinned) if *pinned != machine.id => Err(Rejection::NodeNotEnrolled.into()),
+        _ if machine.tenant != token.tenant => Err(Rejection::NodeNotEnrolled.into()),
         _ => Ok(Some(&machine.id)),
     }
 }
 
-/// The one node that a machine is registered as, living or not.
+/// The one node that a machine is registered as. One that is gone counts only where no other does: a machine that was registered
+/// anew may share an interface with what it was before.
 fn known_machine<'a>(
     state: &'a State,
     claimed: &HardwareIdentity,
@@ -291,8 +293,10 @@ fn known_machine<'a>(
     if !state.policy.hears_hardware_from(source) {
         return Err(Rejection::AttestorNotAllowed.into());
     }
-    match state.nodes_with_hardware(claimed)[..] {
-        [] => Err(Rejection::NodeNotEnrolled.into()),
+    let (gone, living): (Vec<_>, Vec<_>) =
+        state.nodes_with_hardware(claimed).into_iter().partition(|node| node.state.is_gone());
+    match living[..] {
+        [] => gone.first().copied().ok_or_else(|| Rejection::NodeNotEnrolled.into()),
         [node] => Ok(node),
         [first, ..] => {
             let rejection = Rejection::HardwareIdentityConflict { node: None };
@@ -311,17 +315,33 @@ pub fn check_hardware<'a>(
 ) -> Result<&'a Arc<Node>, Refusal> {
     state.policy.check_attested(&[Attestor::Hardware])?;
     let node = known_machine(state, claimed, source)?;
+    let repeats = again.is_some() && node.token.is_none() && node.idempotency.as_ref() == again;
+    match place(state, node) {
+        MachinePlace::Free => Ok(node),
+        MachinePlace::Taken if node.state == NodeState::Active && repeats => Ok(node),
+        MachinePlace::Taken => Err(already_active(&node.id)),
+        MachinePlace::Gone => Err(Rejection::NodeRevoked { node: node.id.clone() }.into()),
+    }
+}
+
+/// Whether a machine may take the place of the node that it is registered as.
+enum MachinePlace {
+    Free,
+    /// There is a host with a good certificate.
+    Taken,
+    Gone,
+}
+
+/// A node whose certificates have all ended, or are denied with their issuer, is not there, whatever its state: nobody can
+/// prove to be it by anything else than the hardware.
+fn place(state: &State, node: &Node) -> MachinePlace {
     match node.state {
-        NodeState::Registered | NodeState::Inactive => Ok(node),
-        NodeState::Active
-            if again.is_some() && node.token.is_none() && node.idempotency.as_ref() == again =>
-        {
-            Ok(node)
+        NodeState::Registered | NodeState::Inactive => MachinePlace::Free,
+        NodeState::Enrolled | NodeState::Active => {
+            let good = node.serials.iter().any(|serial| state.is_good(serial));
+            if good { MachinePlace::Taken } else { MachinePlace::Free }
         }
-        NodeState::Enrolled | NodeState::Active => Err(already_active(&node.id)),
-        NodeState::Revoked | NodeState::Decommissioned => {
-            Err(Rejection::NodeRevoked { node: node.id.clone() }.into())
-        }
+        NodeState::Revoked | NodeState::Decommissioned => MachinePlace::Gone,
     }
 }
 
@@ -336,7 +356,7 @@ fn admit_hardware(
     claimed: &HardwareIdentity,
 ) -> Result<Admission, Refusal> {
     let node = check_hardware(state, claimed, source, enroll.idempotency.as_ref())?;
-    if node.state == NodeState::Active {
+    if let MachinePlace::Taken = place(state, node) {
         return repeat_of(state, enroll, node).ok_or_else(|| already_active(&node.id));
     }
     let profile = node.registered_profile.clone().or_else(|| enroll.door.profile());
@@ -397,10 +417,10 @@ fn choose_node(
         };
     }
     if let Some(machine) = machine.and_then(|id| state.nodes.get(id)) {
-        return match machine.state {
-            NodeState::Registered | NodeState::Inactive => Ok(NodeChoice::Pinned(machine.id.clone())),
-            NodeState::Enrolled | NodeState::Active => Err(already_active(&machine.id)),
-            NodeState::Revoked | NodeState::Decommissioned => {
+        return match place(state, machine) {
+            MachinePlace::Free => Ok(NodeChoice::Pinned(machine.id.clone())),
+            MachinePlace::Taken => Err(already_active(&machine.id)),
+            MachinePlace::Gone => {
                 Err(Refusal::burning(Rejection::NodeRevoked { node: machine.id.clone() }, token.id))
             }
         };

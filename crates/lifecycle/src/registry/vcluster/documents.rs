@@ -57,8 +57,20 @@ impl Documents {
         self.changes.is_empty()
     }
 
+    /// What is dated after `to` is dated `to`.
+    pub(in crate::registry) fn redate(&mut self, to: Timestamp) {
+        for change in self.changes.iter_mut().filter(|change| change.at > to) {
+            Arc::make_mut(change).at = to;
+        }
+    }
+
+    /// Those that are kept, oldest first.
+    pub(in crate::registry) fn changes(&self) -> impl Iterator<Item = &Arc<ConfigChange>> {
+        self.changes.iter()
+    }
+
     pub(super) fn after(&self, sequence: u64) -> impl Iterator<Item = &Arc<ConfigChange>> {
-        self.changes.iter().filter(move |change| change.sequence > sequence)
+        self.changes().filter(move |change| change.sequence > sequence)
     }
 
     pub(super) fn push(&mut self, change: ConfigChange) {

@@ -81,14 +81,16 @@ impl State {
     }
 
     /// What is new about a node's configuration after a sequence, in order: what was said to it and to the vCluster that it is in.
-    /// Nothing of another vCluster. Where it was put before it enrolled is no news: the answer to its enrollment said so.
+    /// Nothing of another vCluster, and to who resumes and missed a move nothing of the new one from before it: its document is read
+    /// whole then. Where it was put before it enrolled is no news: the answer to its enrollment said so.
     pub fn config_news<'a>(&'a self, node: &'a Node, after: u64) -> Vec<ConfigNews<'a>> {
         let config = self.config_of(node);
-        let base = config.base.after(after).map(ConfigNews::Base);
-        let own = config.own.after(after).map(ConfigNews::Own);
         let known = after.max(node.enrolled_sequence);
-        let moved = node.assignments.iter().filter(|moved| moved.sequence > known).map(ConfigNews::Moved);
-        let mut news: Vec<_> = moved.chain(base).chain(own).collect();
+        let moved: Vec<_> = node.assignments.iter().filter(|moved| moved.sequence > known).collect();
+        let joined = moved.last().map(|last| last.sequence).filter(|_| after > 0);
+        let base = config.base.after(joined.unwrap_or(after)).map(ConfigNews::Base);
+        let own = config.own.after(after).map(ConfigNews::Own);
+        let mut news: Vec<_> = moved.into_iter().map(ConfigNews::Moved).chain(base).chain(own).collect();
         news.sort_by_key(ConfigNews::sequence);
         news
     }

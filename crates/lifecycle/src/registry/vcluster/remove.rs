@@ -3,7 +3,7 @@
 use crate::names::{NodeId, VclusterId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, Node, Rejection, State};
+use crate::registry::{Envelope, Event, Node, Rejection, State, Vclusters};
 use std::sync::Arc;
 
 pub(in crate::registry) fn remove(state: &State, id: &VclusterId) -> Decision {
@@ -32,9 +32,23 @@ impl Happened for VclusterRemoved {
         None
     }
 
-    /// A node that is gone and comes back must not come back into another vCluster of the same name.
+    /// A node that is gone and comes back must not come back into another vCluster of the same name, nor may who was narrowed to
+    /// this one have that one.
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         state.vclusters.remove(&self.vcluster);
+        let narrowed = |vclusters: &Vclusters| !vclusters.is_all() && vclusters.include(&self.vcluster);
+        let operators = state.operators.values().filter(|operator| narrowed(&operator.vclusters));
+        for name in operators.map(|operator| operator.name.clone()).collect::<Vec<_>>() {
+            if let Some(operator) = state.operators.get_mut(&name) {
+                operator.vclusters.exclude(&self.vcluster);
+            }
+        }
+        let keys = state.operator_keys.values().filter(|key| narrowed(&key.vclusters));
+        for id in keys.map(|key| key.id).collect::<Vec<_>>() {
+            if let Some(key) = state.operator_keys.get_mut(&id) {
+                key.vclusters.exclude(&self.vcluster);
+            }
+        }
         let was_in = |node: &&Arc<Node>| node.vcluster.as_ref() == Some(&self.vcluster);
         let left: Vec<NodeId> = state.nodes.values().filter(was_in).map(|node| node.id.clone()).collect();
         for node in left {
