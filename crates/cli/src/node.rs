@@ -142,8 +142,13 @@ fn table(items: &[NodeItem]) -> Table {
         "HEALTH",
         "EXCLUDED",
     ];
-    let unimportant = ["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"];
-    let mut table = Table::new(head, "no nodes").dropping(unimportant);
+    let table = Table::new(head, "no nodes");
+    // Of a fleet without vClusters the column says nothing.
+    let mut table = if items.iter().any(|item| item.vcluster.is_some()) {
+        table.dropping(["PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"])
+    } else {
+        table.dropping(["VCLUSTER", "PROFILE", "EXCLUDED", "TENANT", "CERT UNTIL", "LAST SEEN"])
+    };
     for item in items {
         let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(certificate_end(item)));
         let (state, health) = (state(item), or_dash(item.health.reason.as_deref().or(healthy(item))));

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
+import evidence
 import racks
-from machine import until
+from machine import ENLIST, run, until
 from operators import code_of, curl, make_key
 
 MINE, THEIRS = "mine", "theirs"
@@ -83,6 +84,33 @@ def test_it_reads_what_is_in_its_vclusters(plane, world):
     for path, code in missing.items():
         status, _, text = get(plane, world, path)
         assert (status, code_of(text)) == (404, code), path
+
+
+def test_a_certificate_is_narrowed_like_a_key_and_stays_so_when_renewed(plane, world, place):
+    """PACT-35: by the command line from elsewhere; its own renewal is the one thing more that it may ask for."""
+    plane.cli("operator", "add", "otto", "--role", "operator", "--vcluster", MINE, "--out", place / "otto")
+    evidence.private_key("operator", (place / "otto/key.pem").read_bytes())
+    files = ("--cert", place / "otto/cert.pem", "--key", place / "otto/key.pem", "--ca", place / "otto/ca.pem")
+    reach = ("--server", plane.url, *files, "--json")
+
+    def otto(*arguments):
+        return run(ENLIST, *arguments, *reach)
+
+    def check():
+        assert {node["vcluster"] for node in otto("node", "list").lines()} == {MINE}
+        assert otto("node", "assign", "free-1", MINE).json()["vcluster"] == MINE
+        assert otto("node", "unassign", "free-1").json()["vcluster"] is None
+        assert otto("node", "assign", "free-1", THEIRS).error()["code"] == "forbidden"
+        assert otto("node", "show", "secret-1").error()["code"] == "node_not_found"
+        for refused in (("audit", "list"), ("alert", "list"), ("token", "create"), ("node", "drain", "m-1"), ("policy", "show")):
+            done = otto(*refused)
+            assert (done.code, done.error()["code"]) == (3, "forbidden"), refused
+
+    check()
+    assert otto("operator", "renew").code == 0
+    evidence.private_key("operator", (place / "otto/key.pem").read_bytes())
+    check()
+    plane.api("DELETE", "/v1/operators/otto", headers={"Content-Type": "application/json"})
 
 
 def test_every_other_path_is_refused(plane, world):

@@ -67,16 +67,17 @@ fn identity(node: &NodeDetail, screen: Screen) -> Fields {
     Fields::new()
         .with_some("SPIFFE ID", item.spiffe_id.as_deref())
         .with("tenant", &item.tenant)
-        .with("vCluster", &vcluster(node))
+        .with_some("vCluster", vcluster(node))
         .with_some("configuration", configuration(node).as_deref())
         .with("profile", &item.profile)
         .with_some("enrolled", item.enrolled_at.as_ref().map(|at| screen.full(at)).as_deref())
         .with("generation", &item.generation.to_string())
 }
 
-/// In none it is in maintenance mode, which says something of nodes that are meant for one.
-fn vcluster(node: &NodeDetail) -> String {
-    node.item.vcluster.clone().unwrap_or_else(|| "none (maintenance mode)".to_owned())
+/// In none it is in maintenance mode; of nodes that came by a token, perhaps of a fleet without vClusters, nothing is said.
+fn vcluster(node: &NodeDetail) -> Option<&str> {
+    let meant = node.registered_by.is_some().then_some("none (maintenance mode)");
+    node.item.vcluster.as_deref().or(meant)
 }
 
 fn configuration(node: &NodeDetail) -> Option<String> {

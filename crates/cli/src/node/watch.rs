@@ -47,6 +47,9 @@ fn line(at: &str, item: &NodeItem, screen: Screen) -> String {
         line.push_str(&format!("  {reason}"));
     }
     line.push_str(&format!("  tenant {}", item.tenant));
+    if let Some(vcluster) = &item.vcluster {
+        line.push_str(&format!("  vCluster {vcluster}"));
+    }
     if let Some(until) = certificate_end(item) {
         line.push_str(&format!("  certificate until {until}"));
     }

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Machines of one batch that are registered at once: together they take few entries of the log.
 const AT_ONCE: usize = 512;
+/// More addresses than any machine has: what is beyond need not be looked at to be refused.
+const MACS_READ: usize = 128;
 
 pub async fn register(
     State(app): State<Arc<App>>,
@@ -84,7 +86,7 @@ fn shape<'a>(
     let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();
     let macs = request.mac.as_slice().iter().flat_map(|macs| macs.split(';')).map(str::trim);
     let identity = HardwareIdentity::registered(&HardwareText {
-        macs: macs.filter(|mac| !mac.is_empty()).collect(),
+        macs: macs.filter(|mac| !mac.is_empty()).take(MACS_READ).collect(),
         bmc_serial: text(&request.bmc_serial),
         system_uuid: text(&request.system_uuid),
         tpm_ek_hash: text(&request.tpm_ek_hash),
