@@ -81,6 +81,8 @@ codes! {
     FileInTheWay "file_in_the_way" "move the named files away, or set other paths under [files] in agent.toml";
     FilesNotLinked "files_not_linked"
         "let this user write where the links to the identity belong, then run the command again";
+    HardwareMissing "hardware_missing"
+        "let this user read the named files (serial numbers are for root alone), name another sysfs_root in agent.toml, or enroll with a token";
     IdentityChanged "identity_changed" "run the command again";
     IdentityDamaged "identity_damaged"
         "restore the missing files, or enroll again: `enlist-agent enroll --replace`";

@@ -86,7 +86,7 @@ pub fn ahead_of(there: Timestamp) -> i64 {
 /// What a failure means for this host.
 pub fn failure_kind(error: &Error) -> FailureKind {
     match error {
-        Error::Refused(refusal) => refused(&FaultCode::of_error(error), refusal.detail.retryable),
+        Error::Refused(refusal) => refusal_kind(&FaultCode::of_error(error), refusal.detail.retryable),
         Error::Unreachable { cause, .. } => match cause {
             Unreachable::Alert(TlsAlert::Revoked) => FailureKind::Revoked,
             Unreachable::Alert(TlsAlert::Expired) => FailureKind::Expired,
@@ -107,7 +107,8 @@ pub fn failure_kind(error: &Error) -> FailureKind {
     }
 }
 
-fn refused(code: &FaultCode, retryable: bool) -> FailureKind {
+/// What it means that the control plane refuses with this code.
+pub fn refusal_kind(code: &FaultCode, retryable: bool) -> FailureKind {
     if code.is_one_of(&[code::NODE_REVOKED, code::WORKER_REVOKED]) {
         FailureKind::Revoked
     } else if code.is(code::CERTIFICATE_SUPERSEDED) {

@@ -3,6 +3,7 @@
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
 //! - [`compat`], [`layout`]: other documents' names for the program, and places for the identity.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
+//! - [`hardware`]: by what this machine is known where there is no token.
 //! - [`diagnostics`], [`space`]: what is written down about failures, and the free space for it.
 //! - [`screen`]: text that fits the terminal.
 //! - [`enroll`], [`run`], [`recover`], [`status`], [`doctor`], [`reconcile`]: one module per command.
@@ -23,6 +24,7 @@ pub mod enroll;
 mod failed_call;
 pub mod fault;
 pub mod fault_code;
+pub mod hardware;
 mod host;
 mod issued;
 pub mod layout;

@@ -14,6 +14,7 @@ use crate::reconcile::profile;
 use crate::recover::endpoint::ENROLL_ANEW;
 use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 use crate::space::Free;
+use crate::store::host_config::{self, ConfigInForce, ConfigState, HostConfig};
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
 use crate::store::trust_refused::{self, TrustRefused};
@@ -23,7 +24,7 @@ const CERT_EXPIRED: &str = "cert_expired";
 const NOT_YET_VALID: &str = "not_yet_valid";
 const DAEMON_STOPPED: &str = "daemon_stopped";
 const NOT_ENROLLED: &str = "not_enrolled";
-const ENROLLMENT_PENDING: &str = "enrollment_pending";
+pub const ENROLLMENT_PENDING: &str = "enrollment_pending";
 pub const CHANNEL_DOWN: &str = "channel_down";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +94,13 @@ pub struct Status {
     pub endpoint_profile: Option<String>,
     pub disk: Disk,
     pub overlay: Option<String>,
+    /// Nothing in maintenance mode, and where no configuration is known.
     pub vcluster: Option<String>,
+    /// The configuration document in force.
+    #[serde(default)]
+    pub config: Option<ConfigInForce>,
+    #[serde(default)]
+    pub config_state: Option<ConfigState>,
     pub ready: bool,
     /// Why not ready, in stable words.
     pub reasons: Vec<String>,
@@ -131,7 +138,12 @@ impl Status {
             Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
         })?;
         Ok(match standing {
-            StoredIdentity::Present(found) => Self::of(dir, &found, at).without_daemon(),
+            StoredIdentity::Present(found) => {
+                let mut status = Self::of(dir, &found, at).without_daemon();
+                let config = host_config::load(dir, found.node_id().unwrap_or_default());
+                status.show_config(config.as_ref(), true);
+                status
+            }
             StoredIdentity::Absent if Pending::read(dir).is_some() => {
                 Self::without(dir, AgentState::Pending, ENROLLMENT_PENDING)
             }
@@ -149,6 +161,12 @@ impl Status {
         self.reason(DAEMON_STOPPED, true);
         self.ready = false;
         self
+    }
+
+    pub fn show_config(&mut self, config: Option<&HostConfig>, cached: bool) {
+        self.vcluster = config.and_then(HostConfig::vcluster).map(str::to_owned);
+        self.config = config.map(|config| config.document().clone());
+        self.config_state = config.map(|config| config.state(cached));
     }
 
     /// What to do about the gravest of the reasons.
@@ -241,6 +259,8 @@ impl Status {
             disk: Disk::of(dir),
             overlay: None,
             vcluster: None,
+            config: None,
+            config_state: None,
             ready: false,
             reasons: vec![reason.to_owned()],
         }
@@ -292,6 +312,13 @@ impl HumanText for Status {
             ("last renewal", self.last_renewal.as_ref().map(ToString::to_string)),
             ("recovery", Some(recovery)),
             ("refused", self.trust_refused.as_ref().map(refused)),
+            (
+                "vCluster",
+                self.config_state
+                    .as_ref()
+                    .map(|_| self.vcluster.as_deref().map_or_else(maintenance, harmless)),
+            ),
+            ("config", self.config_state.as_ref().map(configuration)),
             ("directory", Some(harmless(&self.disk.path))),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
             ("remedy", self.remedy().map(str::to_owned)),
@@ -305,6 +332,20 @@ impl HumanText for Status {
 fn refused(offer: &TrustRefused) -> String {
     let TrustRefused { at, class, evidence, remedy } = offer;
     harmless(&format!("at {at} ({class}): {evidence}; {remedy}"))
+}
+
+fn maintenance() -> String {
+    "none: maintenance mode, with the domain's default configuration".to_owned()
+}
+
+fn configuration(state: &ConfigState) -> String {
+    let ConfigState { base_version, node_version, received_at, cached, .. } = state;
+    let node = match node_version {
+        0 => String::new(),
+        version => format!(", of this node version {version}"),
+    };
+    let cached = if *cached { "; cached, since the control plane is not connected" } else { "" };
+    harmless(&format!("version {base_version}{node}, received {received_at}{cached}"))
 }
 
 fn tone(state: AgentState) -> Style {

@@ -118,6 +118,7 @@ fn input() -> impl Strategy<Value = Input> {
         any::<bool>().prop_map(Input::DiskFull),
         any::<bool>().prop_map(Input::Drift),
         any::<bool>().prop_map(Input::RecoveryReady),
+        any::<bool>().prop_map(Input::HardwareReady),
         Just(Input::RenewalOrdered),
         Just(Input::Revoked),
     ]
@@ -299,4 +300,23 @@ fn a_slow_recovery_keeps_nobody_from_seeing_that_the_runtime_is_trusted_again() 
     assert_eq!(host.due(at(5)), [HostAction::Open], "what was begun before the cure says nothing");
     host.learn(Input::Opened(Ok(())), at(6), chance());
     assert_eq!(host.condition(), None);
+}
+
+#[test]
+fn without_a_recovery_token_the_hardware_brings_a_lost_certificate_back_and_nothing_else() {
+    let acts = |kind: FailureKind, hardware: bool| {
+        let end = Timestamp::from_secs(100);
+        let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+        let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+        host.learn(Input::RecoveryReady(false), at(0), chance());
+        host.learn(Input::HardwareReady(hardware), at(0), chance());
+        assert_eq!(host.due(at(0)), [HostAction::Open]);
+        host.learn(Input::Opened(Err(kind.into())), at(0), chance());
+        (host.due(at(0)), host.condition().map(|condition| condition.class))
+    };
+    let lost = vec![HostAction::Recover(Class::CertExpired)];
+    assert_eq!(acts(FailureKind::Expired, true), (lost, Some(Class::CertExpired)));
+    assert_eq!(acts(FailureKind::Expired, false), (vec![], Some(Class::RecoveryEnrollmentBlocked)));
+    assert_eq!(acts(FailureKind::Untrusted, true).0, [], "it brings no other trust");
+    assert_eq!(acts(FailureKind::Revoked, true).0, []);
 }

@@ -112,8 +112,11 @@ setting_keys! {
     /// Addresses for WireGuard that are advertised when enrolling: IPv4, IPv6 or both, with or without a port (51820).
     /// Without it, with the layout `plfm`: the address from which this host reaches the control plane
     "underlay" UNDERLAY ValueKind::Underlay;
-    /// Reserved; without effect, which is said at every start
-    "sysfs_root" _ ValueKind::Path, reserved("this version enrolls no host by its hardware");
+    /// By what this host is let in where it has no identity: a token, or, where there is none, its hardware identity; see
+    /// "Diskless hosts"
+    "attestor" ATTESTOR ValueKind::Choice(&["token", "hardware"]), default("token");
+    /// Where the hardware identity is read
+    "sysfs_root" SYSFS_ROOT ValueKind::Path, default("/sys");
     /// Recovery endpoint; overrides what the control plane announced
     "recovery_url" RECOVERY_URL ValueKind::Server, foreign_variable("GPUAAS_RECOVERY_API_URL");
     /// CA by which the recovery endpoint is verified
@@ -150,6 +153,8 @@ setting_keys! {
     "metrics_prefix" METRICS_PREFIX ValueKind::Prefix, default("enlist_agent_");
     /// A command with its arguments, run after each renewal; killed after 30 s, and its failure is only logged
     "on_renew" ON_RENEW ValueKind::Command;
+    /// A command with its arguments, run when this host has another configuration; killed after 30 s, and its failure is only logged
+    "on_config" ON_CONFIG ValueKind::Command;
     /// The hosts file
     "hosts_file" HOSTS_FILE ValueKind::Path, default("/etc/hosts");
     /// Names that are kept in the hosts file; see "Host names and directories"

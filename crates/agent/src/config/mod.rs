@@ -51,6 +51,8 @@ pub struct AgentConfig {
     pub underlay_given: Option<Vec<String>>,
     /// The operator wants no key on this host's disk.
     pub memory_only: bool,
+    /// Where this machine's hardware identity is read, if it may be let in by that.
+    pub sysfs_root: Option<PathBuf>,
     /// Keys that were set and have no effect, each with the reason.
     pub without_effect: Vec<(&'static str, &'static str)>,
     pub daemon: DaemonConfig,
@@ -96,6 +98,7 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
             .list(keys::UNDERLAY)
             .and_then(|list| UnderlayAddresses::parse(list.iter().map(String::as_str))),
         underlay_given,
+        sysfs_root: layers.path(keys::SYSFS_ROOT).filter(|_| layers.text(keys::ATTESTOR) == Some("hardware")),
         without_effect: without_effect(&layers),
         memory_only: layers.text(keys::STORAGE) == Some("memory"),
         daemon: daemon::daemon(&layers),

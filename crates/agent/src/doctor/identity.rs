@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::check::Check;
+use super::hardware;
 use super::network::PATIENCE;
 use super::subject::DoctorSubject;
 use crate::chance;
@@ -59,6 +60,10 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
     let dir = subject.dir.display();
     Some(match &subject.stored {
         Ok(StoredIdentity::Present(_)) => return None,
+        Ok(StoredIdentity::Absent) if let Some(remedy) = hardware::admission(subject) => {
+            let what = format!("{dir} holds no identity");
+            Check::wrong(NAME, AgentCode::NotEnrolled, what).with(remedy)
+        }
         Ok(StoredIdentity::Absent) if Pending::read(&subject.dir).is_some() => {
             let what = format!("{dir} holds no identity: an enrollment was begun and has not ended");
             Check::wrong(NAME, AgentCode::NotEnrolled, what).with(PENDING)

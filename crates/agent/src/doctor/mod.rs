@@ -5,6 +5,7 @@
 mod cause;
 mod check;
 mod diagnosis;
+mod hardware;
 mod identity;
 mod local;
 mod network;
@@ -41,6 +42,7 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
             None => recovery.beside(&asked),
         },
     ]);
+    checks.extend(hardware::examine(&subject));
     checks.extend(local::config(&subject));
     checks.extend(identity.check.or(untended));
     cause::settle(&mut checks);

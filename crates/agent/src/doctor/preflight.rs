@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::cause;
 use super::diagnosis::Diagnosis;
+use super::hardware;
 use super::local;
 use super::network;
 use super::subject::DoctorSubject;
@@ -23,6 +24,7 @@ pub async fn examine(args: &DoctorArgs, dir: &Path, environment: &Environment) -
     if dir.exists() {
         checks.extend([local::disk(&subject, local::may_write), local::permissions(&subject)]);
     }
+    checks.extend(hardware::examine(&subject));
     cause::settle(&mut checks);
     let diagnosis = Diagnosis::of(checks);
     Ok(if diagnosis.ok { Diagnosis { next, ..diagnosis } } else { diagnosis })
@@ -45,6 +47,8 @@ fn command(
         TrustChoice::SystemRoots => words.push("--system-roots".to_owned()),
     }
     words.extend(args.place.dir.iter().flat_map(|dir| ["--dir".to_owned(), dir.display().to_string()]));
-    words.extend(["--token-file".to_owned(), "FILE".to_owned()]);
+    if config.sysfs_root.is_none() {
+        words.extend(["--token-file".to_owned(), "FILE".to_owned()]);
+    }
     words
 }

@@ -1,9 +1,10 @@
-//! `enroll`: a token becomes an identity.
+//! `enroll`: a token, or what this machine is known by, becomes an identity.
 //!
-//! Killed at any moment and run again with the same token, it ends with the same identity: the request is on
+//! Killed at any moment and run again with the same credential, it ends with the same identity: the request is on
 //! disk before it is sent, and what comes back is put to use by one rename.
 
 pub(crate) mod answer;
+pub(crate) mod credential;
 pub(crate) mod persist;
 pub(crate) mod plan;
 pub(crate) mod precheck;
@@ -30,7 +31,7 @@ use crate::store::generation::Generations;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::{self, Pending};
 use crate::store::{self, unconfirmed, wireguard};
-use crate::token_source::{self, Asker, Sources};
+use crate::token_source::{Asker, Sources};
 use crate::{chance, clock, host, logging};
 use plan::EnrollPlan;
 use precheck::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
@@ -74,8 +75,8 @@ pub async fn run(
     }
     refuse_what_cannot_be_kept(&path, &config)?;
     config.files.check(&path)?;
-    let token = || token_source::find(sources(contact, environment, &config), stdin);
-    let plan = EnrollPlan::check(&config, servers, token)?;
+    let credential = || credential::find(&config, sources(contact, environment, &config), stdin);
+    let plan = EnrollPlan::check(&config, servers, credential)?;
     let dir = Dir::hold(&path).map_err(in_use)?;
     // Looked at again, now that nobody else can change it.
     match settled(&path, args.replace, &plan)? {
@@ -93,7 +94,7 @@ fn in_use(fault: Fault) -> Fault {
     Fault { hint: hint.into(), ..fault }
 }
 
-/// Spends the token, and says so.
+/// Enrolls, and says so.
 async fn anew(dir: &Dir, plan: &EnrollPlan, options: &CallOptions) -> Result<EnrollReport, Fault> {
     let (identity, servers) = obtain(dir, plan, options).await?;
     // The control plane hears that the identity is kept even if it could not be linked.
@@ -103,15 +104,16 @@ async fn anew(dir: &Dir, plan: &EnrollPlan, options: &CallOptions) -> Result<Enr
     Ok(EnrollReport::new(dir.path(), &identity, Some(state), false))
 }
 
-/// Spends the token and keeps what it gave. That it is kept has yet to be said.
+/// Asks for an identity and keeps what is given. That it is kept has yet to be said.
 pub(crate) async fn obtain(
     dir: &Dir,
     plan: &EnrollPlan,
     options: &CallOptions,
 ) -> Result<(HostIdentity, Vec<ServerUrl>), Fault> {
     let begun = Generations::under(dir.path()).check();
-    let begun = begun
-        .and_then(|()| Pending::resume_or_begin(dir.path(), &plan.token, || wireguard_key(dir.path(), plan)));
+    let begun = begun.and_then(|()| {
+        Pending::resume_or_begin(dir.path(), &plan.credential, || wireguard_key(dir.path(), plan))
+    });
     let pending = begun.map_err(|error| not_begun(&error))?;
     let answer = match rpc::enroll(plan, &pending, options).await {
         Ok(answer) => answer,

@@ -1,15 +1,17 @@
-//! Everything that must be settled before a token leaves this host: where to, and by what it is recognised.
+//! Everything that must be settled before a token or an identity leaves this host: where to, and by what the control plane
+//! is recognised.
 
 use std::io;
+use std::path::PathBuf;
 
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
+use super::credential::EnrollCredential;
 use crate::code::AgentCode;
 use crate::config::{AgentConfig, RecoveryConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
-use crate::token::SecretToken;
 
 #[derive(Debug)]
 pub struct EnrollPlan {
@@ -17,7 +19,9 @@ pub struct EnrollPlan {
     pub trust: Trust,
     /// As agent.toml will say it.
     pub choice: TrustChoice,
-    pub token: SecretToken,
+    pub credential: EnrollCredential,
+    /// Where the hardware identity is read that goes with the request, if it may be told.
+    pub sysfs_root: Option<PathBuf>,
     pub files: Files,
     pub recovery: RecoveryConfig,
     /// Where this host's WireGuard can be reached, if it was said.
@@ -40,16 +44,24 @@ impl EnrollPlan {
         KeptSettings { files, choice, underlay_given: underlay_given.as_ref() }
     }
 
-    /// `token` is read last: standard input should not be waited for if the rest is wrong.
+    /// The credential is read last: standard input should not be waited for if the rest is wrong.
     pub fn check(
         config: &AgentConfig,
         servers: Vec<ServerUrl>,
-        token: impl FnOnce() -> Result<SecretToken, Fault>,
+        credential: impl FnOnce() -> Result<EnrollCredential, Fault>,
     ) -> Result<Self, Fault> {
         let (choice, trust) = recognised(config, &servers)?;
-        let (files, recovery, underlay) = (config.files.clone(), config.recovery.clone(), config.underlay);
-        let underlay_given = config.underlay_given.clone();
-        Ok(Self { servers, trust, choice, token: token()?, files, recovery, underlay, underlay_given })
+        Ok(Self {
+            servers,
+            trust,
+            choice,
+            credential: credential()?,
+            sysfs_root: config.sysfs_root.clone(),
+            files: config.files.clone(),
+            recovery: config.recovery.clone(),
+            underlay: config.underlay,
+            underlay_given: config.underlay_given.clone(),
+        })
     }
 }
 

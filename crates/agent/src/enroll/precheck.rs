@@ -59,7 +59,7 @@ pub fn settled(dir: &Path, replace: bool, plan: &EnrollPlan) -> Result<Option<Bo
     else {
         return Ok(None);
     };
-    let same = pending.is_for(&plan.token) && pending.key.spki() == found.key.spki();
+    let same = pending.is_for(&plan.credential) && pending.key.spki() == found.key.spki();
     Ok(Some(found).filter(|_| same))
 }
 

@@ -12,12 +12,13 @@ use pki::wireguard::WireguardPrivate;
 use tokio::time::Instant;
 
 use super::plan::EnrollPlan;
-use super::underlay;
+use super::{credential, underlay};
 use crate::code::{self, AgentCode};
 use crate::config::UnderlayAddresses;
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
+use crate::hardware::SysfsIdentity;
 use crate::host;
 use crate::output;
 use crate::store::identity::HostIdentity;
@@ -56,12 +57,14 @@ impl CallOptions {
     }
 }
 
-/// Redeems the token for this key.
+/// Asks for a certificate for this key: for the token, or for what this machine is known by.
 pub async fn enroll(
     plan: &EnrollPlan,
     pending: &Pending,
     options: &CallOptions,
 ) -> Result<EnrollResponse, Fault> {
+    // Read anew for every call: a network card may appear after the daemon has started.
+    let identity = credential::identity(plan)?;
     let csr = pending.key.csr_pem().map_err(|error| {
         Fault::host(
             AgentCode::KeyUnusable,
@@ -78,14 +81,14 @@ pub async fn enroll(
         )
     })?;
     let request = EnrollRequest {
-        hardware_identity: None,
-        token: plan.token.expose().to_owned(),
+        token: plan.credential.token().map(|token| token.expose().to_owned()).unwrap_or_default(),
         csr,
         hostname: options.hostname.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         wireguard_public_key: wireguard.unwrap_or_default(),
         underlay: underlay(plan, pending).await.map(UnderlayAddresses::message),
         hardware: Some(host::hardware()),
+        hardware_identity: identity.as_ref().map(SysfsIdentity::message),
     };
     let agent =
         AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(options.on_retry());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::agent::{RecoverRequest, RecoverResponse};
+use api::agent::{EnrollRequest, EnrollResponse, RecoverRequest, RecoverResponse};
 use client::AgentApi;
 use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
@@ -14,6 +14,8 @@ use super::endpoint::RecoveryEndpoint;
 use crate::code::AgentCode;
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
+use crate::hardware::SysfsIdentity;
+use crate::host;
 use crate::issued::{IssuedAnswer, agrees};
 use crate::store::identity::HostIdentity;
 use crate::store::trust_refused;
@@ -39,16 +41,68 @@ pub fn request(
 }
 
 /// Compares the clocks before the token leaves: by a wrong clock no certificate would be of use.
+async fn compared(endpoint: &RecoveryEndpoint, tolerance: Span) -> Result<Option<i64>, FailedCall> {
+    match failed_call::ahead(&endpoint.servers, &endpoint.trust).await {
+        Some(ahead) if ahead.unsigned_abs() > tolerance.millis() => Err(FailedCall::skewed(ahead)),
+        ahead => Ok(ahead),
+    }
+}
+
+/// What this machine is known by, without a token, for a key.
+pub fn by_hardware(found: &SysfsIdentity, csr: String) -> EnrollRequest {
+    EnrollRequest {
+        csr,
+        hostname: host::name(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        hardware: Some(host::hardware()),
+        hardware_identity: Some(found.message()),
+        ..EnrollRequest::default()
+    }
+}
+
+/// Another certificate for the same machine: an enrollment, whose answer counts as that to a recovery. The idempotency key is
+/// the same for the same CSR key, so that a lost answer can be had again.
+pub async fn enroll(
+    endpoint: &RecoveryEndpoint,
+    request: EnrollRequest,
+    idempotency_key: &str,
+    correlation_id: &str,
+    tolerance: Span,
+) -> Result<RecoverResponse, FailedCall> {
+    let ahead = compared(endpoint, tolerance).await?;
+    let agent = AgentApi::new(endpoint.servers.clone(), &endpoint.trust, None).map_err(FailedCall::from)?;
+    match agent.enroll(request, idempotency_key, correlation_id, None).await {
+        Ok(reply) => Ok(as_recovery(reply.message)),
+        Err(error) => Err(FailedCall { clock: ahead, ..FailedCall::from(error) }),
+    }
+}
+
+fn as_recovery(answer: EnrollResponse) -> RecoverResponse {
+    RecoverResponse {
+        node_id: answer.node_id,
+        tenant: answer.tenant,
+        spiffe_id: answer.spiffe_id,
+        domain: answer.domain,
+        certificate: answer.certificate,
+        chain: answer.chain,
+        bundle: answer.bundle,
+        bundle_version: answer.bundle_version,
+        cert_serial: answer.cert_serial,
+        not_after: answer.not_after,
+        renew_at: answer.renew_at,
+        profile: answer.profile,
+        servers: answer.servers,
+    }
+}
+
+/// Sends the token, once the clocks are known to agree.
 pub async fn ask(
     endpoint: &RecoveryEndpoint,
     request: RecoverRequest,
     correlation_id: &str,
     tolerance: Span,
 ) -> Result<RecoverResponse, FailedCall> {
-    let ahead = failed_call::ahead(&endpoint.servers, &endpoint.trust).await;
-    if let Some(ahead) = ahead.filter(|ahead| ahead.unsigned_abs() > tolerance.millis()) {
-        return Err(FailedCall::skewed(ahead));
-    }
+    let ahead = compared(endpoint, tolerance).await?;
     let agent = AgentApi::new(endpoint.servers.clone(), &endpoint.trust, None).map_err(FailedCall::from)?;
     match agent.recover(request, correlation_id, None).await {
         Ok(reply) => Ok(reply.message),

@@ -243,7 +243,13 @@ impl AgentCore {
         let what = format!("{act}: {}{tried}", failed.error);
         let (class, code) = (self.class(failed.kind), failed.code());
         let hint = match class {
-            Class::RecoveryEnrollmentBlocked if code.is(api::code::RECOVERY_NOT_NEEDED) => {
+            Class::RecoveryEnrollmentBlocked
+                if code.is_one_of(&[
+                    api::code::RECOVERY_NOT_NEEDED,
+                    api::code::ALREADY_ACTIVE,
+                    api::code::NODE_NOT_ENROLLED,
+                ]) =>
+            {
                 failed.error.hint()
             }
             // It recovers, or needs what a recovery takes: the hint about the call itself is no way out.

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::call::CallTarget;
+use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
 use super::metrics_listener::{self, MetricsPage};
 use super::recovery::IdentityRecovery;
@@ -43,6 +44,7 @@ pub struct Daemon {
     renewal: CertificateRenewal,
     recovery: IdentityRecovery,
     upkeep: HostUpkeep,
+    configuration: HostConfiguration,
 }
 
 impl Daemon {
@@ -73,23 +75,25 @@ impl Daemon {
         // Those that came with a certificate that waits to be proven are newer.
         let newest = found.candidate.as_ref().map_or(&found.identity, |candidate| &candidate.identity);
         let announced = newest.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
+        let mut core = AgentCore {
+            reporting: Reporting::new(outlets, last_attempts::read(dir.path())),
+            ballast: Ballast::new(dir.path(), config.upkeep.ballast_bytes),
+            dir,
+            files: config.files,
+            exit_on_revoked: config.daemon.exit_on_revoked,
+            machine: HostMachine::new(life(&found.identity), correlation_id),
+            identity: found.identity,
+            candidate: None,
+            instance: chance::hex_128().map_err(no_chance)?,
+            started: Instant::now(),
+        };
         let mut daemon = Self {
             session: LiveSession::new(found.servers, announced),
             renewal: CertificateRenewal::default(),
-            recovery: IdentityRecovery::new(config.recovery),
+            recovery: IdentityRecovery::new(config.recovery, config.sysfs_root),
             upkeep,
-            core: AgentCore {
-                reporting: Reporting::new(outlets, last_attempts::read(dir.path())),
-                ballast: Ballast::new(dir.path(), config.upkeep.ballast_bytes),
-                dir,
-                files: config.files,
-                exit_on_revoked: config.daemon.exit_on_revoked,
-                machine: HostMachine::new(life(&found.identity), correlation_id),
-                identity: found.identity,
-                candidate: None,
-                instance: chance::hex_128().map_err(no_chance)?,
-                started: Instant::now(),
-            },
+            configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
+            core,
         };
         daemon.begin(found.candidate);
         Ok(daemon)
@@ -147,6 +151,7 @@ impl Daemon {
             let servers = self.servers();
             self.recovery.check_ready(&mut self.core, &servers);
             self.recovery.request_token(&mut self.core, self.session.is_connected());
+            self.configuration.save(&mut self.core);
         }
         let evidence = self.evidence();
         if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement) {
@@ -163,7 +168,8 @@ impl Daemon {
     fn perform(&mut self, action: HostAction) {
         match action {
             HostAction::Open => {
-                if let Err(error) = self.session.begin(&self.core, self.servers()) {
+                let known = self.configuration.sequence();
+                if let Err(error) = self.session.begin(&self.core, self.servers(), known) {
                     self.core.learn(Input::Opened(Err(FailureKind::Transient.into())));
                     self.core.reporting.log(AgentCode::Fault, &error.to_string());
                 }
@@ -230,6 +236,7 @@ impl Daemon {
         self.session.status(core, &mut status);
         self.recovery.status(&mut status);
         self.upkeep.status(&mut status);
+        self.configuration.status(self.session.is_connected(), &mut status);
         core.reporting.status(&mut status);
         status.reason(class.map_or("", Class::as_str), class.is_some());
         status.ready = status.reasons.is_empty();

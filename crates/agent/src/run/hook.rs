@@ -1,5 +1,5 @@
-//! `on_renew`: a command that is run after each renewal, so that others can take up the new certificate. It is
-//! given half a minute, and whatever becomes of it, the daemon goes on.
+//! `on_renew`, `on_config`: a command that is run after each renewal, or when the configuration is another, so that others can
+//! take it up. It is given half a minute, and whatever becomes of it, the daemon goes on.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::config::TOKENS;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Renewals that come while it runs lead to one more run.
+/// What happens while it runs leads to one more run.
 #[derive(Debug, Clone)]
 pub struct Hook(Arc<Notify>);
 
 impl Hook {
     /// Runs the command whenever it is asked to, for as long as the runtime lives.
-    pub fn start(command: Option<Vec<String>>) -> Self {
+    pub fn start(key: &'static str, command: Option<Vec<String>>) -> Self {
         let wanted = Arc::new(Notify::new());
         if let Some(command) = command {
             let asked = wanted.clone();
@@ -28,7 +28,7 @@ impl Hook {
                 loop {
                     asked.notified().await;
                     if let Err(reason) = perform(&command, LIMIT).await {
-                        tracing::warn!(command = command.first(), "on_renew failed: {reason}");
+                        tracing::warn!(command = command.first(), "{key} failed: {reason}");
                     }
                 }
             });

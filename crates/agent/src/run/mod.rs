@@ -14,6 +14,7 @@
 
 mod accept;
 mod call;
+mod configuration;
 mod core;
 mod daemon;
 mod hook;
@@ -30,6 +31,7 @@ mod signals;
 pub mod socket;
 mod start;
 mod upkeep;
+mod waiting;
 
 use std::io::Read;
 

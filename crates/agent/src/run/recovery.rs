@@ -1,8 +1,10 @@
 //! A recovery, from the key to the certificate that waits to be proven; and the token that it takes.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::agent::{Evidence, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant};
+use api::agent::{EnrollRequest, Evidence, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant};
 use api::code;
 use client::{Error, ServerUrl};
 use lifecycle::host::{self, CandidateOrigin, Class, FailureKind, Input, RecoveryResult};
@@ -20,14 +22,28 @@ use crate::recover::endpoint::{RecoveryEndpoint, RuntimeEndpoint, choose};
 use crate::recover::{ask, clock_floor, endpoint};
 use crate::status::Status;
 use crate::store::recovery::{self, StoredRecoveryToken, VouchedGrant};
-use crate::store::{recovery_attempt, trust_refused, unconfirmed};
-use crate::{clock, issued, space};
+use crate::store::recovery_attempt::{self, RecoveryAttempt};
+use crate::store::{trust_refused, unconfirmed};
+use crate::{clock, hardware, issued, space};
 
 /// How the call ended.
 pub type RecoverResult = Result<Box<RecoverResponse>, FailedCall>;
 
+/// What a recovery sends.
+enum RecoveryCall {
+    Token(RecoverRequest),
+    /// With the idempotency key.
+    Hardware(EnrollRequest, String),
+}
+
 pub struct IdentityRecovery {
     config: RecoveryConfig,
+    /// Where the hardware identity is read, if this machine may be let in by it.
+    sysfs_root: Option<PathBuf>,
+    /// The recovery token was refused since it was kept.
+    token_refused: bool,
+    /// Whether the call under way was made with it.
+    with_token: bool,
     call: Call<RecoverResult>,
     key: Option<Arc<HostKey>>,
     /// The CAs that verify the endpoint of the call.
@@ -38,9 +54,12 @@ pub struct IdentityRecovery {
 }
 
 impl IdentityRecovery {
-    pub fn new(config: RecoveryConfig) -> Self {
+    pub fn new(config: RecoveryConfig, sysfs_root: Option<PathBuf>) -> Self {
         Self {
             config,
+            sysfs_root,
+            token_refused: false,
+            with_token: false,
             call: Call::default(),
             key: None,
             anchors: Vec::new(),
@@ -53,6 +72,7 @@ impl IdentityRecovery {
     pub fn check_ready(&mut self, core: &mut AgentCore, servers: &[ServerUrl]) {
         let material = self.material(core, servers);
         core.learn(Input::RecoveryReady(material.is_ok()));
+        core.learn(Input::HardwareReady(self.sysfs_root.is_some()));
         // A token of unknown origin is tried all the same, since only the control plane can tell; but it is not counted
         // upon.
         let ready =
@@ -96,6 +116,7 @@ impl IdentityRecovery {
             Ok(()) => {
                 core.trust_accepted();
                 if !grant.token.is_empty() {
+                    self.token_refused = false;
                     self.acknowledgement = Some(grant.token_id.clone());
                 }
                 self.check_ready(core, servers);
@@ -125,19 +146,66 @@ impl IdentityRecovery {
         endpoint.map(|endpoint| (token, endpoint)).map_err(|fault| fault.message)
     }
 
-    /// The key is on disk before the request leaves.
+    /// The recovery token comes first; where there is none that is good for anything, the hardware, if that may.
     pub fn begin(&mut self, core: &mut AgentCore, class: Class, servers: &[ServerUrl]) {
         core.reporting.metrics.recovery_attempted(class);
-        let (token, endpoint) = match self.material(core, servers) {
-            Ok(material) => material,
-            Err(what) => {
+        let material = self.material(core, servers);
+        let without_token = self.token_refused || material.is_err();
+        let root = self.sysfs_root.clone().filter(|_| class == Class::CertExpired && without_token);
+        match (root, material) {
+            (Some(root), _) => self.begin_by_hardware(core, &root, servers),
+            (None, Ok((token, endpoint))) => self.begin_with_token(core, class, &token, endpoint),
+            (None, Err(what)) => {
                 let code = AgentCode::RecoveryEnrollmentBlocked;
-                return not_recovered(core, code.into(), &what, FailureKind::Refused);
+                not_recovered(core, code.into(), &what, FailureKind::Refused);
             }
-        };
+        }
+    }
+
+    fn begin_with_token(
+        &mut self,
+        core: &mut AgentCore,
+        class: Class,
+        token: &StoredRecoveryToken,
+        endpoint: RecoveryEndpoint,
+    ) {
         let correlation_id = core.machine.correlation_id().to_owned();
         let begun = || recovery_attempt::resume_or_begin(core.path(), &token.value, &correlation_id);
-        let attempt = match core.ballast.rescue(begun) {
+        let attempt = core.ballast.rescue(begun);
+        let node = core.identity.node_id().map(str::to_owned);
+        self.send(core, class, attempt, endpoint, |csr, _| {
+            RecoveryCall::Token(ask::request(&token.value, &token.profile, csr, node.as_deref(), class))
+        });
+    }
+
+    /// Asks the control plane itself, by what is trusted now: hardware is no secret that could go to a wrong one, and brings
+    /// no other trust.
+    fn begin_by_hardware(&mut self, core: &mut AgentCore, root: &Path, servers: &[ServerUrl]) {
+        let found = hardware::read(root);
+        if found.is_empty() {
+            let what = format!("looked at {}", found.looked_at());
+            return not_recovered(core, AgentCode::HardwareMissing.into(), &what, FailureKind::Refused);
+        }
+        let endpoint = RecoveryEndpoint { servers: servers.to_vec(), trust: core.identity.trust() };
+        let correlation_id = core.machine.correlation_id().to_owned();
+        let begun = || recovery_attempt::resume_or_begin_by_hardware(core.path(), &correlation_id);
+        let attempt = core.ballast.rescue(begun);
+        self.send(core, Class::CertExpired, attempt, endpoint, |csr, key| {
+            let idempotency_key = pki::digest::key_hash(&key.spki()).hex();
+            RecoveryCall::Hardware(ask::by_hardware(&found, csr), idempotency_key)
+        });
+    }
+
+    /// The key is on disk before the request leaves.
+    fn send(
+        &mut self,
+        core: &mut AgentCore,
+        class: Class,
+        attempt: io::Result<RecoveryAttempt>,
+        endpoint: RecoveryEndpoint,
+        request: impl FnOnce(String, &HostKey) -> RecoveryCall,
+    ) {
+        let attempt = match attempt {
             Ok(attempt) => attempt,
             Err(error) => {
                 let (code, kind) = match space::is_full(&error) {
@@ -151,22 +219,20 @@ impl IdentityRecovery {
         let csr = match attempt.key.csr_pem() {
             Ok(csr) => csr,
             Err(error) => {
-                return not_recovered(
-                    core,
-                    AgentCode::Fault.into(),
-                    &error.to_string(),
-                    FailureKind::Refused,
-                );
+                let (code, what) = (AgentCode::Fault.into(), error.to_string());
+                return not_recovered(core, code, &what, FailureKind::Refused);
             }
         };
+        let correlation_id = core.machine.correlation_id().to_owned();
         if core.reporting.is_new("recovering") {
             let class = class.as_str();
             tracing::warn!(class, correlation_id, "recovering this host's identity");
         }
-        let request = ask::request(&token.value, &token.profile, csr, core.identity.node_id(), class);
+        let request = request(csr, &attempt.key);
         self.key = Some(Arc::new(attempt.key));
         self.anchors = endpoint.trust.anchors().to_vec();
         let (tolerance, issued) = (core.machine.tolerance(), core.identity.facts.not_before);
+        self.with_token = matches!(request, RecoveryCall::Token(_));
         self.call.begin(recover(endpoint, request, correlation_id, tolerance, issued));
     }
 
@@ -215,6 +281,9 @@ impl IdentityRecovery {
     /// The call failed.
     pub fn failed(&mut self, core: &mut AgentCore, failed: &FailedCall) {
         self.key = None;
+        self.token_refused |= self.with_token
+            && failed.kind == FailureKind::Refused
+            && !failed.code().is(code::RECOVERY_NOT_NEEDED);
         core.learn(Input::Recovered(Err(failed.failure())));
         ended(core, &host::recovery::classify(failed.kind).into(), failed.kind);
     }
@@ -306,11 +375,17 @@ fn settle(core: &mut AgentCore, reason: Option<&FaultCode>) {
 /// Nothing is sent while the clock is behind the moment at which the certificate in use was issued.
 async fn recover(
     endpoint: RecoveryEndpoint,
-    request: RecoverRequest,
+    request: RecoveryCall,
     correlation_id: String,
     tolerance: Span,
     issued: Timestamp,
 ) -> RecoverResult {
     clock_floor::check(Some(issued), clock::now(), tolerance)?;
-    ask::ask(&endpoint, request, &correlation_id, tolerance).await.map(Box::new)
+    match request {
+        RecoveryCall::Token(request) => ask::ask(&endpoint, request, &correlation_id, tolerance).await,
+        RecoveryCall::Hardware(request, key) => {
+            ask::enroll(&endpoint, request, &key, &correlation_id, tolerance).await
+        }
+    }
+    .map(Box::new)
 }

@@ -105,18 +105,24 @@ impl LiveSession {
 
     /// As the candidate, if there is one: the control plane may have seen it already, and then the certificate in use
     /// would soon be refused.
-    pub fn begin(&mut self, core: &AgentCore, servers: Vec<ServerUrl>) -> Result<(), Error> {
+    /// `config_sequence` is the change up to which this host knows its configuration.
+    pub fn begin(
+        &mut self,
+        core: &AgentCore,
+        servers: Vec<ServerUrl>,
+        config_sequence: u64,
+    ) -> Result<(), Error> {
         let identity = core.candidate.as_ref().map_or(&core.identity, |candidate| &candidate.identity);
         let target = CallTarget::new(servers, identity, core.machine.correlation_id())?;
         let hello = Hello {
-            config_sequence: 0,
-            config_wanted: false,
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             instance_id: core.instance.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             bundle_version: identity.bundle_version(),
             recovery_kept: recovery::kept_id(core.path()),
             recovery_wanted: true,
+            config_sequence,
+            config_wanted: true,
         };
         let confirm = unconfirmed::is_set(core.path(), &identity.facts.serial);
         self.proving = core.candidate.is_some();

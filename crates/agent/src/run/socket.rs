@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::accept;
@@ -21,19 +22,19 @@ const NAME: &str = "agent.sock";
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A longer question is none of ours.
 const QUESTION: usize = 64;
-/// More than any status.
-const ANSWER: u64 = 64 * 1024;
+/// More than any status: two merged configuration documents, and the rest.
+const ANSWER: u64 = 2 * 1024 * 1024;
 
 pub fn path(dir: &Path) -> PathBuf {
     dir.join(NAME)
 }
 
-/// Answers in the background. The directory is held, so a socket that lies there is a dead daemon's.
-pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<()> {
+/// Answers in the background, until that is aborted. The directory is held, so a socket that lies there is a dead daemon's.
+pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<AbortHandle> {
     disk::remove(&path(dir))?;
     let listener = UnixListener::bind(path(dir))?;
     fs::set_permissions(path(dir), fs::Permissions::from_mode(disk::SECRET))?;
-    tokio::spawn(async move {
+    let serving = tokio::spawn(async move {
         loop {
             let (stream, _) = accept::next(|| listener.accept()).await;
             let status = status.clone();
@@ -41,7 +42,7 @@ pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<()> {
             tokio::spawn(timeout(PATIENCE, answer(stream, status)));
         }
     });
-    Ok(())
+    Ok(serving.abort_handle())
 }
 
 async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>) -> io::Result<()> {

@@ -1,20 +1,22 @@
-//! What the daemon starts with: the identity on disk, or one obtained with a token; and a renewed certificate
-//! that was not put to use yet.
+//! What the daemon starts with: the identity on disk, or one obtained with a token or by this machine's hardware; and a
+//! renewed certificate that was not put to use yet.
 
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use client::ServerUrl;
-use lifecycle::host::{Backoff, CandidateOrigin, Class, Notices};
+use lifecycle::host::{Backoff, CandidateOrigin, Class, Notices, check_revoked_after};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 
 use super::core::Candidate;
 use super::imported_certificate;
+use super::waiting::{self, EnrollmentWait};
 use crate::cli::Contact;
 use crate::code::{AgentCode, PENDING, REVOKED};
 use crate::config::{AgentConfig, Environment};
+use crate::enroll::credential::{self, EnrollCredential};
 use crate::enroll::plan::EnrollPlan;
 use crate::enroll::{obtain, options, sources};
 use crate::fault::{Exit, Fault};
@@ -24,8 +26,8 @@ use crate::store::generation::Generations;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
 use crate::store::{recovery, recovery_attempt, renewal_key, revoked};
-use crate::token::SecretToken;
-use crate::{chance, clock, recover, token_source};
+use crate::token_source::Sources;
+use crate::{chance, clock, recover};
 
 /// Between two rounds over all servers.
 const CAP: Span = Span::from_minutes(1);
@@ -39,7 +41,7 @@ pub struct StartIdentity {
     pub servers: Vec<ServerUrl>,
 }
 
-/// A directory with neither identity nor token is refused before it is created or changed.
+/// A directory with neither identity nor anything to obtain one with is refused before it is created or changed.
 pub fn refuse_nothing_to_do(
     path: &Path,
     contact: &Contact,
@@ -49,7 +51,12 @@ pub fn refuse_nothing_to_do(
     let sources = sources(contact, environment, config);
     let there = imported_certificate::made_elsewhere(&config.files).is_some();
     let lost = recover::is_possible(path);
-    if there || lost || sources.any() || !matches!(load(path)?, StoredIdentity::Absent) {
+    if there
+        || lost
+        || sources.any()
+        || config.sysfs_root.is_some()
+        || !matches!(load(path)?, StoredIdentity::Absent)
+    {
         return Ok(());
     }
     if Pending::read(path).is_some() {
@@ -73,8 +80,8 @@ pub async fn find(
 ) -> Result<StartIdentity, Fault> {
     let identity = match load(dir.path())? {
         StoredIdentity::Present(found) if revoked::is_set(dir.path(), &found.facts.serial) => {
-            let token = || token_source::find(sources(contact, environment, config), stdin);
-            match anew(dir, contact, config, &servers, token).await {
+            let credential = || credential::find(config, sources(contact, environment, config), stdin);
+            match anew(dir, contact, config, &servers, credential).await {
                 Some(identity) => identity,
                 None if config.daemon.exit_on_revoked => return Err(is_revoked(&found)),
                 None => *found,
@@ -87,13 +94,13 @@ pub async fn find(
         StoredIdentity::Absent
             if !sources(contact, environment, config).any() && recover::is_possible(dir.path()) =>
         {
-            regain(dir, config).await?
+            regain_or_enroll(dir, contact, config, &servers).await?
         }
         StoredIdentity::Absent => {
             config.files.check(dir.path())?;
-            let token = || token_source::find(sources(contact, environment, config), stdin);
-            let plan = EnrollPlan::check(config, servers.clone(), token)?;
-            match enroll(dir, &plan, contact).await {
+            let credential = || credential::find(config, sources(contact, environment, config), stdin);
+            let plan = EnrollPlan::check(config, servers.clone(), credential)?;
+            match enroll(dir, &plan, contact, config).await {
                 // A spent token may still lie where the first enrollment found it.
                 Err(fault) if fault.exit == Exit::Refused && recover::is_possible(dir.path()) => {
                     tracing::warn!(code = %fault.code, "not enrolled: {}; recovering the former identity", fault.message);
@@ -105,7 +112,11 @@ pub async fn find(
         StoredIdentity::Exposed(place) => return Err(exposed(&place)),
         StoredIdentity::Damaged(reason) if recover::is_possible(dir.path()) => {
             tracing::error!("the identity in this directory cannot be used: {reason}; recovering it");
-            regain(dir, config).await?
+            regain_or_enroll(dir, contact, config, &servers).await?
+        }
+        StoredIdentity::Damaged(reason) if config.sysfs_root.is_some() => {
+            tracing::error!("the identity in this directory cannot be used: {reason}; enrolling again");
+            by_hardware(dir, contact, config, &servers).await?
         }
         StoredIdentity::Damaged(reason) => return Err(damaged(&reason)),
     };
@@ -120,19 +131,53 @@ pub async fn find(
     Ok(StartIdentity { identity, candidate, servers })
 }
 
-/// Another identity for a host whose own is revoked, if there is a token for it. A spent one may still lie where
-/// the first enrollment found it, so that it is refused ends nothing.
+/// The recovery token comes first; where it leads nowhere, the hardware does, if it may.
+async fn regain_or_enroll(
+    dir: &Dir,
+    contact: &Contact,
+    config: &AgentConfig,
+    servers: &[ServerUrl],
+) -> Result<HostIdentity, Fault> {
+    match regain(dir, config).await {
+        Err(fault) if config.sysfs_root.is_some() => {
+            tracing::warn!(code = %fault.code, "not recovered: {}; enrolling by hardware", fault.message);
+            by_hardware(dir, contact, config, servers).await
+        }
+        regained => regained,
+    }
+}
+
+/// Whatever token may lie about: it is not what is lost.
+async fn by_hardware(
+    dir: &Dir,
+    contact: &Contact,
+    config: &AgentConfig,
+    servers: &[ServerUrl],
+) -> Result<HostIdentity, Fault> {
+    config.files.check(dir.path())?;
+    let credential = || credential::find(config, Sources::default(), std::io::empty());
+    let plan = EnrollPlan::check(config, servers.to_vec(), credential)?;
+    enroll(dir, &plan, contact, config).await
+}
+
+/// Another identity for a host whose own is revoked, if there is a token for it, or the machine was registered again. A
+/// spent token may still lie where the first enrollment found it, so that it is refused ends nothing.
 async fn anew(
     dir: &Dir,
     contact: &Contact,
     config: &AgentConfig,
     servers: &[ServerUrl],
-    token: impl FnOnce() -> Result<SecretToken, Fault>,
+    credential: impl FnOnce() -> Result<EnrollCredential, Fault>,
 ) -> Option<HostIdentity> {
     let class = Class::IdentityRevokedOrFenced.as_str();
     tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REVOKED}");
-    let obtained = match EnrollPlan::check(config, servers.to_vec(), token) {
-        Ok(plan) => enroll(dir, &plan, contact).await,
+    let obtained = match EnrollPlan::check(config, servers.to_vec(), credential) {
+        // Once: that a machine is still revoked is for the daemon to say, which looks again and again.
+        Ok(plan) if plan.credential.token().is_none() => match options(contact, None) {
+            Ok(options) => obtain(dir, &plan, &options).await.map(|(identity, _)| identity),
+            Err(fault) => Err(fault),
+        },
+        Ok(plan) => enroll(dir, &plan, contact, config).await,
         Err(fault) if fault.code.agent() == Some(AgentCode::TokenMissing) => return None,
         Err(fault) => Err(fault),
     };
@@ -177,33 +222,44 @@ async fn regain(dir: &Dir, config: &AgentConfig) -> Result<HostIdentity, Fault> 
     }
 }
 
-/// Until it works, or the control plane refuses.
-async fn enroll(dir: &Dir, plan: &EnrollPlan, contact: &Contact) -> Result<HostIdentity, Fault> {
+/// Until it works, or the control plane refuses the token. A machine that is refused by its hardware stays the machine that
+/// it is, and an operator may register it, or the control plane take it for gone, at any moment: it asks again.
+async fn enroll(
+    dir: &Dir,
+    plan: &EnrollPlan,
+    contact: &Contact,
+    config: &AgentConfig,
+) -> Result<HostIdentity, Fault> {
     let options = options(contact, None)?;
-    let (mut backoff, mut notices) = (Backoff::new(CAP), Notices::default());
+    let mut backoff = Backoff::new(CAP);
+    let mut waiting = EnrollmentWait::new(dir.path(), &config.upkeep, &options.correlation_id);
     loop {
-        match obtain(dir, plan, &options).await {
+        let fault = match obtain(dir, plan, &options).await {
             Ok((identity, _)) => {
                 tracing::info!(node_id = identity.node_id(), "enrolled");
                 return Ok(identity);
             }
-            Err(fault)
-                if fault.exit == Exit::Unreachable
-                    || fault.retryable
-                    || fault.code.agent() == Some(AgentCode::ClockSkew) =>
-            {
-                if let Some(count) = notices.note(fault.code.as_str(), clock::now()) {
-                    let servers: Vec<String> = plan.servers.iter().map(ToString::to_string).collect();
-                    tracing::warn!(
-                        code = %fault.code, count,
-                        "not enrolled yet: {} (tried {}); remedy: {}",
-                        fault.message, servers.join(", "), fault.hint
-                    );
-                }
+            Err(fault) => fault,
+        };
+        let class = waiting::class(&fault);
+        let revoked = class == Some(Class::IdentityRevokedOrFenced);
+        let again = match plan.credential {
+            EnrollCredential::Token(_) => waiting::is_passing(&fault),
+            EnrollCredential::Hardware => {
+                let asks_again = fault.exit == Exit::Refused && !(revoked && config.daemon.exit_on_revoked);
+                asks_again
+                    || waiting::is_passing(&fault)
+                    || fault.code.agent() == Some(AgentCode::HardwareMissing)
             }
-            Err(fault) => return Err(fault),
+        };
+        if !again {
+            return Err(fault);
         }
-        let pause = backoff.next(chance::number(), None);
+        waiting.tell(&fault, class, &plan.servers);
+        let pause = match revoked {
+            true => check_revoked_after(chance::number()),
+            false => backoff.next(chance::number(), None),
+        };
         tokio::time::sleep(Duration::from_millis(pause.millis())).await;
     }
 }

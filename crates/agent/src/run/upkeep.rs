@@ -13,7 +13,7 @@ use super::core::AgentCore;
 use super::hook::Hook;
 use crate::clock;
 use crate::code::AgentCode;
-use crate::config::{Upkeep, hosts};
+use crate::config::{Upkeep, hosts, keys};
 use crate::reconcile::profile::{self, StoredEndpointProfile};
 use crate::reconcile::{self, ReconcileReport, ReconcileScope};
 use crate::space::{self, Ballast, Free};
@@ -45,7 +45,7 @@ impl HostUpkeep {
         let mut upkeep = Self {
             reserves: reserves(&config),
             config,
-            hook: Hook::start(on_renew),
+            hook: Hook::start(keys::ON_RENEW, on_renew),
             look_at: Instant::now(),
             free: Vec::new(),
             full: false,

@@ -13,8 +13,17 @@ use crate::fault::Fault;
 pub const DEFAULT: &str = "/var/lib/enlist-agent";
 
 /// Directories that this program makes in its own.
-const OURS: [&str; 8] =
-    ["identity", "pending", "recovery", "diagnostics", "certs", "wireguard", ".pending.new", "lost+found"];
+const OURS: [&str; 9] = [
+    "identity",
+    "pending",
+    "recovery",
+    "config",
+    "diagnostics",
+    "certs",
+    "wireguard",
+    ".pending.new",
+    "lost+found",
+];
 
 /// The directory, held by this process until dropped.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ pub mod dir;
 pub mod disk;
 pub mod generation;
 pub mod grace;
+pub mod host_config;
 pub mod identity;
 mod kept_span;
 pub mod last_attempts;

@@ -1,7 +1,7 @@
 //! An enrollment under way: the key and the idempotency key by which a lost reply can be asked for again.
 //!
 //! It is on disk before the first attempt. The control plane gives the same certificate again for the same
-//! token, key and idempotency key, so a crash between spending the token and keeping the certificate costs
+//! token or machine, key and idempotency key, so a crash between spending the token and keeping the certificate costs
 //! nothing but a second run.
 
 use std::fs;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::disk;
 use crate::chance;
-use crate::token::SecretToken;
+use crate::enroll::credential::EnrollCredential;
 
 const KEY: &str = "key.pem";
 const REQUEST: &str = "request.json";
@@ -26,26 +26,27 @@ pub struct Pending {
     /// The host's WireGuard key, if it is to have one. It takes its place when the identity does.
     pub wireguard: Option<WireguardPrivate>,
     pub idempotency_key: String,
-    token_hash: String,
+    credential: String,
 }
 
 #[derive(Serialize, Deserialize)]
 struct PendingFile {
     idempotency_key: String,
-    /// SHA-256, so that another token starts afresh. Not the server: any replica can repeat the answer.
-    token_hash: String,
+    /// Of a token its SHA-256, so that another token starts afresh. Not the server: any replica can repeat the answer.
+    #[serde(rename = "token_hash")]
+    credential: String,
 }
 
 impl Pending {
-    /// The enrollment that was begun with this token, or a new one; with a WireGuard key if `wireguard` makes one.
+    /// The enrollment that was begun with this credential, or a new one; with a WireGuard key if `wireguard` makes one.
     pub fn resume_or_begin(
         dir: &Path,
-        token: &SecretToken,
+        credential: &EnrollCredential,
         wireguard: impl FnOnce() -> io::Result<Option<WireguardPrivate>>,
     ) -> io::Result<Self> {
         match Self::read(dir) {
-            Some(found) if found.token_hash == token.digest() => Ok(found),
-            _ => Self::begin(dir, token, wireguard()?),
+            Some(found) if found.is_for(credential) => Ok(found),
+            _ => Self::begin(dir, credential, wireguard()?),
         }
     }
 
@@ -62,18 +63,22 @@ impl Pending {
             key: HostKey::from_pem(&key).ok()?,
             wireguard,
             idempotency_key: request.idempotency_key,
-            token_hash: request.token_hash,
+            credential: request.credential,
         })
     }
 
-    pub fn is_for(&self, token: &SecretToken) -> bool {
-        self.token_hash == token.digest()
+    pub fn is_for(&self, credential: &EnrollCredential) -> bool {
+        self.credential == credential.digest()
     }
 
-    fn begin(dir: &Path, token: &SecretToken, wireguard: Option<WireguardPrivate>) -> io::Result<Self> {
+    fn begin(
+        dir: &Path,
+        credential: &EnrollCredential,
+        wireguard: Option<WireguardPrivate>,
+    ) -> io::Result<Self> {
         let key = HostKey::generate().map_err(io::Error::other)?;
         let pending =
-            Self { key, wireguard, idempotency_key: chance::hex_128()?, token_hash: token.digest() };
+            Self { key, wireguard, idempotency_key: chance::hex_128()?, credential: credential.digest() };
         let (request, fresh) = (pending.request()?, unfinished(dir));
         disk::remove(&fresh)?;
         disk::private_dir(&fresh)?;
@@ -92,7 +97,7 @@ impl Pending {
     fn request(&self) -> io::Result<Vec<u8>> {
         let request = PendingFile {
             idempotency_key: self.idempotency_key.clone(),
-            token_hash: self.token_hash.clone(),
+            credential: self.credential.clone(),
         };
         Ok(serde_json::to_vec(&request)?)
     }
@@ -120,9 +125,10 @@ mod tests {
     use zeroize::Zeroizing;
 
     use super::*;
+    use crate::token::SecretToken;
 
-    fn token(text: &str) -> SecretToken {
-        SecretToken::new(Zeroizing::new(text.to_owned())).unwrap()
+    fn token(text: &str) -> EnrollCredential {
+        EnrollCredential::Token(SecretToken::new(Zeroizing::new(text.to_owned())).unwrap())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `recovery/attempt.json`: a recovery under way, on disk before its request is sent.
 //!
-//! The control plane gives the same certificate again for the same token and key, so a crash between the request and
+//! The control plane gives the same certificate again for the same token or machine and key, so a crash between the request and
 //! its answer costs nothing. The id of the undertaking outlives a restart with it.
 
 use std::io;
@@ -15,12 +15,14 @@ use super::{disk, recovery};
 use crate::token::SecretToken;
 
 const NAME: &str = "attempt.json";
+/// In place of a token's hash, which is never this.
+const HARDWARE: &str = "hardware";
 
 #[derive(Debug)]
 pub struct RecoveryAttempt {
     pub key: HostKey,
     pub correlation_id: String,
-    /// SHA-256 of the token that goes with it.
+    /// SHA-256 of the token that goes with it, or [`HARDWARE`].
     pub token_hash: String,
 }
 
@@ -39,12 +41,20 @@ impl Drop for AttemptFile {
 
 /// The recovery that was begun with this token, or a new one of this undertaking.
 pub fn resume_or_begin(dir: &Path, token: &SecretToken, correlation_id: &str) -> io::Result<RecoveryAttempt> {
-    if let Some(found) = read(dir).filter(|found| found.token_hash == token.digest()) {
+    resume_or_begin_with(dir, token.digest(), correlation_id)
+}
+
+/// The same by the hardware of the machine, without a token.
+pub fn resume_or_begin_by_hardware(dir: &Path, correlation_id: &str) -> io::Result<RecoveryAttempt> {
+    resume_or_begin_with(dir, HARDWARE.to_owned(), correlation_id)
+}
+
+fn resume_or_begin_with(dir: &Path, token_hash: String, correlation_id: &str) -> io::Result<RecoveryAttempt> {
+    if let Some(found) = read(dir).filter(|found| found.token_hash == token_hash) {
         return Ok(found);
     }
     let key = HostKey::generate().map_err(io::Error::other)?;
-    let attempt =
-        RecoveryAttempt { key, correlation_id: correlation_id.to_owned(), token_hash: token.digest() };
+    let attempt = RecoveryAttempt { key, correlation_id: correlation_id.to_owned(), token_hash };
     let written = AttemptFile {
         correlation_id: attempt.correlation_id.clone(),
         token_hash: attempt.token_hash.clone(),

@@ -23,6 +23,8 @@ use tonic::{Code, Request, Response, Status};
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer holds a dozen certificates at most.
 const ANSWER_BYTES: usize = 256 * 1024;
+/// On a standing connection a message may hold two configuration documents of 256 KiB each.
+const STREAM_BYTES: usize = 640 * 1024;
 /// What a server takes.
 const REQUEST_BYTES: usize = 64 * 1024;
 const HEADER_BYTES: u32 = 16 * 1024;
@@ -69,7 +71,7 @@ impl GrpcConnection {
         tls: Arc<ClientConfig>,
         until: Instant,
     ) -> Result<Self, Error> {
-        Self::over(server, tls, until, |endpoint| endpoint).await
+        Self::over(server, tls, until, ANSWER_BYTES, |endpoint| endpoint).await
     }
 
     /// For a stream: a peer that has silently gone away is noticed.
@@ -78,7 +80,7 @@ impl GrpcConnection {
         tls: Arc<ClientConfig>,
         until: Instant,
     ) -> Result<Self, Error> {
-        Self::over(server, tls, until, |endpoint| {
+        Self::over(server, tls, until, STREAM_BYTES, |endpoint| {
             endpoint
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .keep_alive_timeout(KEEP_ALIVE)
@@ -91,6 +93,7 @@ impl GrpcConnection {
         server: ServerUrl,
         tls: Arc<ClientConfig>,
         until: Instant,
+        message_bytes: usize,
         tune: impl FnOnce(Endpoint) -> Endpoint,
     ) -> Result<Self, Error> {
         let connected = connect(&server, tls, until).await;
@@ -98,7 +101,7 @@ impl GrpcConnection {
         let time_left = until.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
         let channel = channel(&server, stream, time_left, tune).await?;
         let client = AgentClient::new(channel)
-            .max_decoding_message_size(ANSWER_BYTES)
+            .max_decoding_message_size(message_bytes)
             .max_encoding_message_size(REQUEST_BYTES);
         Ok(Self { client, server, cause })
     }

@@ -80,6 +80,8 @@ pub enum Input {
     Drift(bool),
     /// Whether there is what a recovery takes.
     RecoveryReady(bool),
+    /// Whether this machine may ask for another certificate by its hardware identity.
+    HardwareReady(bool),
     /// Told to renew.
     RenewalOrdered,
     /// A mark says that the identity was revoked.

@@ -40,6 +40,8 @@ pub struct HostMachine {
     full: bool,
     drift: bool,
     ready: bool,
+    /// Whether it may be let in again by its hardware, where its certificate is lost and there is no recovery token.
+    attested: bool,
     offset: Option<(i64, Span)>,
     tolerance: Span,
     grace: Span,
@@ -73,6 +75,7 @@ impl HostMachine {
             full: false,
             drift: false,
             ready: false,
+            attested: false,
             offset: None,
             tolerance: TOLERANCE,
             grace: GRACE,
@@ -218,6 +221,7 @@ impl HostMachine {
             Input::DiskFull(full) => self.full = full,
             Input::Drift(drift) => self.drift = drift,
             Input::RecoveryReady(ready) => self.ready = ready,
+            Input::HardwareReady(attested) => self.attested = attested,
             Input::RenewalOrdered => self.life.renew_at = self.life.renew_at.min(now.wall),
             Input::Revoked => self.revoked = true,
         }
@@ -376,7 +380,9 @@ impl HostMachine {
             _ if class == Class::ClockSkew => Some(class),
             (Some(_), Some(kind)) => Some(recovery::classify(kind)),
             // Who is not trusted may still be an impostor; an ended certificate has no other way back.
-            (Some(Class::CertExpired), None) if !self.ready => Some(Class::RecoveryEnrollmentBlocked),
+            (Some(reason @ Class::CertExpired), None) if !self.has_means(reason) => {
+                Some(Class::RecoveryEnrollmentBlocked)
+            }
             (Some(_), None) => Some(class),
         }
     }

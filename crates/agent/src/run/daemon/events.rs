@@ -165,8 +165,7 @@ impl Daemon {
             live_down::Message::EndpointProfile(profile) => {
                 self.upkeep.adopt_profile(&mut self.core, &profile);
             }
-            // Asked for by no host yet.
-            live_down::Message::Config(_) => {}
+            live_down::Message::Config(config) => self.configuration.adopt(&mut self.core, &config),
             live_down::Message::Welcome(welcome) => {
                 self.session.welcomed_anew(&welcome);
                 self.terms(&welcome);

@@ -13,8 +13,14 @@ impl HostMachine {
     pub(super) fn recovers(&self, now: Now) -> Option<Class> {
         let fresh = self.offset.is_some_and(|(_, measured)| now.steady < sum(measured, BELIEVED));
         let skewed = self.is_skewed() && (self.connected || fresh);
-        let free = self.ready && !skewed && !self.renew.is_busy() && !self.open.is_busy();
-        self.needs_recovery(now).filter(|_| free)
+        let free = !skewed && !self.renew.is_busy() && !self.open.is_busy();
+        self.needs_recovery(now).filter(|reason| free && self.has_means(*reason))
+    }
+
+    /// Whether there is what such a recovery takes. Hardware brings another certificate, but neither other trust nor other
+    /// addresses: where the certificate is good, the machine counts as there, and is refused.
+    pub(super) fn has_means(&self, reason: Class) -> bool {
+        self.ready || (self.attested && reason == Class::CertExpired)
     }
 
     /// Why nothing but a recovery leads back.
