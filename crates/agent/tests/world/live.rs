@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::agent::{
-    Ack, Bundle, EndpointProfile, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant,
+    Ack, Bundle, Config, EndpointProfile, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant,
     RenewNow, Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
@@ -54,6 +54,21 @@ impl Lives {
 
     pub fn send_profile(&self, profile: EndpointProfile) {
         self.tell(live_down::Message::EndpointProfile(profile));
+    }
+
+    /// The configuration: of a vCluster, or of none if that is empty.
+    pub fn send_config(&self, sequence: u64, vcluster: &str, base: &str, node: &str) {
+        let checksum = |text: &str| pki::digest::fingerprint(text.as_bytes()).hex();
+        self.tell(live_down::Message::Config(Config {
+            sequence,
+            vcluster: vcluster.to_owned(),
+            base_version: sequence,
+            base: base.into(),
+            base_checksum: checksum(base),
+            node_version: u64::from(!node.is_empty()),
+            node: node.into(),
+            node_checksum: checksum(node),
+        }));
     }
 
     pub fn send_bundle(&self, version: u64, pem: &str) {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use api::agent::{
     Agent, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
-    LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile, RenewRequest,
-    RenewResponse, Standing,
+    HardwareIdentity, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile,
+    RenewRequest, RenewResponse, Standing,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -53,6 +53,10 @@ pub enum Fault {
     HoldsRecover,
     /// Finds no node in need of recovery.
     NotNeeded,
+    /// Takes every machine for one that is there already.
+    AlreadyActive,
+    /// Knows no machine.
+    NotRegistered,
 }
 
 #[derive(Default)]
@@ -61,6 +65,8 @@ pub struct Record {
     /// By token: what was asked and what was answered.
     enrolled: BTreeMap<String, (String, Vec<u8>, EnrollResponse)>,
     pub enrolls: usize,
+    /// What the machines were said to be, where it was said, with the key.
+    pub machines: Vec<(HardwareIdentity, Vec<u8>)>,
     pub confirms: Vec<(ConfirmStatus, String, String)>,
     /// The keys that certificates were asked for.
     pub renews: Vec<Vec<u8>>,
@@ -74,6 +80,13 @@ pub struct Record {
     /// The undertakings of confirms and of standing connections.
     pub undertakings: Vec<String>,
     pub lives: Lives,
+}
+
+impl Record {
+    /// The next enrollment is a first one.
+    pub fn forget_enrollments(&mut self) {
+        self.enrolled.clear();
+    }
 }
 
 pub struct Plane {
@@ -171,6 +184,19 @@ impl Plane {
         let mut record = self.record();
         record.enrolls += 1;
         self.changed.notify_all();
+        if let Some(machine) = &request.hardware_identity {
+            record.machines.push((machine.clone(), spki.clone()));
+        }
+        match record.fault {
+            Fault::AlreadyActive => {
+                return Err(ErrorDetail::new(code::ALREADY_ACTIVE, "the node is active", "01REQUEST"));
+            }
+            Fault::NotRegistered => {
+                return Err(ErrorDetail::new(code::NODE_NOT_ENROLLED, "not registered", "01REQUEST"));
+            }
+            Fault::Revoked => return Err(ErrorDetail::new(code::NODE_REVOKED, "revoked", "01REQUEST")),
+            _ => {}
+        }
         if request.token == "expired" {
             return Err(ErrorDetail::new(code::TOKEN_EXPIRED, "the token has expired", "01REQUEST"));
         }
