@@ -318,5 +318,31 @@ fn without_a_recovery_token_the_hardware_brings_a_lost_certificate_back_and_noth
     assert_eq!(acts(FailureKind::Expired, true), (lost, Some(Class::CertExpired)));
     assert_eq!(acts(FailureKind::Expired, false), (vec![], Some(Class::RecoveryEnrollmentBlocked)));
     assert_eq!(acts(FailureKind::Untrusted, true).0, [], "it brings no other trust");
-    assert_eq!(acts(FailureKind::Revoked, true).0, []);
+}
+
+#[test]
+fn a_revoked_machine_asks_now_and_then_whether_it_was_registered_anew() {
+    for hardware in [true, false] {
+        let end = Timestamp::from_secs(1_000_000);
+        let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+        let chance = || Chance { number: 0, id: "u".to_owned() };
+        host.learn(Input::RecoveryReady(true), at(0), chance());
+        host.learn(Input::HardwareReady(hardware), at(0), chance());
+        let (mut asked, revoked) = (0, FailureKind::Revoked);
+        for second in 0..3600 {
+            for act in host.due(at(second)) {
+                let input = match act {
+                    HostAction::Open | HostAction::Renew => Input::Opened(Err(revoked.into())),
+                    HostAction::Recover(class) => {
+                        assert_eq!(class, Class::IdentityRevokedOrFenced);
+                        asked += 1;
+                        Input::Recovered(Err(revoked.into()))
+                    }
+                };
+                host.learn(input, at(second), chance());
+            }
+            assert_eq!(host.condition().map(|found| found.class), Some(Class::IdentityRevokedOrFenced));
+        }
+        assert_eq!(asked, if hardware { 11 } else { 0 }, "every five minutes");
+    }
 }

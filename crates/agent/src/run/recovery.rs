@@ -150,10 +150,19 @@ impl IdentityRecovery {
     pub fn begin(&mut self, core: &mut AgentCore, class: Class, servers: &[ServerUrl]) {
         core.reporting.metrics.recovery_attempted(class);
         let material = self.material(core, servers);
-        let without_token = self.token_refused || material.is_err();
-        let root = self.sysfs_root.clone().filter(|_| class == Class::CertExpired && without_token);
+        let by_hardware = match class {
+            Class::IdentityRevokedOrFenced => true,
+            Class::CertExpired => self.token_refused || material.is_err(),
+            Class::EndpointUnreachable
+            | Class::ServerTlsUntrusted
+            | Class::EndpointProfileDrift
+            | Class::RecoveryEnrollmentBlocked
+            | Class::DiskFull
+            | Class::ClockSkew => false,
+        };
+        let root = self.sysfs_root.clone().filter(|_| by_hardware);
         match (root, material) {
-            (Some(root), _) => self.begin_by_hardware(core, &root, servers),
+            (Some(root), _) => self.begin_by_hardware(core, class, &root, servers),
             (None, Ok((token, endpoint))) => self.begin_with_token(core, class, &token, endpoint),
             (None, Err(what)) => {
                 let code = AgentCode::RecoveryEnrollmentBlocked;
@@ -180,7 +189,7 @@ impl IdentityRecovery {
 
     /// Asks the control plane itself, by what is trusted now: hardware is no secret that could go to a wrong one, and brings
     /// no other trust.
-    fn begin_by_hardware(&mut self, core: &mut AgentCore, root: &Path, servers: &[ServerUrl]) {
+    fn begin_by_hardware(&mut self, core: &mut AgentCore, class: Class, root: &Path, servers: &[ServerUrl]) {
         let found = hardware::read(root);
         if found.is_empty() {
             let what = format!("looked at {}", found.looked_at());
@@ -190,7 +199,7 @@ impl IdentityRecovery {
         let correlation_id = core.machine.correlation_id().to_owned();
         let begun = || recovery_attempt::resume_or_begin_by_hardware(core.path(), &correlation_id);
         let attempt = core.ballast.rescue(begun);
-        self.send(core, Class::CertExpired, attempt, endpoint, |csr, key| {
+        self.send(core, class, attempt, endpoint, |csr, key| {
             let idempotency_key = pki::digest::key_hash(&key.spki()).hex();
             RecoveryCall::Hardware(ask::by_hardware(&found, csr), idempotency_key)
         });

@@ -223,7 +223,10 @@ impl HostMachine {
             Input::RecoveryReady(ready) => self.ready = ready,
             Input::HardwareReady(attested) => self.attested = attested,
             Input::RenewalOrdered => self.life.renew_at = self.life.renew_at.min(now.wall),
-            Input::Revoked => self.revoked = true,
+            Input::Revoked => {
+                self.revoked = true;
+                self.recover.after(now.steady, check_revoked_after(chance));
+            }
         }
         FollowUp::Nothing
     }
@@ -316,6 +319,9 @@ impl HostMachine {
     }
 
     fn now_revoked(&mut self, now: Now, chance: u32) -> FollowUp {
+        if !self.revoked {
+            self.recover.after(now.steady, check_revoked_after(chance));
+        }
         (self.revoked, self.connected) = (true, false);
         self.open.after(now.steady, check_revoked_after(chance));
         FollowUp::Nothing

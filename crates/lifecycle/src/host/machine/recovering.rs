@@ -2,7 +2,7 @@
 
 use super::super::input::{CallFailure, CandidateOrigin, Now, RecoveryResult};
 use super::super::task::sum;
-use super::super::{Class, FailureKind, recovery, share};
+use super::super::{Class, FailureKind, check_revoked_after, recovery, share};
 use super::{BELIEVED, HostMachine, RECOVER_CAP};
 use crate::names::Span;
 
@@ -20,13 +20,26 @@ impl HostMachine {
     /// Whether there is what such a recovery takes. Hardware brings another certificate, but neither other trust nor other
     /// addresses: where the certificate is good, the machine counts as there, and is refused.
     pub(super) fn has_means(&self, reason: Class) -> bool {
-        self.ready || (self.attested && reason == Class::CertExpired)
+        match reason {
+            Class::IdentityRevokedOrFenced => self.attested,
+            Class::CertExpired => self.ready || self.attested,
+            Class::EndpointUnreachable
+            | Class::ServerTlsUntrusted
+            | Class::EndpointProfileDrift
+            | Class::RecoveryEnrollmentBlocked
+            | Class::DiskFull
+            | Class::ClockSkew => self.ready,
+        }
     }
 
     /// Why nothing but a recovery leads back.
     pub(super) fn needs_recovery(&self, now: Now) -> Option<Class> {
-        if self.revoked || self.candidate.is_some() {
+        if self.candidate.is_some() {
             return None;
+        }
+        // What is denied stays denied, and no recovery token changes that. A machine may be registered anew.
+        if self.revoked {
+            return self.attested.then_some(Class::IdentityRevokedOrFenced);
         }
         let failing = match (self.connected, self.renewal) {
             // The connection outlives the certificate that opened it.
@@ -87,6 +100,9 @@ impl HostMachine {
         self.recover_later(failure.wait, now, chance);
         if failure.kind == FailureKind::Revoked {
             self.now_revoked(now, chance);
+        }
+        if self.revoked {
+            self.recover.after(now.steady, check_revoked_after(chance));
         }
     }
 
