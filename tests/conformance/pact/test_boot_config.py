@@ -184,3 +184,29 @@ def test_an_open_subscription_is_a_sign_of_life(plane, operator):
             updates.opened()
             until(lambda: plane.node(machine.id)["connected"], "it is connected")
         until(lambda: not plane.node(machine.id)["connected"], "it has left")
+
+
+@pytest.mark.alone
+def test_who_never_reads_costs_little_and_is_let_go(plane, operator):
+    """A subscription whose client takes nothing shares the documents with all others, keeps nobody waiting, and ends."""
+    pacts.create_vcluster(plane, "vc-slow")
+    slow, quick = (pacts.machine(plane, operator, f"slow-{number}") for number in (1, 2))
+    for machine in (slow, quick):
+        put(operator, machine.id, "vc-slow")
+    with slow.door() as unread, quick.door() as door, door.subscribe(quick.id) as updates:
+        request = pacts.config_pb.SubscribeRequest(node_id=slow.id)
+        calls = [unread.config.SubscribeConfigUpdates(request) for _ in range(4)]
+        for call in calls:
+            call.initial_metadata()
+        until(lambda: plane.node(slow.id)["connected"], "it is connected")
+        updates.next()
+        before = plane.status("VmRSS")
+        for number in range(40):
+            pacts.set_config(plane, "vc-slow", document={"n": number, "pad": "x" * 250_000})
+            assert json.loads(updates.next()[2])["n"] == number
+        assert plane.status("VmRSS") - before < 60_000, "KiB: a copy for each stream would be 40 MB beside those kept"
+        until(lambda: not plane.node(slow.id)["connected"], "those who do not read have lost their places", 120)
+        pacts.set_config(plane, "vc-slow", document={"n": "last"})
+        assert json.loads(updates.next()[2])["n"] == "last"
+        for call in calls:
+            call.cancel()

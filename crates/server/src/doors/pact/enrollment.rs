@@ -107,7 +107,7 @@ impl EnrollmentService for Enrollments {
         request: Request<ListNodesRequest>,
     ) -> Result<Response<ListNodesResponse>, Status> {
         let caller = self.caller(&request).await?;
-        answered(nodes::list(&self.app, &caller, request.get_ref()))
+        answered(nodes::list(&self.app, &caller, request.get_ref()).await)
     }
 
     async fn inspect_node(

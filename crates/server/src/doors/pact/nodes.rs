@@ -12,18 +12,24 @@ use api::doors::pact::enrollment::{
 use lifecycle::names::Timestamp;
 use lifecycle::registry::{Act, Node, NodeReach, NodeState, Rejection, may_reach};
 
-pub fn list(app: &App, caller: &Caller, request: &ListNodesRequest) -> Result<ListNodesResponse, Failure> {
+/// Nodes that are looked at before others get their turn: the list has no pages, and a fleet may have a hundred thousand.
+const TURN: usize = 1024;
+
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    request: &ListNodesRequest,
+) -> Result<ListNodesResponse, Failure> {
     let view = app.view();
     let NodeReach { tenants, vclusters } = may_reach(&view.state, &caller.actor, Act::ReadNodes)?;
     let reach = NodeReach { tenants: caller.narrowed(app, tenants, None)?, vclusters };
     let state = wanted_state(&request.state_filter)?;
-    let wanted = |node: &&Node| {
+    let wanted = |node: &Node| {
         reach.includes(node)
             && state.is_none_or(|state| state_word(node.state) == state)
             && (request.vcluster_filter.is_empty() || vcluster(node) == request.vcluster_filter)
             && !(request.unassigned_only && node.vcluster.is_some())
     };
-    let nodes = view.state.nodes.values().map(AsRef::as_ref).filter(wanted);
     let summary = |node: &Node| NodeSummary {
         node_id: node.id.to_string(),
         enrollment_state: state_word(node.state).to_owned(),
@@ -31,7 +37,16 @@ pub fn list(app: &App, caller: &Caller, request: &ListNodesRequest) -> Result<Li
         last_seen: last_seen(app, node),
         mac_address: hardware::mac_address(node),
     };
-    Ok(ListNodesResponse { nodes: nodes.map(summary).collect() })
+    let mut nodes = Vec::new();
+    for (index, node) in view.state.nodes.values().enumerate() {
+        if index % TURN == TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        if wanted(node) {
+            nodes.push(summary(node));
+        }
+    }
+    Ok(ListNodesResponse { nodes })
 }
 
 pub fn inspect(
