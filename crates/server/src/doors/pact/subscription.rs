@@ -27,6 +27,8 @@ pub struct ConfigFollower {
     subscription: Subscription,
     /// The sequence of the last change that the node has.
     received: u64,
+    /// It has been told what it missed, and follows what happens from then on.
+    followed: bool,
 }
 
 pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<ConfigFollower, Failure> {
@@ -43,7 +45,13 @@ pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<
     }
     let who = (&reader.id, &reader.serial);
     let subscription = Subscription::open(app, &reader.peer, &reader.origin, who, INSTANCE).await?;
-    Ok(ConfigFollower { app: app.clone(), reader, subscription, received: asked.from_sequence })
+    Ok(ConfigFollower {
+        app: app.clone(),
+        reader,
+        subscription,
+        received: asked.from_sequence,
+        followed: false,
+    })
 }
 
 impl ConfigFollower {
@@ -62,10 +70,24 @@ impl ConfigFollower {
     /// What the node has not received. In quarantine it is told nothing, and all of it afterwards.
     fn news(&mut self, view: &View) -> Result<Vec<FrameParts>, Failure> {
         let node = living(&view.state, &self.reader.id)?;
-        if node.quarantined || view.state.config_mark(&node) <= self.received {
+        if node.quarantined {
             return Ok(Vec::new());
         }
-        let news = view.state.config_news(&node, self.received);
+        let followed = std::mem::replace(&mut self.followed, true);
+        if view.state.config_mark(&node) <= self.received {
+            return Ok(Vec::new());
+        }
+        let mut news = view.state.config_news(&node, self.received);
+        let joined = news.iter().rev().find_map(|news| match news {
+            ConfigNews::Moved(moved) => Some(moved.sequence),
+            ConfigNews::Base(_) | ConfigNews::Own(_) => None,
+        });
+        // A document of a vCluster before the word that the node is in it would be taken for one of the vCluster before.
+        let early = |news: &ConfigNews<'_>| match news {
+            ConfigNews::Base(change) => Some(change.sequence) < joined,
+            ConfigNews::Own(_) | ConfigNews::Moved(_) => false,
+        };
+        news.retain(|news| !(followed && early(news)));
         self.received = news.last().map_or(self.received, ConfigNews::sequence);
         Ok(news.iter().map(|news| message(&node, news)).collect())
     }
