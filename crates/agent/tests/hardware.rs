@@ -110,6 +110,21 @@ fn a_refusal_is_waited_out_under_its_class_with_the_same_key() {
 }
 
 #[test]
+fn a_lost_answer_is_asked_for_again_with_the_same_key() {
+    let (plane, host) = (Plane::start(), Host::new());
+    machine(&host, &plane);
+    plane.set(Fault::HoldsEnroll);
+    let daemon = Running::start(&host);
+    plane.wait_for_enrolls(1);
+    daemon.kill();
+    plane.set(Fault::None);
+    let run = host.run(&["enroll", "--json"]);
+    assert_eq!((run.exit, &run.document()["node_id"]), (0, &"n-1".into()), "{run:?}");
+    let machines = plane.record().machines.clone();
+    assert!(machines.len() == 2 && machines[0] == machines[1], "one enrollment");
+}
+
+#[test]
 fn a_revoked_machine_says_so_and_ends_if_it_is_to() {
     let (plane, host) = (Plane::start(), Host::new());
     machine(&host, &plane);
