@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from machine import ROOT, until
+from machine import ENLIST, ROOT, run, until
 from sysfs import Machine, Sysfs
 
 
@@ -25,7 +25,7 @@ def test_a_diskless_host_gets_in_by_the_documented_commands(plane_of_its_own, pl
     mac = re.search(r"--mac (\S+)", commands)[1]
     serial = re.search(r"--bmc-serial (\S+)", commands)[1]
     ca = place / "ca.pem"
-    ca.write_bytes(plane.cli("ca", "export", "--server").out.encode())
+    ca.write_text(run(ENLIST, "ca", "export", "--server", "--dir", plane.dir).out)
     host = Machine(plane, Sysfs(mac, board_serial=serial))
     # Only where sysfs is differs from a real machine.
     host.environment = {"ENLIST_AGENT_SYSFS_ROOT": str(host.sysfs.root)}
