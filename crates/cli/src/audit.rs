@@ -50,7 +50,11 @@ pub fn pairs<'a>(line: &AuditLine, names: impl IntoIterator<Item = &'a &'static 
     let pair = |name: &&str| match line.fields.get(*name)? {
         Value::String(text) => Some(format!("{name}={text}")),
         value @ (Value::Number(_) | Value::Bool(_)) => Some(format!("{name}={value}")),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Array(items) => {
+            let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            Some(format!("{name}={}", texts.join(",")))
+        }
+        Value::Null | Value::Object(_) => None,
     };
     names.into_iter().filter_map(pair).collect()
 }

@@ -9,8 +9,20 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The fields that tell one event from another of its kind.
-const TELLING: [&str; 9] =
-    ["node_id", "token_id", "name", "tenant", "key", "value", "reason", "count", "cert_serial"];
+const TELLING: [&str; 12] = [
+    "node_id",
+    "token_id",
+    "name",
+    "tenant",
+    "from_vcluster",
+    "vcluster",
+    "version",
+    "key",
+    "value",
+    "reason",
+    "count",
+    "cert_serial",
+];
 
 /// One page; none of it is nothing.
 pub fn text(lines: &[Box<RawValue>], output: Output) -> Result<String, CommandError> {

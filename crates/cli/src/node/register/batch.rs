@@ -42,7 +42,7 @@ impl LineDefaults {
 
 /// What became of the lines so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct BatchTally {
     registered: u64,
     known: u64,
     refused: u64,
@@ -52,7 +52,7 @@ struct Tally {
     bytes: u64,
 }
 
-impl Tally {
+impl BatchTally {
     fn count(&mut self, result: &RegistrationResult) {
         match (result.ok, &result.code) {
             (true, None) => self.registered += 1,
@@ -79,7 +79,7 @@ pub async fn run(
     let (input, size) = open(file)?;
     let mut batch = BatchFile::new(input);
     let mut progress = Progress::new("registering", output);
-    let mut tally = Tally::default();
+    let mut tally = BatchTally::default();
     let interrupted = tokio::signal::ctrl_c();
     let mut interrupted = std::pin::pin!(interrupted);
     loop {
@@ -180,7 +180,7 @@ fn refusal(result: &RegistrationResult) -> String {
     format!("{}\n", harmless(&text))
 }
 
-fn far(tally: &Tally, size: Option<u64>) -> String {
+fn far(tally: &BatchTally, size: Option<u64>) -> String {
     let lines = format!("{} lines, {} refused", tally.lines(), tally.refused);
     let Some(size) = size.filter(|size| *size > 0) else { return lines };
     let done = tally.bytes.min(size);
@@ -190,7 +190,7 @@ fn far(tally: &Tally, size: Option<u64>) -> String {
 }
 
 /// Says how far it has come before it failed.
-fn after(tally: &Tally, error: CommandError) -> CommandError {
+fn after(tally: &BatchTally, error: CommandError) -> CommandError {
     if tally.line == 0 {
         return error;
     }
@@ -201,7 +201,7 @@ fn after(tally: &Tally, error: CommandError) -> CommandError {
     ))
 }
 
-fn stopped(tally: &Tally, under_way: u64) -> CommandError {
+fn stopped(tally: &BatchTally, under_way: u64) -> CommandError {
     let message = format!(
         "interrupted: up to line {}: {}; lines up to {under_way} may be registered as well",
         tally.line,
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn a_bar_shows_how_much_of_the_file_is_done() {
-        let tally = Tally { registered: 5, bytes: 50, ..Tally::default() };
+        let tally = BatchTally { registered: 5, bytes: 50, ..BatchTally::default() };
         assert_eq!(far(&tally, Some(200)), "[#####---------------] 25 %, 5 lines, 0 refused");
         // A file that has grown since.
         assert_eq!(far(&tally, Some(40)), "[####################] 100 %, 5 lines, 0 refused");
         assert_eq!(far(&tally, None), "5 lines, 0 refused");
-        assert_eq!(far(&Tally::default(), Some(0)), "0 lines, 0 refused");
+        assert_eq!(far(&BatchTally::default(), Some(0)), "0 lines, 0 refused");
     }
 
     #[test]
