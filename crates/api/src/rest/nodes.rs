@@ -38,6 +38,11 @@ pub struct NodeItem {
     #[schema(required)]
     pub vcluster: Option<String>,
     pub profile: String,
+    /// The MAC addresses with which it is registered.
+    // A control plane of before registers none.
+    #[serde(default)]
+    #[schema(required)]
+    pub macs: Vec<String>,
     #[schema(required)]
     pub spiffe_id: Option<String>,
     /// Lower-case hex without leading zeros.
@@ -79,6 +84,7 @@ impl NodeItem {
             quarantined: node.quarantined,
             vcluster: node.vcluster.as_ref().map(ToString::to_string),
             profile: node.profile.to_string(),
+            macs: node.identity.iter().flat_map(|known| &known.macs).map(ToString::to_string).collect(),
             spiffe_id: domain.map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id).to_string()),
             // The serial outlives the certificate's own record, which goes when it expires.
             cert_serial: node.current_serial().map(ToString::to_string),

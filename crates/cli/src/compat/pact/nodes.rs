@@ -259,7 +259,7 @@ fn details(node: &NodeDetail) -> String {
 }
 
 fn table(nodes: &[PactNode<'_>]) -> Table {
-    let head = ["NODE ID", "STATE", "VCLUSTER", "LAST SEEN", "CERT UNTIL"];
+    let head = ["NODE ID", "STATE", "VCLUSTER", "LAST SEEN", "CERT UNTIL", "MAC"];
     let mut table = Table::new(head, "no nodes").dropping(["CERT UNTIL", "LAST SEEN"]);
     for PactNode { item, .. } in nodes {
         let tone = match pact_state(item) {
@@ -269,7 +269,8 @@ fn table(nodes: &[PactNode<'_>]) -> Table {
         };
         let cells = [&item.vcluster, &item.last_seen, &item.cert_not_after];
         let [vcluster, seen, until] = cells.map(|cell| or_dash(cell.as_deref()));
-        table.row(tone, [&item.node_id, pact_state(item), vcluster, seen, until]);
+        let macs = item.macs.join(";");
+        table.row(tone, [&item.node_id, pact_state(item), vcluster, seen, until, &macs]);
     }
     table
 }
