@@ -55,7 +55,7 @@ fn token(state: TokenState) -> Token {
     }
 }
 
-const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, spiffe_id, cert_serial, \
+const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
                     cert_not_after, last_seen, connected, enrolled_at, generation, health, schedulable, excluded";
 
 #[test]
@@ -64,7 +64,8 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
     assert_eq!(fields(&NodeItem::of(&state, &node(), &NodeLiveness::default())), sorted(NODE));
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
-         bundle_version, evidence, recovery, quarantine, ended, certificates, alerts"
+         bundle_version, evidence, recovery, quarantine, ended, certificates, alerts, capability, \
+         config, registered_by"
     );
     let detail = NodeDetail::of(&state, &node(), &NodeLiveness::default(), None);
     assert_eq!(fields(&detail), sorted(&more));
