@@ -6,6 +6,7 @@
 //! length.
 
 mod clock_repair;
+mod machines;
 mod model;
 mod step;
 mod world;
@@ -28,6 +29,14 @@ const SEEN: &[&str] = &[
     "enrollment_token.expired",
     "enrollment.refused",
     "host.enrolled",
+    "host.assigned",
+    "host.unassigned",
+    "host.moved",
+    "host.configured",
+    "vcluster.created",
+    "vcluster.configured",
+    "vcluster.removed",
+    "clock.accepted",
     "host.registered",
     "host.described",
     "host.confirmed",
@@ -74,6 +83,15 @@ const SEEN: &[&str] = &[
     "audit.gap",
     "registry.tidied",
     "refused: alert_not_found",
+    "refused: already_active",
+    "refused: already_assigned",
+    "refused: hardware_identity_conflict",
+    "refused: node_already_enrolled",
+    "refused: node_not_enrolled",
+    "refused: not_assigned",
+    "refused: vcluster_exists",
+    "refused: vcluster_in_use",
+    "refused: vcluster_not_found",
     "refused: already_confirmed",
     "refused: already_founded",
     "refused: attestor_not_allowed",
@@ -109,6 +127,11 @@ const SEEN: &[&str] = &[
     "refused: unauthenticated",
     "refused: wireguard_key_in_use",
     "enrolled again by a pinned token",
+    "enrolled by a token and the hardware",
+    "enrolled by hardware",
+    "enrolled again by hardware",
+    "the same certificate after a lost boot",
+    "power over a vCluster",
     "the same certificate after a lost renewal",
     "the same certificate after a lost reply",
     "recovered by itself",

@@ -1,13 +1,15 @@
 //! The rules once more, in plain words: a second opinion on every step.
 
+use super::machines::Machines;
 use lifecycle::names::{
     IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
-    Timestamp, TokenId, WireguardKey,
+    Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use lifecycle::registry::event::{self, NodeEnrolled, NodeRegistered, RecoveryIssued};
 use lifecycle::registry::{
-    Actor, AlertKind, Answer, Applied, Claim, Command, ConfirmStatus, Enroll, Envelope, Event, Issued,
-    NodeState, Outcome, Recover, RecoveryToken, Register, Role, State, Tenants,
+    Actor, AlertKind, Answer, Applied, Attestor, Claim, Command, ConfigTarget, ConfirmStatus, Credential,
+    Enroll, Envelope, Event, HardwareIdentity, Issued, NodeState, Outcome, Recover, RecoveryToken, Register,
+    Role, State, Tenants, Vclusters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +26,7 @@ pub struct Model {
     nodes: BTreeMap<NodeId, Node>,
     revoked_issuers: BTreeSet<IssuerId>,
     spares: BTreeMap<SecretHash, Spare>,
+    machines: Machines,
     /// The recovery token that this step brings.
     recovering: Option<SecretHash>,
 }
@@ -124,7 +127,7 @@ impl Model {
         }
         self.answers.insert(envelope.id, applied.answer.clone());
         if applied.answer.is_ok() {
-            self.check_power(before, after.at, envelope);
+            special.extend(self.check_power(before, after.at, envelope));
         }
         if let Command::Enroll(enroll) = &envelope.command {
             special.extend(self.check_enrollment(before, after, enroll, applied));
@@ -141,8 +144,10 @@ impl Model {
         };
         for event in &applied.events {
             self.learn(after, event);
+            self.machines.learn(event);
         }
         self.check_papers(after);
+        self.machines.check(after);
         special
     }
 
@@ -225,7 +230,7 @@ impl Model {
     }
 
     /// Who was granted something had the power to ask for it.
-    fn check_power(&self, before: &State, at: Timestamp, envelope: &Envelope) {
+    fn check_power(&self, before: &State, at: Timestamp, envelope: &Envelope) -> Option<&'static str> {
         let of = |node: &NodeId| before.nodes.get(node).map(|node| &node.tenant);
         let about = match &envelope.command {
             Command::CreateToken(create) => Some(&create.tenant),
@@ -243,6 +248,17 @@ impl Model {
             Command::IssueRepairBundle(issue) => of(&issue.node),
             Command::Register(Register { claim: Claim::Tenant(tenant), .. }) => Some(tenant),
             Command::AcknowledgeAlert { alert, .. } => before.alerts[alert].node.as_ref().and_then(of),
+            Command::RegisterHardware(register) => Some(&register.tenant),
+            Command::CreateVcluster(create) => Some(&create.tenant),
+            Command::RemoveVcluster { vcluster } => Some(&before.vclusters[vcluster].tenant),
+            Command::Assign { node, .. } | Command::Unassign { node } | Command::Move { node, .. } => {
+                of(node)
+            }
+            Command::SetConfig(set) => match &set.target {
+                ConfigTarget::Defaults => None,
+                ConfigTarget::Vcluster(vcluster) => Some(&before.vclusters[vcluster].tenant),
+                ConfigTarget::Node(node) => of(node),
+            },
             _ => None,
         };
         let needs = match &envelope.command {
@@ -251,15 +267,15 @@ impl Model {
             | Command::Renew(_)
             | Command::MintRecovery { .. }
             | Command::Recover(_)
-            | Command::Contact { .. } => return,
+            | Command::Contact { .. } => return None,
             Command::Register(Register { claim: Claim::Token(token), .. }) => {
                 let token = &self.tokens[token];
                 assert!(!token.ended && at < token.expires_at, "a token that is not good");
-                return;
+                return None;
             }
             Command::InitializeDomain(_) => {
                 assert!(matches!(envelope.actor, Actor::Local { .. }));
-                return;
+                return None;
             }
             Command::RecordServerCertificate(_)
             | Command::RecordRefusals(_)
@@ -275,7 +291,7 @@ impl Model {
             | Command::Tidy
             | Command::Expire => {
                 assert_eq!(envelope.actor, Actor::Reconciler);
-                return;
+                return None;
             }
             Command::CreateToken(_)
             | Command::RevokeToken { .. }
@@ -288,6 +304,9 @@ impl Model {
             | Command::Revoke { .. }
             | Command::Describe(_)
             | Command::Register(_)
+            | Command::Assign { .. }
+            | Command::Unassign { .. }
+            | Command::Move { .. }
             | Command::AcknowledgeAlert { .. } => Role::Operator,
             _ => Role::PlatformAdmin,
         };
@@ -296,7 +315,7 @@ impl Model {
         let powers = match &envelope.actor {
             Actor::Local { .. } => {
                 assert!(!own, "it has no certificate");
-                return;
+                return None;
             }
             Actor::Operator { name, serial } => {
                 let mut held = self.operators.get(name).into_iter().chain(self.unused.get(name));
@@ -311,7 +330,7 @@ impl Model {
         assert!(issuer.is_none_or(|issuer| !self.revoked_issuers.contains(issuer)), "power that was revoked");
         if own {
             assert!(matches!(&envelope.actor, Actor::Operator { .. }), "a key has no certificate");
-            return;
+            return None;
         }
         assert!(powers.role >= needs, "power of too low a role");
         let within = match about {
@@ -319,6 +338,23 @@ impl Model {
             None => powers.tenants == Tenants::All,
         };
         assert!(within, "power over other tenants");
+        // Looked up where it is kept: that it loses what is removed is checked elsewhere.
+        let vclusters = match &envelope.actor {
+            Actor::Operator { name, .. } => &before.operators[name].vclusters,
+            Actor::Key { id } => &before.operator_keys[id].vclusters,
+            _ => return None,
+        };
+        let Vclusters::Only(names) = vclusters else { return None };
+        let from = |node: &NodeId| before.nodes[node].vcluster.clone();
+        let touched: Vec<VclusterId> = match &envelope.command {
+            Command::Assign { node, vcluster } | Command::Move { node, vcluster } => {
+                from(node).into_iter().chain([vcluster.clone()]).collect()
+            }
+            Command::Unassign { node } => from(node).into_iter().collect(),
+            other => panic!("{other:?} by somebody narrowed to {names:?}"),
+        };
+        assert!(touched.iter().all(|vcluster| names.contains(vcluster)), "power over other vClusters");
+        (!touched.is_empty()).then_some("power over a vCluster")
     }
 
     fn check_enrollment(
@@ -328,6 +364,9 @@ impl Model {
         enroll: &Enroll,
         applied: &Applied,
     ) -> Option<&'static str> {
+        if let Credential::Hardware(claimed) = &enroll.credential {
+            return self.check_boot(before, after, claimed, enroll, applied);
+        }
         match (&applied.answer, applied.events.as_slice()) {
             (Ok(Outcome::Enrolled { node, serial, replayed: true }), []) => {
                 let token = &self.tokens[enroll.credential.token().unwrap()];
@@ -367,7 +406,9 @@ impl Model {
                 }
                 assert_eq!(replaced, evicts, "who evicts a living node is reported");
                 self.check_address(before, after.at, enroll, enrolled);
-                self.check_grant(after, enroll, enrolled)
+                let special = self.check_grant(before, enroll, after, enrolled);
+                self.check_certificate(after, enroll, enrolled);
+                special
             }
             (Err(rejection), [Event::TokenBurned(event::TokenBurned { token, reason })]) => {
                 assert_eq!(rejection.code(), *reason);
@@ -385,13 +426,69 @@ impl Model {
                 assert!(!burning, "refused for good, and the token lives on");
                 for event in events {
                     let Event::AlertRaised(raised) = event else { panic!("a refusal came to {event:?}") };
-                    assert_eq!(raised.kind, AlertKind::WireguardKeyConflict);
-                    assert!(foreign || rejection.code() == "node_id_in_use", "a conflict of nobody");
+                    match raised.kind {
+                        AlertKind::AlreadyActive => assert_eq!(rejection.code(), "already_active"),
+                        AlertKind::HardwareIdentityConflict => {
+                            assert_eq!(rejection.code(), "hardware_identity_conflict");
+                        }
+                        kind => {
+                            assert_eq!(kind, AlertKind::WireguardKeyConflict);
+                            assert!(foreign || rejection.code() == "node_id_in_use", "a conflict of nobody");
+                        }
+                    }
                 }
                 None
             }
             other => panic!("an enrollment came to {other:?}"),
         }
+    }
+
+    /// A machine that comes by its hardware is active at once, and nothing else follows but the end of alerts about it.
+    fn check_boot(
+        &self,
+        before: &State,
+        after: &State,
+        claimed: &HardwareIdentity,
+        enroll: &Enroll,
+        applied: &Applied,
+    ) -> Option<&'static str> {
+        let held = |id: &NodeId| {
+            let node = &self.nodes[id];
+            node.papers.iter().any(|paper| self.is_good(after.at, id, &paper.serial))
+        };
+        let special = self.machines.check_boot(before, claimed, enroll, applied, held);
+        match (&applied.answer, applied.events.as_slice()) {
+            (Ok(Outcome::Enrolled { node, serial, replayed: true }), []) => {
+                let last = self.nodes[node].papers.last().expect("a paper");
+                assert_eq!((&last.serial, last.shown), (serial, false));
+                assert!(self.is_good(after.at, node, serial) && after.certificates[serial].der.is_some());
+            }
+            (Ok(_), [Event::NodeEnrolled(enrolled), Event::NodeActive(active), rest @ ..]) => {
+                assert_eq!(enrolled.node, active.node);
+                for event in rest {
+                    let Event::AlertCleared(cleared) = event else { panic!("a boot came to {event:?}") };
+                    assert_eq!(cleared.node.as_ref(), Some(&enrolled.node));
+                    assert_ne!(cleared.kind, AlertKind::CloneSuspected, "a stranger ends no suspicion");
+                }
+                assert_eq!(after.nodes[&enrolled.node].last_seen, Some(after.at));
+                self.check_address(before, after.at, enroll, enrolled);
+                self.check_certificate(after, enroll, enrolled);
+            }
+            (Err(rejection), events) => {
+                for event in events {
+                    let Event::AlertRaised(raised) = event else { panic!("a refusal came to {event:?}") };
+                    let code = match raised.kind {
+                        AlertKind::AlreadyActive => "already_active",
+                        AlertKind::HardwareIdentityConflict => "hardware_identity_conflict",
+                        AlertKind::WireguardKeyConflict => "wireguard_key_in_use",
+                        other => panic!("{other:?} of a boot"),
+                    };
+                    assert_eq!(rejection.code(), code);
+                }
+            }
+            other => panic!("a boot came to {other:?}"),
+        }
+        special
     }
 
     /// Whether the WireGuard key belongs to a node of another tenant than the token's.
@@ -442,13 +539,28 @@ impl Model {
         }
     }
 
-    fn check_grant(&self, after: &State, enroll: &Enroll, enrolled: &NodeEnrolled) -> Option<&'static str> {
+    fn check_grant(
+        &self,
+        before: &State,
+        enroll: &Enroll,
+        after: &State,
+        enrolled: &NodeEnrolled,
+    ) -> Option<&'static str> {
         let token = &self.tokens[enroll.credential.token().unwrap()];
         assert!(!token.ended, "a token that had ended");
         assert!(after.at < token.expires_at, "a token that had expired");
         assert_eq!((Some(token.id), &token.tenant), (enrolled.token, &enrolled.tenant));
-        assert!(!self.serials.contains(&enrolled.certificate.serial), "a serial twice");
         let again = self.nodes.get(&enrolled.node);
+        let demanded = before.policy.requires(Attestor::Hardware)
+            || before.policy.attestors.iter().all(|word| word != "join-token");
+        if demanded {
+            let claimed = enroll.claimed.as_ref().expect("the hardware is demanded");
+            let machine = self.machines.living(before, claimed);
+            assert_eq!(machine, std::slice::from_ref(&enrolled.node), "another node than the machine");
+            assert!(token.pin.as_ref().is_none_or(|pin| *pin == enrolled.node), "another node than the pin");
+            assert!(again.is_some_and(|node| node.tenant == token.tenant), "another tenant's machine");
+            return Some("enrolled by a token and the hardware");
+        }
         match (&token.pin, again) {
             (Some(pin), again) => {
                 assert_eq!(*pin, enrolled.node, "another node than the pin");
@@ -458,6 +570,11 @@ impl Model {
             (None, Some(_)) => panic!("a node again without a pin"),
             (None, None) => {}
         }
+        again.map(|_| "enrolled again by a pinned token")
+    }
+
+    fn check_certificate(&self, after: &State, enroll: &Enroll, enrolled: &NodeEnrolled) {
+        assert!(!self.serials.contains(&enrolled.certificate.serial), "a serial twice");
         if let Some(wireguard) = enroll.wireguard {
             let mut others = self.nodes.iter().filter(|(id, _)| **id != enrolled.node);
             assert!(others.all(|(_, node)| node.wireguard != Some(wireguard.key)), "a WireGuard key twice");
@@ -467,7 +584,6 @@ impl Model {
         assert!(certificate.not_after > after.at);
         let longest = after.policy.profiles[&enrolled.profile].lifetime;
         assert!(certificate.not_after <= certificate.signed_at.plus(longest), "lives too long");
-        again.map(|_| "enrolled again by a pinned token")
     }
 
     /// A node with a WireGuard key keeps its address; a new one is nobody's and has rested; without a key there is none.
@@ -527,6 +643,19 @@ impl Model {
                 self.spares.values_mut().filter(repair).for_each(|spare| spare.ended = true);
             }
             Event::NodeRegistered(registered) => self.learn_registered(registered),
+            Event::HardwareRegistered(registered) => {
+                let known = self.nodes.entry(registered.node.clone()).or_insert_with(|| Node {
+                    tenant: registered.tenant.clone(),
+                    papers: Vec::new(),
+                    gone: false,
+                    ever_confirmed: false,
+                    wireguard: None,
+                });
+                assert!(!known.gone && known.tenant == registered.tenant, "a node of another");
+            }
+            Event::NodeActive(active) => {
+                self.nodes.get_mut(&active.node).expect("a known node").ever_confirmed = true;
+            }
             Event::NodeConfirmed(event::NodeConfirmed { serial, .. }) => {
                 assert_eq!(after.certificates[serial].der, None, "kept whole after its holder has it");
             }

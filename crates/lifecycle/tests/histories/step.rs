@@ -136,6 +136,7 @@ pub enum Ask {
         role: Role,
         tenants: Scope,
         with_certificate: bool,
+        narrowed: Option<usize>,
     },
     RemoveOperator(usize),
     RenewOperator {
@@ -148,17 +149,62 @@ pub enum Ask {
         tenants: Scope,
         ttl: u64,
         reuse: bool,
+        narrowed: Option<usize>,
     },
     RevokeKey(usize),
     Policy(&'static str, &'static str),
     ServerCertificate {
         used_serial: bool,
     },
+    /// Under one of a few ids, with one of a few machines, perhaps in a vCluster.
+    RegisterHardware {
+        node: usize,
+        machine: Machine,
+        tenant: usize,
+        vcluster: Option<usize>,
+    },
+    /// By hardware alone: that of a node, mostly, or of nobody.
+    Boot {
+        machine: Machine,
+        request: Request,
+    },
+    CreateVcluster {
+        vcluster: usize,
+        tenant: usize,
+    },
+    RemoveVcluster(usize),
+    Place(usize, Placing),
+    Config(Configured, u8),
+    Expire,
+    AcceptClock,
     Refusals,
     Checkpoint,
     Gap,
     Rollback,
     Tidy,
+}
+
+/// Interfaces out of a few, and a serial number out of fewer, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    pub interface: u8,
+    pub second: Option<u8>,
+    pub serial: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Placing {
+    Assign(usize),
+    Unassign,
+    Move(usize),
+}
+
+/// Whose configuration is set.
+#[derive(Debug, Clone, Copy)]
+pub enum Configured {
+    Defaults,
+    Vcluster(usize),
+    Node(usize),
 }
 
 /// All tenants, or these.
@@ -174,6 +220,7 @@ pub struct Request {
     pub requested: Option<usize>,
     pub wireguard: Option<u8>,
     pub flaw: Option<Flaw>,
+    pub claimed: Option<Machine>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -256,20 +303,67 @@ fn ask() -> impl Strategy<Value = Ask> {
         80 => living(),
         20 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
-        3 => (0..3usize, role(), scope(), any::<bool>()).prop_map(|(name, role, tenants, with_certificate)| {
-            Ask::AddOperator { name, role, tenants, with_certificate }
-        }),
+        3 => (0..3usize, role(), scope(), any::<bool>(), narrowed()).prop_map(
+            |(name, role, tenants, with_certificate, narrowed)| {
+                Ask::AddOperator { name, role, tenants, with_certificate, narrowed }
+            }
+        ),
         3 => (0..3usize).prop_map(Ask::RemoveOperator),
         4 => (0..3usize, any::<bool>()).prop_map(|(name, with_unused)| Ask::RenewOperator { name, with_unused }),
         3 => (0..3usize).prop_map(Ask::UseRenewed),
-        3 => (role(), scope(), ttl(), any::<bool>())
-            .prop_map(|(role, tenants, ttl, reuse)| Ask::CreateKey { role, tenants, ttl, reuse }),
+        3 => (role(), scope(), ttl(), any::<bool>(), narrowed()).prop_map(
+            |(role, tenants, ttl, reuse, narrowed)| Ask::CreateKey { role, tenants, ttl, reuse, narrowed }
+        ),
+        40 => machines(),
         1 => one(4).prop_map(Ask::RevokeKey),
         6 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
         1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
         1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap, Ask::Rollback]),
         5 => Just(Ask::Tidy),
+        2 => Just(Ask::Expire),
+        1 => Just(Ask::AcceptClock),
     ]
+}
+
+/// What is done about machines and vClusters.
+fn machines() -> impl Strategy<Value = Ask> {
+    let vcluster = || one(3);
+    let placing = prop_oneof![
+        4 => vcluster().prop_map(Placing::Assign),
+        2 => Just(Placing::Unassign),
+        4 => vcluster().prop_map(Placing::Move),
+    ];
+    let configured = prop_oneof![
+        1 => Just(Configured::Defaults),
+        4 => vcluster().prop_map(Configured::Vcluster),
+        2 => one(6).prop_map(Configured::Node),
+    ];
+    prop_oneof![
+        10 => (0..6usize, machine(), 0..8usize, option::weighted(0.3, vcluster())).prop_map(
+            |(node, machine, tenant, vcluster)| {
+                let tenant = tenant.saturating_sub(4);
+                Ask::RegisterHardware { node, machine, tenant, vcluster }
+            }
+        ),
+        14 => (machine(), request()).prop_map(|(machine, request)| Ask::Boot { machine, request }),
+        4 => (0..3usize, 0..6usize).prop_map(|(vcluster, tenant)| Ask::CreateVcluster {
+            vcluster,
+            tenant: if tenant < 4 { 0 } else { tenant - 3 },
+        }),
+        2 => vcluster().prop_map(Ask::RemoveVcluster),
+        12 => (one(6), placing).prop_map(|(node, placing)| Ask::Place(node, placing)),
+        6 => (configured, 0..3u8).prop_map(|(of, text)| Ask::Config(of, text)),
+        3 => select(vec!["hardware", ""]).prop_map(|value| Ask::Policy("attestors.require", value)),
+    ]
+}
+
+fn machine() -> impl Strategy<Value = Machine> {
+    (0..5u8, option::weighted(0.3, 0..5u8), option::weighted(0.3, 0..2u8))
+        .prop_map(|(interface, second, serial)| Machine { interface, second, serial })
+}
+
+fn narrowed() -> impl Strategy<Value = Option<usize>> {
+    option::weighted(0.3, 0..3usize)
 }
 
 /// What a node does, and what is done to it.
@@ -346,6 +440,15 @@ fn rolling() -> impl Strategy<Value = Roll> {
 const POLICY: &[(&str, &str)] = &[
     ("attestors", "hardware"),
     ("attestors", "join-token"),
+    ("attestors", "join-token,hardware,recovery-token"),
+    ("attestors", "join-token,hardware,recovery-token"),
+    ("attestors.require", "hardware"),
+    ("attestors.require", "join-token,hardware"),
+    ("attestors.require", ""),
+    ("attestors.require", ""),
+    ("hardware.source_cidrs", "198.51.100.0/24"),
+    ("hardware.source_cidrs", "192.0.2.0/24"),
+    ("hardware.source_cidrs", ""),
     ("attestors", "join-token,recovery-token"),
     ("clone", "quarantine"),
     ("clone", "alert"),
@@ -396,16 +499,10 @@ fn request() -> impl Strategy<Value = Request> {
         option::weighted(0.3, 0..4usize),
         option::weighted(0.5, 0..6u8),
         mostly_none(select(&Flaw::ALL[..])),
+        option::weighted(0.3, machine()),
     )
-        .prop_map(|((token, key, kind, idempotency, door), requested, wireguard, flaw)| Request {
-            token,
-            key,
-            kind,
-            idempotency,
-            door,
-            requested,
-            wireguard,
-            flaw,
+        .prop_map(|((token, key, kind, idempotency, door), requested, wireguard, flaw, claimed)| {
+            Request { token, key, kind, idempotency, door, requested, wireguard, flaw, claimed }
         })
 }
 

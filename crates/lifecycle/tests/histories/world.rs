@@ -1,28 +1,35 @@
 //! A domain in which a history takes place, and what is remembered of it.
 
 use super::model::Model;
-use super::step::{Ask, Care, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who};
+use super::step::{
+    Ask, Care, Configured, Machine, Placing, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
+};
 use super::stored_envelope;
 use crate::support::{
-    Domain, Minted, confirm_failed, confirm_ok, create_tenant, issuer, keeping, local, node,
+    Domain, Minted, confirm_failed, confirm_ok, create_tenant, hardware, issuer, keeping, local, node,
+    vcluster,
 };
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, NodeId, OperatorName, Serial,
-    Span, Timestamp, Title, WireguardKey,
+    AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Mac, NodeId,
+    OperatorName, Serial, Span, Timestamp, Title, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    AcceptRollback, Actor, Applied, AuditGap, Change, Checkpoint, Claim, Command, CreateOperatorKey,
-    Describe, Enroll, Envelope, Event, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator,
-    RaiseAlert, Recover, Refusals, Register, Report, Rewrap, ServerCertificate, Sighting, Silence, State,
-    Tenants, Underlay, Wireguard, apply,
+    AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, Change, Checkpoint, Claim, Command,
+    ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll, Envelope,
+    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, OperatorKey,
+    RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, Rewrap, Role, ServerCertificate,
+    SetConfig, Sighting, Silence, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
+/// The first four are those of [`NODES`].
+const MACHINES: [&str; 6] = ["a", "b", "c", "d", "m1", "m2"];
+const VCLUSTERS: [&str; 3] = ["blue", "red", "green"];
 const TENANTS: [&str; 4] = ["default", "acme", "apex", "nowhere"];
 const OPERATORS: [&str; 3] = ["alice", "bob", "carol"];
 const PROFILES: [&str; 4] = ["plfm", "taskrun", "gpu", "nothing"];
@@ -100,6 +107,20 @@ impl World {
         let roll =
             [Roll::Prepare, Roll::Certify { other_key: false }, Roll::Activate { number: 1, force: true }];
         for ask in rest.into_iter().chain(roll.map(Ask::Roll)) {
+            self.give(&ask, None, 0);
+        }
+        let machine = Machine { interface: 0, second: Some(1), serial: None };
+        let registered = Ask::RegisterHardware { node: 4, machine, tenant: 0, vcluster: Some(0) };
+        let policy = Ask::Policy("attestors", "join-token,hardware,recovery-token");
+        let narrowed = Ask::CreateKey {
+            role: Role::Operator,
+            tenants: None,
+            ttl: 80_000_001,
+            reuse: false,
+            narrowed: Some(0),
+        };
+        let [blue, red] = [0, 1].map(|vcluster| Ask::CreateVcluster { vcluster, tenant: 0 });
+        for ask in [blue, red, registered, policy, narrowed] {
             self.give(&ask, None, 0);
         }
     }
@@ -285,6 +306,13 @@ impl World {
                 good(Actor::Reconciler, Command::AcceptRollback(accept))
             }
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
+            Ask::Expire => good(Actor::Reconciler, Command::Expire),
+            Ask::Boot { machine, request } => {
+                let claimed = self.claimed(*machine, request.token);
+                let (request, spoiled) = self.request_by(request, Some(claimed));
+                self.requests.push(request.clone());
+                (Actor::Stranger, Command::Enroll(Box::new(request)), spoiled)
+            }
             Ask::Renew { node, serial, key, flaw } => self.renew((*node, *serial), *key, *flaw),
             Ask::Contact { node, serial } => {
                 let actor = self.node(*node, *serial);
@@ -334,6 +362,11 @@ impl World {
                 let first_use = Command::UseRenewedCertificate { name: name.clone() };
                 good(self.operator_with(name, true), first_use)
             }
+            Ask::Place(number, _) if number % 3 == 1 => {
+                let narrowed = |key: &&OperatorKey| !key.vclusters.is_all();
+                let key = self.domain.state.operator_keys.values().find(narrowed).map(|key| key.id);
+                good(key.map_or_else(local, |id| Actor::Key { id }), self.operators_command(ask))
+            }
             _ => good(local(), self.operators_command(ask)),
         }
     }
@@ -372,19 +405,19 @@ impl World {
             }
             Ask::Revoke { token } => Command::RevokeToken { token: self.token(*token).id },
             Ask::Tenant(number) => create_tenant(TENANTS[*number]),
-            Ask::AddOperator { name, role, tenants, with_certificate } => {
+            Ask::AddOperator { name, role, tenants, with_certificate, narrowed } => {
                 let add = self.domain.add_operator(OPERATORS[*name], *role, scope(tenants));
-                match add {
-                    Command::AddOperator(mut add) if !*with_certificate => {
-                        add.certificate = None;
-                        Command::AddOperator(add)
-                    }
-                    add => add,
+                let Command::AddOperator(mut add) = add else { unreachable!() };
+                add.vclusters = narrow(*narrowed);
+                if !*with_certificate {
+                    add.certificate = None;
                 }
+                Command::AddOperator(add)
             }
             Ask::RemoveOperator(name) => Command::RemoveOperator { name: operator(OPERATORS[*name]) },
-            Ask::CreateKey { role, tenants, ttl, reuse } => {
+            Ask::CreateKey { role, tenants, ttl, reuse, narrowed } => {
                 let mut create = self.domain.key_request(*role, scope(tenants));
+                create.vclusters = narrow(*narrowed);
                 create.ttl = Span::from_millis(*ttl);
                 let last = self.keys.last().and_then(|id| self.domain.state.operator_keys.get(id));
                 if let Some(known) = last.filter(|_| *reuse && *ttl % 8 == 0) {
@@ -404,8 +437,76 @@ impl World {
                 let (ttl, profile) = (ttl.map(Span::from_millis), Label::parse("default").unwrap());
                 Command::IssueRepairBundle(IssueRepairBundle { node, mint, ttl, profile, endpoint: None })
             }
+            Ask::AcceptClock => {
+                let (from, to, confirm) = (self.domain.state.at, self.domain.now, Confirmation::NotAsked);
+                Command::AcceptClock(AcceptClock { from, to, confirm })
+            }
+            _ => self.machines_command(ask),
+        }
+    }
+
+    /// What operators ask for about machines and vClusters.
+    fn machines_command(&mut self, ask: &Ask) -> Command {
+        match ask {
+            Ask::RegisterHardware { node, machine, tenant: t, vcluster } => {
+                Command::RegisterHardware(Box::new(RegisterHardware {
+                    node: crate::support::node(MACHINES[*node]),
+                    tenant: tenant(TENANTS[*t]),
+                    profile: None,
+                    identity: identity(*machine),
+                    vcluster: vcluster.map(vcluster_of),
+                }))
+            }
+            Ask::CreateVcluster { vcluster, tenant: t } => Command::CreateVcluster(CreateVcluster {
+                vcluster: vcluster_of(*vcluster),
+                tenant: tenant(TENANTS[*t]),
+            }),
+            Ask::RemoveVcluster(number) => {
+                // Mostly one that nobody is in.
+                let empty = |id: &&VclusterId| self.domain.state.nodes_in(id).next().is_none();
+                let empty =
+                    self.domain.state.vclusters.keys().find(empty).filter(|_| number.is_multiple_of(2));
+                Command::RemoveVcluster { vcluster: empty.cloned().unwrap_or_else(|| vcluster_of(*number)) }
+            }
+            Ask::Place(number, placing) => {
+                // Mostly one for whom it means something.
+                let placed = !matches!(placing, Placing::Assign(_)) || *number == 4;
+                let fits = |node: &&Arc<Node>| node.vcluster.is_some() == placed && !node.state.is_gone();
+                let fitting =
+                    self.domain.state.nodes.values().find(fits).filter(|_| number.is_multiple_of(2));
+                let node = fitting.map_or_else(|| self.some_node(*number), |node| node.id.clone());
+                match placing {
+                    Placing::Assign(to) => Command::Assign { node, vcluster: vcluster_of(*to) },
+                    Placing::Unassign => Command::Unassign { node },
+                    Placing::Move(to) => Command::Move { node, vcluster: vcluster_of(*to) },
+                }
+            }
+            Ask::Config(of, text) => {
+                let target = match of {
+                    Configured::Defaults => ConfigTarget::Defaults,
+                    Configured::Vcluster(number) => ConfigTarget::Vcluster(vcluster_of(*number)),
+                    Configured::Node(number) => ConfigTarget::Node(self.some_node(*number)),
+                };
+                let document = ConfigDocument {
+                    text: format!("{{\"a\":{text}}}").into(),
+                    checksum: Checksum::new([*text; 32]),
+                };
+                Command::SetConfig(SetConfig { target, document })
+            }
             other => panic!("{other:?} is not for operators"),
         }
+    }
+
+    /// What a machine says of itself: half of the time what a node is registered with, and one interface more.
+    fn claimed(&self, machine: Machine, number: usize) -> HardwareIdentity {
+        let known = self.domain.state.nodes.values().filter_map(|node| node.identity.as_ref());
+        let known: Vec<_> = known.collect();
+        let mut claimed = identity(machine);
+        if let Some(registered) = nth_back(known.iter(), number).filter(|_| machine.serial.is_none()) {
+            claimed = registered.as_ref().clone();
+            claimed.macs.extend(machine.second.map(interface).iter().flat_map(|mac| Mac::parse(mac)));
+        }
+        claimed
     }
 
     fn some_node(&self, number: usize) -> NodeId {
@@ -568,8 +669,23 @@ impl World {
     }
 
     fn request(&mut self, wanted: &Request) -> (Enroll, bool) {
+        self.request_by(wanted, None)
+    }
+
+    /// By hardware alone, where it is said; else by a token.
+    fn request_by(&mut self, wanted: &Request, machine: Option<HardwareIdentity>) -> (Enroll, bool) {
         let token = self.token(wanted.token);
         let mut request = self.domain.request(token);
+        match machine {
+            Some(machine) => request.credential = Credential::Hardware(machine),
+            None => {
+                // Where it is demanded, mostly what is registered: or nobody would enroll any more.
+                let demanded = self.domain.state.policy.requires(Attestor::Hardware);
+                let known = Machine { interface: 0, second: None, serial: None };
+                let machine = wanted.claimed.or_else(|| demanded.then_some(known));
+                request.claimed = machine.map(|machine| self.claimed(machine, wanted.token));
+            }
+        }
         request.key = KeyHash::new([wanted.key; 32]);
         request.key_kind = wanted.kind;
         request.idempotency = wanted.idempotency.map(|number| IdempotencyHash::new([number; 32]));
@@ -632,6 +748,24 @@ fn cared(node: NodeId, care: Care) -> Command {
             Command::Describe(Describe { node, name, labels: Change::Keep })
         }
     }
+}
+
+fn vcluster_of(number: usize) -> VclusterId {
+    vcluster(VCLUSTERS.get(number).unwrap_or(&"nowhere"))
+}
+
+fn narrow(number: Option<usize>) -> Vclusters {
+    Vclusters::narrowed(number.map(vcluster_of).into_iter().collect())
+}
+
+fn interface(number: u8) -> String {
+    format!("02:00:00:00:00:{number:02x}")
+}
+
+fn identity(machine: Machine) -> HardwareIdentity {
+    let macs: Vec<String> = [machine.interface].into_iter().chain(machine.second).map(interface).collect();
+    let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
+    hardware(&macs, machine.serial.map_or("", |number| ["SN1", "SN2"][usize::from(number)]))
 }
 
 fn scope(numbers: &Scope) -> Tenants {

@@ -645,10 +645,10 @@ impl Flaw {
                 let name = certificate.subject.domain.clone();
                 certificate.subject = SpiffeId::agent(&name, &prepared.tenant, &other);
                 // Only a name that was not left to the replica can be wrong.
-                let pinned = domain
-                    .state
-                    .token_with_hash(request.credential.token().unwrap())
-                    .is_some_and(|t| t.node.is_some());
+                let pinned = match request.credential.token() {
+                    Some(token) => domain.state.token_with_hash(token).is_some_and(|t| t.node.is_some()),
+                    None => true,
+                };
                 if !pinned && request.requested_node.is_none() {
                     return false;
                 }
