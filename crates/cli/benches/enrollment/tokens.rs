@@ -21,7 +21,9 @@ pub async fn mint(plane: &Plane, count: usize) -> Result<Vec<String>, Error> {
             let driver = tokio::spawn(connection);
             let mut tokens = Vec::with_capacity(share);
             for _ in 0..share {
-                let request = http::Request::post("/v1/tokens").header("host", "localhost");
+                let request = http::Request::post("/v1/tokens")
+                    .header("host", "localhost")
+                    .header("content-type", "application/json");
                 let response =
                     sender.send_request(request.body(Full::new(Bytes::from_static(b"{}")))?).await?;
                 let body = response.into_body().collect().await?.to_bytes();

@@ -27,6 +27,8 @@ pub const CUT_LIMIT: Duration = Duration::from_secs(30);
 /// Heartbeats on every stream; fewer than a host may send at once.
 const ROUNDS: usize = 30;
 const QUIET: Duration = Duration::from_secs(5);
+/// Bytes of the documents, about.
+const DOCUMENTS: [usize; 3] = [1024, 16 * 1024, 256 * 1024 - 64];
 /// Of the agents, one in this many is revoked.
 const AGENT_SHARE: usize = 4;
 
@@ -92,6 +94,7 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
 
     // Only now: who connects and asks nothing is not kept for long.
     let mut operator = Operator::connect(&plane).await?;
+    configure(&plane, &mut operator, &mut streams, arguments.streams).await?;
     let (answered, closed) = revoke(arguments, &mut operator, &mut streams, &agents).await?;
     agents.wait_revoked(arguments.agents / AGENT_SHARE).await?;
     // Whoever is left is heard and answered.
@@ -101,6 +104,30 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
     println!("| its answer | {} |", spread(answered));
     println!("| the node's socket closed | {} |", spread(closed));
     println!("\n{} agents were revoked as well and say so.", arguments.agents / AGENT_SHARE);
+    Ok(())
+}
+
+/// A document for all of them, twice of each size: when it was there, and what it cost.
+async fn configure(
+    plane: &Plane,
+    operator: &mut Operator,
+    streams: &mut Streams,
+    count: usize,
+) -> Result<(), Error> {
+    println!("## A new document for all {count} streams\n");
+    println!("| document | from the command to its arrival: p50 | p99 | max | server CPU | server memory |");
+    println!("|---|---|---|---|---|---|");
+    for (round, size) in DOCUMENTS.into_iter().chain(DOCUMENTS).enumerate() {
+        let filling = "x".repeat(size.saturating_sub(16));
+        let document = format!("{{\"round\":{round},\"x\":\"{filling}\"}}");
+        let (cpu, began, bytes) = (plane.cpu(), Instant::now(), document.len());
+        operator.configure(document).await?;
+        let arrived = streams.configured(bytes).await?;
+        let times = arrived.into_iter().map(|at| at.duration_since(began)).collect();
+        let spent = plane.cpu() - cpu;
+        println!("| {bytes} bytes | {} | {spent:?} | {} kB |", spread(times), plane.rss_kb());
+    }
+    println!();
     Ok(())
 }
 

@@ -21,13 +21,21 @@ impl Operator {
 
     /// When it was answered.
     pub async fn revoke(&mut self, node: &str) -> Result<Instant, Error> {
-        let request = http::Request::post(format!("/v1/nodes/{node}/revoke"))
-            .header("host", "localhost")
-            .header("content-type", "application/json");
+        let request = http::Request::post(format!("/v1/nodes/{node}/revoke"));
+        self.ask(request, Bytes::from_static(b"{}")).await
+    }
+
+    /// Sets the document of nodes in no vCluster. When it was answered.
+    pub async fn configure(&mut self, document: String) -> Result<Instant, Error> {
+        self.ask(http::Request::put("/v1/vcluster-defaults"), document.into()).await
+    }
+
+    async fn ask(&mut self, request: http::request::Builder, body: Bytes) -> Result<Instant, Error> {
+        let request = request.header("host", "localhost").header("content-type", "application/json");
         self.0.ready().await?;
-        let response = self.0.send_request(request.body(Full::new(Bytes::from_static(b"{}")))?).await?;
+        let response = self.0.send_request(request.body(Full::new(body))?).await?;
         let status = response.status();
         response.into_body().collect().await?;
-        if status.is_success() { Ok(Instant::now()) } else { Err(format!("revoking: {status}").into()) }
+        if status.is_success() { Ok(Instant::now()) } else { Err(format!("refused: {status}").into()) }
     }
 }

@@ -35,7 +35,15 @@ pub struct Host {
 /// What the tasks that drive the connections tell.
 enum News {
     Answered,
-    Closed { stream: usize, at: Instant },
+    /// A document came: when its last byte was here.
+    Configured {
+        at: Instant,
+        bytes: usize,
+    },
+    Closed {
+        stream: usize,
+        at: Instant,
+    },
 }
 
 struct Stream {
@@ -104,11 +112,26 @@ impl Streams {
         while awaited > 0 {
             match tokio::time::timeout(ANSWER_LIMIT, self.news.recv()).await? {
                 Some(News::Answered) => awaited -= 1,
+                Some(News::Configured { .. }) => {}
                 Some(News::Closed { stream, at }) => self.ended(stream, at)?,
                 None => return Err("every stream has ended".into()),
             }
         }
         Ok(())
+    }
+
+    /// When a document of so many bytes had arrived on every stream.
+    pub async fn configured(&mut self, document: usize) -> Result<Vec<Instant>, Error> {
+        let mut arrived = Vec::new();
+        while arrived.len() < self.open.len() {
+            match tokio::time::timeout(ANSWER_LIMIT, self.news.recv()).await? {
+                Some(News::Configured { at, bytes }) if bytes == document => arrived.push(at),
+                Some(News::Configured { .. } | News::Answered) => {}
+                Some(News::Closed { stream, at }) => self.ended(stream, at)?,
+                None => return Err("every stream has ended".into()),
+            }
+        }
+        Ok(arrived)
     }
 
     /// From here on this one may be closed. Its node.
@@ -127,7 +150,7 @@ impl Streams {
             let stays = |_| format!("stream {wanted} is open {CUT_LIMIT:?} after its node was revoked");
             match tokio::time::timeout(CUT_LIMIT, self.news.recv()).await.map_err(stays)? {
                 Some(News::Closed { stream, at }) => self.ended(stream, at)?,
-                Some(News::Answered) => {}
+                Some(News::Answered | News::Configured { .. }) => {}
                 None => return Err("every stream has ended".into()),
             }
         }
@@ -159,6 +182,7 @@ async fn open(
         instance_id: format!("bench-{number}"),
         agent_version: "bench".to_owned(),
         bundle_version: 1,
+        config_wanted: true,
         ..Hello::default()
     };
     up.try_send(Ok(Frame::data(word(live_up::Message::Hello(hello)))))?;
@@ -181,6 +205,8 @@ async fn open(
         while let Some(message) = down.next().await {
             if matches!(message, live_down::Message::Ack(_)) {
                 let _ = tell.send(News::Answered);
+            } else if let live_down::Message::Config(config) = message {
+                let _ = tell.send(News::Configured { at: Instant::now(), bytes: config.base.len() });
             }
         }
         tell.closed().await;
