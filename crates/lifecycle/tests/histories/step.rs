@@ -303,14 +303,14 @@ fn ask() -> impl Strategy<Value = Ask> {
         80 => living(),
         20 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
-        3 => (0..3usize, role(), scope(), any::<bool>(), narrowed()).prop_map(
+        4 => (0..3usize, role(), scope(), any::<bool>(), narrowed()).prop_map(
             |(name, role, tenants, with_certificate, narrowed)| {
                 Ask::AddOperator { name, role, tenants, with_certificate, narrowed }
             }
         ),
         3 => (0..3usize).prop_map(Ask::RemoveOperator),
-        4 => (0..3usize, any::<bool>()).prop_map(|(name, with_unused)| Ask::RenewOperator { name, with_unused }),
-        3 => (0..3usize).prop_map(Ask::UseRenewed),
+        7 => (0..3usize, any::<bool>()).prop_map(|(name, with_unused)| Ask::RenewOperator { name, with_unused }),
+        7 => (0..3usize).prop_map(Ask::UseRenewed),
         3 => (role(), scope(), ttl(), any::<bool>(), narrowed()).prop_map(
             |(role, tenants, ttl, reuse, narrowed)| Ask::CreateKey { role, tenants, ttl, reuse, narrowed }
         ),
@@ -395,7 +395,7 @@ fn living() -> impl Strategy<Value = Ask> {
         12 => (one(6), serial()).prop_map(|(node, serial)| Ask::Contact { node, serial }),
         10 => (one(6), option::of(0..3usize), proptest::bool::weighted(0.8))
             .prop_map(|(node, kept, wants)| Ask::Keep { node, kept, wants }),
-        14 => (one(5), proptest::bool::weighted(0.3), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
+        14 => (one(5), proptest::bool::weighted(0.4), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
             .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw }),
         5 => (one(6), mostly_none(ttl())).prop_map(|(node, ttl)| Ask::Repair { node, ttl }),
         5 => one(6).prop_map(Ask::EndRepair),

@@ -219,6 +219,20 @@ impl World {
         Actor::Node { id, serial: serial.unwrap_or_else(|| self.domain.serial()) }
     }
 
+    /// The same, mostly of one that has something to show.
+    fn holder(&mut self, number: usize, serial: usize) -> Actor {
+        let state = &self.domain.state;
+        let shows = |node: &&Arc<Node>| node.serials.iter().any(|serial| state.is_good(serial));
+        let holders: Vec<_> = state.nodes.values().filter(shows).map(|node| node.id.clone()).collect();
+        match nth_back(holders.iter(), number).filter(|_| !number.is_multiple_of(3)) {
+            Some(holder) => {
+                let place = state.nodes.keys().rev().position(|id| id == holder).expect("a known node");
+                self.node(place, serial)
+            }
+            None => self.node(number, serial),
+        }
+    }
+
     fn key(&mut self, back: usize) -> KeyId {
         let known = nth_back(self.keys.iter(), back).copied();
         known.unwrap_or_else(|| KeyId(self.domain.ulid()))
@@ -315,7 +329,7 @@ impl World {
             }
             Ask::Renew { node, serial, key, flaw } => self.renew((*node, *serial), *key, *flaw),
             Ask::Contact { node, serial } => {
-                let actor = self.node(*node, *serial);
+                let actor = self.holder(*node, *serial);
                 let Actor::Node { id, .. } = &actor else { unreachable!() };
                 let command = Command::Contact { node: id.clone() };
                 good(actor, command)
@@ -609,7 +623,7 @@ impl World {
         key: Option<u8>,
         flaw: Option<RenewFlaw>,
     ) -> (Actor, Command, bool) {
-        let actor = self.node(number, serial);
+        let actor = self.holder(number, serial);
         let Actor::Node { id, .. } = &actor else { unreachable!() };
         let current =
             self.domain.state.nodes.get(id).and_then(|node| self.domain.state.current_certificate(node));
