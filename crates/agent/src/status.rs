@@ -104,6 +104,18 @@ pub struct Status {
     pub ready: bool,
     /// Why not ready, in stable words.
     pub reasons: Vec<String>,
+    /// What the host waits for that is not enrolled yet; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingFor>,
+}
+
+/// Why an enrollment has not succeeded yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingFor {
+    /// The error code of the last attempt.
+    pub code: String,
+    pub message: String,
+    pub remedy: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +247,7 @@ impl Status {
             renew_at: identity.renew_at().map(str::to_owned),
             ready: reasons.is_empty(),
             reasons,
+            waiting: None,
             ..Self::without(dir, state, "")
         }
     }
@@ -263,6 +276,7 @@ impl Status {
             config_state: None,
             ready: false,
             reasons: vec![reason.to_owned()],
+            waiting: None,
         }
     }
 }
@@ -301,6 +315,7 @@ impl HumanText for Status {
             Some(last) => format!("{recovery}; last recovery {last}"),
             None => recovery,
         };
+        let (waiting, remedy) = (self.waiting.as_ref(), self.remedy().map(str::to_owned));
         let fields = [
             ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
             ("node", self.node_id.as_deref().map(harmless)),
@@ -321,7 +336,8 @@ impl HumanText for Status {
             ("config", self.config_state.as_ref().map(configuration)),
             ("directory", Some(harmless(&self.disk.path))),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
-            ("remedy", self.remedy().map(str::to_owned)),
+            ("waits for", waiting.map(|waiting| harmless(&format!("{}: {}", waiting.code, waiting.message)))),
+            ("remedy", waiting.map(|waiting| harmless(&waiting.remedy)).or(remedy)),
         ];
         let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));

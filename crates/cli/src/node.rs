@@ -152,7 +152,7 @@ fn table(items: &[NodeItem]) -> Table {
     for item in items {
         let (seen, until) = (or_dash(item.last_seen.as_deref()), or_dash(certificate_end(item)));
         let (state, health) = (state(item), or_dash(item.health.reason.as_deref().or(healthy(item))));
-        let excluded = match item.excluded.join(", ") {
+        let excluded = match exclusions(item).join(", ") {
             reasons if reasons.is_empty() => "-".to_owned(),
             reasons => reasons,
         };
@@ -165,9 +165,16 @@ fn table(items: &[NodeItem]) -> Table {
     table
 }
 
-/// Until when its certificate is good: that of a node that is gone is refused.
+/// Why no work may be given to it. A machine in no vCluster is in maintenance mode.
+fn exclusions(item: &NodeItem) -> Vec<&str> {
+    let resting = !item.macs.is_empty() && item.vcluster.is_none() && !is_gone(item);
+    item.excluded.iter().map(String::as_str).chain(resting.then_some("unassigned")).collect()
+}
+
+/// Until when its certificate is good: that of a node that is gone is refused, and one that is registered anew has none yet.
 fn certificate_end(item: &NodeItem) -> Option<&str> {
-    item.cert_not_after.as_deref().filter(|_| !is_gone(item))
+    let good = !is_gone(item) && item.state != "registered";
+    item.cert_not_after.as_deref().filter(|_| good)
 }
 
 /// Said of an active node without a failure.

@@ -15,7 +15,7 @@ use crate::diagnostics::{Record, Ring};
 use crate::failed_call::refusal_kind;
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
-use crate::status::{AgentState, ENROLLMENT_PENDING, Status};
+use crate::status::{AgentState, ENROLLMENT_PENDING, Status, WaitingFor};
 
 /// Whether the same request may succeed later without anybody doing anything about it.
 pub fn is_passing(fault: &Fault) -> bool {
@@ -73,12 +73,14 @@ impl EnrollmentWait {
                 tracing::debug!(?error, "no diagnostic record");
             }
         }
-        self.show(class);
+        let (code, message) = (fault.code.as_str().to_owned(), fault.message.clone());
+        self.show(class, WaitingFor { code, message, remedy: fault.hint.to_string() });
     }
 
-    fn show(&mut self, class: Option<Class>) {
+    fn show(&mut self, class: Option<Class>, waiting: WaitingFor) {
         let mut status = Status::without(&self.dir, AgentState::Pending, ENROLLMENT_PENDING);
         status.reason(class.map_or("", Class::as_str), class.is_some());
+        status.waiting = Some(waiting);
         match &self.served {
             Some((sender, _)) => {
                 sender.send_replace(status);

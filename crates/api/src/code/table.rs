@@ -30,7 +30,7 @@ codes! {
     TOKEN_MALFORMED "token_malformed" 400 InvalidArgument final
         "pass the token exactly as it was printed, without quotes or line breaks";
     CSR_INVALID "csr_invalid" 400 InvalidArgument final
-        "generate the CSR again: a PEM PKCS#10 request with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
+        "generate the CSR again: a PKCS#10 request (PEM; DER in pact's API) with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
     WIREGUARD_KEY_INVALID "wireguard_key_invalid" 400 InvalidArgument final
         "send the base64 of a 32-byte public key as `wg pubkey` prints it";
     IDEMPOTENCY_KEY_INVALID "idempotency_key_invalid" 400 InvalidArgument final
@@ -86,7 +86,7 @@ codes! {
     NOT_YOUR_VCLUSTER "not_your_vcluster" 403 PermissionDenied final
         "name the vCluster that the node is in, or none; `enlist node show ID` tells which it is";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
-        "find out why (`enlist audit list --node ID`); `enlist node reinstate ID` lets the node enroll again";
+        "find out why (`enlist audit list --node ID`); `enlist node reinstate ID`, or for a machine `enlist node register ID` again, lets the node enroll again";
     CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final
         "use the newest certificate; if it is lost, enroll again with a token for this node: `enlist token create --node ID`";
     NODE_ID_IN_USE "node_id_in_use" 403 PermissionDenied final
@@ -96,7 +96,7 @@ codes! {
     WORKER_ID_IN_USE "worker_id_in_use" 403 PermissionDenied final
         "choose another worker id, or pin the token to this one: `enlist token create --node ID`";
     ATTESTOR_NOT_ALLOWED "attestor_not_allowed" 403 PermissionDenied final
-        "use a credential that the policy accepts (`enlist policy show`), or change the policy: `enlist policy set attestors`";
+        "use a credential that the policy accepts, from where it accepts it (`enlist policy show`), or change the policy: `enlist policy set attestors`, `hardware.source_cidrs`";
 
     // What the request is about does not exist, or not like that.
     NOT_FOUND "not_found" 404 NotFound final
@@ -132,7 +132,7 @@ codes! {
     NODE_ALREADY_ENROLLED "node_already_enrolled" 409 FailedPrecondition final
         "use the node as it is, or choose another id; to register it with other hardware, decommission it first: `enlist node decommission ID`";
     HARDWARE_IDENTITY_CONFLICT "hardware_identity_conflict" 409 FailedPrecondition final
-        "find the node that has this hardware with `enlist node list`, and correct the registration that is wrong";
+        "find the node that has this hardware (`macs` in `enlist node list --json`), and correct the registration that is wrong";
     VCLUSTER_EXISTS "vcluster_exists" 409 AlreadyExists final
         "use the vCluster as it is, or choose another name";
     VCLUSTER_IN_USE "vcluster_in_use" 409 FailedPrecondition final

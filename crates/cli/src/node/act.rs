@@ -159,9 +159,14 @@ fn reinstated(item: &NodeItem) -> String {
             "node {id} is {state}: it is not revoked or decommissioned, so nothing was changed\n"
         );
     }
+    let generation = item.generation;
+    if !item.macs.is_empty() {
+        return format!(
+            "node {id} is {state}, generation {generation}\nIts machine may enroll by its hardware again, where policy allows that\n"
+        );
+    }
     format!(
-        "node {id} is {state}, generation {}\nTo enroll it again, create a token for it:\n  \
-         enlist token create --node {id}\n",
-        item.generation
+        "node {id} is {state}, generation {generation}\nTo enroll it again, create a token for it:\n  \
+         enlist token create --node {id}\n"
     )
 }

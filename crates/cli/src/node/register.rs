@@ -6,9 +6,12 @@ mod batch_file;
 use super::act;
 use crate::error::CommandError;
 use crate::output::Output;
+use crate::table::harmless;
 use api::rest::nodes::{NodeItem, RegisterNodeRequest};
+use api::rest::policy::PolicyList;
 use client::OperatorApi;
 use client::rest::Path;
+use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +54,11 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
     let Arguments { id, mac, bmc_serial, system_uuid, tpm_ek_hash, vcluster, profile, tenant, batch } =
         arguments;
     if let Some(file) = batch {
-        return batch::run(&file, &batch::LineDefaults { vcluster, profile, tenant }, operator, output).await;
+        batch::run(&file, &batch::LineDefaults { vcluster, profile, tenant }, operator, output).await?;
+        if !output.is_json() {
+            warn_if_refused(operator).await;
+        }
+        return Ok(());
     }
     let request = RegisterNodeRequest {
         node_id: id.unwrap_or_default(),
@@ -64,5 +71,25 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
         tenant,
     };
     let node: NodeItem = operator.post(&Path::new("/v1/nodes"), &request).await?;
-    output.document(&node, act::now)
+    output.document(&node, act::now)?;
+    if !output.is_json() {
+        warn_if_refused(operator).await;
+    }
+    Ok(())
+}
+
+/// A machine that is registered and refused all the same would be found out only when it boots.
+async fn warn_if_refused(operator: &OperatorApi) {
+    let Ok(policy) = operator.get::<PolicyList>(&Path::new("/v1/policy")).await else { return };
+    let attestors = policy.items.iter().find(|item| item.key == "attestors");
+    if let Some(attestors) = attestors.filter(|item| !item.value.split(',').any(|word| word == "hardware")) {
+        let allowed = harmless(&attestors.value);
+        let mut stderr = anstream::stderr().lock();
+        // A closed standard error does not fail the command.
+        let _ = writeln!(
+            stderr,
+            "notice: policy does not let machines enroll by their hardware yet; allow it with: \
+             enlist policy set attestors {allowed},hardware"
+        );
+    }
 }

@@ -133,11 +133,12 @@ fn health(node: &NodeDetail, screen: Screen) -> String {
 
 /// A state that stands above is reason enough without being named again.
 fn schedulable(item: &NodeItem) -> String {
-    if item.schedulable {
+    let excluded = super::exclusions(item);
+    if excluded.is_empty() {
         return "yes".to_owned();
     }
     let named = |reason: &&str| *reason != item.state && !["draining", "quarantined"].contains(reason);
-    let others: Vec<&str> = item.excluded.iter().map(String::as_str).filter(named).collect();
+    let others: Vec<&str> = excluded.into_iter().filter(named).collect();
     if others.is_empty() { "no".to_owned() } else { format!("no: {}", others.join(", ")) }
 }
 

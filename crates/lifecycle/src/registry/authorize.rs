@@ -323,7 +323,8 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
     let refused = || Rejection::NotAllowed { actor: actor.to_string(), needs: act.who().needs() };
     let permissions = operator(state, actor)?;
     if !permissions.vclusters.is_all() {
-        return Err(refused());
+        let needs = Some("an operator that is not narrowed to vClusters".to_owned());
+        return Err(Rejection::NotAllowed { actor: actor.to_string(), needs });
     }
     match act.who() {
         Who::Within(role) if permissions.role >= role => Ok(permissions.tenants),

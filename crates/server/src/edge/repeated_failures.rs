@@ -17,8 +17,12 @@ const WITHIN: Span = Span::from_minutes(10);
 const STRANGE: usize = 4096;
 /// The alert is raised this often at most: there is one for all machines.
 const REST: Span = Span::from_minutes(1);
-/// Machines that one alert names, the latest first.
+/// Machines and networks that one alert names, the latest first.
 const NAMED: usize = 16;
+/// So many interfaces that nobody is registered with, in that time and from one network, are a search for one that is.
+const SEARCHED: u64 = 1000;
+/// Networks that are remembered.
+const NETWORKS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub struct RepeatedFailures {
@@ -30,11 +34,19 @@ struct FailureTables {
     /// Of interfaces that somebody is registered with: there are as many as the registry has.
     registered: HashMap<Mac, FailingMachine>,
     strange: HashMap<Mac, FailingMachine>,
-    /// What the alert says, the latest first.
-    named: VecDeque<(Mac, String)>,
+    searches: HashMap<Source, SearchingNetwork>,
+    /// What the alert says of whom, the latest first.
+    named: VecDeque<(String, String)>,
     /// Something has been added to it.
     due: bool,
     raised: Option<Timestamp>,
+}
+
+/// How many interfaces a network has asked for that nobody is registered with.
+#[derive(Debug)]
+struct SearchingNetwork {
+    began: Timestamp,
+    interfaces: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,13 +92,17 @@ impl FailureTables {
         let strange = claimed.macs.first().filter(|_| known.is_empty());
         if let Some(mac) = strange {
             self.make_room(mac, at);
+            self.search(claimed.macs.len() as u64, from.prefix(), at);
         }
         for mac in known.into_iter().chain(strange.copied()) {
             let table = if strange.is_some() { &mut self.strange } else { &mut self.registered };
             let machine = table.entry(mac).or_default();
             if machine.fails(at) {
                 let total = machine.total;
-                self.name(mac, format!("mac={mac} failures={total} last={reason} at={at} from={from}"));
+                let holder = state.node_with_mac(&mac).map(|node| format!(" registered_as={node}"));
+                let holder = holder.unwrap_or_default();
+                let text = format!("mac={mac}{holder} failures={total} last={reason} at={at} from={from}");
+                self.name(mac.to_string(), text);
             }
         }
     }
@@ -100,9 +116,31 @@ impl FailureTables {
         self.strange.retain(|_, machine| !machine.is_over(at) && machine.total > least);
     }
 
-    fn name(&mut self, mac: Mac, text: String) {
-        self.named.retain(|(named, _)| *named != mac);
-        self.named.push_front((mac, text));
+    /// Whoever tries out addresses fails with each of them once: only the network tells.
+    fn search(&mut self, interfaces: u64, network: Source, at: Timestamp) {
+        let over = |search: &SearchingNetwork| at.since(search.began) >= WITHIN;
+        if self.searches.len() >= NETWORKS && !self.searches.contains_key(&network) {
+            self.searches.retain(|_, search| !over(search));
+            if self.searches.len() >= NETWORKS {
+                return;
+            }
+        }
+        let search = self.searches.entry(network).or_insert(SearchingNetwork { began: at, interfaces: 0 });
+        if over(search) {
+            *search = SearchingNetwork { began: at, interfaces: 0 };
+        }
+        let before = search.interfaces / SEARCHED;
+        search.interfaces = search.interfaces.saturating_add(interfaces);
+        let (asked, since) = (search.interfaces, search.began);
+        if asked / SEARCHED > before {
+            let text = format!("network={network} unregistered_macs={asked} since={since}");
+            self.name(network.to_string(), text);
+        }
+    }
+
+    fn name(&mut self, whom: String, text: String) {
+        self.named.retain(|(named, _)| *named != whom);
+        self.named.push_front((whom, text));
         self.named.truncate(NAMED);
         self.due = true;
     }

@@ -181,7 +181,7 @@ fn refusal(result: &RegistrationResult) -> String {
 }
 
 fn far(tally: &BatchTally, size: Option<u64>) -> String {
-    let lines = format!("{} lines, {} refused", tally.lines(), tally.refused);
+    let lines = format!("lines: {}, refused: {}", tally.lines(), tally.refused);
     let Some(size) = size.filter(|size| *size > 0) else { return lines };
     let done = tally.bytes.min(size);
     let filled = done * BAR / size;
@@ -203,7 +203,7 @@ fn after(tally: &BatchTally, error: CommandError) -> CommandError {
 
 fn stopped(tally: &BatchTally, under_way: u64) -> CommandError {
     let message = format!(
-        "interrupted: up to line {}: {}; lines up to {under_way} may be registered as well",
+        "up to line {}: {}; lines up to {under_way} may be registered as well",
         tally.line,
         tally.text()
     );

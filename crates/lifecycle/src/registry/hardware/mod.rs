@@ -98,23 +98,30 @@ impl HardwareIdentity {
         })
     }
 
-    /// Everything that identifies it, each by itself.
+    /// Everything that identifies it, each by itself, in the one spelling that it is looked up by: a serial number is the same in
+    /// any case.
     pub fn identifiers(&self) -> impl Iterator<Item = HardwareIdentifier> + '_ {
+        self.texts().map(|text| HardwareIdentifier(text.to_ascii_lowercase().into()))
+    }
+
+    /// The same as it was registered, and is stored.
+    fn texts(&self) -> impl Iterator<Item = String> + '_ {
         let named = [
             (BMC_SERIAL, &self.bmc_serial),
             (SYSTEM_UUID, &self.system_uuid),
             (TPM_EK_HASH, &self.tpm_ek_hash),
         ];
         let texts = named.into_iter().filter_map(|(kind, text)| Some((kind, text.as_ref()?)));
-        let texts = texts.map(|(kind, text)| HardwareIdentifier(format!("{kind}:{text}").into()));
-        self.macs.iter().map(HardwareIdentifier::mac).chain(texts)
+        let texts = texts.map(|(kind, text)| format!("{kind}:{text}"));
+        self.macs.iter().map(|mac| format!("mac:{mac}")).chain(texts)
     }
 
     /// Whether a machine that says this of itself is the one registered as `self`: it has one of the interfaces, and everything
     /// else that is registered.
     pub fn is_met_by(&self, claimed: &Self) -> bool {
         let same = |registered: &Option<String>, claimed: &Option<String>| {
-            registered.is_none() || registered == claimed
+            let said = claimed.as_deref().unwrap_or_default();
+            registered.as_deref().is_none_or(|known| known.eq_ignore_ascii_case(said))
         };
         !self.macs.is_disjoint(&claimed.macs)
             && same(&self.bmc_serial, &claimed.bmc_serial)
@@ -158,7 +165,7 @@ impl TryFrom<Vec<String>> for HardwareIdentity {
 
 impl From<HardwareIdentity> for Vec<String> {
     fn from(identity: HardwareIdentity) -> Self {
-        identity.identifiers().map(|identifier| identifier.to_string()).collect()
+        identity.texts().collect()
     }
 }
 
@@ -326,6 +333,7 @@ mod tests {
             HardwareIdentity::claimed(&text(macs, serial)).expect("well formed")
         };
         assert!(registered.is_met_by(&claimed(&["525400000002", "52:54:00:00:00:09"], " SN1 ")));
+        assert!(registered.is_met_by(&claimed(&[MAC], "sn1")), "in any case");
         assert!(!registered.is_met_by(&claimed(&[MAC], "SN2")));
         assert!(!registered.is_met_by(&claimed(&[MAC], "")));
         assert!(!registered.is_met_by(&claimed(&["52:54:00:00:00:09"], "SN1")));

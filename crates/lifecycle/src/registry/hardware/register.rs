@@ -6,7 +6,7 @@ use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::node::reinstate;
 use crate::registry::vcluster::assign::join;
-use crate::registry::{Envelope, Event, Node, Outcome, Rejection, State};
+use crate::registry::{Documents, Envelope, Event, Node, Outcome, Rejection, State};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Happened for HardwareRegistered {
     const NAME: &'static str = "host.registered";
 
     fn fields(&self) -> AuditFields {
-        let hardware: Vec<_> = self.identity.identifiers().collect();
+        let hardware = Vec::from(self.identity.as_ref().clone());
         host(
             &self.node,
             [
@@ -107,6 +107,8 @@ impl Happened for HardwareRegistered {
         state.hold_hardware(&self.node, &self.identity);
         let (actor, at) = (envelope.actor.to_string(), state.at);
         state.change_node(&self.node, |node| {
+            // What was said to the machine before it is not for this one.
+            node.config = Documents::default();
             node.profile = profile;
             node.registered_profile = self.profile.clone();
             node.registered_by = Some(actor);

@@ -168,6 +168,8 @@ impl From<Rejection> for Refusal {
     }
 }
 
+/// How many addresses an alert names.
+const SHOWN_MACS: usize = 8;
 /// An alert about a conflict is raised again at most this often: whoever has one token and time cannot grow the trail.
 const CONFLICT_AGAIN: Span = Span::from_minutes(1);
 
@@ -197,7 +199,20 @@ fn conflict(state: &State, envelope: &Envelope, enroll: &Enroll, over: &ClaimCon
             )
         }
         Claimed::HardwareOfSeveral => {
-            format!("an enrollment with the hardware of this node and of others: attempt_from={source}")
+            let several = match &enroll.credential {
+                Credential::Hardware(claimed) => Some(claimed),
+                Credential::Token(_) | Credential::Recovery(_) => enroll.claimed.as_ref(),
+            };
+            let nodes = several.map(|claimed| state.nodes_with_hardware(claimed)).unwrap_or_default();
+            let own = nodes.iter().filter(|node| node.tenant == holder.tenant);
+            let named: Vec<&str> = own.map(|node| node.id.as_str()).collect();
+            let macs = several.iter().flat_map(|claimed| &claimed.macs).map(ToString::to_string);
+            let macs: Vec<String> = macs.take(SHOWN_MACS).collect();
+            format!(
+                "an enrollment with the hardware of several nodes: nodes={} macs={} attempt_from={source}",
+                named.join(","),
+                macs.join(",")
+            )
         }
     };
     Some(state.raising(envelope, over.over.alert(), &holder.id, (detail, 1)))
@@ -566,12 +581,16 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
     let replaced = taken.map(|(node, token)| {
         state.raising(envelope, AlertKind::NodeReplaced, &node.id, (replacement(envelope, token), 1))
     });
+    let moved = known.filter(|_| by_hardware).and_then(|node| {
+        let detail = came_from_elsewhere(envelope, node)?;
+        Some(state.raising(envelope, AlertKind::NodeReplaced, &node.id, (detail, 1)))
+    });
     // Nobody confirms an enrollment by hardware: the machine is there, and its silence will tell if it is not.
     let active = by_hardware.then(|| Event::NodeActive(NodeActive { node: node.clone() }));
     let suspicion: &[AlertKind] = if enroll.replacement_alerts { &[] } else { &[AlertKind::CloneSuspected] };
     let ended = [suspicion, &ENDED_ALERTS].concat();
     let cleared = state.clearing(&ended, &node);
-    let events = [event].into_iter().chain(active).chain(cleared).chain(replaced).collect();
+    let events = [event].into_iter().chain(active).chain(cleared).chain(replaced).chain(moved).collect();
     Decision { events, answer: Ok(Outcome::Enrolled { node, serial, replayed: false }) }
 }
 
@@ -585,6 +604,15 @@ fn replacement(envelope: &Envelope, token: &Token) -> String {
         "enrolled from {} with token {} of {} while it was active: its earlier certificates are denied",
         envelope.source, token.id, token.created_by
     )
+}
+
+/// A machine boots where it stands. One that comes back from another network was moved, or somebody else says its addresses.
+fn came_from_elsewhere(envelope: &Envelope, node: &Node) -> Option<String> {
+    let (source, before) = (envelope.source, node.enrolled_from?);
+    let elsewhere = source.prefix() != before.prefix();
+    elsewhere.then(|| {
+        format!("enrolled by its hardware from {source}, which is another network than before: {before}")
+    })
 }
 
 /// A host with a WireGuard key has an overlay address, and keeps the one it has. One without has none.

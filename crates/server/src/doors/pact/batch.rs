@@ -14,6 +14,8 @@ use futures::{StreamExt, stream};
 use lifecycle::names::TenantId;
 use lifecycle::registry::{Act, Command, NodeState};
 
+/// Machines in one batch. An entry may be sent in two bytes, and its result takes a hundred.
+const MACHINES_MAX: usize = 100_000;
 /// Registrations in progress at once: they share entries of the log.
 const AT_ONCE: usize = 256;
 
@@ -24,6 +26,10 @@ pub async fn register(
 ) -> Result<BatchRegisterNodesResponse, Failure> {
     // Who may not register any is told so once, and not for each.
     authenticate::reader(app, &caller.actor, Act::RegisterHardware)?;
+    if request.nodes.len() > MACHINES_MAX {
+        let most = format!("a batch has at most {MACHINES_MAX} nodes");
+        return Err(Failure::new(code::TOO_LARGE, most));
+    }
     let tenant = caller.tenant(app, None)?;
     let registering = request.nodes.into_iter().map(|node| one(app, caller, &tenant, node));
     let results: Vec<BatchNodeResult> = stream::iter(registering).buffered(AT_ONCE).collect().await;
