@@ -109,6 +109,19 @@ def test_five_failures_of_one_machine_raise_repeated_failures(plane, operator):
     assert f"mac:{strange.mac_address}" in refused_samples(plane, "node_not_enrolled")
 
 
+def test_a_network_that_searches_for_machines_is_named(plane, operator):
+    """PACT-16: a thousand addresses that nobody registered, each tried once, raise `repeated_failures` with the network."""
+
+    def named() -> bool:
+        return any("network=127.0.0.0 unregistered_macs=" in alert["detail"] for alert in alerts(plane, "repeated_failures"))
+
+    with pacts.Door(plane) as door:
+        for block in range(16):
+            addresses = ";".join(f"02:5e:aa:00:{block:02x}:{number:02x}" for number in range(64))
+            assert door.enroll_refused(pacts.hardware(addresses)).status == pacts.Status.NOT_FOUND
+    until(named, "the network is named", 120)
+
+
 def test_hardware_of_two_machines_is_a_conflict_and_an_alert(plane, operator):
     """D28: a request that matches more than one record gets nothing."""
     one, two = pacts.mac(), pacts.mac()

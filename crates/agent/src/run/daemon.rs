@@ -135,6 +135,8 @@ impl Daemon {
             if let Err(fault) = learned {
                 break Err(fault);
             }
+            // A server that never stops talking must not keep signals and `status` waiting.
+            tokio::task::yield_now().await;
         };
         self.core.reporting.stopping();
         tracing::info!("stopping");

@@ -9,7 +9,7 @@ use lifecycle::registry::Policy;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,12 +28,19 @@ pub struct Keepalive {
     begun: Instant,
     /// In milliseconds since it began.
     last_read: AtomicU64,
+    /// Its peer answers PINGs and reads nothing of a stream: it is closed at the next one.
+    given_up: AtomicBool,
 }
 
 impl Keepalive {
     pub fn new(policy: &Policy) -> Arc<Self> {
         let interval = LONGEST.min(Duration::from_millis(policy.heartbeat_interval().millis()));
-        Arc::new(Self { interval, begun: Instant::now(), last_read: AtomicU64::new(0) })
+        Arc::new(Self {
+            interval,
+            begun: Instant::now(),
+            last_read: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
+        })
     }
 
     /// After how long without a request's frame a PING is sent.
@@ -51,6 +58,11 @@ impl Keepalive {
     pub fn last_read(&self, now: Timestamp) -> Timestamp {
         let silent = self.passed().saturating_sub(self.last_read.load(Ordering::Relaxed));
         Timestamp::from_millis(now.millis().saturating_sub(silent))
+    }
+
+    /// Ends the connection: what its peer does not read cannot be taken back from HTTP/2 otherwise.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
     }
 
     fn passed(&self) -> u64 {
@@ -80,6 +92,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Heard<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.keepalive.as_ref().is_some_and(|keepalive| keepalive.given_up.load(Ordering::Relaxed)) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let before = buf.filled().len();
         let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
         if let Some(keepalive) = &self.keepalive

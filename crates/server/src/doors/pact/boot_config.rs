@@ -44,6 +44,7 @@ impl BootConfigService for Configurations {
         let (end, ended) = mpsc::channel(1);
         tokio::spawn(async move {
             if let Err(failure) = sent(&send, frames).await {
+                reader.leave(&failure);
                 // Nobody may be reading any more.
                 let _ = end.try_send(Err(status::ended(&failure, &reader.request_id())));
             }
@@ -60,10 +61,11 @@ impl BootConfigService for Configurations {
         let (send, shared) = mpsc::channel(BACKLOG);
         let (end, ended) = mpsc::channel(1);
         tokio::spawn(async move {
-            let request_id = follower.reader.request_id();
+            let reader = follower.reader.clone();
             if let Err(failure) = follower.run(&send).await {
+                reader.leave(&failure);
                 // Nobody may be reading any more.
-                let _ = end.try_send(Err(status::ended(&failure, &request_id)));
+                let _ = end.try_send(Err(status::ended(&failure, &reader.request_id())));
             }
         });
         Ok(streamed(ended, shared))

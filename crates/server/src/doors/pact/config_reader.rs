@@ -12,6 +12,7 @@ use lifecycle::registry::Node;
 use std::sync::Arc;
 use tonic::Request;
 
+#[derive(Clone)]
 pub struct ConfigReader {
     pub id: NodeId,
     pub serial: Serial,
@@ -46,6 +47,15 @@ impl ConfigReader {
             return Ok(node);
         }
         Err(Failure::new(code::NOT_YOUR_VCLUSTER, "the node is not in the vCluster that vcluster_id names"))
+    }
+
+    /// Who reads nothing loses the connection: what HTTP/2 holds for it cannot be taken back otherwise.
+    pub fn leave(&self, failure: &Failure) {
+        if failure.code == code::TOO_SLOW
+            && let Some(keepalive) = &self.peer.keepalive
+        {
+            keepalive.give_up();
+        }
     }
 
     pub fn request_id(&self) -> String {
