@@ -35,8 +35,8 @@ Examples:
   enlist-agent run
       Keep the identity in /var/lib/enlist-agent valid, until SIGTERM
   enlist-agent run --server https://cp.example:8443 --system-roots --token -
-      Enroll first, if the directory holds no identity. With attestor = \"hardware\"
-      in agent.toml that takes no token";
+      Enroll first, if the directory holds no identity. With the attestor
+      \"hardware\" in agent.toml that takes no token";
 
 pub const STATUS: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use http::{HeaderMap, header};
 use journal::View;
 use lifecycle::names::{KeyId, NodeId, OperatorName, Serial, Source, SpiffePath, Timestamp};
 use lifecycle::registry::{
-    Act, Actor, Command, Denial, NodeReach, Owner, Rejection, Tenants, Verdict, may_reach, may_read,
+    Act, Actor, Command, Denial, NodeReach, Owner, Rejection, Role, Tenants, Verdict, may_reach, may_read,
 };
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
@@ -106,6 +106,17 @@ impl CredentialHolder {
             Actor::Node { id, .. } => Some(Self::Node(id.clone())),
             Actor::Stranger | Actor::Reconciler => None,
         }
+    }
+
+    pub fn is_platform_admin(&self, app: &App) -> bool {
+        let view = app.view();
+        let role = match self {
+            Self::Local(_) => Some(Role::PlatformAdmin),
+            Self::Operator(name) => view.state.operators.get(name).map(|operator| operator.role),
+            Self::Key(id) => view.state.operator_keys.get(id).map(|key| key.role),
+            Self::Node(_) => None,
+        };
+        role == Some(Role::PlatformAdmin)
     }
 
     pub fn class(&self) -> CallerClass {

@@ -1,6 +1,5 @@
 //! Request bodies, bounded in size and time.
 
-use crate::edge::authenticate::CallerClass;
 use crate::edge::phase::RequestPhase;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -45,9 +44,9 @@ impl Pace {
     }
 }
 
-/// How large the body of a request to this path may be. What is larger than elsewhere is for operators alone: nobody else
-/// may make the server hold it.
-pub fn limit(path: &str, class: CallerClass) -> u64 {
+/// How large the body of a request to this path may be. What is larger than elsewhere is for platform-admins alone, who may do
+/// what it is for: nobody else may make the server hold it.
+pub fn limit(path: &str, is_platform_admin: impl FnOnce() -> bool) -> u64 {
     let larger = match path.split('/').collect::<Vec<_>>().as_slice() {
         ["", "v1", "nodes", "batch"] | ["", "pact.enrollment.EnrollmentService", "BatchRegisterNodes"] => {
             BATCH_LIMIT
@@ -55,10 +54,7 @@ pub fn limit(path: &str, class: CallerClass) -> u64 {
         ["", "v1", "vclusters" | "nodes", _, "config"] | ["", "v1", "vcluster-defaults"] => DOCUMENT_LIMIT,
         _ => BODY_LIMIT,
     };
-    match class {
-        CallerClass::Operator => larger,
-        CallerClass::Node | CallerClass::Unauthenticated => BODY_LIMIT,
-    }
+    if larger > BODY_LIMIT && is_platform_admin() { larger } else { BODY_LIMIT }
 }
 
 /// What is said of a body that is larger.
@@ -195,9 +191,8 @@ mod tests {
             [(&batches[..], BATCH_LIMIT), (&documents[..], DOCUMENT_LIMIT), (&others[..], BODY_LIMIT)]
         {
             for path in paths {
-                assert_eq!(limit(path, CallerClass::Operator), most, "{path}");
-                assert_eq!(limit(path, CallerClass::Node), BODY_LIMIT, "{path}");
-                assert_eq!(limit(path, CallerClass::Unauthenticated), BODY_LIMIT, "{path}");
+                assert_eq!(limit(path, || true), most, "{path}");
+                assert_eq!(limit(path, || false), BODY_LIMIT, "{path}");
             }
         }
     }

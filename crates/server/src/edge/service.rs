@@ -272,7 +272,7 @@ async fn answer(
     extensions.insert(peer);
     let lasting = doors::lasts(&path) && class == CallerClass::Node;
     let expects = unread::expects(&request);
-    let limit = body::limit(&path, class);
+    let limit = body::limit(&path, || holder.as_ref().is_some_and(|holder| holder.is_platform_admin(app)));
     let endless = lasting && doors::request_lasts(&path);
     let mut response = match unread::admitted(app, request, limit, endless) {
         Ok(request) if lasting => {

@@ -44,7 +44,11 @@ pub async fn register(
 
 async fn one(app: &App, caller: &Caller, tenant: &TenantId, node: RegisterNodeRequest) -> BatchNodeResult {
     let (state, failure) = match register::command(&node, tenant.clone()) {
-        Err(failure) => (None, Some(failure)),
+        Err(failure) => {
+            // It is known at once: many of them would keep everybody else waiting.
+            tokio::task::yield_now().await;
+            (None, Some(failure))
+        }
         Ok(wanted) => {
             let command = Command::RegisterHardware(Box::new(wanted.clone()));
             match app.commit(caller.actor.clone(), &caller.origin, command).await {
