@@ -118,6 +118,20 @@ def test_a_repeat_is_done_already(plane):
     assert len(made) == len(set(made)) == 30
 
 
+def test_a_repeat_that_names_another_vcluster_says_where_the_node_stays(plane):
+    """PACT-32: a repeat moves nobody, and does not keep quiet about it."""
+    for name in ("stay-a", "stay-b"):
+        racks.vcluster(plane, name)
+    text = f"node_id,mac,vcluster\nstay-1,{racks.mac()},stay-a\n"
+    batch(plane, text)
+    (again,) = batch(plane, text.replace("stay-a", "stay-b")).lines()
+    assert (again["ok"], again["code"]) == (True, "node_already_enrolled")
+    assert again["notice"] == "it was registered before and stays in vCluster stay-a"
+    assert plane.node("stay-1")["vcluster"] == "stay-a"
+    (same,) = batch(plane, text).lines()
+    assert "notice" not in same
+
+
 def test_flags_apply_to_lines_that_say_nothing(plane):
     """PACT-32: --vcluster, --profile and --tenant for the whole file; a column has the last word."""
     for name in ("flag-a", "flag-b"):

@@ -56,25 +56,38 @@ pub async fn batch(
 }
 
 /// Why not, and whether the machine is registered all the same.
-async fn one(app: &App, caller: &Caller, request: &RegisterNodeRequest) -> Result<(), (Failure, bool)> {
-    let refused = |failure| (failure, false);
+async fn one(app: &App, caller: &Caller, request: &RegisterNodeRequest) -> Result<(), Unregistered> {
+    let refused = |failure| (failure, false, None);
     let register = shape(app, caller, request).map_err(refused)?;
     let (id, tenant, identity) = (register.node.clone(), register.tenant.clone(), register.identity.clone());
+    let wanted = register.vcluster.clone();
     let command = Command::RegisterHardware(Box::new(register));
     let Err(failure) = app.commit(caller.actor.clone(), &caller.origin, command).await else { return Ok(()) };
     let view = app.view();
     let known = view.state.nodes.get(&id).filter(|node| node.tenant == tenant);
     let same = known.is_some_and(|node| node.identity.as_deref() == Some(&identity));
     let again = failure.code == code::NODE_ALREADY_ENROLLED && same;
-    Err((failure, again))
+    let notice = known.filter(|node| again && wanted.is_some() && node.vcluster != wanted).map(|node| {
+        let place = node
+            .vcluster
+            .as_ref()
+            .map_or_else(|| "no vCluster".to_owned(), |name| format!("vCluster {name}"));
+        format!("it was registered before and stays in {place}")
+    });
+    Err((failure, again, notice))
 }
 
-fn result(line: u64, request: RegisterNodeRequest, done: Result<(), (Failure, bool)>) -> RegistrationResult {
-    let (ok, code, message) = match done {
-        Ok(()) => (true, None, None),
-        Err((failure, again)) => (again, Some(failure.code.word.to_owned()), Some(failure.message)),
+/// Why not, whether nothing was left undone, and what was left as it is.
+type Unregistered = (Failure, bool, Option<String>);
+
+fn result(line: u64, request: RegisterNodeRequest, done: Result<(), Unregistered>) -> RegistrationResult {
+    let (ok, code, message, notice) = match done {
+        Ok(()) => (true, None, None, None),
+        Err((failure, again, notice)) => {
+            (again, Some(failure.code.word.to_owned()), Some(failure.message), notice)
+        }
     };
-    RegistrationResult { line, node_id: Some(request.node_id), ok, code, message }
+    RegistrationResult { line, node_id: Some(request.node_id), ok, code, message, notice }
 }
 
 /// Strings become names. What is empty is not said.

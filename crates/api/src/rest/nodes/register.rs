@@ -62,6 +62,9 @@ pub struct RegistrationResult {
     pub code: Option<String>,
     #[schema(required)]
     pub message: Option<String>,
+    /// What was left as it is, of a node that was registered before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// To which vCluster a node is assigned or moved.

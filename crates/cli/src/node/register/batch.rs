@@ -92,7 +92,7 @@ pub async fn run(
         };
         for result in &results {
             tally.count(result);
-            if output.is_json() || !result.ok {
+            if output.is_json() || !result.ok || result.notice.is_some() {
                 progress.clear();
                 output.document(result, refusal)?;
             }
@@ -149,6 +149,7 @@ async fn register(
                 nodes.push(defaults.fill(machine));
             }
             Err(fault) => results.push(RegistrationResult {
+                notice: None,
                 line: line.number,
                 node_id: None,
                 ok: false,
@@ -174,9 +175,14 @@ async fn register(
 
 fn refusal(result: &RegistrationResult) -> String {
     let node = result.node_id.as_deref().map(|id| format!("node {id}: ")).unwrap_or_default();
-    let code = result.code.as_deref().unwrap_or_default();
-    let text =
-        format!("line {}: {node}{code}: {}", result.line, result.message.as_deref().unwrap_or_default());
+    let text = match &result.notice {
+        Some(notice) => format!("line {}: {node}{notice}", result.line),
+        None => {
+            let (code, message) = (result.code.as_deref(), result.message.as_deref());
+            let (code, message) = (code.unwrap_or_default(), message.unwrap_or_default());
+            format!("line {}: {node}{code}: {message}", result.line)
+        }
+    };
     format!("{}\n", harmless(&text))
 }
 
