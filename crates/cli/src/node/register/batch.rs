@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn a_bar_shows_how_much_of_the_file_is_done() {
         let tally = BatchTally { registered: 5, bytes: 50, ..BatchTally::default() };
-        assert_eq!(far(&tally, Some(200)), "[#####---------------] 25 %, 5 lines, 0 refused");
+        assert_eq!(far(&tally, Some(200)), "[#####---------------] 25 %, lines: 5, refused: 0");
         // A file that has grown since.
-        assert_eq!(far(&tally, Some(40)), "[####################] 100 %, 5 lines, 0 refused");
-        assert_eq!(far(&tally, None), "5 lines, 0 refused");
-        assert_eq!(far(&BatchTally::default(), Some(0)), "0 lines, 0 refused");
+        assert_eq!(far(&tally, Some(40)), "[####################] 100 %, lines: 5, refused: 0");
+        assert_eq!(far(&tally, None), "lines: 5, refused: 0");
+        assert_eq!(far(&BatchTally::default(), Some(0)), "lines: 0, refused: 0");
     }
 
     #[test]

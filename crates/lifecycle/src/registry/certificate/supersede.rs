@@ -2,7 +2,7 @@
 
 use crate::names::{NodeId, Serial, Timestamp};
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{CertificateStatus, Envelope, Event, Node, State};
+use crate::registry::{CertificateStatus, Envelope, Event, Node, Owner, State};
 use std::sync::Arc;
 
 /// The serials before this one that are still good: they may finish what they began.
@@ -48,9 +48,11 @@ impl Happened for CertificateSeen {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
-        // The holder has what was sent: from now on only serial, fingerprint and dates are kept.
-        if let Some(certificate) = state.certificates.get_mut(&self.serial).map(Arc::make_mut) {
-            certificate.der = None;
+        // The holder has what was sent: from now on only serial, fingerprint and dates are kept, and nothing is said again.
+        let Some(certificate) = state.certificates.get_mut(&self.serial).map(Arc::make_mut) else { return };
+        certificate.der = None;
+        if let Owner::Node(id) = certificate.owner.clone() {
+            state.change_node(&id, |node| node.idempotency = None);
         }
     }
 }
