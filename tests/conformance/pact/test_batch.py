@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import pacts
 import racks
 from machine import ENLIST, PATIENCE, clean_env, run, until
 from operators import code_of, curl, make_key
@@ -208,6 +209,7 @@ def test_a_long_file_takes_no_more_memory_than_a_short_one(plane_of_its_own, pla
 
 def test_progress_is_shown_at_a_terminal_and_nowhere_else(plane, place):
     """A bar on standard error while lines are registered, gone at the end; in a pipe nothing but the result."""
+    pacts.allow_hardware(plane)
     file = place / "nodes.csv"
     file.write_text(racks.csv([f"pg-{n}" for n in range(8000)]))
     line = ("node", "register", "--batch", file, "--dir", plane.dir)
@@ -218,6 +220,16 @@ def test_progress_is_shown_at_a_terminal_and_nowhere_else(plane, place):
         assert not terminal.too_wide()
     piped = run(ENLIST, *line)
     assert piped.code == 0 and piped.err == "" and "registering" not in piped.out
+
+
+def test_who_registers_machines_that_policy_refuses_is_told(place):
+    """D05: hardware is off until an operator turns it on, and registering says so; once it is on, nothing is said."""
+    with ControlPlane() as plane:
+        for name, told in (("off-1", True), ("on-1", False)):
+            done = run(ENLIST, "node", "register", name, "--mac", racks.mac(), "--dir", plane.dir)
+            assert done.code == 0, done
+            assert ("enlist policy set attestors join-token,recovery-token,hardware" in done.err) is told, done
+            pacts.allow_hardware(plane)
 
 
 def test_an_interrupted_batch_says_how_far_it_came(plane, place):
