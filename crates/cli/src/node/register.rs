@@ -88,7 +88,7 @@ async fn warn_if_refused(operator: &OperatorApi) {
         // A closed standard error does not fail the command.
         let _ = writeln!(
             stderr,
-            "notice: policy does not let machines enroll by their hardware yet; allow it with: \
+            "notice: policy does not let machines enroll by their hardware yet; allow it with:\n  \
              enlist policy set attestors {allowed},hardware"
         );
     }
