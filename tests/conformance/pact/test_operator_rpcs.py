@@ -145,7 +145,7 @@ def test_nodes_are_listed_and_inspected_in_pacts_words(plane, operator):
 
 
 def test_a_decommissioned_node_is_revoked_and_cut_off(plane, operator):
-    """PACT-41. Proves PACT-30 and E9: state Revoked, its serial denied, its connection closed."""
+    """Proves PACT-30 and E9, and of PACT-41 what one replica can show: state Revoked, its serial denied, its connection closed."""
     machine = pacts.machine(plane, operator, "end-1")
     with machine.door() as door, door.subscribe("end-1") as updates:
         updates.opened()

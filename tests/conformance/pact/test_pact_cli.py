@@ -1,4 +1,4 @@
-"""The command lines of 001, typed as the document has them (PACT-09, PACT-29, PACT-31, PACT-32, PACT-33)."""
+"""The command lines of 001, typed as the document has them (PACT-09, PACT-31, PACT-32, PACT-33)."""
 
 
 import pytest
@@ -80,7 +80,7 @@ def test_nodes_are_listed_by_the_states_of_the_document(names, plane):
 
 
 def test_a_node_is_decommissioned_and_only_enrolled_anew(names, plane):
-    """PACT-29, PACT-31: `decommission ID [--force]` ends it; a new `enroll` re-admits it as another generation."""
+    """PACT-31: `decommission ID [--force]` ends it; a new `enroll` re-admits it as another generation."""
     for flags in ((), ("--force",)):
         id = "pd-force" if flags else "pd"
         mac = racks.mac()

@@ -69,7 +69,7 @@ def test_the_certificate_has_the_name_and_the_life_of_the_document(plane, operat
 
 
 def test_any_registered_address_will_do_and_what_is_registered_must_match(plane, operator, stranger):
-    """PACT-17. D28: one of the MACs, in any spelling, and everything else that is registered."""
+    """D28: one of the MACs, in any spelling, and everything else that is registered."""
     first, second = pacts.mac(), pacts.mac()
     operator.register("many-1", hardware(f"{first};{second}", "S-1", system_uuid="4c4c4544-0036-3510-8052-b4c04f564432"))
     uuid = {"system_uuid": "4C4C4544-0036-3510-8052-B4C04F564432"}
@@ -83,6 +83,15 @@ def test_any_registered_address_will_do_and_what_is_registered_must_match(plane,
         assert told(stranger.enroll_refused(half)) == (Status.NOT_FOUND, "node_not_enrolled", "NODE_NOT_ENROLLED")
     spelled = second.upper().replace(":", "-")
     assert stranger.enroll(hardware(f"{spelled};{pacts.mac()}", "S-1", **uuid)).node_id == "many-1"
+
+
+def test_the_hash_of_an_endorsement_key_is_one_more_identifier(plane, operator, stranger):
+    """PACT-17, the hash alone: where it is registered, it must be said and be the same. It is no attestation."""
+    address, known = pacts.mac(), "ab" * 32
+    operator.register("tpm-1", hardware(address, tpm_ek_hash=known))
+    for half in (hardware(address), hardware(address, tpm_ek_hash="cd" * 32)):
+        assert told(stranger.enroll_refused(half)) == (Status.NOT_FOUND, "node_not_enrolled", "NODE_NOT_ENROLLED")
+    assert stranger.enroll(hardware(address, tpm_ek_hash=known)).node_id == "tpm-1"
 
 
 def test_who_is_not_registered_gets_nothing(plane, stranger):
