@@ -9,11 +9,13 @@
 //! - [`code`], [`error`]: every error code with status and remedy, and the two forms in which errors travel.
 //! - [`doors`]: the wire shapes of other systems' clients, one file per document.
 //! - [`grpc`]: the services that gRPC itself describes.
+//! - [`codec`]: how gRPC messages are read and written.
 //! - [`header`]: names of headers and metadata.
 //! - [`openapi`]: the operator API described, from one table of routes.
 
 pub mod agent;
 pub mod code;
+pub mod codec;
 pub mod doors;
 pub mod error;
 pub mod grpc;

@@ -37,6 +37,8 @@ fn generate(out: &Path) {
     std::fs::write(out.join(DESCRIPTORS), plain.encode_to_vec()).expect("the directory is writable");
     tonic_prost_build::configure()
         .out_dir(out)
+        // Small buffers: a stream keeps them.
+        .codec_path("crate::codec::LeanCodec")
         // Their tokens must not end up in a log: `agent.rs` writes the Debug forms.
         .skip_debug([
             "enlist.agent.v1.EnrollRequest",

@@ -182,7 +182,7 @@ pub mod server_reflection_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
             );
@@ -341,7 +341,7 @@ pub mod server_reflection_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ServerReflectionInfoSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -313,7 +313,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/Enroll",
             );
@@ -337,7 +337,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/RegisterNode",
             );
@@ -364,7 +364,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/BatchRegisterNodes",
             );
@@ -393,7 +393,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/DecommissionNode",
             );
@@ -422,7 +422,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/AssignNode",
             );
@@ -448,7 +448,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/UnassignNode",
             );
@@ -474,7 +474,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/MoveNode",
             );
@@ -501,7 +501,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/RenewCert",
             );
@@ -527,7 +527,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/ListNodes",
             );
@@ -553,7 +553,7 @@ pub mod enrollment_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.enrollment.EnrollmentService/InspectNode",
             );
@@ -756,7 +756,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EnrollSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -802,7 +802,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RegisterNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -851,7 +851,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BatchRegisterNodesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -897,7 +897,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DecommissionNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -942,7 +942,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AssignNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -988,7 +988,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnassignNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1033,7 +1033,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MoveNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1078,7 +1078,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RenewCertSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1123,7 +1123,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListNodesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1169,7 +1169,7 @@ pub mod enrollment_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = InspectNodeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -191,7 +191,7 @@ pub mod boot_config_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.stream.BootConfigService/StreamBootConfig",
             );
@@ -218,7 +218,7 @@ pub mod boot_config_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::LeanCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/pact.stream.BootConfigService/SubscribeConfigUpdates",
             );
@@ -387,7 +387,7 @@ pub mod boot_config_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StreamBootConfigSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -437,7 +437,7 @@ pub mod boot_config_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubscribeConfigUpdatesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::LeanCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -9,10 +9,16 @@
 
 #[path = "../enrollment/floor.rs"]
 mod floor;
+#[path = "../enrollment/framing.rs"]
+mod framing;
+#[path = "../enrollment/launch.rs"]
+mod launch;
 #[path = "../enrollment/plane.rs"]
 mod plane;
 #[path = "../enrollment/tokens.rs"]
 mod tokens;
+#[path = "../enrollment/usage.rs"]
+mod usage;
 #[path = "../enrollment/wire.rs"]
 mod wire;
 

@@ -6,11 +6,14 @@
 #![expect(clippy::expect_used, reason = "a benchmark that cannot run should stop where it stands")]
 
 mod floor;
+mod framing;
+mod launch;
 mod load;
 mod plane;
 mod shim;
 mod stages;
 mod tokens;
+mod usage;
 mod wire;
 
 use std::time::Duration;

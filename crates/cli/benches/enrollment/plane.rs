@@ -1,11 +1,9 @@
 //! A control plane as a process of its own, in a directory of its own.
 
-use std::io::{BufRead, BufReader};
+use crate::{launch, usage};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_enlist");
 
 pub struct Plane {
     child: Child,
@@ -16,38 +14,8 @@ pub struct Plane {
 impl Plane {
     pub fn start(preload: Option<&Path>) -> Result<Self, Box<dyn std::error::Error>> {
         let dir = tempfile::Builder::new().prefix("enlist-bench").tempdir()?;
-        let data = dir.path().join("cp");
-        let kek = format!("file:{}", dir.path().join("kek").display());
-        let init = Command::new(PROGRAM)
-            .args([
-                "server",
-                "init",
-                "--domain",
-                "bench",
-                "--listen",
-                "127.0.0.1:0",
-                "--json",
-                "--kek",
-                &kek,
-                "--dir",
-            ])
-            .arg(&data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()?;
-        if !init.success() {
-            return Err("server init failed".into());
-        }
-        let mut run = Command::new(PROGRAM);
-        run.args(["server", "run", "--dir"]).arg(&data).env("ENLIST_LOG", "error").stdout(Stdio::piped());
-        if let Some(shim) = preload {
-            run.env("LD_PRELOAD", shim);
-        }
-        let mut child = run.spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        let url =
-            line.trim().strip_prefix("ready ").ok_or("the server did not say that it is ready")?.to_owned();
+        let data = launch::init(dir.path(), "127.0.0.1:0")?;
+        let (child, url) = launch::run(&data, preload)?;
         Ok(Self { child, url, dir })
     }
 
@@ -57,18 +25,11 @@ impl Plane {
 
     /// CPU time of the process so far, all threads.
     pub fn cpu(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
-        let after = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-        let ticks: u64 =
-            after.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        usage::cpu(self.child.id())
     }
 
     pub fn rss_kb(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or_default()
+        usage::memory(self.child.id(), "VmRSS:")
     }
 }
 

@@ -1,7 +1,7 @@
 //! What hosts send, by hand: TLS, HTTP/2 and gRPC frames with nothing in between that costs more.
 
 use api::agent::{EnrollRequest, EnrollResponse};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{Connection, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,17 +14,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
-type Driver<B> = Connection<TokioIo<TlsStream<TcpStream>>, B, TokioExecutor>;
+pub use crate::framing::{Error, frame};
 
-/// A message with the five bytes that gRPC puts before it.
-pub fn frame(message: &impl Message) -> Bytes {
-    let mut framed = BytesMut::with_capacity(message.encoded_len() + 5);
-    framed.put_u8(0);
-    framed.put_u32(message.encoded_len() as u32);
-    framed.put_slice(&message.encode_to_vec());
-    framed.freeze()
-}
+type Driver<B> = Connection<TokioIo<TlsStream<TcpStream>>, B, TokioExecutor>;
 
 pub fn enrollment(token: String, csr: &str) -> Bytes {
     frame(&EnrollRequest { token, csr: csr.to_owned(), ..EnrollRequest::default() })

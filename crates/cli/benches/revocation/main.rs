@@ -4,10 +4,16 @@
 //! `cargo build --release --workspace` for the agents. Prints Markdown. Nothing is asserted about time, but a
 //! revoked node that stays connected fails the run, and so does any other that is cut off.
 
+#[path = "../enrollment/framing.rs"]
+mod framing;
+#[path = "../enrollment/launch.rs"]
+mod launch;
 #[path = "../enrollment/plane.rs"]
 mod plane;
 #[path = "../enrollment/tokens.rs"]
 mod tokens;
+#[path = "../enrollment/usage.rs"]
+mod usage;
 #[path = "../enrollment/wire.rs"]
 mod wire;
 

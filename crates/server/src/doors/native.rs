@@ -4,6 +4,7 @@ use super::{NAMING, host, idempotency, plain};
 use crate::doors;
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::refused_renewals::CertificateHolder;
+use crate::edge::stream_messages::StreamMessages;
 use crate::fleet::live;
 use crate::fleet::recovery_token;
 use crate::http::failure::{Failure, FailureCode};
@@ -29,7 +30,6 @@ use lifecycle::registry::{
 };
 use pki::pem;
 use std::sync::Arc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status};
 
 pub const SERVICE: &str = "enlist.agent.v1.Agent";
@@ -47,7 +47,7 @@ pub struct Native {
 
 #[tonic::async_trait]
 impl Agent for Native {
-    type LiveStream = ReceiverStream<Result<LiveDown, Status>>;
+    type LiveStream = StreamMessages<LiveDown>;
 
     async fn enroll(
         &self,
@@ -130,7 +130,7 @@ impl Agent for Native {
         let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
         let peer = live::LivePeer { id, serial, origin };
         let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
-        let mut response = tonic::Response::new(ReceiverStream::new(answers.own));
+        let mut response = tonic::Response::new(answers.own);
         response.extensions_mut().insert(answers.shared);
         Ok(response)
     }

@@ -2,6 +2,7 @@
 
 use crate::process::app::App;
 use crate::process::views::Views;
+use imbl::ordmap::DiffItem;
 use lifecycle::names::{Fingerprint, Serial, Timestamp};
 use lifecycle::registry::State;
 use pki::verify::PeerCertificate;
@@ -69,6 +70,27 @@ impl Connections {
     }
 }
 
+impl Connections {
+    /// Cuts the connections whose certificate was denied between two states. Only records that changed are looked at; a revoked
+    /// issuer denies leaves without a change to their records, so then it is all of them.
+    fn cut_denied(&self, before: &State, now: &State, at: Timestamp) {
+        if now.issuers.keys().any(|id| now.issuer_is_revoked(id) && !before.issuer_is_revoked(id)) {
+            return self.sweep(now, at);
+        }
+        let open = self.open();
+        for item in before.certificates.diff(&now.certificates) {
+            let (DiffItem::Add(serial, held) | DiffItem::Update { new: (serial, held), .. }) = item else {
+                continue;
+            };
+            if let Some(of_certificate) = open.get(&held.fingerprint)
+                && now.presented(serial, &held.fingerprint, at).is_refused()
+            {
+                of_certificate.open.iter().for_each(|open| open.cut.cancel());
+            }
+        }
+    }
+}
+
 pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConnection {
     let id = app.edge.connections.next.fetch_add(1, Ordering::Relaxed);
     let cut = CancellationToken::new();
@@ -83,22 +105,21 @@ pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConn
     RegisteredConnection { app: app.clone(), certificate: certificate.fingerprint, id, cut }
 }
 
-/// Looks at the open connections whenever something was denied, until the process stops.
+/// Looks at the open connections whenever something was denied, and at all of them now and then, until the process stops.
 pub async fn watch(app: Arc<App>) {
     let mut views = Views::new(&app);
     // Outside of the loop: one that began anew with every commit would never end on a busy control plane.
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut denials = None;
     loop {
-        let state = &views.seen().state;
-        if denials != Some(state.denials) {
-            denials = Some(state.denials);
-            app.edge.connections.sweep(state, app.now());
-        }
         tokio::select! {
-            next = views.next() => if next.is_none() { return },
-            _ = ticks.tick() => denials = None,
+            next = views.next() => {
+                let Some((before, now)) = next else { return };
+                if before.state.denials != now.state.denials {
+                    app.edge.connections.cut_denied(&before.state, &now.state, app.now());
+                }
+            }
+            _ = ticks.tick() => app.edge.connections.sweep(&views.seen().state, app.now()),
         }
     }
 }

@@ -99,8 +99,9 @@ async fn connection(
 ) {
     let _ = stream.set_nodelay(true);
     let displaced = place.displaced.clone();
+    // Boxed, because a connection lives long after its handshake and would keep the room for it.
     let stream = tokio::select! {
-        stream = shaken(acceptor, stream, source, &place) => stream,
+        stream = Box::pin(shaken(acceptor, stream, source, &place)) => stream,
         () = displaced.cancelled() => {
             return app.metrics.displaced("handshake");
         }

@@ -19,6 +19,7 @@ pub mod shared_frames;
 pub mod shares;
 pub mod socket;
 pub mod stall;
+pub mod stream_messages;
 pub mod tls;
 pub mod unread;
 

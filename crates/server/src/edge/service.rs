@@ -121,6 +121,7 @@ pub async fn serve<S>(
             () = watch.displaced.cancelled() => app.metrics.displaced("connection"),
         }
     };
+    // Each in a box of its own, so that one does not take the room of the other.
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -133,14 +134,14 @@ pub async fn serve<S>(
             .max_send_buf_size(128 * 1024)
             .keep_alive_interval(pings)
             .keep_alive_timeout(keepalive::ANSWER_LIMIT);
-        drive(builder.serve_connection(io, service), over, cut, &watch).await;
+        Box::pin(drive(builder.serve_connection(io, service), over, cut, &watch)).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(HEADER_BYTES as usize);
-        drive(builder.serve_connection(io, service), over, cut, &watch).await;
+        Box::pin(drive(builder.serve_connection(io, service), over, cut, &watch)).await;
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::edge::authenticate;
 use crate::edge::shared_frames::SharedFrames;
+use crate::edge::stream_messages::{BoxedMessage, StreamMessages};
 use crate::fleet::configs::{self, SharedSender};
 use crate::fleet::evidence::{self, short};
 use crate::fleet::presence::{Stream, StreamOpening};
@@ -39,7 +40,7 @@ const RATE: u32 = 8;
 
 /// What goes down: messages of this stream alone, and those that it shares with others.
 pub struct Answers {
-    pub own: mpsc::Receiver<Result<LiveDown, Status>>,
+    pub own: StreamMessages<LiveDown>,
     pub shared: SharedFrames,
 }
 
@@ -57,7 +58,7 @@ pub fn serve(
     up: tonic::Streaming<LiveUp>,
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
-    let (down, own) = mpsc::channel(BACKLOG);
+    let (down, own) = StreamMessages::channel(BACKLOG);
     let (configs, shared) = SharedSender::new();
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
@@ -74,7 +75,7 @@ pub fn serve(
         let end = session.run(up).await;
         if let Err(failure) = end {
             // Nobody may be reading any more.
-            let _ = down.try_send(Err(refused(&failure, &request_id)));
+            let _ = down.try_send(Box::new(Err(refused(&failure, &request_id))));
         }
     });
     Answers { own, shared }
@@ -120,7 +121,7 @@ struct LastSent {
 struct StreamSession {
     app: Arc<App>,
     peer: LivePeer,
-    down: mpsc::Sender<Result<LiveDown, Status>>,
+    down: mpsc::Sender<BoxedMessage<LiveDown>>,
     configs: SharedSender,
     sent: LastSent,
     config_wanted: bool,
@@ -392,7 +393,7 @@ impl StreamSession {
     /// The stream of a host that does not read what is sent ends.
     fn send(&self, message: live_down::Message) -> Result<(), Failure> {
         self.down
-            .try_send(Ok(LiveDown { message: Some(message) }))
+            .try_send(Box::new(Ok(LiveDown { message: Some(message) })))
             .map_err(|_| Failure::new(code::TOO_SLOW, "the client does not read what is sent"))
     }
 }

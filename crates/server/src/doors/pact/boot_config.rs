@@ -5,6 +5,7 @@ use super::config_frames::{self, FrameParts};
 use super::config_reader::ConfigReader;
 use super::{status, subscription};
 use crate::edge::shared_frames::SharedFrames;
+use crate::edge::stream_messages::StreamEnd;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -18,7 +19,6 @@ use lifecycle::registry::{
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 /// How long the reader may leave a piece untaken.
@@ -32,8 +32,8 @@ pub struct Configurations {
 
 #[tonic::async_trait]
 impl BootConfigService for Configurations {
-    type StreamBootConfigStream = ReceiverStream<Result<ConfigChunk, Status>>;
-    type SubscribeConfigUpdatesStream = ReceiverStream<Result<ConfigUpdate, Status>>;
+    type StreamBootConfigStream = StreamEnd<ConfigChunk>;
+    type SubscribeConfigUpdatesStream = StreamEnd<ConfigUpdate>;
 
     async fn stream_boot_config(
         &self,
@@ -41,12 +41,12 @@ impl BootConfigService for Configurations {
     ) -> Result<Response<Self::StreamBootConfigStream>, Status> {
         let (reader, frames) = self.asked(request).await.map_err(|failure| status::status(&failure))?;
         let (send, shared) = mpsc::channel(BACKLOG);
-        let (end, ended) = mpsc::channel(1);
+        let (end, ended) = StreamEnd::channel();
         tokio::spawn(async move {
             if let Err(failure) = sent(&send, frames).await {
                 reader.leave(&failure);
                 // Nobody may be reading any more.
-                let _ = end.try_send(Err(status::ended(&failure, &reader.request_id())));
+                let _ = end.send(status::ended(&failure, &reader.request_id()));
             }
         });
         Ok(streamed(ended, shared))
@@ -59,13 +59,13 @@ impl BootConfigService for Configurations {
         let opened = subscription::open(&self.app, request).await;
         let follower = opened.map_err(|failure| status::status(&failure))?;
         let (send, shared) = mpsc::channel(BACKLOG);
-        let (end, ended) = mpsc::channel(1);
+        let (end, ended) = StreamEnd::channel();
         tokio::spawn(async move {
             let reader = follower.reader.clone();
             if let Err(failure) = follower.run(&send).await {
                 reader.leave(&failure);
                 // Nobody may be reading any more.
-                let _ = end.try_send(Err(status::ended(&failure, &reader.request_id())));
+                let _ = end.send(status::ended(&failure, &reader.request_id()));
             }
         });
         Ok(streamed(ended, shared))
@@ -73,11 +73,8 @@ impl BootConfigService for Configurations {
 }
 
 /// An answer whose messages are the shared ones; tonic's own stream only ends it.
-fn streamed<T>(
-    ended: mpsc::Receiver<Result<T, Status>>,
-    shared: mpsc::Receiver<Bytes>,
-) -> Response<ReceiverStream<Result<T, Status>>> {
-    let mut response = Response::new(ReceiverStream::new(ended));
+fn streamed<T>(ended: StreamEnd<T>, shared: mpsc::Receiver<Bytes>) -> Response<StreamEnd<T>> {
+    let mut response = Response::new(ended);
     response.extensions_mut().insert(SharedFrames::new(shared));
     response
 }

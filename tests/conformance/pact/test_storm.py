@@ -1,0 +1,34 @@
+"""Machines that all boot at once, and come back at once after the control plane was killed. PACT-19, D22.
+
+The load is `crates/cli/examples/storm`: it prints what the boot costs beside the floor of the same run, and ends with an error unless
+every machine is active, on a stream, and has the configuration that was set last. Time is printed and never asserted.
+"""
+
+import os
+import re
+import subprocess
+
+import machine
+import pytest
+
+MACHINES = int(os.environ.get("ENLIST_STORM", "500"))
+GIVE_UP = 900
+"""Seconds after which a storm hangs."""
+
+
+@pytest.mark.parametrize("api", ["pact", "native"])
+def test_all_machines_boot_at_once_and_return_after_a_kill(programs, api):
+    """Proves PACT-19, D22: none is refused for coming with the others; after SIGKILL and a restart all stream again, with the
+    certificates that they have, and the pauses of hosts spread them."""
+    storm = machine.ENLIST.parent / "examples" / "storm"
+    assert storm.exists(), f"{storm} is missing: cargo build --example storm"
+    words = [storm, "--machines", str(MACHINES), "--api", api]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=GIVE_UP, check=False)
+    print(run.stdout, run.stderr)
+    assert run.returncode == 0, run.stderr
+    assert f"{MACHINES} machines active and streaming" in run.stdout
+    # Nobody was turned away when all came at once.
+    boot, _, back = run.stdout.partition("killed; serving again")
+    assert back, run.stdout
+    refused = re.findall(r"- \d+ times: .*refused with.*", boot)
+    assert not refused, refused
