@@ -22,7 +22,7 @@ const ROOT_LIFETIME: Span = Span::from_days(3652);
 /// Of an intermediate, unless its root ends earlier.
 pub const INTERMEDIATE_LIFETIME: Span = Span::from_days(365);
 /// CAs begin an hour early, so that a host whose clock is behind can verify at once what they sign.
-const CA_BACKDATE: Span = Span::from_hours(1);
+pub(crate) const CA_BACKDATE: Span = Span::from_hours(1);
 
 /// id-kp-documentSigning (RFC 9336). With a use of its own, an audit key cannot pass for a node or a server,
 /// and no node's key can pass for the audit key.
@@ -141,16 +141,6 @@ fn owner(root_der: &[u8]) -> String {
     let domain = common_name.and_then(|name| name.strip_suffix(ROOT_ROLE)).map(str::trim_end);
     let owner = domain.filter(|domain| !domain.is_empty()).or(organization).or(common_name);
     owner.unwrap_or_default().to_owned()
-}
-
-/// A CA for a replica that seals nothing: self-signed, path length 0, an anchor for client certificates only.
-pub fn ephemeral(
-    domain: &TrustDomain,
-    serial: [u8; 16],
-    at: Timestamp,
-    lifetime: Span,
-) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), HierarchyError> {
-    self_signed(domain, "Enlist Ephemeral CA", 0, at, lifetime, serial)
 }
 
 /// The certificate under which audit checkpoints are signed, and its key in PKCS#8. It lasts as long as its issuer.

@@ -53,13 +53,26 @@ pub struct SigningIssuer {
 impl SigningIssuer {
     /// `key_der` may be PKCS#8, SEC1 or PKCS#1.
     pub fn new(certificate_der: &[u8], key_der: &[u8]) -> Result<Self, IssuerError> {
+        Self::read(certificate_der, || Ok(SigningKey::read(key_der)?))
+    }
+
+    /// With a key that has no written form.
+    pub(crate) fn with_key(certificate_der: &[u8], key: SigningKey) -> Result<Self, IssuerError> {
+        Self::read(certificate_der, || Ok(key))
+    }
+
+    /// The key is read last: what is no CA needs none.
+    fn read(
+        certificate_der: &[u8],
+        key: impl FnOnce() -> Result<SigningKey, IssuerError>,
+    ) -> Result<Self, IssuerError> {
         let (rest, ca) = X509Certificate::from_der(certificate_der).map_err(|_| IssuerError::Malformed)?;
         if !rest.is_empty() {
             return Err(IssuerError::Malformed);
         }
         let public = PublicKey::read(ca.public_key().raw)?;
         let path_length = may_sign(&ca)?;
-        let key = SigningKey::read(key_der)?;
+        let key = key()?;
         if key.spki() != public.spki {
             return Err(IssuerError::KeyMismatch);
         }

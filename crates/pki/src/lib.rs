@@ -4,7 +4,8 @@
 //! nonces are drawn here, because only here may they exist.
 //!
 //! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`], [`proof`].
-//! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`sign`] (audit).
+//! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`ephemeral`]
+//!   (a CA in memory), [`sign`] (audit).
 //! - Taking back and replacing: [`crl`], [`roll`], [`succession`] (of trust bundles).
 //! - Keeping keys: [`seal`] at rest, [`agent_key`] and [`wireguard`] on a host.
 
@@ -15,6 +16,7 @@ pub mod csr;
 mod der;
 pub mod describe;
 pub mod digest;
+pub mod ephemeral;
 pub mod hierarchy;
 pub mod import;
 pub mod issuer;

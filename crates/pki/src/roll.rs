@@ -150,7 +150,7 @@ fn vouching(
 }
 
 /// By any algorithm that verifiers accept in a TLS handshake: SHA-1 is not among them.
-fn is_signed_by(der: &[u8], spki: &[u8]) -> bool {
+pub(crate) fn is_signed_by(der: &[u8], spki: &[u8]) -> bool {
     let Some((body, algorithm, signature)) = der::signed(der) else { return false };
     let Some((key_algorithm, key)) = key_parts(spki) else { return false };
     webpki::ALL_VERIFICATION_ALGS.iter().any(|known| {

@@ -36,8 +36,12 @@ pub(crate) struct SigningKey {
 impl SigningKey {
     /// A new P-256 key, and its PKCS#8 form to be sealed or written.
     pub fn generate() -> Result<(Self, Zeroizing<Vec<u8>>), SigningKeyError> {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING);
-        Self::with_pkcs8(pair.map_err(|_| SigningKeyError::Generation)?)
+        Self::with_pkcs8(new_p256()?)
+    }
+
+    /// A new P-256 key that is never written out: the library holds it, and overwrites it when it is dropped.
+    pub fn generate_unwritten() -> Result<Self, SigningKeyError> {
+        Ok(Self { kind: KeyKind::P256, pair: Pair::Ecdsa(new_p256()?) })
     }
 
     /// A P-256 key in any form, and its PKCS#8 form.
@@ -104,6 +108,10 @@ impl SigningKey {
             }
         }
     }
+}
+
+fn new_p256() -> Result<EcdsaKeyPair, SigningKeyError> {
+    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| SigningKeyError::Generation)
 }
 
 impl rcgen::PublicKeyData for SigningKey {

@@ -193,8 +193,8 @@ fn an_expired_ca_vouches_for_nobody() {
 #[test]
 fn a_leaf_of_an_ephemeral_ca_passes() {
     let domain = TrustDomain::parse("probectl").unwrap();
-    let (ca, key) = hierarchy::ephemeral(&domain, [7; 16], AT, Span::from_hours(48)).unwrap();
-    let issuer = SigningIssuer::new(&ca, &key).unwrap();
+    let issuer = pki::ephemeral::create(&domain, [7; 16], AT).unwrap();
+    let ca = issuer.certificate();
     let issuance = Issuance {
         subject: SpiffeId::parse(URI).unwrap(),
         common_name: None,
@@ -203,7 +203,7 @@ fn a_leaf_of_an_ephemeral_ca_passes() {
         lifetime: Span::from_days(1),
     };
     let leaf = sign_leaf(&issuer, &HostKey::generate().unwrap().spki(), &issuance).unwrap().der.into();
-    assert!(check(&NodeIssuers::new([(&domain, ca.as_slice())]).unwrap(), &leaf, AT).is_ok());
+    assert!(check(&NodeIssuers::new([(&domain, ca)]).unwrap(), &leaf, AT).is_ok());
 }
 
 #[test]

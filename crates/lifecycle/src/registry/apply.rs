@@ -130,6 +130,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
             issuer::revoke::revoke(state, issuer, reason, confirm)
         }
         Command::Rewrap(rewrap) => issuer::rewrap::rewrap(state, rewrap),
+        Command::PublishIssuer(publish) => issuer::publish::publish(state, publish),
         Command::Register(register) => node::register::decide(state, &envelope.actor, register),
         Command::Describe(describe) => node::describe::decide(state, describe),
         Command::Import(import) => node::import::decide(state, import),

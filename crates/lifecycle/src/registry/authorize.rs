@@ -108,6 +108,8 @@ pub enum Who {
     TheNode,
     /// The operator that the command is about, with its certificate.
     TheOperator,
+    /// The replica that the command is about.
+    TheReplica,
     /// An operator of at least this role, for the tenants it has.
     Within(Role),
     /// An operator of at least this role and of all tenants.
@@ -125,7 +127,7 @@ impl Who {
             Who::Within(role) => Some(format!("role {}", role.as_str())),
             Who::Everywhere(role) => Some(format!("role {} for all tenants", role.as_str())),
             Who::TheOperator => Some("the certificate of the operator itself".to_owned()),
-            Who::Anyone | Who::TheNode | Who::System | Who::Local => None,
+            Who::Anyone | Who::TheNode | Who::TheReplica | Who::System | Who::Local => None,
         }
     }
 }
@@ -192,6 +194,7 @@ acts! {
     SetPolicy => Who::Everywhere(Role::PlatformAdmin);
     ReadCa => Who::Within(Role::Viewer);
     ManageCa => Who::Everywhere(Role::PlatformAdmin);
+    PublishIssuer => Who::TheReplica;
     ReadClock => Who::Everywhere(Role::Viewer);
     AcceptClock => Who::Everywhere(Role::PlatformAdmin);
     RepairClock => Who::Local;
@@ -229,7 +232,7 @@ pub fn permissions(state: &State, actor: &Actor) -> Option<Permissions> {
             let (role, tenants, vclusters) = (key.role, key.tenants.clone(), key.vclusters.clone());
             Some(Permissions { role, tenants, vclusters })
         }
-        Actor::Node { .. } | Actor::Stranger | Actor::Reconciler => None,
+        Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => None,
     }
 }
 
@@ -242,6 +245,7 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
         Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
         Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
         Who::TheNode => the_node(state, actor, subject),
+        Who::TheReplica => is_the_replica(actor, subject).then_some(()).ok_or_else(refused),
         Who::TheOperator => {
             operator(state, actor)?;
             is_the_operator(actor, subject).then_some(()).ok_or_else(refused)
@@ -295,6 +299,7 @@ fn may_bring(vclusters: &Vclusters, subject: Subject<'_>) -> bool {
             | Subject::Vcluster(_)
             | Subject::OwnNode(_)
             | Subject::OwnOperator(_)
+            | Subject::OwnReplica(_)
             | Subject::Credential,
         ) => false,
     }
@@ -336,6 +341,7 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
         | Who::Anyone
         | Who::TheNode
         | Who::TheOperator
+        | Who::TheReplica
         | Who::System
         | Who::Local => Err(refused()),
     }
@@ -343,7 +349,7 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
 
 fn operator(state: &State, actor: &Actor) -> Result<Permissions, Rejection> {
     match actor {
-        Actor::Node { .. } | Actor::Reconciler => {
+        Actor::Node { .. } | Actor::Reconciler | Actor::Replica { .. } => {
             Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None })
         }
         Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } | Actor::Stranger => {
@@ -362,6 +368,11 @@ fn the_node(state: &State, actor: &Actor, subject: Subject<'_>) -> Result<(), Re
     }
     let own = state.certificates.get(serial).is_some_and(|held| held.owner == Owner::Node(id.clone()));
     if own && state.is_good(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
+}
+
+/// A replica speaks for itself only.
+fn is_the_replica(actor: &Actor, subject: Subject<'_>) -> bool {
+    matches!(actor, Actor::Replica { id } if subject == Subject::OwnReplica(*id))
 }
 
 /// An operator renews its own certificate only; an API key and the operator socket have none.

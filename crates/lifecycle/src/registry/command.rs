@@ -2,13 +2,13 @@
 
 use super::{IssueRepairBundle, Keeping, Recover, Rejection};
 use crate::names::{
-    AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, RequestId, Serial, Source, Span, TokenId,
-    VclusterId,
+    AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, ReplicaId, RequestId, Serial, Source, Span,
+    TokenId, VclusterId,
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
     CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
-    InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
+    InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
     RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub enum Actor {
     Stranger,
     /// The control plane's own housekeeping.
     Reconciler,
+    /// One replica, in what is its own alone: the issuer in its memory.
+    Replica { id: ReplicaId },
 }
 
 /// As the audit trail names actors. A stranger's enrollment is the enrollment service's doing.
@@ -41,6 +43,7 @@ impl std::fmt::Display for Actor {
             Actor::Node { id, .. } => write!(f, "node:{id}"),
             Actor::Stranger => f.write_str("stranger"),
             Actor::Reconciler => f.write_str("system:reconciler"),
+            Actor::Replica { id } => write!(f, "replica:{id}"),
         }
     }
 }
@@ -200,6 +203,8 @@ pub enum Command {
         node: NodeId,
         vcluster: VclusterId,
     },
+    /// The CA in a replica's memory becomes an anchor for node certificates.
+    PublishIssuer(Box<PublishIssuer>),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

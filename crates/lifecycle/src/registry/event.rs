@@ -13,6 +13,7 @@ pub use super::domain::accept_clock::ClockAccepted;
 pub use super::domain::repair_clock::ClockRepaired;
 pub use super::hardware::register::HardwareRegistered;
 pub use super::issuer::activate::IssuerActivated;
+pub use super::issuer::publish::IssuerPublished;
 pub use super::issuer::retire::IssuerRetired;
 pub use super::issuer::revoke::IssuerRevoked;
 pub use super::node::confirm::NodeConfirmed;
@@ -214,6 +215,7 @@ events! {
     IssuerRetired(IssuerRetired)
     IssuerRevoked(IssuerRevoked)
     Rewrapped(Rewrap)
+    IssuerPublished(Box<IssuerPublished>)
     AlertRaised(AlertRaised)
     AlertCleared(AlertCleared)
     AlertAcknowledged(AlertAcknowledged)

@@ -1,7 +1,7 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState,
+    CertificateStatus, ConfigChange, Issuer, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState,
     RecoveryToken, State, TokenState, Vclusters,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     what_was_superseded_stays_so(before, after)?;
     at_most_one_certificate_of_a_node_is_unseen(after)?;
     one_issuer_signs(before, after)?;
+    ephemeral_issuers_are_their_replicas_own(before, after)?;
     keys_point_to_what_certifies_them(after)?;
     an_overlay_holds_its_peers_and_nobody_else(before, after)?;
     recovery_tokens_are_few_and_known(after)?;
@@ -201,6 +202,8 @@ fn no_certificate_outlives_its_issuer(state: &State) -> Result<(), Violation> {
     for (serial, certificate) in &state.certificates {
         match state.issuers.get(&certificate.issuer) {
             Some(issuer) if certificate.not_after <= issuer.not_after => {}
+            // An ephemeral one is forgotten when the last of its certificates has ended.
+            None if certificate.not_after <= state.at => {}
             _ => return violated("I12", format!("serial {serial} outlives its issuer")),
         }
     }
@@ -268,7 +271,7 @@ fn one_issuer_signs(before: &State, after: &State) -> Result<(), Violation> {
         let first = before.domain.is_none();
         let known = match (was, issuer.state) {
             (Some(was), now) if was == now => true,
-            (None, Active) => first,
+            (None, Active) => first || issuer.is_ephemeral(),
             (None, Prepared)
             | (Some(Prepared), Active)
             | (Some(Active), Retiring)
@@ -284,10 +287,50 @@ fn one_issuer_signs(before: &State, after: &State) -> Result<(), Violation> {
             return violated("D13", format!("the key of {id} is kept for nothing"));
         }
     }
-    match after.issuers.values().filter(|issuer| issuer.state == Active).count() {
+    let signing = |issuer: &&Issuer| issuer.state == Active;
+    match after.issuers.values().filter(signing).filter(|issuer| !issuer.is_ephemeral()).count() {
         0 | 1 => Ok(()),
         many => violated("D13", format!("{many} issuers sign")),
     }
+}
+
+/// D12, D13: only where they may be, each of a replica and without a key, one that signs on each, and none that hosts trust.
+fn ephemeral_issuers_are_their_replicas_own(before: &State, after: &State) -> Result<(), Violation> {
+    let mut signing = BTreeSet::new();
+    for issuer in after.issuers.values().filter(|issuer| issuer.is_ephemeral()) {
+        let id = &issuer.id;
+        let Some(replica) = issuer.replica.filter(|_| after.has_ephemeral_issuers()) else {
+            return violated("D12", format!("{id} is ephemeral and of no replica, or of no such domain"));
+        };
+        if issuer.state == IssuerState::Active && !signing.insert(replica) {
+            return violated("D12", format!("two issuers sign on replica {replica}"));
+        }
+        if !issuer.sealed_key.is_empty() {
+            return violated("D12", format!("the key of {id} is on record"));
+        }
+        if after.roots.iter().any(|root| root.fingerprint == issuer.fingerprint) {
+            return violated("D13", format!("hosts trust {id}"));
+        }
+    }
+    let of = |state: &State| -> Vec<_> {
+        let ephemeral = state.issuers.values().filter(|issuer| issuer.is_ephemeral());
+        ephemeral.map(|issuer| (issuer.id.clone(), issuer.state)).collect()
+    };
+    let changed = of(before) != of(after);
+    if changed && after.ephemeral_version == before.ephemeral_version {
+        return violated("D13", "the ephemeral issuers changed and nobody was told");
+    }
+    for certificate in after.certificates.values() {
+        let issuer = after.issuers.get(&certificate.issuer);
+        let fits = match &certificate.owner {
+            Owner::Node(_) => true,
+            Owner::Operator(_) => issuer.is_none_or(|issuer| !issuer.is_ephemeral()),
+        };
+        if !fits {
+            return violated("D12", "an ephemeral issuer signed for an operator");
+        }
+    }
+    Ok(())
 }
 
 fn keys_point_to_what_certifies_them(state: &State) -> Result<(), Violation> {
@@ -447,7 +490,10 @@ fn changes_of_configuration_are_counted_once(before: &State, after: &State) -> R
 /// Whoever waits for them to rise would wait in vain, and connections would not be looked at again.
 fn counters_never_fall(before: &State, after: &State) -> Result<(), Violation> {
     let newly = |serial: &_| after.is_denied(serial) && !before.is_denied(serial);
-    if after.denials < before.denials || after.bundle_version < before.bundle_version {
+    let fell = after.denials < before.denials
+        || after.bundle_version < before.bundle_version
+        || after.ephemeral_version < before.ephemeral_version;
+    if fell {
         return violated("D14", "a counter fell");
     }
     match before.certificates.keys().find(|serial| newly(*serial)) {

@@ -179,6 +179,12 @@ pub enum Rejection {
     DocumentTooLarge { max: usize },
     #[error("only the role operator can be narrowed to vClusters")]
     NarrowedRole,
+    #[error("the issuers of this domain are not ephemeral")]
+    NoEphemeralIssuers,
+    #[error("the issuer cannot be taken: {why}")]
+    IssuerInvalid { why: String },
+    #[error("{max} ephemeral issuers have certificates that have not expired")]
+    TooManyIssuers { max: usize },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -285,6 +291,9 @@ impl Rejection {
             Rejection::NotAssigned { .. } => "not_assigned",
             Rejection::DocumentTooLarge { .. } => "too_large",
             Rejection::NarrowedRole => "bad_request",
+            Rejection::NoEphemeralIssuers => "no_ephemeral_issuers",
+            Rejection::IssuerInvalid { .. } => "issuer_invalid",
+            Rejection::TooManyIssuers { .. } => "too_many_issuers",
         }
     }
 }

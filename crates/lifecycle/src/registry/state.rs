@@ -56,6 +56,9 @@ pub struct State {
     /// Rises whenever what must be trusted changes.
     #[serde(default = "first_bundle")]
     pub bundle_version: u64,
+    /// Rises whenever an ephemeral issuer comes or goes: what verifies nodes changes by it, and nothing that hosts trust.
+    #[serde(default)]
+    pub ephemeral_version: u64,
     /// A key that waits for its certificate.
     #[serde(default)]
     pub roll: Option<PrepareRoll>,
@@ -121,6 +124,7 @@ impl Default for State {
             checkpoint: 0,
             denials: 0,
             bundle_version: first_bundle(),
+            ephemeral_version: 0,
             roll: None,
             certified_keys: OrdMap::new(),
             overlays: OrdMap::new(),

@@ -2,7 +2,7 @@
 //! somebody has said whom it concerns. Its act, the tenant it touches and the words of a refusal follow from the row.
 
 use super::{Act, Claim, Command, ConfigTarget, Rejection, State};
-use crate::names::{AlertId, NodeId, OperatorName, TenantId, TokenId, VclusterId};
+use crate::names::{AlertId, NodeId, OperatorName, ReplicaId, TenantId, TokenId, VclusterId};
 
 /// What a command is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Subject<'a> {
     OwnNode(&'a NodeId),
     /// The operator that gives the command itself.
     OwnOperator(&'a OperatorName),
+    /// The replica that gives the command itself.
+    OwnReplica(ReplicaId),
     /// Whatever the credential in the command is for.
     Credential,
 }
@@ -107,6 +109,7 @@ impl Command {
             Command::RetireIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::RevokeIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::Rewrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::PublishIssuer(publish) => (Act::PublishIssuer, Subject::OwnReplica(publish.replica)),
             Command::AcceptClock(_) => (Act::AcceptClock, Subject::Domain),
             Command::RepairClock(_) => (Act::RepairClock, Subject::Domain),
             Command::RecordServerCertificate(_) => (Act::KeepHouse, Subject::Domain),
@@ -149,7 +152,10 @@ impl<'a> Subject<'a> {
                 Some(None) => SubjectScope::Domain,
                 Some(Some(node)) => of_node(node),
             },
-            Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => SubjectScope::Own,
+            Subject::OwnNode(_)
+            | Subject::OwnOperator(_)
+            | Subject::OwnReplica(_)
+            | Subject::Credential => SubjectScope::Own,
         }
     }
 
@@ -164,7 +170,11 @@ impl<'a> Subject<'a> {
                 Some(Rejection::NodeNotFound { node: node.clone() })
             }
             Subject::Alert(alert) => Some(Rejection::AlertNotFound { alert }),
-            Subject::Domain | Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => None,
+            Subject::Domain
+            | Subject::OwnNode(_)
+            | Subject::OwnOperator(_)
+            | Subject::OwnReplica(_)
+            | Subject::Credential => None,
         }
     }
 }

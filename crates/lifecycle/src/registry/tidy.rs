@@ -6,7 +6,7 @@ use super::node::rotate::RotationExpired;
 use super::token::expire;
 use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{Envelope, Event, Issuer, IssuerState, Node, Owner, State, Token, TokenState};
+use crate::registry::{Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, State, Token, TokenState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,11 +45,25 @@ fn unfetched_orders(state: &State) -> impl Iterator<Item = Event> + '_ {
     state.nodes.values().filter_map(over).take(AT_ONCE)
 }
 
-/// Issuers that have ended and on which nothing is on record any more.
+/// Issuers that have ended and on which nothing is on record any more. An ephemeral one that signs no more ends with the
+/// last of its certificates; a revoked one is the reason why these are denied, for as long as they are on record.
 fn old_issuers(state: &State) -> Vec<IssuerId> {
-    let over = |issuer: &&Issuer| issuer.not_after <= state.at && issuer.state != IssuerState::Active;
-    let bare = |issuer: &&Issuer| !state.certificates.values().any(|held| held.issuer == issuer.id);
-    state.issuers.values().filter(over).filter(bare).map(|issuer| issuer.id.clone()).collect()
+    let over = |issuer: &&Issuer| match (issuer.kind, issuer.state) {
+        (_, IssuerState::Active) => false,
+        (IssuerKind::Ephemeral, IssuerState::Revoked) => true,
+        (IssuerKind::Ephemeral, IssuerState::Prepared | IssuerState::Retiring | IssuerState::Retired) => false,
+        (IssuerKind::Sealed | IssuerKind::Imported, _) => issuer.not_after <= state.at,
+    };
+    let drained = |issuer: &&Issuer| {
+        issuer.is_ephemeral() && matches!(issuer.state, IssuerState::Retiring | IssuerState::Retired)
+    };
+    let of = |wanted: &dyn Fn(&&Issuer) -> bool, counts: &dyn Fn(&Certificate) -> bool| {
+        let ids = state.issuers.values().filter(|issuer| wanted(issuer)).map(|issuer| &issuer.id);
+        state.without_certificates(ids, counts)
+    };
+    let mut old = of(&over, &|_| true);
+    old.extend(of(&drained, &|held| held.not_after > state.at));
+    old
 }
 
 fn old_tokens(state: &State) -> Vec<TokenId> {
@@ -111,7 +125,9 @@ impl Happened for Tidied {
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         for issuer in &self.issuers {
-            state.issuers.remove(issuer);
+            if state.issuers.remove(issuer).is_some_and(|gone| gone.is_ephemeral()) {
+                state.ephemeral_version += 1;
+            }
         }
         for token in self.tokens.iter().filter_map(|id| state.tokens.remove(id)) {
             state.token_by_hash.remove(&token.hash);

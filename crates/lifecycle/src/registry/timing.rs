@@ -26,6 +26,7 @@ impl Command {
             | Command::CertifyRoll(_)
             | Command::ActivateIssuer(_)
             | Command::RetireIssuer { .. }
+            | Command::PublishIssuer(_)
             // Housekeeping that goes by how long something has lasted.
             | Command::MarkInactive(_)
             | Command::EndRepair { .. }

@@ -10,7 +10,10 @@ pub(super) mod supersede;
 pub(super) mod verdict;
 
 use super::State;
-use crate::names::{Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, Timestamp};
+use crate::names::{
+    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, SpiffePath,
+    Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// How far a prepared certificate may be ahead of or behind the moment it is applied.
@@ -35,16 +38,18 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// What every prepared certificate must be when it goes on record, whoever it is for: signed about now by
-    /// the issuer that signs now, not yet over, not outliving its issuer, and under a serial of its own.
+    /// What every prepared certificate must be when it goes on record: signed about now by the issuer that signs now for
+    /// whom it is for, not yet over, not outliving its issuer, and under a serial of its own.
     pub(super) fn may_be_recorded(&self, state: &State) -> bool {
+        let issuer = match self.subject.path {
+            SpiffePath::Agent { .. } => state.node_issuer(&self.issuer),
+            SpiffePath::Operator { .. } => state.active_issuer().filter(|issuer| issuer.id == self.issuer),
+        };
         self.signed_at <= state.at.plus(AHEAD)
             && self.signed_at.plus(BEHIND) >= state.at
             && self.not_after > state.at
             && !state.serial_is_taken(&self.serial)
-            && state
-                .active_issuer()
-                .is_some_and(|issuer| issuer.id == self.issuer && self.not_after <= issuer.not_after)
+            && issuer.is_some_and(|issuer| self.not_after <= issuer.not_after)
     }
 }
 

@@ -4,8 +4,8 @@ use crate::names::{ClusterId, Fingerprint, NodeId, ProfileName, TenantId, Timest
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Addresses, AuditSigner, Domain, Envelope, Event, Issuer, IssuerState, NewIssuer, Rejection, Root, State,
-    Tenant,
+    Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerKind, IssuerState,
+    NewIssuer, NodeSigner, Rejection, Root, State, Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -28,6 +28,8 @@ pub struct InitializeDomain {
     pub audit_certificate: Vec<u8>,
     #[serde(with = "serde_bytes")]
     pub audit_sealed_key: Vec<u8>,
+    #[serde(default, skip_serializing_if = "NodeSigner::is_domain_issuer")]
+    pub node_signer: NodeSigner,
 }
 
 pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> Decision {
@@ -39,7 +41,8 @@ pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> De
     }
     // Bits below the /48 would give two nodes one address, and no issuer outlives its root.
     let below_prefix = u128::from(found.overlay_prefix) << 48 != 0;
-    if below_prefix || found.issuer.not_after > found.root_not_after {
+    let ephemeral = found.issuer.kind == IssuerKind::Ephemeral;
+    if below_prefix || ephemeral || found.issuer.not_after > found.root_not_after {
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::DomainInitialized(Box::new(found.clone()))])
@@ -49,13 +52,19 @@ impl Happened for InitializeDomain {
     const NAME: &'static str = "domain.founded";
 
     fn fields(&self) -> AuditFields {
-        vec![
+        let fields = [
             ("domain", AuditField::text(&self.domain)),
             ("cluster_id", AuditField::text(self.cluster)),
             ("root_fingerprint", AuditField::text(self.root_fingerprint.labelled())),
             ("issuer", AuditField::text(&self.issuer.id)),
             ("issuer_fingerprint", AuditField::text(self.issuer.fingerprint.labelled())),
-        ]
+        ];
+        // Said only where there is something to say: lines of old logs are made again from their commands.
+        let signer = match self.node_signer {
+            NodeSigner::DomainIssuer => None,
+            NodeSigner::Ephemeral => Some(("node_issuer", AuditField::text("ephemeral"))),
+        };
+        fields.into_iter().chain(signer).collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -64,7 +73,15 @@ impl Happened for InitializeDomain {
 
     fn fold(&self, state: &mut State, envelope: &Envelope) {
         let at = state.at;
-        state.domain = Some(Domain { name: self.domain.clone(), cluster: self.cluster, founded_at: at });
+        state.domain = Some(Domain {
+            name: self.domain.clone(),
+            cluster: self.cluster,
+            founded_at: at,
+            node_signer: self.node_signer,
+        });
+        if self.node_signer == NodeSigner::Ephemeral {
+            state.policy.shorten_lifetimes(EPHEMERAL_LEAF);
+        }
         state.policy.default_profile = self.default_profile.clone();
         state.addresses = Addresses { prefix: self.overlay_prefix, ..Addresses::default() };
         state.roots = vec![Root {

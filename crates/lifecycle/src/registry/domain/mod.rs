@@ -4,6 +4,7 @@ pub(super) mod accept_clock;
 pub(super) mod initialize;
 pub(super) mod repair_clock;
 
+use super::NodeSigner;
 use crate::names::{ClusterId, Timestamp, TrustDomain};
 use serde::{Deserialize, Serialize};
 
@@ -12,4 +13,6 @@ pub struct Domain {
     pub name: TrustDomain,
     pub cluster: ClusterId,
     pub founded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "NodeSigner::is_domain_issuer")]
+    pub node_signer: NodeSigner,
 }

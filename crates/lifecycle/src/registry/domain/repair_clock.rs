@@ -145,6 +145,14 @@ fn settle(state: &mut State, to: Timestamp) {
 
 /// What is dated after `to` is dated `to`, and ends no later than it would have if it had begun then.
 fn redate(state: &mut State, to: Timestamp) {
+    // One whose issuer is forgotten was over then, and nothing could verify it any more.
+    let orphaned = |held: &Certificate| !state.issuers.contains_key(&held.issuer);
+    let ended = state.certificates.iter().filter(|(_, held)| orphaned(held));
+    for serial in ended.map(|(serial, _)| serial.clone()).collect::<Vec<_>>() {
+        if let Some(held) = state.certificates.get_mut(&serial).map(Arc::make_mut) {
+            (held.not_after, held.renew_at) = (held.not_after.min(to), held.renew_at.min(to));
+        }
+    }
     for serial in state.certificates.keys().cloned().collect::<Vec<_>>() {
         if let Some(held) = state.certificates.get_mut(&serial).filter(|held| is_dated(held, to)) {
             certificate(Arc::make_mut(held), to);

@@ -3,7 +3,7 @@
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, Issuer, IssuerState, NewIssuer, Rejection, State};
+use crate::registry::{Envelope, Event, Issuer, IssuerKind, IssuerState, NewIssuer, Rejection, State};
 
 /// The certificate has come back: the issuer is trusted from now on, and signs once it is activated.
 pub(in crate::registry) fn certify(state: &State, issuer: &NewIssuer) -> Decision {
@@ -17,6 +17,10 @@ pub(in crate::registry) fn certify(state: &State, issuer: &NewIssuer) -> Decisio
     // Rewrapped meanwhile, the key would stay behind under the old key-encryption key.
     let same_key = roll.sealed_key == issuer.sealed_key;
     let within_root = state.roots.iter().any(|root| issuer.not_after <= root.not_after);
+    // What a replica holds in its memory has another way in.
+    if issuer.kind == IssuerKind::Ephemeral {
+        return Rejection::IssuerInvalid { why: "it is ephemeral, and no issuer of a roll".to_owned() }.into();
+    }
     if known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
         return Rejection::PreparedStale.into();
     }

@@ -3,12 +3,13 @@
 pub(super) mod activate;
 pub(super) mod certify;
 pub(super) mod prepare;
+pub(super) mod publish;
 pub(super) mod retire;
 pub(super) mod revoke;
 pub(super) mod rewrap;
 
 use super::{Certificate, Owner, State};
-use crate::names::{Fingerprint, IssuerId, Serial, Timestamp};
+use crate::names::{Fingerprint, IssuerId, ReplicaId, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -39,6 +40,35 @@ pub struct Root {
 pub enum IssuerKind {
     Sealed,
     Imported,
+    /// In the memory of one replica and nowhere else; signs certificates of nodes only.
+    Ephemeral,
+}
+
+impl IssuerKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IssuerKind::Sealed => "sealed",
+            IssuerKind::Imported => "imported",
+            IssuerKind::Ephemeral => "ephemeral",
+        }
+    }
+}
+
+/// What signs the certificates of nodes in a domain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeSigner {
+    /// The issuer that signs for operators and the control plane too.
+    #[default]
+    DomainIssuer,
+    /// An issuer in the memory of the replica that a node reaches.
+    Ephemeral,
+}
+
+impl NodeSigner {
+    pub(super) fn is_domain_issuer(&self) -> bool {
+        *self == NodeSigner::DomainIssuer
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +118,9 @@ pub struct Issuer {
     pub sealed_key: Vec<u8>,
     #[serde(default)]
     pub revoked_at: Option<Timestamp>,
+    /// Of an ephemeral one: the replica whose memory holds its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<ReplicaId>,
 }
 
 impl Issuer {
@@ -102,14 +135,44 @@ impl Issuer {
             not_after: issuer.not_after,
             sealed_key: issuer.sealed_key.clone(),
             revoked_at: None,
+            replica: None,
         }
+    }
+
+    pub fn is_ephemeral(&self) -> bool {
+        self.kind == IssuerKind::Ephemeral
     }
 }
 
 impl State {
-    /// The issuer that signs now.
+    /// The issuer of the domain that signs now: for operators and the control plane, and for nodes unless these have
+    /// ephemeral ones.
     pub fn active_issuer(&self) -> Option<&Issuer> {
-        self.issuers.values().find(|issuer| issuer.state == IssuerState::Active)
+        self.domain_issuer_in(IssuerState::Active)
+    }
+
+    /// An issuer whose key the domain holds, as a roll goes through its states.
+    pub fn domain_issuer_in(&self, wanted: IssuerState) -> Option<&Issuer> {
+        self.issuers.values().find(|issuer| issuer.state == wanted && !issuer.is_ephemeral())
+    }
+
+    /// Whether the certificates of nodes come from ephemeral issuers.
+    pub fn has_ephemeral_issuers(&self) -> bool {
+        self.domain.as_ref().is_some_and(|domain| domain.node_signer == NodeSigner::Ephemeral)
+    }
+
+    /// The ephemeral issuer that signs on a replica now.
+    pub fn ephemeral_issuer(&self, replica: ReplicaId) -> Option<&Issuer> {
+        let signs = |issuer: &&Issuer| {
+            issuer.is_ephemeral() && issuer.state == IssuerState::Active && issuer.replica == Some(replica)
+        };
+        self.issuers.values().find(signs)
+    }
+
+    /// This issuer, if it may sign a node's certificate now.
+    pub fn node_issuer(&self, id: &IssuerId) -> Option<&Issuer> {
+        let issuer = self.issuers.get(id).filter(|issuer| issuer.state == IssuerState::Active);
+        issuer.filter(|issuer| issuer.is_ephemeral() == self.has_ephemeral_issuers())
     }
 
     /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
@@ -156,7 +219,16 @@ impl State {
             issuer.revoked_at = Some(at).filter(|_| next == IssuerState::Revoked);
         }
         self.forget_idle_keys();
-        self.bundle_version += 1;
+        self.anchors_changed(id);
+    }
+
+    /// What verifies nodes has changed with this issuer; hosts have to be told of it only if they trust the control plane by it.
+    fn anchors_changed(&mut self, id: &IssuerId) {
+        if self.issuers.get(id).is_some_and(Issuer::is_ephemeral) {
+            self.ephemeral_version += 1;
+        } else {
+            self.bundle_version += 1;
+        }
     }
 
     /// A retired or revoked issuer signs one thing still, the list of what was revoked. Once everything on that

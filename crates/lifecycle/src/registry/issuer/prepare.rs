@@ -3,7 +3,7 @@
 use crate::names::{KeyHash, NodeId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{Envelope, Event, Issuer, IssuerState, Rejection, State};
+use crate::registry::{Envelope, Event, IssuerState, Rejection, State};
 use serde::{Deserialize, Serialize};
 
 /// The key of the next issuer, and the request for its certificate that goes to wherever the root key is.
@@ -17,17 +17,13 @@ pub struct PrepareRoll {
 
 /// One roll at a time. Asked again, the request that is out stays the one.
 pub(in crate::registry) fn prepare(state: &State, prepare: &PrepareRoll) -> Decision {
-    if let Some(issuer) = in_state(state, IssuerState::Prepared) {
+    if let Some(issuer) = state.domain_issuer_in(IssuerState::Prepared) {
         return Rejection::RollUnderway { issuer: issuer.id.clone() }.into();
     }
     match &state.roll {
         Some(_) => Decision::granted(Vec::new()),
         None => Decision::granted(vec![Event::RollPrepared(prepare.clone())]),
     }
-}
-
-fn in_state(state: &State, wanted: IssuerState) -> Option<&Issuer> {
-    state.issuers.values().find(|issuer| issuer.state == wanted)
 }
 
 impl Happened for PrepareRoll {

@@ -34,10 +34,17 @@ fn check_confirmed(state: &State, issuer: &Issuer, confirm: &Confirmation) -> Re
         Owner::Operator(_) => None,
     });
     let affected = holders.collect::<BTreeSet<_>>().len() as u64;
-    let consequence = format!(
-        "issuer {} is the only one that signs: every certificate that it signed is refused at once, and none can be issued until another issuer is active",
-        issuer.id
-    );
+    let consequence = if issuer.is_ephemeral() {
+        format!(
+            "issuer {} signs now: every certificate that it signed is refused at once, and their nodes have to recover or enroll again; its replica publishes another issuer by itself",
+            issuer.id
+        )
+    } else {
+        format!(
+            "issuer {} is the only one that signs: every certificate that it signed is refused at once, and none can be issued until another issuer is active",
+            issuer.id
+        )
+    };
     confirm.check(issuer.id.as_str(), &consequence, affected)
 }
 

@@ -86,6 +86,15 @@ impl Policy {
         self.liveness_interval.min(Span::from_millis(self.liveness_grace.millis() / PER_GRACE))
     }
 
+    /// No profile's certificates live longer than this.
+    pub(super) fn shorten_lifetimes(&mut self, longest: Span) {
+        for name in self.profiles.keys().cloned().collect::<Vec<_>>() {
+            if let Some(profile) = self.profiles.get_mut(&name) {
+                profile.lifetime = profile.lifetime.min(longest);
+            }
+        }
+    }
+
     /// Every key with its value, in order.
     pub fn list(&self) -> Vec<(String, String)> {
         let mut items: Vec<_> = Self::KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(self))).collect();

@@ -4,7 +4,7 @@ use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
-use crate::registry::{Confirmation, Envelope, Event, Node, Policy, PolicyError, Rejection, State};
+use crate::registry::{Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, Policy, PolicyError, Rejection, State};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,6 +31,12 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
             }
         }
         .into();
+    }
+    let longest = changed.profiles.values().map(|profile| profile.lifetime).max();
+    if state.has_ephemeral_issuers() && longest.is_some_and(|longest| longest > EPHEMERAL_LEAF) {
+        let expected = format!("at most {EPHEMERAL_LEAF} in a domain with ephemeral issuers");
+        let value = set.value.chars().take(SHOWN).collect();
+        return Rejection::PolicyValueInvalid { key: set.key.clone(), expected, value }.into();
     }
     if changed == state.policy {
         return Decision::granted(Vec::new());
