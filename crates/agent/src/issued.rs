@@ -8,7 +8,7 @@ use lifecycle::names::{Span, SpiffePath, Timestamp};
 use pki::agent_key::HostKey;
 use pki::describe::{self, Facts};
 use pki::pem;
-use pki::verify::{NodeIssuers, PeerError};
+use pki::verify::{NodeIssuers, PeerError, is_issued_by};
 use rustls_pki_types::CertificateDer;
 
 use crate::code::AgentCode;
@@ -62,7 +62,7 @@ impl IssuedAnswer<'_> {
             [leaf] => leaf.clone(),
             _ => return Err(invalid("certificate holds more than the leaf")),
         };
-        let chain = match self.chain.trim() {
+        let mut chain = match self.chain.trim() {
             "" => Vec::new(),
             chain => certificates("chain", chain)?,
         };
@@ -82,6 +82,9 @@ impl IssuedAnswer<'_> {
         let anchors = chain.iter().chain(&bundle).map(|ca| (&spiffe.domain, ca.as_ref()));
         let issuers = NodeIssuers::new(anchors).map_err(|error| invalid(error.to_string()))?;
         issuers.check(&leaf, moment).map_err(|error| refusal(&error, &facts, at))?;
+        // What is no intermediate has done its work by now: an ephemeral issuer is an anchor of the control plane's, to whom it
+        // need not be shown, and must not get among what this host's programs trust.
+        chain.retain(|ca| bundle.contains(ca) || !is_issued_by(ca, ca));
         let meta = IdentityMeta {
             renew_at: renew_at(self.renew_at, &facts)?,
             profile: self.profile.chars().take(LONGEST).collect(),

@@ -10,11 +10,24 @@ use crate::output::Output;
 use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::table::{Table, Tone};
-use api::rest::ca::{BundleQuery, Ca, CrlQuery, RevokeIssuer, RewrapRequest, Rewrapped};
+use api::rest::ca::{BundleQuery, Ca, CrlQuery, IssuerItem, RevokeIssuer, RewrapRequest, Rewrapped};
 use client::rest::Path;
+use std::io::Write;
 
 const NOBODY_SIGNS: &str = "no issuer is active, so no certificate can be issued: prepare and activate another issuer \
     (`enlist ca roll prepare`), then enroll every node again with a new token";
+
+const NO_LIST: &str = "note: ephemeral issuers, which sign the certificates of nodes here, have no revocation list: the control \
+    plane itself refuses what is revoked";
+
+#[derive(serde::Serialize)]
+struct RevocationLists {
+    /// One block for each issuer that has a list.
+    pem: String,
+    /// Ephemeral issuers, which have none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_list: Vec<String>,
+}
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -75,11 +88,15 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::Crl { issuer } => {
             let operator = reach.operator()?;
-            let issuers = match issuer {
-                Some(id) => vec![id],
+            let (issuers, without_list) = match issuer {
+                Some(id) => (vec![id], Vec::new()),
                 None => {
                     let ca: Ca = operator.get(&Path::new("/v1/ca")).await?;
-                    ca.issuers.into_iter().filter(|issuer| issuer.crl).map(|issuer| issuer.id).collect()
+                    let of = |wanted: fn(&IssuerItem) -> bool| {
+                        let issuers = ca.issuers.iter().filter(|issuer| wanted(issuer));
+                        issuers.map(|issuer| issuer.id.clone()).collect::<Vec<_>>()
+                    };
+                    (of(|issuer| issuer.crl), of(|issuer| issuer.kind == "ephemeral"))
                 }
             };
             let mut pem = String::new();
@@ -87,7 +104,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 let query = CrlQuery { format: Some("pem".to_owned()), issuer: Some(id) };
                 pem.push_str(&operator.text(&Path::new("/v1/ca/crl").queries(&query)?).await?);
             }
-            output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone())
+            let lists = RevocationLists { pem, without_list };
+            if !lists.without_list.is_empty() {
+                // Standard error may be closed; the document names them too.
+                let _ = writeln!(anstream::stderr(), "{NO_LIST}");
+            }
+            output.document(&lists, |lists| lists.pem.clone())
         }
         Command::Roll(command) => roll::run(command, reach, output).await,
         Command::Revoke { issuer, reason, confirm } => {

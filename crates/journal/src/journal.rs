@@ -16,6 +16,7 @@ use crate::raft::{self, FIRST_REPLICA, Raft};
 use crate::replicas::Replicas;
 use crate::snapshot::SnapshotDir;
 use crate::view::{Board, View};
+use lifecycle::names::ReplicaId;
 use lifecycle::registry::{AuditGap, Envelope};
 use openraft::BasicNode;
 use std::collections::BTreeMap;
@@ -230,6 +231,11 @@ impl Journal {
             Ok(Ok(_)) => Ok(self.view()),
             Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
         }
+    }
+
+    /// Which replica this is: the same at every start on its directory.
+    pub fn replica(&self) -> ReplicaId {
+        ReplicaId(FIRST_REPLICA)
     }
 
     /// Whether this replica leads now, confirmed by a quorum.

@@ -94,6 +94,23 @@ fn found() -> InitializeDomain {
         },
         audit_certificate: vec![6; 3],
         audit_sealed_key: vec![7; 3],
+        node_signer: NodeSigner::DomainIssuer,
+    }
+}
+
+fn found_ephemeral() -> Command {
+    Command::InitializeDomain(Box::new(InitializeDomain { node_signer: NodeSigner::Ephemeral, ..found() }))
+}
+
+fn publish() -> PublishIssuer {
+    PublishIssuer {
+        replica: ReplicaId(1),
+        issuer: IssuerId::parse("ephemeral-1").expect("an issuer"),
+        subject: "CN=Enlist Ephemeral CA".to_owned(),
+        certificate: vec![8; 3],
+        fingerprint: Fingerprint::new([9; 32]),
+        not_before: AT,
+        not_after: later(14),
     }
 }
 
@@ -409,6 +426,7 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
             },
         ),
         ("rewrap", Command::Rewrap(rewrap)),
+        ("publish_issuer", Command::PublishIssuer(Box::new(publish()))),
     ]
 }
 
@@ -529,6 +547,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
+        ("found_ephemeral", found_ephemeral()),
     ]
     .into_iter()
     .chain(narrowed())
@@ -666,6 +685,30 @@ fn a_snapshot_with_vclusters_decodes_for_ever() {
     assert_eq!((state.config_sequence, state.config_mark(machine)), (4, 4));
     let key = state.operator_keys.values().next().expect("the key");
     assert_eq!(key.vclusters, Vclusters::narrowed(BTreeSet::from([vcluster()])));
+}
+
+#[test]
+fn a_snapshot_with_an_ephemeral_issuer_decodes_for_ever() {
+    let sample = golden("snapshot_ephemeral.v1", || {
+        let mut state = State::default();
+        let replica = Actor::Replica { id: ReplicaId(1) };
+        for (n, actor, command) in [
+            (50, envelope(Command::Tidy).actor, found_ephemeral()),
+            (51, replica, Command::PublishIssuer(Box::new(publish()))),
+        ] {
+            let envelope = Envelope { id: RequestId(id(n)), actor, ..envelope(command) };
+            let applied = apply(&mut state, &envelope, AT);
+            assert!(applied.answer.is_ok(), "{applied:?}");
+        }
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&Image { state, ..image() }, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    assert!(state.has_ephemeral_issuers());
+    let issuer = state.ephemeral_issuer(ReplicaId(1)).expect("the issuer of the replica");
+    assert_eq!((issuer.kind, issuer.certificate.as_slice()), (IssuerKind::Ephemeral, &[8; 3][..]));
+    assert_eq!(state.ephemeral_version, 1);
 }
 
 #[test]

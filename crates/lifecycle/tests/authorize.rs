@@ -2,7 +2,7 @@
 
 use crate::support::{
     Domain, Enrolled, activate, check, confirm_ok, create_tenant, create_vcluster, granted, hardware, local,
-    only, operator, register, register_hardware, revoke, set_policy, span, vcluster,
+    only, operator, register, register_hardware, replica, revoke, set_policy, span, vcluster,
 };
 use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, Source, TenantId};
 use lifecycle::registry::{
@@ -17,86 +17,87 @@ use std::collections::BTreeSet;
 /// What the commands are about lies in the tenant `default`. Columns, a certificate and an API key alike:
 ///
 /// local | platform-admin, operator, viewer of all tenants | the same of `default` only | the same of another
-/// tenant only | operator narrowed to a vCluster of `default` | operators and keys that have lapsed | the node, another node | stranger | reconciler
+/// tenant only | operator narrowed to a vCluster of `default` | operators and keys that have lapsed | the node, another node | stranger | reconciler | the replica, another replica
 const COMMANDS: &[(&str, &str)] = &[
-    ("InitializeDomain", "+ --- --- --- - - -- - -"),
-    ("CreateToken", "+ ++- ++- 00- - ? -- ? -"),
-    ("RevokeToken", "+ ++- ++- 00- - ? -- ? -"),
-    ("Enroll", "+ +++ +++ +++ + + ++ + +"),
-    ("Confirm", "? ??? ??? ??? ? ? +- ? ?"),
-    ("CreateTenant", "+ +-- --- --- - ? -- ? -"),
-    ("AddOperator", "+ +-- --- --- - ? -- ? -"),
-    ("RemoveOperator", "+ +-- --- --- - ? -- ? -"),
-    ("CreateOperatorKey", "+ +-- --- --- - ? -- ? -"),
-    ("RevokeOperatorKey", "+ +-- --- --- - ? -- ? -"),
-    ("SetPolicy", "+ +-- --- --- - ? -- ? -"),
-    ("RecordServerCertificate", "- --- --- --- - - -- - +"),
-    ("RecordRefusals", "- --- --- --- - - -- - +"),
-    ("RecordCheckpoint", "- --- --- --- - - -- - +"),
-    ("RecordAuditGap", "- --- --- --- - - -- - +"),
-    ("AcceptRollback", "- --- --- --- - - -- - +"),
-    ("Tidy", "- --- --- --- - - -- - +"),
-    ("Expire", "- --- --- --- - - -- - +"),
-    ("Renew", "? ??? ??? ??? ? ? +- ? ?"),
-    ("Contact", "? ??? ??? ??? ? ? +- ? ?"),
-    ("Observe", "- --- --- --- - - -- - +"),
-    ("MarkInactive", "- --- --- --- - - -- - +"),
-    ("Drain", "+ ++- ++- 00- - ? -- ? -"),
-    ("Undrain", "+ ++- ++- 00- - ? -- ? -"),
-    ("Quarantine", "+ ++- ++- 00- - ? -- ? -"),
-    ("Release", "+ ++- ++- 00- - ? -- ? -"),
-    ("Decommission", "+ +-- +-- 0-- - ? -- ? -"),
-    ("Revoke", "+ ++- ++- 00- - ? -- ? -"),
-    ("Reinstate", "+ +-- +-- 0-- - ? -- ? -"),
-    ("Rotate", "+ ++- ++- 00- - ? -- ? -"),
-    ("RaiseAlert", "- --- --- --- - - -- - +"),
-    ("ClearAlert", "- --- --- --- - - -- - +"),
-    ("AcknowledgeAlert", "+ ++- ++- 00- - ? -- ? -"),
-    ("PrepareRoll", "+ +-- --- --- - ? -- ? -"),
-    ("CertifyRoll", "+ +-- --- --- - ? -- ? -"),
-    ("ActivateIssuer", "+ +-- --- --- - ? -- ? -"),
-    ("RetireIssuer", "+ +-- --- --- - ? -- ? -"),
-    ("RevokeIssuer", "+ +-- --- --- - ? -- ? -"),
-    ("Rewrap", "+ +-- --- --- - ? -- ? -"),
-    ("Register by an operator", "+ ++- ++- 00- - ? -- ? -"),
-    ("Register by a token", "+ +++ +++ +++ + + ++ + +"),
-    ("Describe", "+ ++- ++- 00- - ? -- ? -"),
-    ("Import", "+ +-- --- --- - ? -- ? -"),
-    ("MintRecovery", "? ??? ??? ??? ? ? +- ? ?"),
-    ("Recover", "+ +++ +++ +++ + + ++ + +"),
-    ("IssueRepairBundle", "+ +-- +-- 0-- - ? -- ? -"),
-    ("EndRepair", "- --- --- --- - - -- - +"),
-    ("RecordDeniedCertificate", "- --- --- --- - - -- - +"),
-    ("RevokeRecoveryTokens", "+ ++- ++- 00- - ? -- ? -"),
-    ("AcceptClock", "+ +-- --- --- - ? -- ? -"),
-    ("RepairClock", "+ --- --- --- - - -- - -"),
-    ("RegisterHardware", "+ +-- +-- 0-- - ? -- ? -"),
-    ("CreateVcluster", "+ +-- +-- 0-- - ? -- ? -"),
-    ("RemoveVcluster", "+ +-- +-- 0-- - ? -- ? -"),
-    ("SetConfig of the defaults", "+ +-- --- --- - ? -- ? -"),
-    ("SetConfig of a vCluster", "+ +-- +-- 0-- - ? -- ? -"),
-    ("SetConfig of a node", "+ +-- +-- 0-- - ? -- ? -"),
-    ("Assign", "+ ++- ++- 00- + ? -- ? -"),
-    ("Unassign", "+ ++- ++- 00- + ? -- ? -"),
-    ("Move", "+ ++- ++- 00- + ? -- ? -"),
+    ("InitializeDomain", "+ --- --- --- - - -- - - --"),
+    ("CreateToken", "+ ++- ++- 00- - ? -- ? - --"),
+    ("RevokeToken", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Enroll", "+ +++ +++ +++ + + ++ + + ++"),
+    ("Confirm", "? ??? ??? ??? ? ? +- ? ? ??"),
+    ("CreateTenant", "+ +-- --- --- - ? -- ? - --"),
+    ("AddOperator", "+ +-- --- --- - ? -- ? - --"),
+    ("RemoveOperator", "+ +-- --- --- - ? -- ? - --"),
+    ("CreateOperatorKey", "+ +-- --- --- - ? -- ? - --"),
+    ("RevokeOperatorKey", "+ +-- --- --- - ? -- ? - --"),
+    ("SetPolicy", "+ +-- --- --- - ? -- ? - --"),
+    ("RecordServerCertificate", "- --- --- --- - - -- - + --"),
+    ("RecordRefusals", "- --- --- --- - - -- - + --"),
+    ("RecordCheckpoint", "- --- --- --- - - -- - + --"),
+    ("RecordAuditGap", "- --- --- --- - - -- - + --"),
+    ("AcceptRollback", "- --- --- --- - - -- - + --"),
+    ("Tidy", "- --- --- --- - - -- - + --"),
+    ("Expire", "- --- --- --- - - -- - + --"),
+    ("Renew", "? ??? ??? ??? ? ? +- ? ? ??"),
+    ("Contact", "? ??? ??? ??? ? ? +- ? ? ??"),
+    ("Observe", "- --- --- --- - - -- - + --"),
+    ("MarkInactive", "- --- --- --- - - -- - + --"),
+    ("Drain", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Undrain", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Quarantine", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Release", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Decommission", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("Revoke", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Reinstate", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("Rotate", "+ ++- ++- 00- - ? -- ? - --"),
+    ("RaiseAlert", "- --- --- --- - - -- - + --"),
+    ("ClearAlert", "- --- --- --- - - -- - + --"),
+    ("AcknowledgeAlert", "+ ++- ++- 00- - ? -- ? - --"),
+    ("PrepareRoll", "+ +-- --- --- - ? -- ? - --"),
+    ("CertifyRoll", "+ +-- --- --- - ? -- ? - --"),
+    ("ActivateIssuer", "+ +-- --- --- - ? -- ? - --"),
+    ("RetireIssuer", "+ +-- --- --- - ? -- ? - --"),
+    ("RevokeIssuer", "+ +-- --- --- - ? -- ? - --"),
+    ("Rewrap", "+ +-- --- --- - ? -- ? - --"),
+    ("PublishIssuer", "- --- --- --- - - -- - - +-"),
+    ("Register by an operator", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Register by a token", "+ +++ +++ +++ + + ++ + + ++"),
+    ("Describe", "+ ++- ++- 00- - ? -- ? - --"),
+    ("Import", "+ +-- --- --- - ? -- ? - --"),
+    ("MintRecovery", "? ??? ??? ??? ? ? +- ? ? ??"),
+    ("Recover", "+ +++ +++ +++ + + ++ + + ++"),
+    ("IssueRepairBundle", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("EndRepair", "- --- --- --- - - -- - + --"),
+    ("RecordDeniedCertificate", "- --- --- --- - - -- - + --"),
+    ("RevokeRecoveryTokens", "+ ++- ++- 00- - ? -- ? - --"),
+    ("AcceptClock", "+ +-- --- --- - ? -- ? - --"),
+    ("RepairClock", "+ --- --- --- - - -- - - --"),
+    ("RegisterHardware", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("CreateVcluster", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("RemoveVcluster", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("SetConfig of the defaults", "+ +-- --- --- - ? -- ? - --"),
+    ("SetConfig of a vCluster", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("SetConfig of a node", "+ +-- +-- 0-- - ? -- ? - --"),
+    ("Assign", "+ ++- ++- 00- + ? -- ? - --"),
+    ("Unassign", "+ ++- ++- 00- + ? -- ? - --"),
+    ("Move", "+ ++- ++- 00- + ? -- ? - --"),
     // Nobody renews for another; for itself, see below.
-    ("RenewOperator", "- --- --- --- - ? -- ? -"),
-    ("UseRenewedCertificate", "- --- --- --- - ? -- ? -"),
+    ("RenewOperator", "- --- --- --- - ? -- ? - --"),
+    ("UseRenewedCertificate", "- --- --- --- - ? -- ? - --"),
 ];
 
 /// What is read, under the same columns.
 const READS: &[(Act, &str)] = &[
-    (Act::ReadTokens, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadNodes, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadVclusters, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadAlerts, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadTenants, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadOperators, "+ +-- --- --- - ? -- ? -"),
-    (Act::ReadPolicy, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadCa, "+ +++ +++ +++ - ? -- ? -"),
-    (Act::ReadAudit, "+ +++ --- --- - ? -- ? -"),
-    (Act::ReadMetrics, "+ +++ --- --- - ? -- ? -"),
-    (Act::ReadClock, "+ +++ --- --- - ? -- ? -"),
+    (Act::ReadTokens, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadNodes, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadVclusters, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadAlerts, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadTenants, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadOperators, "+ +-- --- --- - ? -- ? - --"),
+    (Act::ReadPolicy, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadCa, "+ +++ +++ +++ - ? -- ? - --"),
+    (Act::ReadAudit, "+ +++ --- --- - ? -- ? - --"),
+    (Act::ReadMetrics, "+ +++ --- --- - ? -- ? - --"),
+    (Act::ReadClock, "+ +++ --- --- - ? -- ? - --"),
 ];
 
 struct Cast {
@@ -129,6 +130,8 @@ fn cast() -> Cast {
     columns.push(vec![domain.enroll().actor()]);
     columns.push(vec![Actor::Stranger]);
     columns.push(vec![Actor::Reconciler]);
+    columns.push(vec![replica(1)]);
+    columns.push(vec![replica(2)]);
     Cast { domain, columns, node }
 }
 
@@ -276,6 +279,7 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
         Command::RetireIssuer { issuer: issuer.clone() },
         Command::RevokeIssuer { issuer, reason: String::new(), confirm: Confirmation::NotAsked },
         Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None }),
+        domain.publish("e1"),
     ]
 }
 
@@ -393,7 +397,11 @@ fn what_a_command_is_about_is_refused_in_another_tenant_as_if_it_were_not_there(
             | Subject::Alert(_)
             | Subject::Vcluster(_)
             | Subject::Assignment { .. } => true,
-            Subject::Domain | Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::Credential => false,
+            Subject::Domain
+            | Subject::OwnNode(_)
+            | Subject::OwnOperator(_)
+            | Subject::OwnReplica(_)
+            | Subject::Credential => false,
         };
         let found = mark(authorize(&domain.state, &outsider, &command));
         assert!(found != '+' || command.subject() == Subject::Credential, "{}", row(&command));

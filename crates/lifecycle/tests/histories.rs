@@ -11,8 +11,9 @@ mod model;
 mod step;
 mod world;
 
-use lifecycle::registry::{Envelope, State};
+use lifecycle::registry::{Envelope, NodeSigner, State};
 use proptest::collection::vec;
+use proptest::prelude::any;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -67,6 +68,7 @@ const SEEN: &[&str] = &[
     "ca.retired",
     "ca.revoked",
     "ca.rewrapped",
+    "ca.published",
     "alert.raised",
     "alert.cleared",
     "alert.acknowledged",
@@ -98,7 +100,9 @@ const SEEN: &[&str] = &[
     "refused: certificate_superseded",
     "refused: forbidden",
     "refused: issuer_in_use",
+    "refused: issuer_invalid",
     "refused: issuer_not_prepared",
+    "refused: no_ephemeral_issuers",
     "refused: key_in_use",
     "refused: key_kind_not_allowed",
     "refused: no_certificate",
@@ -153,8 +157,8 @@ fn the_promises_hold_in_every_history() {
     config.rng_seed = RngSeed::Fixed(seed);
     let cases = config.cases;
     let seen = RefCell::new(BTreeMap::<String, u64>::new());
-    let result = TestRunner::new(config).run(&vec(step::step(), 1..=STEPS), |steps| {
-        let mut world = World::new();
+    let result = TestRunner::new(config).run(&(any::<bool>(), vec(step::step(), 1..=STEPS)), |(ephemeral, steps)| {
+        let mut world = World::new(node_signer(ephemeral));
         for step in &steps {
             world.take(step);
         }
@@ -174,6 +178,10 @@ fn the_promises_hold_in_every_history() {
         let missing: Vec<_> = SEEN.iter().filter(|what| !seen.contains_key(**what)).collect();
         assert!(missing.is_empty(), "PROPTEST_RNG_SEED={seed}: never seen: {missing:?} in {seen:#?}");
     }
+}
+
+fn node_signer(ephemeral: bool) -> NodeSigner {
+    if ephemeral { NodeSigner::Ephemeral } else { NodeSigner::DomainIssuer }
 }
 
 /// Applied again from the start, with a snapshot written and read half-way and every entry in its stored form,

@@ -28,6 +28,7 @@ mod liveness;
 mod operator;
 mod overlay;
 mod policy;
+mod publish;
 mod quarantine;
 mod recovery;
 mod register;

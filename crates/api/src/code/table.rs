@@ -163,6 +163,12 @@ codes! {
         "wait until every node has the new trust bundle (`enlist ca roll status`), or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
         "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again";
+    NO_REVOCATION_LIST "no_revocation_list" 409 FailedPrecondition final
+        "ask for the list of a sealed or imported issuer (CRL in `enlist ca show --json`); what an ephemeral issuer signed is refused by the control plane itself once it is revoked";
+    NO_EPHEMERAL_ISSUERS "no_ephemeral_issuers" 409 FailedPrecondition final
+        "ephemeral issuers are chosen once, when a domain is initialized: `enlist server init --issuer ephemeral`";
+    ISSUER_INVALID "issuer_invalid" 409 FailedPrecondition final
+        "the message names what is wrong with the issuer's certificate; check the clock of the replica that made it";
     RECOVERY_NOT_NEEDED "recovery_not_needed" 409 FailedPrecondition final
         "if the node itself did not try to recover, its recovery token was stolen: see `enlist node show ID --timeline`, then `enlist node rotate ID`";
     TOKEN_SUPERSEDED "token_superseded" 409 FailedPrecondition final
@@ -199,6 +205,8 @@ codes! {
         "close a stream or a waiting request of this credential, or wait until dead connections time out";
     TOO_MANY_CERTIFICATES "too_many_certificates" 429 ResourceExhausted retry
         "wait until older certificates of the node or operator have expired, and renew less often";
+    TOO_MANY_ISSUERS "too_many_issuers" 429 ResourceExhausted retry
+        "find out why the control plane restarts so often (`enlist audit list --event ca.published`); nodes keep their certificates meanwhile, and issuing works again when the oldest certificates have expired";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry
         "connect again, and read messages as they arrive";
     OVERLOADED "overloaded" 429 ResourceExhausted retry

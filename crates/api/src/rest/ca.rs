@@ -1,6 +1,6 @@
 //! The domain's certificate authority: what is trusted, what signs, how far it has spread.
 
-use lifecycle::registry::{Issuer, IssuerKind, IssuerState, Owner, State, Tenants};
+use lifecycle::registry::{Issuer, IssuerState, Owner, State, Tenants};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -22,7 +22,7 @@ pub struct RootItem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IssuerItem {
     pub id: String,
-    /// `sealed` or `imported`.
+    /// `sealed`, `imported` or `ephemeral`: in the memory of one replica, for certificates of nodes only.
     pub kind: String,
     /// `prepared`, `active`, `retiring`, `retired` or `revoked`.
     pub state: String,
@@ -35,8 +35,11 @@ pub struct IssuerItem {
     /// For an operator of some tenants always 0: none of these belongs to a tenant.
     #[serde(default)]
     pub other_leaves: u64,
-    /// Whether it signs a revocation list.
+    /// Whether it signs a revocation list. An ephemeral one never does: the control plane itself refuses what is revoked.
     pub crl: bool,
+    /// Of an ephemeral one: the replica whose memory holds its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<String>,
 }
 
 /// How many nodes have the newest bundle, of those that need it; for an operator of some tenants, of their nodes.
@@ -79,7 +82,7 @@ const MISSING: usize = 100;
 impl Roll {
     /// As an operator of these tenants sees it.
     pub fn of(state: &State, tenants: &Tenants) -> Self {
-        let in_state = |wanted: IssuerState| state.issuers.values().find(|issuer| issuer.state == wanted);
+        let in_state = |wanted: IssuerState| state.domain_issuer_in(wanted);
         let (stage, issuer) = match (in_state(IssuerState::Prepared), &state.roll) {
             (Some(issuer), _) => ("prepared", Some(issuer)),
             (None, Some(_)) => ("requested", None),
@@ -203,11 +206,7 @@ impl IssuerItem {
         }
         Self {
             id: issuer.id.to_string(),
-            kind: match issuer.kind {
-                IssuerKind::Sealed => "sealed",
-                IssuerKind::Imported => "imported",
-            }
-            .to_owned(),
+            kind: issuer.kind.as_str().to_owned(),
             state: issuer.state.as_str().to_owned(),
             subject: issuer.subject.clone(),
             fingerprint: issuer.fingerprint.pin(),
@@ -215,6 +214,7 @@ impl IssuerItem {
             leaves,
             other_leaves,
             crl: !issuer.sealed_key.is_empty(),
+            replica: issuer.replica.map(|replica| replica.to_string()),
         }
     }
 }

@@ -90,7 +90,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 }
             };
             output.document(&ca, |ca| {
-                let retires = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
+                let retires = is_retiring(ca);
                 let after = if retires { next.retire() } else { DONE.to_owned() };
                 format!("{}\n{after}", text(ca, output.screen()))
             })
@@ -99,12 +99,17 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let path = rest::Path::new("/v1/ca/roll/retire");
             let ca: Ca = operator.post(&path, &RetireIssuer { issuer }).await?;
             output.document(&ca, |ca| {
-                let more = ca.issuers.iter().any(|issuer| issuer.state == "retiring");
+                let more = is_retiring(ca);
                 let after = if more { next.retire() } else { DONE.to_owned() };
                 format!("{}\n{after}", text(ca, output.screen()))
             })
         }
     }
+}
+
+/// Whether an issuer is left that an operator retires: an ephemeral one is forgotten by itself.
+fn is_retiring(ca: &Ca) -> bool {
+    ca.issuers.iter().any(|issuer| issuer.state == "retiring" && issuer.kind != "ephemeral")
 }
 
 const DONE: &str = "the roll is complete: nothing is left to do\n";

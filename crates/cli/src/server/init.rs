@@ -65,6 +65,9 @@ enum IssuerSource {
     /// Create a root, whose key is handed out once, and an intermediate, whose key is sealed
     #[default]
     Sealed,
+    /// The same for operators and the control plane; certificates of nodes are signed by a CA that exists in memory only, made
+    /// anew at every start
+    Ephemeral,
     /// Import an existing CA with its key: --ca-cert and --ca-key
     Imported,
 }
@@ -146,6 +149,7 @@ fn write_root_key(
 fn issuer(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     match (arguments.issuer, &arguments.ca_cert, &arguments.ca_key) {
         (IssuerSource::Sealed, None, None) => Ok(IssuerChoice::Sealed),
+        (IssuerSource::Ephemeral, None, None) => Ok(IssuerChoice::Ephemeral),
         (IssuerSource::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
             Err(CommandError::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }

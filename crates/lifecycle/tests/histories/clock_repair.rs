@@ -27,9 +27,9 @@ fn a_repair_of_the_clock_revives_nothing_in_any_history() {
     };
     config.rng_seed = RngSeed::Fixed(seed);
     let before = vec(step::step(), 0..=30);
-    let history = (before, 1u64..800, vec(step::step(), 0..=15), any::<bool>());
-    let result = TestRunner::new(config).run(&history, |(before, days, ahead, tidy)| {
-        let mut world = World::new();
+    let history = (before, 1u64..800, vec(step::step(), 0..=15), any::<[bool; 2]>());
+    let result = TestRunner::new(config).run(&history, |(before, days, ahead, [tidy, ephemeral])| {
+        let mut world = World::new(super::node_signer(ephemeral));
         before.iter().for_each(|step| world.take(step));
         let right = world.domain.state.at.plus(Span::from_minutes(1));
         world.domain.now = right.plus(Span::from_days(days));

@@ -277,6 +277,10 @@ impl Model {
                 assert!(matches!(envelope.actor, Actor::Local { .. }));
                 return None;
             }
+            Command::PublishIssuer(publish) => {
+                assert_eq!(envelope.actor, Actor::Replica { id: publish.replica }, "of another replica");
+                return None;
+            }
             Command::RecordServerCertificate(_)
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)

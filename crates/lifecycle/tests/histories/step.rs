@@ -30,6 +30,7 @@ pub enum Who {
     Node { node: usize, serial: usize },
     Stranger,
     Reconciler,
+    Replica(u64),
 }
 
 /// What an operator does to a node.
@@ -57,6 +58,20 @@ pub enum Roll {
     Retire(usize),
     Revoke(usize),
     Rewrap { whole: bool },
+    /// By a replica that has started.
+    Publish { replica: u64, flaw: Option<PublishFlaw> },
+}
+
+/// What can be wrong with an issuer that is published.
+#[derive(Debug, Clone, Copy)]
+pub enum PublishFlaw {
+    /// Of another replica than the one that publishes it.
+    OtherReplica,
+    KnownId,
+    KnownName,
+    TooLong,
+    Over,
+    NotYet,
 }
 
 #[derive(Debug, Clone)]
@@ -284,6 +299,7 @@ fn who() -> impl Strategy<Value = Who> {
         3 => (one(6), 0..4usize).prop_map(|(node, serial)| Who::Node { node, serial }),
         1 => Just(Who::Stranger),
         1 => Just(Who::Reconciler),
+        1 => (1..3u64).prop_map(Who::Replica),
     ]
 }
 
@@ -301,7 +317,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         9 => (one(6), option::weighted(0.3, 0..2usize))
             .prop_map(|(node, failed)| Ask::Confirm { node, failed }),
         80 => living(),
-        20 => rolling().prop_map(Ask::Roll),
+        30 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
         4 => (0..3usize, role(), scope(), any::<bool>(), narrowed()).prop_map(
             |(name, role, tenants, with_certificate, narrowed)| {
@@ -434,7 +450,20 @@ fn rolling() -> impl Strategy<Value = Roll> {
         6 => number().prop_map(Roll::Retire),
         1 => number().prop_map(Roll::Revoke),
         2 => any::<bool>().prop_map(|whole| Roll::Rewrap { whole }),
+        20 => (select(vec![1, 1, 1, 2]), mostly_none(publish_flaw()))
+            .prop_map(|(replica, flaw)| Roll::Publish { replica, flaw }),
     ]
+}
+
+fn publish_flaw() -> impl Strategy<Value = PublishFlaw> {
+    select(vec![
+        PublishFlaw::OtherReplica,
+        PublishFlaw::KnownId,
+        PublishFlaw::KnownName,
+        PublishFlaw::TooLong,
+        PublishFlaw::Over,
+        PublishFlaw::NotYet,
+    ])
 }
 
 const POLICY: &[(&str, &str)] = &[

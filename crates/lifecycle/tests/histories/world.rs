@@ -2,23 +2,23 @@
 
 use super::model::Model;
 use super::step::{
-    Ask, Care, Configured, Machine, Placing, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
+    Ask, Care, Configured, Machine, Placing, PublishFlaw, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
 };
 use super::stored_envelope;
 use crate::support::{
     Domain, Minted, confirm_failed, confirm_ok, create_tenant, hardware, issuer, keeping, local, node,
-    vcluster,
+    replica, vcluster,
 };
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Mac, NodeId,
-    OperatorName, Serial, Span, Timestamp, Title, VclusterId, WireguardKey,
+    OperatorName, ReplicaId, Serial, Span, Timestamp, Title, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, Change, Checkpoint, Claim, Command,
     ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll, Envelope,
-    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, Operator, OperatorKey,
+    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator, OperatorKey,
     RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, Rewrap, Role, ServerCertificate,
     SetConfig, Sighting, Silence, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
@@ -61,7 +61,8 @@ impl Past {
 }
 
 impl World {
-    pub fn new() -> Self {
+    /// A domain to begin with, in which nodes have ephemeral issuers or not.
+    pub fn new(node_signer: NodeSigner) -> Self {
         let mut world = Self {
             domain: Domain::unfounded(),
             past: Vec::new(),
@@ -73,9 +74,13 @@ impl World {
             recovery_tokens: Vec::new(),
             recoveries: Vec::new(),
         };
-        for command in [world.domain.found(), create_tenant("acme")] {
+        let found = world.domain.found_with(node_signer);
+        for command in [found, create_tenant("acme")] {
             let envelope = world.domain.envelope(local(), command);
             world.apply(envelope);
+        }
+        if node_signer == NodeSigner::Ephemeral {
+            world.give(&Ask::Roll(Roll::Publish { replica: 1, flaw: None }), None, 0);
         }
         // Some tokens to begin with: two for one node, two for any.
         for pin in [Some("a"), Some("a"), None, None] {
@@ -195,6 +200,7 @@ impl World {
             Who::Local => local(),
             Who::Stranger => Actor::Stranger,
             Who::Reconciler => Actor::Reconciler,
+            Who::Replica(number) => replica(number),
             Who::Key(back) => Actor::Key { id: self.key(back) },
             Who::Operator { name, own_serial } => {
                 let name = operator(OPERATORS[name]);
@@ -319,6 +325,7 @@ impl World {
                 let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2) };
                 good(Actor::Reconciler, Command::AcceptRollback(accept))
             }
+            Ask::Roll(Roll::Publish { replica, flaw }) => self.publish(*replica, *flaw),
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
             Ask::Expire => good(Actor::Reconciler, Command::Expire),
             Ask::Boot { machine, request } => {
@@ -649,8 +656,30 @@ impl World {
         (actor, Command::Renew(Box::new(renew)), false)
     }
 
+    /// What a replica publishes that has started, and whether something is wrong with it.
+    fn publish(&mut self, number: u64, flaw: Option<PublishFlaw>) -> (Actor, Command, bool) {
+        let (name, actor) = (format!("e{}", self.domain.draw()), replica(number));
+        let Command::PublishIssuer(mut publish) = self.domain.publish(&name) else { unreachable!() };
+        publish.replica = ReplicaId(number);
+        let at = self.domain.now.max(self.domain.state.at);
+        let known = self.domain.state.issuers.values().next_back().expect("an issuer is never alone");
+        match flaw {
+            None => {}
+            Some(PublishFlaw::OtherReplica) => publish.replica = ReplicaId(number + 1),
+            Some(PublishFlaw::KnownId) => publish.issuer = known.id.clone(),
+            Some(PublishFlaw::KnownName) => publish.subject = known.subject.clone(),
+            Some(PublishFlaw::TooLong) => {
+                publish.not_after = publish.not_after.plus(Span::from_millis(1));
+            }
+            Some(PublishFlaw::Over) => publish.not_after = at,
+            Some(PublishFlaw::NotYet) => publish.not_before = at.plus(Span::from_millis(60_001)),
+        }
+        (actor, Command::PublishIssuer(publish), flaw.is_some())
+    }
+
     fn roll(&mut self, roll: Roll) -> Command {
         match roll {
+            Roll::Publish { replica, flaw } => self.publish(replica, flaw).1,
             Roll::Prepare => Command::PrepareRoll(self.domain.roll_request()),
             Roll::Certify { other_key } => {
                 let name = format!("i{}", self.domain.draw() + 100);

@@ -5,14 +5,15 @@ mod promises;
 use lifecycle::host::Class;
 use lifecycle::names::{
     ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName, ProfileName,
-    RequestId, SecretHash, Serial, Source, Span, SpiffeId, TenantId, Timestamp, TokenId, TrustDomain, Ulid,
-    VclusterId, WireguardKey,
+    ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath, TenantId, Timestamp,
+    TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, Credential, Door, Enroll,
+    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, Credential, Door,
+    EPHEMERAL_LIFE, Enroll,
     Envelope, Event, HardwareIdentity, HardwareText, InitializeDomain, Issued, IssuerKind, Keeping, Mint,
-    NewIssuer, NodeChoice, NodeState, Outcome, PrepareRoll, Prepared, Recover, RecoveryKind, Register,
+    NewIssuer, NodeChoice, NodeSigner, NodeState, Outcome, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register,
     RegisterHardware, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State, Tenants, Vclusters,
     Wireguard, admit, apply, would_apply,
 };
@@ -102,8 +103,43 @@ impl Domain {
         domain
     }
 
+    /// One in which replicas sign the certificates of nodes, the first of them with the issuer `e1`.
+    pub fn ephemeral() -> Self {
+        let mut domain = Self::unfounded();
+        let found = domain.found_with(NodeSigner::Ephemeral);
+        check(&mut domain, (local(), found), granted(&["domain.founded"]));
+        domain.published("e1");
+        domain
+    }
+
+    /// The first replica has started again.
+    #[track_caller]
+    pub fn published(&mut self, name: &str) {
+        let publish = self.publish(name);
+        check(self, (replica(1), publish), granted(&["ca.published"]));
+    }
+
+    pub fn publish(&mut self, name: &str) -> Command {
+        let at = self.now.max(self.state.at);
+        let not_before = at.minus(Span::from_hours(1));
+        Command::PublishIssuer(Box::new(PublishIssuer {
+            replica: ReplicaId(1),
+            issuer: issuer(name),
+            subject: format!("CN={name}"),
+            certificate: name.as_bytes().to_vec(),
+            fingerprint: Fingerprint::new(self.digest()),
+            not_before,
+            not_after: not_before.plus(EPHEMERAL_LIFE),
+        }))
+    }
+
     pub fn found(&mut self) -> Command {
+        self.found_with(NodeSigner::DomainIssuer)
+    }
+
+    pub fn found_with(&mut self, node_signer: NodeSigner) -> Command {
         Command::InitializeDomain(Box::new(InitializeDomain {
+            node_signer,
             domain: TrustDomain::parse("fleet.example").unwrap(),
             cluster: ClusterId(self.ulid()),
             overlay_prefix: "fd12:3456:789a::".parse().unwrap(),
@@ -275,7 +311,13 @@ impl Domain {
     /// A certificate, signed at the later of the replica's clock and the last applied moment. Where no issuer
     /// signs, by one that did.
     pub fn issue(&mut self, subject: SpiffeId, key: KeyHash, lifetime: Span) -> Issued {
-        let signer = self.state.active_issuer().map(|issuer| (issuer.id.clone(), issuer.not_after));
+        let of_node = matches!(subject.path, SpiffePath::Agent { .. });
+        let signs = if of_node && self.state.has_ephemeral_issuers() {
+            self.state.ephemeral_issuer(ReplicaId(1))
+        } else {
+            self.state.active_issuer()
+        };
+        let signer = signs.map(|issuer| (issuer.id.clone(), issuer.not_after));
         let (issuer, end) = signer.unwrap_or_else(|| (issuer("i1"), Timestamp::from_millis(u64::MAX)));
         let signed_at = self.now.max(self.state.at);
         let not_after = signed_at.plus(lifetime).min(end);
@@ -683,7 +725,7 @@ impl Flaw {
             Flaw::OutlivesIssuer => {
                 // Only near the issuer's end is this a fault of its own.
                 let lifetime = domain.state.policy.profiles[&prepared.profile].lifetime;
-                let Some(issuer) = domain.state.active_issuer() else { return false };
+                let Some(issuer) = domain.state.node_issuer(&certificate.issuer) else { return false };
                 let past_end = issuer.not_after.plus(Span::from_millis(1));
                 if certificate.signed_at.plus(lifetime) < past_end {
                     return false;
@@ -700,6 +742,10 @@ pub fn digest(number: u64) -> [u8; 32] {
     let mut bytes = [0xd1; 32];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     bytes
+}
+
+pub fn replica(number: u64) -> Actor {
+    Actor::Replica { id: ReplicaId(number) }
 }
 
 pub fn local() -> Actor {

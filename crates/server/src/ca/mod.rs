@@ -1,7 +1,9 @@
 //! The certificate authority: the keys of the issuers, rolls, the key-encryption key, revocation lists, and the
 //! certificate of the server itself.
 
+pub mod anchors;
 pub mod crl;
+pub mod ephemeral;
 pub mod keys;
 pub mod log_key;
 pub mod rewrap;
@@ -10,7 +12,9 @@ pub mod server_cert;
 
 use crate::http::failure::Failure;
 use crate::process::datadir::DataDir;
+use anchors::NodeAnchors;
 use crl::Lists;
+use ephemeral::MemoryIssuers;
 use keys::Keys;
 use server_cert::PresentedCertificate;
 use std::sync::Arc;
@@ -23,6 +27,10 @@ const SEALING_WAIT: Duration = Duration::from_secs(20);
 /// The keys of this replica, and what follows from them.
 pub struct CertificateAuthority {
     pub keys: Keys,
+    /// What verifies the certificates of nodes.
+    pub anchors: NodeAnchors,
+    /// What signs these where the domain has ephemeral issuers.
+    pub memory: MemoryIssuers,
     /// The certificate of the server itself.
     pub presented: Arc<PresentedCertificate>,
     /// Revocation lists as signed last.
@@ -37,6 +45,8 @@ impl CertificateAuthority {
     pub fn new(keys: Keys, dir: DataDir) -> Self {
         Self {
             keys,
+            anchors: NodeAnchors::default(),
+            memory: MemoryIssuers::default(),
             presented: PresentedCertificate::empty(),
             lists: Lists::default(),
             rewrapping: Mutex::new(()),

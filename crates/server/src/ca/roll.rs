@@ -151,5 +151,5 @@ fn none_retiring(state: &State) -> Failure {
 }
 
 fn in_state(state: &State, wanted: IssuerState) -> Option<IssuerId> {
-    state.issuers.values().find(|issuer| issuer.state == wanted).map(|issuer| issuer.id.clone())
+    state.domain_issuer_in(wanted).map(|issuer| issuer.id.clone())
 }

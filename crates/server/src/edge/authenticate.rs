@@ -104,7 +104,7 @@ impl CredentialHolder {
             Actor::Operator { name, .. } => Some(Self::Operator(name.clone())),
             Actor::Key { id } => Some(Self::Key(*id)),
             Actor::Node { id, .. } => Some(Self::Node(id.clone())),
-            Actor::Stranger | Actor::Reconciler => None,
+            Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => None,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::process::app::App;
 use lifecycle::names::Source;
-use lifecycle::registry::{Certificate, IssuerState, Presented, State};
-use pki::verify::{MAX_LEAF_BYTES, NodeIssuers, PeerCertificate, PeerError};
+use lifecycle::registry::{Certificate, Presented, State};
+use pki::verify::{MAX_LEAF_BYTES, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature,
@@ -15,7 +15,7 @@ use rustls::server::{NoServerSessionStorage, ResolvesServerCert};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
 };
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// Certificates that a client may send: its leaf and what stands above it. Nothing but the leaf is used; a client that
 /// sends more than any chain has is refused with alert 42. rustls bounds the whole message to 64 KiB.
@@ -39,27 +39,9 @@ pub fn server_config(
     Ok(config)
 }
 
-/// The anchors by which client certificates are verified: the issuers themselves, not their roots, so that
-/// an issuer that is retired one day is not let in through its root.
-pub fn node_issuers(state: &State) -> Result<NodeIssuers, Error> {
-    let general = |error: &dyn std::fmt::Display| Error::General(format!("node issuers: {error}"));
-    let domain = state.domain.as_ref().ok_or_else(|| general(&"no domain"))?;
-    let of =
-        |wanted: fn(IssuerState) -> bool| state.issuers.values().filter(move |issuer| wanted(issuer.state));
-    let trusted = of(IssuerState::is_trusted).map(|issuer| (&domain.name, issuer.certificate.as_slice()));
-    let mut issuers = NodeIssuers::new(trusted).map_err(|error| general(&error))?;
-    // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
-    for revoked in of(|issuer| issuer == IssuerState::Revoked) {
-        issuers.add_revoked(&domain.name, &revoked.certificate).map_err(|error| general(&error))?;
-    }
-    Ok(issuers)
-}
-
 /// Checks a client certificate at the handshake: chain, time, deny list. Every request is checked again.
 struct NodeVerifier {
     app: Weak<App>,
-    /// The issuers of this bundle version.
-    issuers: RwLock<(u64, Arc<NodeIssuers>)>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -71,11 +53,10 @@ impl std::fmt::Debug for NodeVerifier {
 
 impl NodeVerifier {
     fn new(app: &Arc<App>, provider: &CryptoProvider) -> Result<Self, Error> {
-        Ok(Self {
-            app: Arc::downgrade(app),
-            issuers: RwLock::new(current_issuers(&app.view().state)?),
-            algorithms: provider.signature_verification_algorithms,
-        })
+        // What cannot be read stops the start, and not the first handshake.
+        app.ca.anchors.of(&app.view().state).map_err(|error| Error::General(error.to_string()))?;
+        let algorithms = provider.signature_verification_algorithms;
+        Ok(Self { app: Arc::downgrade(app), algorithms })
     }
 
     fn check(&self, leaf: &CertificateDer<'_>, sent: usize) -> Result<(), CertificateError> {
@@ -85,7 +66,11 @@ impl NodeVerifier {
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
         let view = app.view();
         let now = app.now();
-        let by_issuer = self.issuers(&view.state).check(leaf, app.clock.now());
+        let issuers = app.ca.anchors.of(&view.state).map_err(|error| {
+            tracing::error!(%error, "the issuers of client certificates cannot be read");
+            CertificateError::ApplicationVerificationFailure
+        })?;
+        let by_issuer = issuers.check(leaf, app.clock.now());
         let peer = match by_issuer {
             Ok(peer) => peer,
             Err(error) => {
@@ -133,28 +118,6 @@ impl NodeVerifier {
             Presented::Forged => Some(CertificateError::BadEncoding),
         }
     }
-
-    /// Looked up again when what is trusted has changed.
-    fn issuers(&self, state: &State) -> Arc<NodeIssuers> {
-        let (version, known) = self.issuers.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if version == state.bundle_version {
-            return known;
-        }
-        match current_issuers(state) {
-            Ok(fresh) => {
-                *self.issuers.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
-                fresh.1
-            }
-            Err(error) => {
-                tracing::error!(%error, "the issuers of client certificates cannot be read");
-                known
-            }
-        }
-    }
-}
-
-fn current_issuers(state: &State) -> Result<(u64, Arc<NodeIssuers>), Error> {
-    Ok((state.bundle_version, Arc::new(node_issuers(state)?)))
 }
 
 /// A certificate that was made elsewhere and is on record, byte for byte: whatever it lacks, an operator has

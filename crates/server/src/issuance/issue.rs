@@ -3,6 +3,7 @@
 //! Enrollment, renewal and recovery differ in which rules they ask and whom they answer; what is here is the same for
 //! all. No certificate leaves the process unless the committed outcome granted it.
 
+use crate::ca::ephemeral;
 use crate::ca::keys::{self, Terms};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -130,7 +131,7 @@ pub fn sign(
     let subject = SpiffeId::agent(&domain.name, tenant, node);
     let common_name = rules.common_name(&domain.name, tenant, node);
     let terms = Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
-    let issuer = app.ca.keys.issuer(state)?;
+    let issuer = ephemeral::node_signer(app)?;
     keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
         .map_err(|error| Failure::internal("a leaf could not be signed", &error))
 }

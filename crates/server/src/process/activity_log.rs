@@ -97,6 +97,9 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         }
         Command::RetireIssuer { issuer } => (EventKind::IssuerRetired, format!("issuer {issuer}")),
         Command::RevokeIssuer { issuer, .. } => (EventKind::IssuerRevoked, format!("issuer {issuer}")),
+        Command::PublishIssuer(publish) => {
+            (EventKind::IssuerPublished, format!("issuer {} of replica {}", publish.issuer, publish.replica))
+        }
         Command::Rewrap(_) => (EventKind::Rewrapped, "every sealed key".to_owned()),
         Command::AcceptClock(accept) => {
             (EventKind::ClockAccepted, format!("from {} to {}", accept.from, accept.to))

@@ -1,6 +1,6 @@
 //! What every request can reach: the journal and the rooms.
 
-use crate::ca::CertificateAuthority;
+use crate::ca::{CertificateAuthority, ephemeral};
 use crate::edge::Edge;
 use crate::fleet::Fleet;
 use crate::http::failure::Failure;
@@ -124,6 +124,9 @@ impl App {
         }
         if !self.clock.is_believed() {
             reasons.push("clock_skew");
+        }
+        if !ephemeral::is_published(self) {
+            reasons.push("issuer_not_published");
         }
         let ready = reasons.is_empty();
         if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) {

@@ -10,8 +10,8 @@ use crate::process::datadir::{DataDir, DirError, replace};
 use journal::{Journal, LogKey, OpenError, Options, ProposeError};
 use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
 use lifecycle::registry::{
-    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, Policy, Rejection,
-    SetPolicy,
+    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NodeSigner, Policy,
+    Rejection, SetPolicy,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -37,6 +37,9 @@ pub struct InitRequest {
 pub enum IssuerChoice {
     /// A new root, whose key is given out once, and an intermediate whose key is sealed.
     Sealed,
+    /// The same, for operators and the control plane itself; the certificates of nodes are signed by a CA that each replica
+    /// makes in its memory at every start.
+    Ephemeral,
     /// A CA that exists: its certificate (and its parents, root last) and key, as PEM.
     Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
 }
@@ -169,7 +172,7 @@ async fn make(
 fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitError> {
     let unusable = |error: &dyn std::fmt::Display| InitError::Imported(error.to_string());
     match &request.issuer {
-        IssuerChoice::Sealed => {
+        IssuerChoice::Sealed | IssuerChoice::Ephemeral => {
             let serials = [chance::serial(at)?, chance::serial(at)?];
             let made = hierarchy::create(&request.domain, at, serials)?;
             let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)
@@ -235,6 +238,10 @@ fn first_command(
         },
         audit_certificate,
         audit_sealed_key: kek.seal(keys::AUDIT_CONTEXT, &audit_key)?,
+        node_signer: match request.issuer {
+            IssuerChoice::Ephemeral => NodeSigner::Ephemeral,
+            IssuerChoice::Sealed | IssuerChoice::Imported { .. } => NodeSigner::DomainIssuer,
+        },
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
-use crate::ca::CertificateAuthority;
+use crate::ca::{CertificateAuthority, ephemeral};
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
@@ -16,6 +16,7 @@ use crate::process::clock::{self, BelievedClock};
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
 use crate::process::config_warnings;
 use crate::process::datadir::{DataDir, DirError, StoreVersion};
+use crate::process::key_memory;
 use crate::process::take_in;
 use crate::reconcile;
 use journal::{Journal, LogKey, OpenError, Options};
@@ -228,6 +229,7 @@ fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<Option<AcceptClo
 
 /// Starts a control plane; it serves when this returns.
 pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunError> {
+    key_memory::forbid_dumps();
     let mut config = check(&dir)?;
     for warning in config_warnings::warnings(&dir, &config) {
         tracing::warn!("{warning}");
@@ -254,6 +256,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let stamps = clock.clone();
     let options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
     let journal = Journal::open(options).await?;
+    if journal.view().state.has_ephemeral_issuers() {
+        key_memory::forbid_swapping();
+    }
     let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun)?;
     let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
         Err(error) if !overrides.accept_rollback => {
@@ -290,6 +295,11 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     server_cert::ensure(&app, &presented).await?;
     if let Some(accepted) = accepted {
         record_clock(&app, accepted).await;
+    }
+    // Not ready without it, and tried again every second.
+    if let Err(failure) = ephemeral::ensure(&app).await {
+        let code = failure.code.word;
+        tracing::error!(code, "the ephemeral issuer was not published: {}", failure.message);
     }
     let tls = Arc::new(tls::server_config(&app, presented.clone())?);
     let operators = socket::bind(&dir.operator_socket())?;
@@ -332,8 +342,6 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 /// As many connections as the system allows files, less what the process itself needs.
 fn connection_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
-    // Keys are in memory: no core file may ever hold them.
-    let _ = setrlimit(Resource::Core, rustix::process::Rlimit { current: Some(0), maximum: Some(0) });
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);

@@ -4,7 +4,7 @@ use super::propose;
 use crate::process::app::App;
 use journal::Leadership;
 use lifecycle::names::{Span, Timestamp};
-use lifecycle::registry::{AlertKind, Command, IssuerState, RaiseAlert, State};
+use lifecycle::registry::{AlertKind, Command, RaiseAlert, State};
 
 /// Days before the end, the latest warning first.
 const WARNINGS: [u64; 3] = [7, 30, 60];
@@ -27,7 +27,8 @@ pub async fn tick(app: &App, leadership: &Leadership) {
 
 /// Says the same until the next warning is due, so that each is raised once.
 fn warning(state: &State, now: Timestamp) -> Option<String> {
-    let active = state.issuers.values().find(|issuer| issuer.state == IssuerState::Active)?;
+    // An ephemeral issuer is replaced by its replica itself.
+    let active = state.active_issuer()?;
     let days = WARNINGS.into_iter().find(|days| now.plus(Span::from_days(*days)) >= active.not_after)?;
     Some(format!(
         "issuer {} ends at {}, in less than {days} days: begin `enlist ca roll prepare`",

@@ -7,6 +7,7 @@ mod expiry;
 mod issuers;
 mod liveness;
 mod long_silence;
+mod memory_issuer;
 mod repair;
 mod walk;
 pub mod webhook;
@@ -34,6 +35,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
     let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
+    let mut memory_issuer = memory_issuer::Replacement::default();
     let mut tick: u64 = 0;
     loop {
         tokio::select! {
@@ -58,6 +60,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         {
             tracing::error!(%error, "the server certificate was not renewed");
         }
+        memory_issuer.tick(&app).await;
         if let Some(leadership) = app.journal.leadership().await {
             leader.tick(&app, &leadership, tick, rolled).await;
         }

@@ -21,7 +21,9 @@ pub struct ActivateIssuer {
 pub(in crate::registry) fn activate(state: &State, activate: &ActivateIssuer) -> Decision {
     match state.issuers.get(&activate.issuer) {
         None => Rejection::IssuerNotFound { issuer: activate.issuer.clone() }.into(),
-        Some(issuer) if issuer.state == IssuerState::Active => Decision::granted(Vec::new()),
+        Some(issuer) if issuer.state == IssuerState::Active && !issuer.is_ephemeral() => {
+            Decision::granted(Vec::new())
+        }
         Some(issuer) if issuer.state != IssuerState::Prepared || issuer.not_after <= state.at => {
             Rejection::IssuerNotPrepared { issuer: issuer.id.clone() }.into()
         }

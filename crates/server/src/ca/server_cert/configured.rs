@@ -88,7 +88,8 @@ pub fn present(
     let (at, view) = (app.now(), app.view());
     let given = read(files, at).map_err(ServerCertError::Make)?;
     let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();
-    let issuers = view.state.issuers.values().map(|issuer| issuer.certificate.as_slice());
+    let issuers = view.state.issuers.values().filter(|issuer| !issuer.is_ephemeral());
+    let issuers = issuers.map(|issuer| issuer.certificate.as_slice());
     let cas: Vec<&[u8]> = issuers.chain(roots.iter().copied()).collect();
     if !given.leads_to(&cas, &roots) {
         tracing::warn!("the server certificate was not issued under this domain's root: hosts refuse it");

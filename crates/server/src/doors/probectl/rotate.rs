@@ -5,7 +5,6 @@
 
 use super::{AgentRefusal, TENANT_MISMATCH, identity, named_tenant};
 use crate::edge::refused_renewals::CertificateHolder;
-use crate::edge::tls::node_issuers;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
 use crate::issuance::Released;
@@ -81,7 +80,7 @@ async fn proven(
     if !view.state.certificates.contains_key(&peer.serial) {
         // Signed by one of our issuers but not on record: perhaps it has not arrived from the leader yet. Only then is
         // the barrier waited for.
-        check_chain(&view.state, &leaf, now)?.map_err(refused)?;
+        check_chain(app, &view.state, &leaf, now)?.map_err(refused)?;
         view = app.journal.barrier().await.map_err(Failure::from)?;
     }
     let record = view.state.certificates.get(&peer.serial);
@@ -102,7 +101,7 @@ async fn proven(
         // One that is superseded renews nothing, but its key has to be proven before that says something.
         Verdict::Good | Verdict::Grace { .. } | Verdict::Superseded { .. } => {}
     }
-    check_chain(&view.state, &leaf, now)?.map_err(refused)?;
+    check_chain(app, &view.state, &leaf, now)?.map_err(refused)?;
     if !pki::proof::holds(&leaf, request.csr_pem.as_bytes(), &request.proof) {
         return Err(refused("proof_invalid"));
     }
@@ -115,12 +114,13 @@ async fn proven(
 
 /// Whether one of our issuers signed it and its dates are good; the inner error is the reason for the trail.
 fn check_chain(
+    app: &App,
     state: &registry::State,
     leaf: &CertificateDer<'_>,
     at: Timestamp,
 ) -> Result<Result<(), &'static str>, Failure> {
     let unreadable = |error| Failure::internal("the issuers of nodes cannot be read", &error);
-    let issuers = node_issuers(state).map_err(unreadable)?;
+    let issuers = app.ca.anchors.of(state).map_err(unreadable)?;
     Ok(issuers.check(leaf, at).map(drop).map_err(|error| match error {
         PeerError::Expired => "certificate_expired",
         PeerError::NotYetValid => "certificate_not_yet_valid",
