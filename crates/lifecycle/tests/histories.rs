@@ -157,17 +157,18 @@ fn the_promises_hold_in_every_history() {
     config.rng_seed = RngSeed::Fixed(seed);
     let cases = config.cases;
     let seen = RefCell::new(BTreeMap::<String, u64>::new());
-    let result = TestRunner::new(config).run(&(any::<bool>(), vec(step::step(), 1..=STEPS)), |(ephemeral, steps)| {
-        let mut world = World::new(node_signer(ephemeral));
-        for step in &steps {
-            world.take(step);
-        }
-        the_same_history_gives_the_same_state(&world);
-        for (what, count) in world.seen {
-            *seen.borrow_mut().entry(what).or_default() += count;
-        }
-        Ok(())
-    });
+    let result =
+        TestRunner::new(config).run(&(any::<bool>(), vec(step::step(), 1..=STEPS)), |(ephemeral, steps)| {
+            let mut world = World::new(node_signer(ephemeral));
+            for step in &steps {
+                world.take(step);
+            }
+            the_same_history_gives_the_same_state(&world);
+            for (what, count) in world.seen {
+                *seen.borrow_mut().entry(what).or_default() += count;
+            }
+            Ok(())
+        });
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, steps)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{steps:#?}"),

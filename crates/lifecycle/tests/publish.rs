@@ -88,7 +88,9 @@ fn no_roll_and_no_founding_brings_in_an_ephemeral_issuer() {
     next.kind = IssuerKind::Ephemeral;
     check(&mut domain, (local(), Command::CertifyRoll(Box::new(next))), refused("issuer_invalid"));
     let mut domain = Domain::unfounded();
-    let Command::InitializeDomain(mut found) = domain.found_with(NodeSigner::Ephemeral) else { unreachable!() };
+    let Command::InitializeDomain(mut found) = domain.found_with(NodeSigner::Ephemeral) else {
+        unreachable!()
+    };
     found.issuer.kind = IssuerKind::Ephemeral;
     check(&mut domain, (local(), Command::InitializeDomain(found)), refused("try_again"));
 }
@@ -120,7 +122,10 @@ fn a_restart_strands_no_node_and_the_next_certificate_is_of_the_new_issuer() {
     let version = domain.state.bundle_version;
     let node = domain.active();
     domain.published("e2");
-    assert_eq!(ephemeral(&domain), [("e1".to_owned(), IssuerState::Retiring), ("e2".to_owned(), IssuerState::Active)]);
+    assert_eq!(
+        ephemeral(&domain),
+        [("e1".to_owned(), IssuerState::Retiring), ("e2".to_owned(), IssuerState::Active)]
+    );
     check(&mut domain, contact(&node), granted(&[]));
     let renewed = domain.renew(&node);
     assert_eq!(domain.state.certificates[&renewed.serial].issuer, issuer("e2"));
@@ -251,7 +256,11 @@ fn the_audit_line_names_replica_and_issuer_and_no_key() {
     let publish = changed(&mut domain, "e2", |publish| publish.fingerprint = Fingerprint::new([7; 32]));
     let applied = domain.give(replica(1), publish);
     let fields = serde_json::to_value(
-        applied.events[0].fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<std::collections::BTreeMap<_, _>>(),
+        applied.events[0]
+            .fields()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<std::collections::BTreeMap<_, _>>(),
     )
     .unwrap();
     assert_eq!(fields["replica_id"], "1");

@@ -30,12 +30,7 @@ pub fn create(
     Ok(SigningIssuer::with_key(certificate.der(), key)?)
 }
 
-fn params(
-    domain: &TrustDomain,
-    key: &SigningKey,
-    serial: [u8; 16],
-    validity: Validity,
-) -> CertificateParams {
+fn params(domain: &TrustDomain, key: &SigningKey, serial: [u8; 16], validity: Validity) -> CertificateParams {
     let mut params = blank(serial, validity);
     params.distinguished_name = name(domain, key);
     may_sign(&mut params, 0);

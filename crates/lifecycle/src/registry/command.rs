@@ -8,8 +8,9 @@ use crate::names::{
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
     CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
-    InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
-    RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
+    InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
+    RegisterHardware, Renew, RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy,
+    Sighting, Silence,
 };
 use serde::{Deserialize, Serialize};
 

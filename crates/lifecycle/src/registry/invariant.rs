@@ -1,8 +1,8 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, Issuer, IssuerState, NodeState, Overlay, Owner, RecoveryKind, RecoveryState,
-    RecoveryToken, State, TokenState, Vclusters,
+    CertificateStatus, ConfigChange, Issuer, IssuerState, NodeState, Overlay, Owner, RecoveryKind,
+    RecoveryState, RecoveryToken, State, TokenState, Vclusters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -64,8 +64,8 @@ pub use hardware::{HardwareFault, HardwareIdentifier, HardwareIdentity, Hardware
 pub use invariant::{Violation, check as check_invariants};
 pub use issuer::activate::ActivateIssuer;
 pub use issuer::prepare::PrepareRoll;
-pub use issuer::rewrap::Rewrap;
 pub use issuer::publish::{EPHEMERAL_LEAF, EPHEMERAL_LIFE, PublishIssuer};
+pub use issuer::rewrap::Rewrap;
 pub use issuer::{Issuer, IssuerKind, IssuerState, NewIssuer, NodeSigner, Root};
 pub use node::confirm::{Confirm, ConfirmStatus};
 pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};

@@ -152,10 +152,9 @@ impl<'a> Subject<'a> {
                 Some(None) => SubjectScope::Domain,
                 Some(Some(node)) => of_node(node),
             },
-            Subject::OwnNode(_)
-            | Subject::OwnOperator(_)
-            | Subject::OwnReplica(_)
-            | Subject::Credential => SubjectScope::Own,
+            Subject::OwnNode(_) | Subject::OwnOperator(_) | Subject::OwnReplica(_) | Subject::Credential => {
+                SubjectScope::Own
+            }
         }
     }
 

@@ -6,7 +6,9 @@ use super::node::rotate::RotationExpired;
 use super::token::expire;
 use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
-use crate::registry::{Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, State, Token, TokenState};
+use crate::registry::{
+    Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, State, Token, TokenState,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -51,7 +53,9 @@ fn old_issuers(state: &State) -> Vec<IssuerId> {
     let over = |issuer: &&Issuer| match (issuer.kind, issuer.state) {
         (_, IssuerState::Active) => false,
         (IssuerKind::Ephemeral, IssuerState::Revoked) => true,
-        (IssuerKind::Ephemeral, IssuerState::Prepared | IssuerState::Retiring | IssuerState::Retired) => false,
+        (IssuerKind::Ephemeral, IssuerState::Prepared | IssuerState::Retiring | IssuerState::Retired) => {
+            false
+        }
         (IssuerKind::Sealed | IssuerKind::Imported, _) => issuer.not_after <= state.at,
     };
     let drained = |issuer: &&Issuer| {

@@ -53,13 +53,23 @@ pub enum Care {
 #[derive(Debug, Clone, Copy)]
 pub enum Roll {
     Prepare,
-    Certify { other_key: bool },
-    Activate { number: usize, force: bool },
+    Certify {
+        other_key: bool,
+    },
+    Activate {
+        number: usize,
+        force: bool,
+    },
     Retire(usize),
     Revoke(usize),
-    Rewrap { whole: bool },
+    Rewrap {
+        whole: bool,
+    },
     /// By a replica that has started.
-    Publish { replica: u64, flaw: Option<PublishFlaw> },
+    Publish {
+        replica: u64,
+        flaw: Option<PublishFlaw>,
+    },
 }
 
 /// What can be wrong with an issuer that is published.

@@ -2,7 +2,8 @@
 
 use super::model::Model;
 use super::step::{
-    Ask, Care, Configured, Machine, Placing, PublishFlaw, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
+    Ask, Care, Configured, Machine, Placing, PublishFlaw, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step,
+    UNKNOWN, Who,
 };
 use super::stored_envelope;
 use crate::support::{
@@ -18,9 +19,9 @@ use lifecycle::names::{
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, Change, Checkpoint, Claim, Command,
     ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll, Envelope,
-    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator, OperatorKey,
-    RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, Rewrap, Role, ServerCertificate,
-    SetConfig, Sighting, Silence, State, Tenants, Underlay, Vclusters, Wireguard, apply,
+    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator,
+    OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, Rewrap, Role,
+    ServerCertificate, SetConfig, Sighting, Silence, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;

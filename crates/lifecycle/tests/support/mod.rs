@@ -11,11 +11,10 @@ use lifecycle::names::{
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
     Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, Credential, Door,
-    EPHEMERAL_LIFE, Enroll,
-    Envelope, Event, HardwareIdentity, HardwareText, InitializeDomain, Issued, IssuerKind, Keeping, Mint,
-    NewIssuer, NodeChoice, NodeSigner, NodeState, Outcome, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register,
-    RegisterHardware, Renew, RenewOperator, Role, SetPolicy, Sighting, Silence, State, Tenants, Vclusters,
-    Wireguard, admit, apply, would_apply,
+    EPHEMERAL_LIFE, Enroll, Envelope, Event, HardwareIdentity, HardwareText, InitializeDomain, Issued,
+    IssuerKind, Keeping, Mint, NewIssuer, NodeChoice, NodeSigner, NodeState, Outcome, PrepareRoll, Prepared,
+    PublishIssuer, Recover, RecoveryKind, Register, RegisterHardware, Renew, RenewOperator, Role, SetPolicy,
+    Sighting, Silence, State, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
 };
 
 use std::net::{IpAddr, Ipv4Addr};

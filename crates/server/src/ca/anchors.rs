@@ -41,8 +41,7 @@ fn read(state: &State) -> Result<NodeIssuers, AnchorsError> {
     let domain = state.domain.as_ref().ok_or(AnchorsError::NoDomain)?;
     let usable = || state.issuers.values().filter(|issuer| is_as_published(issuer));
     let trusted = usable().filter(|issuer| issuer.state.is_trusted());
-    let mut issuers =
-        NodeIssuers::new(trusted.map(|issuer| (&domain.name, issuer.certificate.as_slice())))?;
+    let mut issuers = NodeIssuers::new(trusted.map(|issuer| (&domain.name, issuer.certificate.as_slice())))?;
     // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
     for revoked in usable().filter(|issuer| issuer.state == IssuerState::Revoked) {
         issuers.add_revoked(&domain.name, &revoked.certificate)?;

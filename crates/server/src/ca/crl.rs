@@ -74,7 +74,8 @@ async fn signed(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList,
 fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, Failure> {
     match issuer {
         Some(id) if state.issuers.get(id).is_some_and(Issuer::is_ephemeral) => {
-            let message = format!("issuer {id} is ephemeral: it signs certificates of nodes and no revocation list");
+            let message =
+                format!("issuer {id} is ephemeral: it signs certificates of nodes and no revocation list");
             Err(Failure::new(api::code::NO_REVOCATION_LIST, message))
         }
         Some(id) => state

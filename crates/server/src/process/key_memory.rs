@@ -3,6 +3,7 @@
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// No core dump of this process is written: to no file, and to no program that collects dumps, which a limit of the size
 /// alone does not keep from it. Nor may a process of the same user read its memory.
@@ -16,11 +17,10 @@ pub fn forbid_dumps() {
 /// Keeps memory out of swap, page by page as it is used. Only without a limit on locked memory: beyond one, the process
 /// would get no memory at all.
 pub fn forbid_swapping() {
-    let unlimited = Rlimit { current: None, maximum: None };
-    let allowed = setrlimit(Resource::Memlock, unlimited).is_ok()
-        || getrlimit(Resource::Memlock).current.is_none();
-    let locked = allowed
-        && mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).is_ok();
+    let capable = || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let allowed = getrlimit(Resource::Memlock).current.is_none() || capable();
+    let locked =
+        allowed && mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).is_ok();
     if !locked && swap_is_on() {
         tracing::warn!(
             "memory is not locked and swap is on: the key of the ephemeral issuer may be written to swap. Turn swap off, \

@@ -2,11 +2,11 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
-use crate::ca::{CertificateAuthority, ephemeral};
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
+use crate::ca::{CertificateAuthority, ephemeral};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;

@@ -11,8 +11,7 @@ pub(super) mod verdict;
 
 use super::State;
 use crate::names::{
-    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, SpiffePath,
-    Timestamp,
+    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, SpiffePath, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 

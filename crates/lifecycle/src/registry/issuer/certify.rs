@@ -19,7 +19,8 @@ pub(in crate::registry) fn certify(state: &State, issuer: &NewIssuer) -> Decisio
     let within_root = state.roots.iter().any(|root| issuer.not_after <= root.not_after);
     // What a replica holds in its memory has another way in.
     if issuer.kind == IssuerKind::Ephemeral {
-        return Rejection::IssuerInvalid { why: "it is ephemeral, and no issuer of a roll".to_owned() }.into();
+        return Rejection::IssuerInvalid { why: "it is ephemeral, and no issuer of a roll".to_owned() }
+            .into();
     }
     if known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
         return Rejection::PreparedStale.into();

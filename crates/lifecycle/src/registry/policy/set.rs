@@ -4,7 +4,9 @@ use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
-use crate::registry::{Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, Policy, PolicyError, Rejection, State};
+use crate::registry::{
+    Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, Policy, PolicyError, Rejection, State,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
