@@ -55,7 +55,11 @@ impl State {
                 self.operator_keys.values().filter(|key| key.is_good(from) && !key.is_good(to)).count(),
             ),
             issuers: count(
-                self.issuers.values().filter(|one| one.state.is_trusted() && within(one.not_after)).count(),
+                // An ephemeral one is replaced by its replica itself.
+                self.issuers
+                    .values()
+                    .filter(|one| !one.is_ephemeral() && one.state.is_trusted() && within(one.not_after))
+                    .count(),
             ),
         }
     }
