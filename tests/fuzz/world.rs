@@ -131,6 +131,7 @@ pub fn found() -> InitializeDomain {
         },
         audit_certificate: b"audit".to_vec(),
         audit_sealed_key: b"sealed".to_vec(),
+        node_signer: NodeSigner::DomainIssuer,
     }
 }
 

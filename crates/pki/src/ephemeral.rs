@@ -79,7 +79,7 @@ pub fn check(certificate_der: &[u8]) -> Result<Facts, EphemeralError> {
     }
     let usage = ca.key_usage().map_err(|_| EphemeralError::Malformed)?;
     // The flags of RFC 5280 as bits: keyCertSign is the sixth.
-    if !usage.is_some_and(|usage| usage.value.flags == 1 << 5) {
+    if usage.is_none_or(|usage| usage.value.flags != 1 << 5) {
         return Err(EphemeralError::KeyUsage);
     }
     if !is_for_clients(&ca) {
