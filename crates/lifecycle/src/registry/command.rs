@@ -7,9 +7,10 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
-    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
-    InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
-    RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
+    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll,
+    Forwarded, Import, InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register,
+    RegisterHardware, Renew, RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy,
+    Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -200,6 +201,10 @@ pub enum Command {
         node: NodeId,
         vcluster: VclusterId,
     },
+    /// How far the trail is with somebody else's store.
+    RecordForwarded(Forwarded),
+    /// Lines that it does not get.
+    SkipForwarding(SkipForwarding),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -72,6 +72,8 @@ impl Command {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::RecordForwarded(_)
+            | Command::SkipForwarding(_)
             | Command::RecordDeniedCertificate(_)
             | Command::Observe(_)
             | Command::AcceptRollback(_)
@@ -103,6 +105,7 @@ impl AlertKind {
             | AlertKind::AlreadyActive
             | AlertKind::RepeatedFailures
             | AlertKind::HardwareIdentityConflict
+            | AlertKind::AuditForwardingFailing
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

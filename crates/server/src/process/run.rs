@@ -313,6 +313,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if let Some(webhook) = app.config.alerts.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }
+    if let Some(loki) = app.config.loki.clone() {
+        tasks.spawn(reconcile::forward::run(app.clone(), loki));
+    }
     tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }

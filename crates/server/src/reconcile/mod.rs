@@ -4,6 +4,7 @@ mod clock_skew;
 pub mod denied;
 mod evidence;
 mod expiry;
+pub mod forward;
 mod issuers;
 mod liveness;
 mod long_silence;
@@ -92,6 +93,7 @@ impl Leader {
         self.checkpoints.sign_if_due(app, leadership).await;
         self.clock_skew.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
+        forward::forget(app, leadership).await;
         // What goes by the time waits until the time is known: nothing expires by a clock that is not believed.
         if !app.clock.is_believed() {
             return;

@@ -9,6 +9,7 @@ mod endpoint_profile;
 mod form;
 mod key;
 mod keys;
+mod loki;
 mod mistake;
 mod own_certificate;
 mod recovery;
@@ -16,8 +17,10 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use form::read_secret;
 pub use key::ConfigKeyReference;
 pub use keys::{ControlPlaneConfig, RawConfig, RawDoors};
+pub use loki::{ForwardingStart, LokiConfig, LokiCredential};
 pub use mistake::{ConfigMistake, ConfigMistakes};
 pub use own_certificate::{OwnCertificate, RawTls};
 
