@@ -106,6 +106,7 @@ impl AlertKind {
             | AlertKind::RepeatedFailures
             | AlertKind::HardwareIdentityConflict
             | AlertKind::AuditForwardingFailing
+            | AlertKind::ClaimedElsewhere
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

@@ -9,7 +9,7 @@ use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
 pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
-    [refused_recovery_ca(dir, config), exposed_trail(config), older_directory(dir)]
+    [refused_recovery_ca(dir, config), exposed_trail(config), exposed_claims(config), older_directory(dir)]
         .into_iter()
         .flatten()
         .collect()
@@ -26,6 +26,15 @@ fn exposed_trail(config: &ControlPlaneConfig) -> Option<String> {
     Some(format!(
         "loki.url: the audit trail{secret} can be read and changed by everybody on the way to {}; use https",
         loki.url
+    ))
+}
+
+fn exposed_claims(config: &ControlPlaneConfig) -> Option<String> {
+    let claims = config.claims.as_ref().filter(|claims| claims.url.is_exposed())?;
+    Some(format!(
+        "claims.url: which machines are active can be read by everybody on the way to {}, who can also withhold what others \
+         claim; use https",
+        claims.url
     ))
 }
 

@@ -93,6 +93,14 @@ pub struct Metrics {
     anchor_failures: Counter,
     clock_offset: Gauge,
     loki: LokiMetrics,
+    claims_exchanged: Family<ByExchange, Counter>,
+    claims_ignored: Family<ByReason, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByExchange {
+    what: &'static str,
+    result: &'static str,
 }
 
 /// Of forwarding the audit trail; served only where that is configured.
@@ -131,11 +139,22 @@ impl Metrics {
             anchor_failures: Counter::default(),
             clock_offset: Gauge::default(),
             loki: LokiMetrics::default(),
+            claims_exchanged: Family::default(),
+            claims_ignored: Family::default(),
         };
         metrics.register();
         if forwards {
             metrics.register_loki();
         }
+        let registry = &mut metrics.registry;
+        let exchanged = metrics.claims_exchanged.clone();
+        registry.register("claims_exchanges", "Exchanges of claims with other domains, by result", exchanged);
+        let ignored = metrics.claims_ignored.clone();
+        registry.register(
+            "claims_ignored",
+            "Claims of other domains that are not believed, by reason",
+            ignored,
+        );
         metrics
     }
 
@@ -146,6 +165,15 @@ impl Metrics {
         registry.register("loki_last_success_timestamp_seconds", help, loki.last_success.clone());
         let help = "Attempts to send audit lines to Loki that failed, by reason";
         registry.register("loki_failures", help, loki.failures.clone());
+    }
+
+    pub fn claims_exchanged(&self, what: &'static str, ok: bool) {
+        let result = if ok { "ok" } else { "failed" };
+        self.claims_exchanged.get_or_create(&ByExchange { what, result }).inc();
+    }
+
+    pub fn claim_ignored(&self, reason: &'static str) {
+        self.claims_ignored.get_or_create(&ByReason { reason }).inc();
     }
 
     /// How far Loki has got, as the registry knows.

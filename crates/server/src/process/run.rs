@@ -316,6 +316,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if let Some(loki) = app.config.loki.clone() {
         tasks.spawn(reconcile::forward::run(app.clone(), loki));
     }
+    if let Some(claims) = app.config.claims.clone() {
+        tasks.spawn(reconcile::claims::run(app.clone(), claims));
+    }
     tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }

@@ -1,5 +1,6 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+pub mod claims;
 mod clock_skew;
 pub mod denied;
 mod evidence;
@@ -94,6 +95,7 @@ impl Leader {
         self.clock_skew.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
         forward::forget(app, leadership).await;
+        claims::forget(app, leadership).await;
         // What goes by the time waits until the time is known: nothing expires by a clock that is not believed.
         if !app.clock.is_believed() {
             return;

@@ -50,6 +50,7 @@ kinds! {
     RepeatedFailures "repeated_failures"
     HardwareIdentityConflict "hardware_identity_conflict"
     AuditForwardingFailing "audit_forwarding_failing"
+    ClaimedElsewhere "claimed_elsewhere"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

@@ -1,6 +1,7 @@
 //! Every key of enlist.toml but those of tables that have a file of their own. To add one, add its line and use its field.
 
 use super::audit::{AuditConfig, RawAudit};
+use super::claims::{self, ClaimsConfig, RawClaims};
 use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
 use super::key::config_keys;
@@ -36,6 +37,7 @@ config_keys! {
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
         "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(|_, audit, _| audit);
         "loki" loki: OptionalTable<RawLoki, LokiConfig> = OptionalTable(loki::usable);
+        "claims" claims: OptionalTable<RawClaims, ClaimsConfig> = OptionalTable(claims::usable);
         "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =

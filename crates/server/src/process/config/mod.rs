@@ -5,6 +5,7 @@
 
 mod addresses;
 mod audit;
+mod claims;
 mod endpoint_profile;
 mod form;
 mod key;
@@ -17,6 +18,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use claims::ClaimsConfig;
 pub use form::read_secret;
 pub use key::ConfigKeyReference;
 pub use keys::{ControlPlaneConfig, RawConfig, RawDoors};
