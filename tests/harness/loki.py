@@ -1,5 +1,6 @@
 """A stand-in for Loki: the push API, and the ways in which it fails."""
 
+import bisect
 import collections
 import http.server
 import json
@@ -21,6 +22,8 @@ class Loki:
         self.context = context
         self.behave = lambda _lines: None
         self.arrived: list[str] = []
+        self.ever: set[tuple] = set()
+        self.newest: dict[tuple, int] = {}
         self.faults: list[str] = []
         self.requests: list[dict] = []
         self.attempts = 0
@@ -33,7 +36,6 @@ class Loki:
     def start(self) -> "Loki":
         """Empty, at the address that it had before."""
         self.streams = collections.defaultdict(list)
-        self.seen = set()
         loki = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -118,14 +120,18 @@ class Loki:
         return sorted(entries, key=lambda entry: json.loads(entry[2])["seq"])
 
     def take(self, entries: list[tuple]) -> None:
+        """Duplicates are dropped. What is sent again after it was lost here is sorted in, as Loki does within an hour; what is
+        new must be newer than everything in its stream, in this life and before."""
         for labels, time, line in entries:
             self.arrived.append(line)
-            if (labels, time, line) in self.seen:
-                continue
-            if self.streams[labels] and self.streams[labels][-1][0] >= time:
-                self.faults.append(f"out of order in {labels}: {line}")
-            self.seen.add((labels, time, line))
-            self.streams[labels].append((time, line))
+            entry = (labels, time, line)
+            if entry not in self.ever:
+                if self.newest.get(labels, 0) >= time:
+                    self.faults.append(f"out of order in {labels}: {line}")
+                self.newest[labels] = max(time, self.newest.get(labels, 0))
+                self.ever.add(entry)
+            if (time, line) not in self.streams[labels]:
+                bisect.insort(self.streams[labels], (time, line))
 
     def answer(self, request, status: int, headers: dict | None = None, body: str = "") -> None:
         request.send_response(status)

@@ -216,11 +216,15 @@ def test_a_line_that_is_refused_is_found_and_never_skipped_silently(loki):
 
 
 def test_a_clean_stop_keeps_the_cursor_and_another_loki_begins_there(loki):
-    """After SIGTERM nothing is sent twice; a changed URL goes on where the cursor is."""
+    """SIGTERM sends what is left, and nothing is sent twice; a changed URL goes on where the cursor is."""
     with forwarding(loki) as plane:
         busy(plane, 30)
         all_there(plane, loki)
+        busy(plane)
         plane.stop()
+        with contextlib.closing(sqlite3.connect(plane.dir / "audit.db")) as store:
+            stored = [line for (line,) in store.execute("SELECT line FROM lines ORDER BY seq")]
+        assert loki.first_arrivals() == stored, "the last lines too, which the stop has written"
         assert loki.repeated() == 0
         with Loki() as other:
             config = plane.dir / "enlist.toml"

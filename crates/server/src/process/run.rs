@@ -421,6 +421,7 @@ impl Server {
         reconcile::denied::record_sightings(&self.app, true).await;
         self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
+        reconcile::forward::flush(&self.app).await;
         // Reported by then; the stop goes on.
         let _ = anchor::keep(&self.app, &self.app.view()).await;
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));

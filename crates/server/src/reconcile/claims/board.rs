@@ -10,13 +10,13 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// What was read: documents, one a line.
-pub struct Lines {
+pub struct BoardLines {
     pub body: Vec<u8>,
     /// There was more than is read.
     pub is_cut: bool,
 }
 
-impl Lines {
+impl BoardLines {
     /// The whole ones. After a cut the last may be half a line.
     pub fn whole(&self) -> impl Iterator<Item = &[u8]> {
         let end = match (self.is_cut, self.body.iter().rposition(|byte| *byte == b'\n')) {
@@ -34,11 +34,11 @@ pub async fn post(config: &ClaimsConfig, body: Vec<u8>) -> Result<(), String> {
     if answer.status.is_success() { Ok(()) } else { Err(format!("it answered {}", answer.status)) }
 }
 
-pub async fn read(config: &ClaimsConfig) -> Result<Lines, String> {
+pub async fn read(config: &ClaimsConfig) -> Result<BoardLines, String> {
     let accept = (header::ACCEPT, HeaderValue::from_static("application/x-ndjson"));
     let answer = ask(config, Method::GET, vec![accept], (Vec::new(), ANSWER_BYTES)).await?;
     match answer.status {
-        StatusCode::OK => Ok(Lines { body: answer.body, is_cut: answer.is_cut }),
+        StatusCode::OK => Ok(BoardLines { body: answer.body, is_cut: answer.is_cut }),
         other => Err(format!("it answered {other}")),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn half_a_line_is_none() {
         let whole = |body: &str, is_cut| {
-            let lines = Lines { body: body.as_bytes().to_vec(), is_cut };
+            let lines = BoardLines { body: body.as_bytes().to_vec(), is_cut };
             lines.whole().map(|line| String::from_utf8_lossy(line).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(whole("a\r\n\n b \nc", false), ["a", "b", "c"]);

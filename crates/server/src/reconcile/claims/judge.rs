@@ -1,6 +1,6 @@
 //! Which claims of others are believed.
 
-use super::board::Lines;
+use super::board::BoardLines;
 use super::own::digest;
 use api::claims::{ClaimsDocument, MachineClaim, SignedClaims, claims_message};
 use base64::Engine as _;
@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Documents whose signature is checked in one round.
 const DOCUMENTS: usize = 256;
+/// Of one document with its signature and chain.
+const LINE_BYTES: usize = 9 * 1024 * 1024;
 /// Machines of one document.
 const MACHINES: usize = 100_000;
 /// Identifiers of one machine.
@@ -27,12 +29,12 @@ const LONGEST_LIFE: Span = Span::from_days(1);
 
 /// What is believed of the others.
 #[derive(Default)]
-pub struct Judge {
-    pub heard: BTreeMap<String, Heard>,
+pub struct ClaimJudge {
+    pub heard: BTreeMap<String, NeighbourClaims>,
 }
 
 /// The newest document of a domain. Kept are the machines that are registered here too.
-pub struct Heard {
+pub struct NeighbourClaims {
     issued_at: Timestamp,
     expires_at: Timestamp,
     document: [u8; 32],
@@ -43,7 +45,7 @@ pub struct Heard {
 /// A document that is believed.
 struct BelievedClaims {
     domain: String,
-    heard: Heard,
+    heard: NeighbourClaims,
     claims: Vec<MachineClaim>,
 }
 
@@ -55,13 +57,13 @@ struct ReadClaims {
     claims: Vec<MachineClaim>,
 }
 
-impl Judge {
+impl ClaimJudge {
     /// Takes in what is believed; gives back why the rest is not.
     pub fn hear(
         &mut self,
         state: &State,
         roots: &[CertificateDer<'_>],
-        lines: &Lines,
+        lines: &BoardLines,
         now: Timestamp,
     ) -> Vec<&'static str> {
         let mut ignored: Vec<&'static str> = lines.is_cut.then_some("too_large").into_iter().collect();
@@ -93,6 +95,9 @@ impl Judge {
         (line, left): (&[u8], &mut usize),
         now: Timestamp,
     ) -> Result<Option<BelievedClaims>, &'static str> {
+        if line.len() > LINE_BYTES {
+            return Err("malformed");
+        }
         let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| "malformed")?;
         let document = STANDARD.decode(&signed.document).map_err(|_| "malformed")?;
         let ReadClaims { domain, issued_at, expires_at, claims } = read(&document)?;
@@ -121,7 +126,8 @@ impl Judge {
         }
         *left -= 1;
         verify(&signed, &document, (&domain, roots), now)?;
-        let heard = Heard { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
+        let heard =
+            NeighbourClaims { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
         Ok(Some(BelievedClaims { domain, heard, claims }))
     }
 

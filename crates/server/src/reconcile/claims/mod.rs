@@ -10,10 +10,10 @@ use super::propose;
 use crate::process::app::App;
 use crate::process::config::ClaimsConfig;
 use journal::Leadership;
-use judge::{Heard, Judge};
+use judge::{ClaimJudge, NeighbourClaims};
 use lifecycle::names::NodeId;
 use lifecycle::registry::{AlertKind, Command, NodeState, RaiseAlert, State};
-use own::Machines;
+use own::ActiveMachines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub async fn forget(app: &App, leadership: &Leadership) {
 
 async fn exchange(app: &Arc<App>, config: ClaimsConfig) {
     let interval = Duration::from_millis(config.interval.millis());
-    let mut rounds = Rounds::new(config);
+    let mut rounds = ClaimRounds::new(config);
     let (mut last, mut revision) = (None::<Instant>, 0);
     loop {
         tokio::time::sleep(TICK).await;
@@ -71,9 +71,9 @@ async fn exchange(app: &Arc<App>, config: ClaimsConfig) {
     }
 }
 
-struct Rounds {
+struct ClaimRounds {
     config: Arc<ClaimsConfig>,
-    judge: Judge,
+    judge: ClaimJudge,
     /// The digest of what was published last.
     published: Option<[u8; 32]>,
     /// Whether something was read since the start: before, an alert of an earlier run is not known to be over.
@@ -81,23 +81,23 @@ struct Rounds {
     failing: BTreeSet<&'static str>,
 }
 
-impl Rounds {
+impl ClaimRounds {
     fn new(config: ClaimsConfig) -> Self {
-        let judge = Judge::default();
+        let judge = ClaimJudge::default();
         Self { config: Arc::new(config), judge, published: None, has_read: false, failing: BTreeSet::new() }
     }
 
     /// What is active here. Hashing a large fleet takes a moment, so it is done off the async threads.
-    async fn look(&self, app: &App) -> Option<Machines> {
+    async fn look(&self, app: &App) -> Option<ActiveMachines> {
         let view = app.view();
-        tokio::task::spawn_blocking(move || Machines::of(&view.state)).await.ok()
+        tokio::task::spawn_blocking(move || ActiveMachines::of(&view.state)).await.ok()
     }
 
-    fn has_news(&self, machines: &Machines) -> bool {
+    fn has_news(&self, machines: &ActiveMachines) -> bool {
         self.published != Some(machines.digest())
     }
 
-    async fn run(&mut self, app: &Arc<App>, leadership: &Leadership, machines: Machines) {
+    async fn run(&mut self, app: &Arc<App>, leadership: &Leadership, machines: ActiveMachines) {
         let digest = machines.digest();
         let published = self.publish(app, &machines).await;
         if self.note(app, "publish", published).is_some() {
@@ -112,7 +112,7 @@ impl Rounds {
         self.settle(app, leadership, &machines).await;
     }
 
-    async fn publish(&self, app: &App, machines: &Machines) -> Result<(), String> {
+    async fn publish(&self, app: &App, machines: &ActiveMachines) -> Result<(), String> {
         let view = app.view();
         let body = own::signed(&view.state, &app.ca.keys.audit, machines, (app.now(), self.config.interval))?;
         board::post(&self.config, body).await
@@ -139,7 +139,7 @@ impl Rounds {
     }
 
     /// Signatures are checked off the async threads.
-    async fn hear(&mut self, app: &Arc<App>, lines: board::Lines) {
+    async fn hear(&mut self, app: &Arc<App>, lines: board::BoardLines) {
         let (app, config, mut judge) = (app.clone(), self.config.clone(), std::mem::take(&mut self.judge));
         let judged = tokio::task::spawn_blocking(move || {
             let (view, now) = (app.view(), app.now());
@@ -155,7 +155,7 @@ impl Rounds {
     }
 
     /// Raises what is new and clears what is over.
-    async fn settle(&self, app: &App, leadership: &Leadership, machines: &Machines) {
+    async fn settle(&self, app: &App, leadership: &Leadership, machines: &ActiveMachines) {
         let view = app.view();
         let conflicts = conflicts(machines, &self.judge.heard);
         let open: BTreeMap<&NodeId, _> = view
@@ -188,8 +188,8 @@ fn is_active(state: &State, node: &NodeId) -> bool {
 
 /// Whose machine is claimed elsewhere: by which domains, and since when.
 fn conflicts<'a>(
-    machines: &'a Machines,
-    heard: &'a BTreeMap<String, Heard>,
+    machines: &'a ActiveMachines,
+    heard: &'a BTreeMap<String, NeighbourClaims>,
 ) -> BTreeMap<&'a NodeId, BTreeMap<&'a str, &'a str>> {
     let mut found: BTreeMap<&NodeId, BTreeMap<&str, &str>> = BTreeMap::new();
     for (domain, heard) in heard {

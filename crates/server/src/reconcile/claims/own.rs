@@ -15,12 +15,12 @@ const LIVES: u64 = 10;
 const DOCUMENT_BYTES: usize = 6 * 1024 * 1024;
 
 /// The machines that are active here, by the digests of what they are known by.
-pub struct Machines {
+pub struct ActiveMachines {
     claims: Vec<MachineClaim>,
     nodes: HashMap<String, NodeId>,
 }
 
-impl Machines {
+impl ActiveMachines {
     pub fn of(state: &State) -> Self {
         let (mut claims, mut nodes, mut bytes) = (Vec::new(), HashMap::new(), 0_usize);
         for node in state.nodes.values().filter(|node| node.state == NodeState::Active) {
@@ -62,7 +62,7 @@ pub fn digest(identifier: &str) -> String {
 pub fn signed(
     state: &State,
     key: &AuditKey,
-    machines: &Machines,
+    machines: &ActiveMachines,
     (at, interval): (Timestamp, Span),
 ) -> Result<Vec<u8>, String> {
     let missing = || "the domain is not initialized".to_owned();

@@ -12,12 +12,12 @@ struct LineHead {
 }
 
 #[derive(Serialize)]
-struct Push<'a> {
-    streams: Vec<Stream<'a>>,
+struct LokiPush<'a> {
+    streams: Vec<LokiStream<'a>>,
 }
 
 #[derive(Serialize)]
-struct Stream<'a> {
+struct LokiStream<'a> {
     stream: BTreeMap<&'static str, &'a str>,
     values: Vec<(String, &'a str)>,
 }
@@ -42,9 +42,9 @@ pub fn encode(domain: &str, lines: &[(u64, String)], now: Timestamp) -> Result<V
     }
     let streams = streams.into_iter().map(|(event_type, values)| {
         let stream = BTreeMap::from([("job", "enlist"), ("domain", domain), ("event_type", event_type)]);
-        Stream { stream, values }
+        LokiStream { stream, values }
     });
-    serde_json::to_vec(&Push { streams: streams.collect() })
+    serde_json::to_vec(&LokiPush { streams: streams.collect() })
 }
 
 /// A line that somebody has damaged is sent all the same.

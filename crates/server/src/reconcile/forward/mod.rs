@@ -13,12 +13,12 @@ use crate::process::app::App;
 use crate::process::config::{ForwardingStart, LokiConfig};
 use journal::Leadership;
 use lifecycle::registry::{AlertKind, AuditSink, Command, Forwarded, ForwardingGapCause, SkipForwarding};
-use outage::Outage;
+use outage::LokiOutage;
 use push::PushFailure;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 const SINK: AuditSink = AuditSink::Loki;
 /// Of one request.
@@ -29,6 +29,8 @@ const CURSOR_LINES: u64 = 10_000;
 const CURSOR_AGE: Duration = Duration::from_secs(5);
 /// New lines wait so long for more of them.
 const COALESCE: Duration = Duration::from_millis(200);
+/// How long a stop waits for Loki.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 /// How often a replica that does not lead asks again.
 const LEADERSHIP_CHECK: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,25 @@ pub async fn run(app: Arc<App>, config: LokiConfig) {
     }
 }
 
+/// What the stop itself has written, as far as Loki takes it at once: the rest is sent after the next start.
+pub async fn flush(app: &App) {
+    let Some(config) = app.config.loki.clone() else { return };
+    let Some(leadership) = app.journal.leadership().await else { return };
+    let mut forwarder = Forwarder::new(app, config);
+    let rest = async {
+        let mut going = forwarder.begin(app, &leadership).await;
+        while going {
+            let view = app.view();
+            forwarder.sent = forwarder.sent.max(view.state.forwarded(SINK));
+            going = forwarder.sent < view.audit.seq
+                && forwarder.step(app, &leadership, view.audit.seq).await.is_ok();
+        }
+    };
+    // Cut off in the middle of a request, its lines are sent again.
+    let _ = timeout(FLUSH_LIMIT, rest).await;
+    forwarder.keep_cursor(app, &leadership).await;
+}
+
 /// Clears what an earlier run left, when nothing is forwarded any more.
 pub async fn forget(app: &App, leadership: &Leadership) {
     if app.config.loki.is_none()
@@ -55,7 +76,7 @@ pub async fn forget(app: &App, leadership: &Leadership) {
 }
 
 /// What came of a step that did not fail.
-enum Progress {
+enum ForwardStep {
     /// Lines were taken, or are known to be missing.
     Made,
     /// A smaller batch is tried next.
@@ -72,12 +93,12 @@ struct Forwarder {
     lines: usize,
     /// Whether the configured beginning was looked at.
     begun: bool,
-    outage: Outage,
+    outage: LokiOutage,
 }
 
 impl Forwarder {
     fn new(app: &App, config: LokiConfig) -> Self {
-        let outage = Outage::new(config.alert_after);
+        let outage = LokiOutage::new(config.alert_after);
         let changes = app.journal.changes();
         Self { config, changes, sent: 0, kept_at: Instant::now(), lines: BATCH_LINES, begun: false, outage }
     }
@@ -105,8 +126,8 @@ impl Forwarder {
                 continue;
             }
             match self.step(app, &leadership, view.audit.seq).await {
-                Ok(Progress::Searching) => {}
-                Ok(Progress::Made) => self.outage.is_over(app, &leadership, &self.config.url).await,
+                Ok(ForwardStep::Searching) => {}
+                Ok(ForwardStep::Made) => self.outage.is_over(app, &leadership, &self.config.url).await,
                 Err(failure) => {
                     app.metrics.loki_failed(failure.reason);
                     let pause = self.outage.note(app, &leadership, (&self.config.url, &failure)).await;
@@ -155,7 +176,12 @@ impl Forwarder {
     }
 
     /// Sends the next batch, or finds that lines are missing.
-    async fn step(&mut self, app: &App, leadership: &Leadership, last: u64) -> Result<Progress, PushFailure> {
+    async fn step(
+        &mut self,
+        app: &App,
+        leadership: &Leadership,
+        last: u64,
+    ) -> Result<ForwardStep, PushFailure> {
         let lines = self.read(app, last).await?;
         let Some((first, _)) = lines.first() else {
             let what = format!("the audit trail does not hold the lines after {}", self.sent);
@@ -167,7 +193,7 @@ impl Forwarder {
             // What was sent before is on record first, so that the gap is named as it is.
             self.keep_cursor(app, leadership).await;
             let skipped = self.skip(app, leadership, to, ForwardingGapCause::Missing).await;
-            return skipped.then_some(Progress::Made).ok_or_else(|| {
+            return skipped.then_some(ForwardStep::Made).ok_or_else(|| {
                 PushFailure::new("unrecorded", "the gap in the audit trail could not be recorded")
             });
         }
@@ -183,13 +209,13 @@ impl Forwarder {
                 self.sent = through;
                 self.lines = self.lines.saturating_mul(2).min(BATCH_LINES);
                 app.metrics.loki_took(self.sent, app.now());
-                Ok(Progress::Made)
+                Ok(ForwardStep::Made)
             }
             Err(failure) if failure.is_about_lines && count > 1 => {
                 // The first half again, at once: so the line that is refused is found.
                 self.lines = count / 2;
                 app.metrics.loki_failed(failure.reason);
-                Ok(Progress::Searching)
+                Ok(ForwardStep::Searching)
             }
             Err(mut failure) => {
                 if failure.is_about_lines {

@@ -14,7 +14,10 @@ use tokio::time::Instant;
 /// An open alert tells of another reason this often at most: each time is a line of the trail, which has to be forwarded too.
 const RESTATE: Duration = Duration::from_secs(600);
 
-pub struct Outage {
+/// One request in so long costs neither side anything, and who comes back is not waited for much longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub struct LokiOutage {
     alert_after: Span,
     /// Since when nothing was taken.
     began: Option<(Instant, Timestamp)>,
@@ -24,9 +27,15 @@ pub struct Outage {
     pauses: RetryPauses,
 }
 
-impl Outage {
+impl LokiOutage {
     pub fn new(alert_after: Span) -> Self {
-        Self { alert_after, began: None, failures: 0, raised: None, pauses: RetryPauses::default() }
+        Self {
+            alert_after,
+            began: None,
+            failures: 0,
+            raised: None,
+            pauses: RetryPauses::up_to(LONGEST_PAUSE),
+        }
     }
 
     /// Gives back how long to wait before the next attempt.
