@@ -36,6 +36,7 @@ class Loki:
     def start(self) -> "Loki":
         """Empty, at the address that it had before."""
         self.streams = collections.defaultdict(list)
+        self.held: set[tuple] = set()
         loki = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -130,7 +131,8 @@ class Loki:
                     self.faults.append(f"out of order in {labels}: {line}")
                 self.newest[labels] = max(time, self.newest.get(labels, 0))
                 self.ever.add(entry)
-            if (time, line) not in self.streams[labels]:
+            if entry not in self.held:
+                self.held.add(entry)
                 bisect.insort(self.streams[labels], (time, line))
 
     def answer(self, request, status: int, headers: dict | None = None, body: str = "") -> None:
