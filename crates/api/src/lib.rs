@@ -6,6 +6,7 @@
 //! - [`agent`]: the gRPC protocol of `enlist-agent`, generated from `proto/`.
 //! - [`rest`]: the operator API, one file per family, with the conversions from registry state.
 //! - [`doors`]: what the documents' own clients send and are sent, one file per door.
+//! - [`claims`]: what domains tell each other of machines.
 //! - [`code`], [`error`]: every error code with status and remedy, and the two forms in which errors travel.
 //! - [`doors`]: the wire shapes of other systems' clients, one file per document.
 //! - [`grpc`]: the services that gRPC itself describes.
@@ -14,6 +15,7 @@
 //! - [`openapi`]: the operator API described, from one table of routes.
 
 pub mod agent;
+pub mod claims;
 pub mod code;
 pub mod codec;
 pub mod doors;

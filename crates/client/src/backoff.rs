@@ -17,6 +17,12 @@ impl Default for RetryPauses {
 }
 
 impl RetryPauses {
+    /// Pauses that do not grow beyond this.
+    pub fn up_to(cap: Duration) -> Self {
+        let cap = Span::from_millis(u64::try_from(cap.as_millis()).unwrap_or(u64::MAX));
+        Self(Backoff::between(FIRST, cap.max(FIRST)))
+    }
+
     /// The next pause: at least what the server asked for, and then some chance on top.
     pub fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         retry_after.unwrap_or_default() + Duration::from_millis(self.0.next(chance(), None).millis())

@@ -6,7 +6,7 @@
 //! - [`url`], [`trust`]: where the control plane is, and by what it is recognised.
 //! - [`rest`]: the operator API, over the operator socket or TLS.
 //! - [`agent`]: the agent's gRPC calls, over several servers in turn.
-//! - [`webhook`]: one POST to a server that is somebody else's.
+//! - [`foreign`], [`webhook`]: one request to a server that is somebody else's.
 //! - [`probe`]: what the time is there, when a certificate is not valid at ours.
 //! - [`error`], [`unreachable`]: what went wrong, in words that tell one cause from another.
 
@@ -16,6 +16,7 @@ mod bounded;
 mod connect;
 pub mod error;
 mod exit;
+pub mod foreign;
 mod pinned;
 pub mod probe;
 pub mod rest;

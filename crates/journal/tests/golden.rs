@@ -233,6 +233,15 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
             "accept_rollback",
             Command::AcceptRollback(AcceptRollback { directory_seq: 3, anchor_seq: Some(9) }),
         ),
+        ("record_forwarded", Command::RecordForwarded(Forwarded { sink: AuditSink::Loki, through: 900 })),
+        (
+            "skip_forwarding",
+            Command::SkipForwarding(SkipForwarding {
+                sink: AuditSink::Loki,
+                to: 1200,
+                cause: ForwardingGapCause::Missing,
+            }),
+        ),
         ("record_audit_gap", Command::RecordAuditGap(AuditGap { from: 3, to: 9, refilled: true })),
         ("tidy", Command::Tidy),
         ("expire", Command::Expire),

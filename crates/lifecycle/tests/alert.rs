@@ -72,6 +72,16 @@ fn an_enrollment_confirmed_meanwhile_is_not_stuck() {
 }
 
 #[test]
+fn a_machine_is_claimed_elsewhere_only_while_it_is_active_here() {
+    let mut domain = Domain::founded();
+    let (here, coming) = (domain.active(), domain.enroll());
+    check(&mut domain, raise(AlertKind::ClaimedElsewhere, Some(&here), "in b"), granted(RAISED));
+    check(&mut domain, raise(AlertKind::ClaimedElsewhere, Some(&coming), "in b"), granted(&[]));
+    domain.end(&here.node, NodeState::Decommissioned);
+    assert!(domain.state.alerts.is_empty());
+}
+
+#[test]
 fn what_is_settled_by_the_end_of_a_node_is_cleared_except_the_suspicion_of_a_copy() {
     let mut domain = Domain::founded();
     let node = domain.enroll();

@@ -7,9 +7,10 @@ use crate::support::{
 };
 use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
 use lifecycle::registry::{
-    AcceptRollback, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command, Describe, Event, Import,
-    IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register,
-    Rewrap, Role, ServerCertificate, Tenants, Underlay,
+    AcceptRollback, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim, Command, Describe,
+    Event, ForwardingGapCause, Import, IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals,
+    RefusedRecovery, RefusedRenewal, Register, Rewrap, Role, ServerCertificate, SkipForwarding, Tenants,
+    Underlay,
 };
 use lifecycle::registry::{Confirmation, event};
 use serde_json::{Value, json};
@@ -300,6 +301,10 @@ fn housekeeping_has_lines_of_its_own() {
     let gap = AuditGap { from: 3, to: 5, refilled: true };
     let expected = json!({ "from": 3, "to": 5, "refilled": true });
     says(&mut domain, (Actor::Reconciler, Command::RecordAuditGap(gap)), "audit.gap", expected);
+    let (sink, cause) = (AuditSink::Loki, ForwardingGapCause::Configured);
+    let expected = json!({ "sink": "loki", "from": 1, "to": 5, "cause": "configured" });
+    let when = (Actor::Reconciler, Command::SkipForwarding(SkipForwarding { sink, to: 5, cause }));
+    says(&mut domain, when, "audit.forwarding_gap", expected);
     let accept = AcceptRollback { directory_seq: 7, anchor_seq: None };
     let expected = json!({ "directory_seq": 7, "anchor_seq": null });
     says(

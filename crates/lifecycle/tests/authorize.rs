@@ -6,10 +6,10 @@ use crate::support::{
 };
 use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, Source, TenantId};
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command,
-    ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Import, IssueRepairBundle, Keeping,
-    RaiseAlert, Refusals, RepairClock, Rewrap, Role, ServerCertificate, SetConfig, Silence, Subject, Tenants,
-    authorize, may_reach, may_read,
+    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
+    Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
+    ForwardingGapCause, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, Rewrap, Role,
+    ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -80,6 +80,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("Assign", "+ ++- ++- 00- + ? -- ? - --"),
     ("Unassign", "+ ++- ++- 00- + ? -- ? - --"),
     ("Move", "+ ++- ++- 00- + ? -- ? - --"),
+    ("RecordForwarded", "- --- --- --- - - -- - + --"),
+    ("SkipForwarding", "- --- --- --- - - -- - + --"),
     // Nobody renews for another; for itself, see below.
     ("RenewOperator", "- --- --- --- - ? -- ? - --"),
     ("UseRenewedCertificate", "- --- --- --- - ? -- ? - --"),
@@ -202,6 +204,12 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::RecordRefusals(refusals),
         Command::RecordCheckpoint(Checkpoint { seq: 1, head, signature: Vec::new() }),
         Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }),
+        Command::RecordForwarded(Forwarded { sink: AuditSink::Loki, through: 1 }),
+        Command::SkipForwarding(SkipForwarding {
+            sink: AuditSink::Loki,
+            to: 2,
+            cause: ForwardingGapCause::Missing,
+        }),
         Command::AcceptRollback(AcceptRollback { directory_seq: 1, anchor_seq: Some(2) }),
         Command::AcceptClock(AcceptClock {
             from: domain.now,

@@ -19,6 +19,7 @@ mod contact;
 mod describe;
 mod drain;
 mod enroll;
+mod forwarding;
 mod hardware;
 mod histories;
 mod host;

@@ -6,6 +6,7 @@
 
 use lifecycle::names::{Fingerprint, Serial, Timestamp};
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyIdMethod, SerialNumber};
+use x509_parser::x509::X509Name;
 
 use crate::issuer::SigningIssuer;
 use crate::{der, x509_time};
@@ -88,6 +89,16 @@ pub(crate) fn role_name(owner: &str, role: &str) -> DistinguishedName {
     }
     dn.push(DnType::CommonName, DnValue::Utf8String(role.to_owned()));
     dn
+}
+
+/// The owner that [`role_name`] was given; none if it was too long to be named, or if this is another name.
+pub(crate) fn role_owner(name: &X509Name<'_>, role: &str) -> Option<String> {
+    let common_name = name.iter_common_name().next()?.as_str().ok()?;
+    let owner = match common_name.strip_suffix(role)? {
+        "" => name.iter_organization().next()?.as_str().ok()?,
+        before => before.strip_suffix(' ')?,
+    };
+    (!owner.is_empty()).then(|| owner.to_owned())
 }
 
 /// RFC 7093, method 1: the leftmost 160 bits of the SHA-256 of the key's bits. rcgen would hash the whole

@@ -28,6 +28,11 @@ pub fn idempotency_hash(key: &[u8]) -> IdempotencyHash {
     IdempotencyHash::new(sha256(key))
 }
 
+/// Of what identifies a machine, as `kind:value`. It hides little: MAC addresses can be guessed.
+pub fn hardware_digest(identifier: &str) -> [u8; 32] {
+    sha256(identifier.as_bytes())
+}
+
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     for (to, from) in out.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {

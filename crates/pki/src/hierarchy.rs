@@ -10,7 +10,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 use zeroize::Zeroizing;
 
-use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, sign};
+use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, role_owner, sign};
 use crate::issuer::{IssuerError, SigningIssuer};
 use crate::leaf::validity;
 use crate::pem;
@@ -18,6 +18,7 @@ use crate::signing_key::{SigningKey, SigningKeyError};
 use crate::spki::PublicKey;
 
 const ROOT_ROLE: &str = "Enlist Root CA";
+pub(crate) const AUDIT_ROLE: &str = "Enlist Audit";
 const ROOT_LIFETIME: Span = Span::from_days(3652);
 /// Of an intermediate, unless its root ends earlier.
 pub const INTERMEDIATE_LIFETIME: Span = Span::from_days(365);
@@ -143,6 +144,12 @@ fn owner(root_der: &[u8]) -> String {
     owner.unwrap_or_default().to_owned()
 }
 
+/// The trust domain that a root was made for; none for a root that was made elsewhere.
+pub fn root_domain(root_der: &[u8]) -> Option<String> {
+    let (_, root) = X509Certificate::from_der(root_der).ok()?;
+    role_owner(root.subject(), ROOT_ROLE)
+}
+
 /// The certificate under which audit checkpoints are signed, and its key in PKCS#8. It lasts as long as its issuer.
 pub fn audit_signer(
     issuer: &SigningIssuer,
@@ -176,7 +183,7 @@ fn audit_certificate(
 ) -> Result<Vec<u8>, HierarchyError> {
     let validity = validity(issuer, at, issuer.not_after().since(at))?;
     let mut params = blank(serial, validity);
-    params.distinguished_name = role_name(domain.as_str(), "Enlist Audit");
+    params.distinguished_name = role_name(domain.as_str(), AUDIT_ROLE);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(AUDIT_USE.to_vec())];

@@ -9,6 +9,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
 use x509_parser::prelude::FromDer as _;
 
+use crate::certificate::role_owner;
+use crate::hierarchy::AUDIT_ROLE;
 use crate::spki::{Hash, KeyKind, PublicKey};
 use crate::x509_time;
 
@@ -52,6 +54,12 @@ pub fn verify_audit(certificate_der: &[u8], message: &[u8], signature: &[u8]) ->
         Ok(key) if key.kind == KeyKind::P256 => key.verify(Some(Hash::Sha256), message, signature),
         _ => false,
     }
+}
+
+/// The trust domain whose audit key a certificate is for; none if its name does not say.
+pub fn audit_domain(certificate_der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(certificate_der).ok()?;
+    role_owner(certificate.subject(), AUDIT_ROLE)
 }
 
 /// Whether one of the roots vouches for this audit certificate at this moment.
@@ -101,6 +109,9 @@ mod tests {
         let (certificate, key) = hierarchy::audit_signer(&issuer, &domain, [3; 16], AT).unwrap();
         let signature = AuditKey::from_pkcs8(&key).unwrap().sign(b"checkpoint").unwrap();
         assert!(verify_audit(&certificate, b"checkpoint", &signature));
+        assert_eq!(audit_domain(&certificate).as_deref(), Some(domain.as_str()));
+        assert_eq!(audit_domain(&made.root_der), None, "not an audit certificate");
+        assert_eq!(hierarchy::root_domain(&made.root_der).as_deref(), Some(domain.as_str()));
         assert!(!verify_audit(&certificate, b"another", &signature));
         assert!(!verify_audit(&made.root_der, b"checkpoint", &signature));
 

@@ -46,6 +46,34 @@ impl Audit {
         read().map_err(|source| self.failed(source))
     }
 
+    /// The lines after `after` up to `until` with their numbers, in order: so many, of so many bytes in all; at least one
+    /// if there is one.
+    pub fn read(
+        &self,
+        (after, until): (u64, u64),
+        (lines, bytes): (usize, usize),
+    ) -> Result<Vec<(u64, String)>, AuditStoreError> {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let read = || -> Result<Vec<(u64, String)>, rusqlite::Error> {
+            let connection = open(&self.file)?;
+            let mut select = connection
+                .prepare("SELECT seq, line FROM lines WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?")?;
+            let limit = i64::try_from(lines).unwrap_or(i64::MAX);
+            let mut rows = select.query(params![number(after), number(until), limit])?;
+            let (mut found, mut total) = (Vec::new(), 0_usize);
+            while let Some(row) = rows.next()? {
+                let line: String = row.get(1)?;
+                total = total.saturating_add(line.len());
+                if total > bytes && !found.is_empty() {
+                    break;
+                }
+                found.push((row.get(0)?, line));
+            }
+            Ok(found)
+        };
+        read().map_err(|source| self.failed(source))
+    }
+
     /// Up to `limit` lines of a selection with their numbers, in its order.
     pub fn select(&self, selection: &Selection, limit: usize) -> Result<Vec<(u64, String)>, AuditStoreError> {
         select::select(&self.file, selection, limit).map_err(|source| self.failed(source))

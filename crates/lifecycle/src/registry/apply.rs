@@ -104,6 +104,8 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RecordRefusals(refusals) => audit::refusals::record(state, envelope, refusals),
         Command::RecordCheckpoint(checkpoint) => audit::checkpoint::record(checkpoint),
         Command::RecordAuditGap(gap) => audit::gap::record(gap),
+        Command::RecordForwarded(forwarded) => audit::forwarded::record(state, forwarded),
+        Command::SkipForwarding(skip) => audit::forwarding_gap::skip(state, skip),
         Command::AcceptRollback(accept) => audit::rollback::accept(state, accept),
         Command::Tidy => tidy::decide(state),
         Command::Expire => tidy::expire(state),

@@ -7,10 +7,10 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
-    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
-    InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
-    RegisterHardware, Renew, RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy,
-    Sighting, Silence,
+    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll,
+    Forwarded, Import, InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals,
+    Register, RegisterHardware, Renew, RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig,
+    SetPolicy, Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -206,6 +206,10 @@ pub enum Command {
     },
     /// The CA in a replica's memory becomes an anchor for node certificates.
     PublishIssuer(Box<PublishIssuer>),
+    /// How far the trail is with somebody else's store.
+    RecordForwarded(Forwarded),
+    /// Lines that it does not get.
+    SkipForwarding(SkipForwarding),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -6,6 +6,7 @@
 pub use super::alert::acknowledge::AlertAcknowledged;
 pub use super::alert::clear::AlertCleared;
 pub use super::alert::raise::AlertRaised;
+pub use super::audit::forwarding_gap::ForwardingGap;
 pub use super::audit::refusals::{CertificateRefused, RecoveryRefused};
 pub use super::certificate::renew::CertificateRenewed;
 pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
@@ -47,8 +48,8 @@ pub use super::vcluster::configure::{Configured, NodeConfigured};
 pub use super::vcluster::remove::VclusterRemoved;
 
 use super::{
-    AcceptRollback, AuditGap, Checkpoint, Envelope, InitializeDomain, NewIssuer, OperatorKey, PrepareRoll,
-    Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token, Vcluster,
+    AcceptRollback, AuditGap, Checkpoint, Envelope, Forwarded, InitializeDomain, NewIssuer, OperatorKey,
+    PrepareRoll, Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token, Vcluster,
 };
 use crate::names::NodeId;
 use serde::Serialize;
@@ -232,6 +233,8 @@ events! {
     CertificateRefused(CertificateRefused)
     CheckpointRecorded(Checkpoint)
     AuditGapFound(AuditGap)
+    AuditForwarded(Forwarded)
+    ForwardingGapFound(ForwardingGap)
     RollbackAccepted(AcceptRollback)
     ClockAccepted(ClockAccepted)
     ClockRepaired(ClockRepaired)

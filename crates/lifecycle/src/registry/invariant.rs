@@ -496,6 +496,9 @@ fn counters_never_fall(before: &State, after: &State) -> Result<(), Violation> {
     if fell {
         return violated("D14", "a counter fell");
     }
+    if before.forwarded.iter().any(|(sink, through)| after.forwarded(*sink) < *through) {
+        return violated("forwarded", "a cursor of the audit trail fell");
+    }
     match before.certificates.keys().find(|serial| newly(*serial)) {
         Some(serial) if after.denials == before.denials => {
             violated("D14", format!("serial {serial} was denied and nobody was told"))

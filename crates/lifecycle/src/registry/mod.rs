@@ -36,11 +36,13 @@ pub use crate::names::KeyKind;
 pub use alert::raise::RaiseAlert;
 pub use alert::{Alert, AlertKind, REPORTED};
 pub use apply::{Applied, apply, would_apply};
-pub use audit::AuditSigner;
 pub use audit::checkpoint::Checkpoint;
+pub use audit::forwarded::Forwarded;
+pub use audit::forwarding_gap::{ForwardingGapCause, SkipForwarding};
 pub use audit::gap::AuditGap;
 pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
 pub use audit::rollback::AcceptRollback;
+pub use audit::{AuditSigner, AuditSink};
 pub use authorize::{
     Act, NodeReach, Permissions, Role, Tenants, Vclusters, Who, authorize, may_reach, may_read, permissions,
 };

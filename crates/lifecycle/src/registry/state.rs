@@ -12,7 +12,7 @@ use crate::names::{
     AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, Span, TenantId,
     Timestamp, TokenId, VclusterId, WireguardKey,
 };
-use crate::registry::{AuditSigner, Domain, Issuer, Root, Tenant};
+use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, Tenant};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -50,6 +50,9 @@ pub struct State {
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
     pub checkpoint: u64,
+    /// The last line of it that each sink needs no more.
+    #[serde(default)]
+    pub forwarded: OrdMap<AuditSink, u64>,
     /// Rises whenever something that was good is denied, so that open connections are looked at again.
     #[serde(default)]
     pub denials: u64,
@@ -122,6 +125,7 @@ impl Default for State {
             server_certificate: None,
             alerts: OrdMap::new(),
             checkpoint: 0,
+            forwarded: OrdMap::new(),
             denials: 0,
             bundle_version: first_bundle(),
             ephemeral_version: 0,

@@ -116,6 +116,8 @@ impl Command {
             Command::RecordRefusals(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordCheckpoint(_) => (Act::KeepHouse, Subject::Domain),
             Command::RecordAuditGap(_) => (Act::KeepHouse, Subject::Domain),
+            Command::RecordForwarded(_) => (Act::KeepHouse, Subject::Domain),
+            Command::SkipForwarding(_) => (Act::KeepHouse, Subject::Domain),
             Command::AcceptRollback(_) => (Act::KeepHouse, Subject::Domain),
             Command::Observe(_) => (Act::KeepHouse, Subject::Domain),
             Command::MarkInactive(_) => (Act::KeepHouse, Subject::Domain),

@@ -73,6 +73,8 @@ impl Command {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::RecordForwarded(_)
+            | Command::SkipForwarding(_)
             | Command::RecordDeniedCertificate(_)
             | Command::Observe(_)
             | Command::AcceptRollback(_)
@@ -104,6 +106,8 @@ impl AlertKind {
             | AlertKind::AlreadyActive
             | AlertKind::RepeatedFailures
             | AlertKind::HardwareIdentityConflict
+            | AlertKind::AuditForwardingFailing
+            | AlertKind::ClaimedElsewhere
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

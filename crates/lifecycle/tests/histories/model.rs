@@ -285,6 +285,8 @@ impl Model {
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
             | Command::RecordAuditGap(_)
+            | Command::RecordForwarded(_)
+            | Command::SkipForwarding(_)
             | Command::AcceptRollback(_)
             | Command::Observe(_)
             | Command::MarkInactive(_)

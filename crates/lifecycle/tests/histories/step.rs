@@ -205,6 +205,9 @@ pub enum Ask {
     Refusals,
     Checkpoint,
     Gap,
+    /// Some lines on, or back, which changes nothing.
+    Forwarded(u64),
+    SkipForwarding(u64),
     Rollback,
     Tidy,
 }
@@ -345,6 +348,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
         1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
         1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap, Ask::Rollback]),
+        1 => prop_oneof![(0..100_u64).prop_map(Ask::Forwarded), (0..100_u64).prop_map(Ask::SkipForwarding)],
         5 => Just(Ask::Tidy),
         2 => Just(Ask::Expire),
         1 => Just(Ask::AcceptClock),

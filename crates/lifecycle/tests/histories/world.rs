@@ -17,11 +17,12 @@ use lifecycle::names::{
     OperatorName, ReplicaId, Serial, Span, Timestamp, Title, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, Change, Checkpoint, Claim, Command,
-    ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll, Envelope,
-    Event, HardwareIdentity, IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator,
-    OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, Rewrap, Role,
-    ServerCertificate, SetConfig, Sighting, Silence, State, Tenants, Underlay, Vclusters, Wireguard, apply,
+    AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, Change, Checkpoint, Claim,
+    Command, ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll,
+    Envelope, Event, Forwarded, ForwardingGapCause, HardwareIdentity, IssueRepairBundle, IssuerState,
+    Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register,
+    RegisterHardware, Report, Rewrap, Role, ServerCertificate, SetConfig, Sighting, Silence, SkipForwarding,
+    State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -321,6 +322,14 @@ impl World {
             }
             Ask::Gap => {
                 good(Actor::Reconciler, Command::RecordAuditGap(AuditGap { from: 1, to: 2, refilled: true }))
+            }
+            Ask::Forwarded(through) => {
+                let forwarded = Forwarded { sink: AuditSink::Loki, through: *through };
+                good(Actor::Reconciler, Command::RecordForwarded(forwarded))
+            }
+            Ask::SkipForwarding(to) => {
+                let (sink, cause) = (AuditSink::Loki, ForwardingGapCause::Missing);
+                good(Actor::Reconciler, Command::SkipForwarding(SkipForwarding { sink, to: *to, cause }))
             }
             Ask::Rollback => {
                 let accept = AcceptRollback { directory_seq: 1, anchor_seq: Some(2) };

@@ -1,12 +1,13 @@
 //! What can sign: the unsealed keys of the domain, held in memory only.
 
 use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{self, CertificateProfile, Issued, Rewrap, State};
+use lifecycle::registry::{self, AuditSigner, CertificateProfile, Issued, Rewrap, State};
 use pki::csr;
 use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
 use pki::seal::Kek;
 use pki::sign::AuditKey;
+use rustls_pki_types::CertificateDer;
 use std::sync::{Arc, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
@@ -130,6 +131,12 @@ fn open(kek: &Kek, record: &registry::Issuer) -> Result<SigningIssuer, UnsealErr
     let (_, key) = unsealed(kek, record)?;
     SigningIssuer::new(&record.certificate, &key)
         .map_err(|error| UnsealError::Unusable { what: "issuer", why: error.to_string() })
+}
+
+/// The issuer of the audit key's certificate, whether it signs now or not.
+pub fn audit_issuer<'a>(state: &'a State, signer: &AuditSigner) -> Option<&'a registry::Issuer> {
+    let own = CertificateDer::from(signer.certificate.as_slice());
+    state.issuers.values().find(|issuer| pki::verify::is_issued_by(&own, &issuer.certificate))
 }
 
 /// Rules for a leaf that no profile covers: operators' certificates.

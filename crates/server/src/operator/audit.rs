@@ -4,6 +4,7 @@ mod list;
 
 pub use list::list;
 
+use crate::ca::keys::audit_issuer;
 use crate::edge::{authenticate, fed};
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
@@ -17,8 +18,7 @@ use futures::Stream;
 use http::header;
 use journal::View;
 use journal::audit::{Footer, footer_message};
-use lifecycle::registry::{Act, Issuer};
-use rustls::pki_types::CertificateDer;
+use lifecycle::registry::Act;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,10 +95,7 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let (seq, head, at) = (view.audit.seq, view.audit.head, app.clock.now());
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.ca.keys.audit.sign(&message).map_err(std::io::Error::other)?;
-    // The issuer of the audit key's certificate, whether it signs now or not.
-    let own = CertificateDer::from(signer.certificate.as_slice());
-    let issued_it = |issuer: &&Issuer| pki::verify::is_issued_by(&own, &issuer.certificate);
-    let issuer = view.state.issuers.values().find(issued_it).map(|issuer| issuer.certificate.as_slice());
+    let issuer = audit_issuer(&view.state, signer).map(|issuer| issuer.certificate.as_slice());
     let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));
     let footer = Footer {
         cluster_id: domain.cluster,

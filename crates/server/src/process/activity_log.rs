@@ -122,6 +122,8 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         | Command::RecordRefusals(_)
         | Command::RecordCheckpoint(_)
         | Command::RecordAuditGap(_)
+        | Command::RecordForwarded(_)
+        | Command::SkipForwarding(_)
         | Command::Tidy
         | Command::Expire
         | Command::Renew(_)

@@ -61,6 +61,7 @@ impl App {
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
+        let metrics = Metrics::new(config.loki.is_some());
         let listening_since = clock.now().max(journal.view().state.at);
         Arc::new(Self {
             config,
@@ -71,7 +72,7 @@ impl App {
             ca,
             issuance: IssuanceLimits::default(),
             audit_readers: AuditReaders::default(),
-            metrics: Metrics::default(),
+            metrics,
             advertised,
             stopping,
         })

@@ -4,12 +4,38 @@ use pki::pem;
 use pki::succession::check_introduction;
 
 use super::clock;
-use super::config::ControlPlaneConfig;
+use super::config::{ControlPlaneConfig, LokiCredential};
 use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
 pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
-    refused_recovery_ca(dir, config).into_iter().chain(older_directory(dir)).collect()
+    [refused_recovery_ca(dir, config), exposed_trail(config), exposed_claims(config), older_directory(dir)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Plain http inside a cluster is common, so that it is not refused.
+fn exposed_trail(config: &ControlPlaneConfig) -> Option<String> {
+    let loki = config.loki.as_ref().filter(|loki| loki.url.is_exposed())?;
+    let secret = match loki.credential {
+        LokiCredential::None => "",
+        LokiCredential::Basic { .. } => " and the password",
+        LokiCredential::Bearer { .. } => " and the bearer token",
+    };
+    Some(format!(
+        "loki.url: the audit trail{secret} can be read and changed by everybody on the way to {}; use https",
+        loki.url
+    ))
+}
+
+fn exposed_claims(config: &ControlPlaneConfig) -> Option<String> {
+    let claims = config.claims.as_ref().filter(|claims| claims.url.is_exposed())?;
+    Some(format!(
+        "claims.url: which machines are active can be read by everybody on the way to {}, who can also withhold what others \
+         claim; use https",
+        claims.url
+    ))
 }
 
 fn older_directory(dir: &DataDir) -> Option<String> {

@@ -5,7 +5,7 @@ use http::StatusCode;
 use journal::View;
 use lifecycle::clock::ClockReading;
 use lifecycle::host;
-use lifecycle::names::Span;
+use lifecycle::names::{Span, Timestamp};
 use lifecycle::registry::{AlertKind, Door, NodeState, Owner, State, Verdict};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,10 +92,29 @@ pub struct Metrics {
     node_failures: Family<ByFailure, Gauge>,
     anchor_failures: Counter,
     clock_offset: Gauge,
+    loki: LokiMetrics,
+    claims_exchanged: Family<ByExchange, Counter>,
+    claims_ignored: Family<ByReason, Counter>,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByExchange {
+    what: &'static str,
+    result: &'static str,
+}
+
+/// Of forwarding the audit trail; served only where that is configured.
+#[derive(Default)]
+struct LokiMetrics {
+    sent: AtomicU64,
+    lag: Gauge,
+    last_success: Gauge,
+    failures: Family<ByReason, Counter>,
+}
+
+impl Metrics {
+    /// `forwards`: whether the audit trail is forwarded.
+    pub fn new(forwards: bool) -> Self {
         let buckets = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
         let mut metrics = Self {
             registry: Registry::with_prefix("enlist"),
@@ -118,13 +138,58 @@ impl Default for Metrics {
             node_failures: Family::default(),
             anchor_failures: Counter::default(),
             clock_offset: Gauge::default(),
+            loki: LokiMetrics::default(),
+            claims_exchanged: Family::default(),
+            claims_ignored: Family::default(),
         };
         metrics.register();
+        if forwards {
+            metrics.register_loki();
+        }
+        let registry = &mut metrics.registry;
+        let exchanged = metrics.claims_exchanged.clone();
+        registry.register("claims_exchanges", "Exchanges of claims with other domains, by result", exchanged);
+        let ignored = metrics.claims_ignored.clone();
+        registry.register(
+            "claims_ignored",
+            "Claims of other domains that are not believed, by reason",
+            ignored,
+        );
         metrics
     }
-}
 
-impl Metrics {
+    fn register_loki(&mut self) {
+        let (registry, loki) = (&mut self.registry, &self.loki);
+        registry.register("loki_lag_lines", "Audit lines that Loki has not taken yet", loki.lag.clone());
+        let help = "When Loki last took audit lines, Unix seconds; 0 before";
+        registry.register("loki_last_success_timestamp_seconds", help, loki.last_success.clone());
+        let help = "Attempts to send audit lines to Loki that failed, by reason";
+        registry.register("loki_failures", help, loki.failures.clone());
+    }
+
+    pub fn claims_exchanged(&self, what: &'static str, ok: bool) {
+        let result = if ok { "ok" } else { "failed" };
+        self.claims_exchanged.get_or_create(&ByExchange { what, result }).inc();
+    }
+
+    pub fn claim_ignored(&self, reason: &'static str) {
+        self.claims_ignored.get_or_create(&ByReason { reason }).inc();
+    }
+
+    /// How far Loki has got, as the registry knows.
+    pub fn loki_sent(&self, seq: u64) {
+        self.loki.sent.store(seq, Ordering::Relaxed);
+    }
+
+    pub fn loki_took(&self, seq: u64, at: Timestamp) {
+        self.loki_sent(seq);
+        self.loki.last_success.set(i64::try_from(at.millis() / 1000).unwrap_or(i64::MAX));
+    }
+
+    pub fn loki_failed(&self, reason: &'static str) {
+        self.loki.failures.get_or_create(&ByReason { reason }).inc();
+    }
+
     pub fn anchor_failed(&self) {
         self.anchor_failures.inc();
     }
@@ -240,6 +305,8 @@ impl Metrics {
             self.alerts.get_or_create(&ByKind { kind: kind.as_str() }).set(gauge(open));
         }
         self.audit_seq.set(i64::try_from(view.audit.seq).unwrap_or(i64::MAX));
+        let lag = view.audit.seq.saturating_sub(self.loki.sent.load(Ordering::Relaxed));
+        self.loki.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
         for state in NodeState::ALL {
             let count = view.state.nodes.values().filter(|node| node.state == state).count();
             let label = ByState { state: state.as_str() };

@@ -323,6 +323,12 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if let Some(webhook) = app.config.alerts.webhook.clone() {
         tasks.spawn(reconcile::webhook::run(app.clone(), webhook));
     }
+    if let Some(loki) = app.config.loki.clone() {
+        tasks.spawn(reconcile::forward::run(app.clone(), loki));
+    }
+    if let Some(claims) = app.config.claims.clone() {
+        tasks.spawn(reconcile::claims::run(app.clone(), claims));
+    }
     tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
 }
@@ -423,6 +429,7 @@ impl Server {
         reconcile::denied::record_sightings(&self.app, true).await;
         self.app.edge.refused_renewals.flush(&self.app, true).await;
         reconcile::sign_if_behind(&self.app).await;
+        reconcile::forward::flush(&self.app).await;
         // Reported by then; the stop goes on.
         let _ = anchor::keep(&self.app, &self.app.view()).await;
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));

@@ -1,9 +1,11 @@
 //! Housekeeping: reads committed state and proposes. State is the queue, so nothing is lost at a restart.
 
+pub mod claims;
 mod clock_skew;
 pub mod denied;
 mod evidence;
 mod expiry;
+pub mod forward;
 mod issuers;
 mod liveness;
 mod long_silence;
@@ -95,6 +97,8 @@ impl Leader {
         self.checkpoints.sign_if_due(app, leadership).await;
         self.clock_skew.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
+        forward::forget(app, leadership).await;
+        claims::forget(app, leadership).await;
         // What goes by the time waits until the time is known: nothing expires by a clock that is not believed.
         if !app.clock.is_believed() {
             return;

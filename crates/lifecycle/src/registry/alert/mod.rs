@@ -49,6 +49,8 @@ kinds! {
     AlreadyActive "already_active"
     RepeatedFailures "repeated_failures"
     HardwareIdentityConflict "hardware_identity_conflict"
+    AuditForwardingFailing "audit_forwarding_failing"
+    ClaimedElsewhere "claimed_elsewhere"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

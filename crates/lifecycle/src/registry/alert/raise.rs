@@ -37,6 +37,11 @@ pub(in crate::registry) fn raise(state: &State, envelope: &Envelope, raise: &Rai
     if raise.kind == AlertKind::NodeSilent && node.flatten().is_none_or(heard) {
         return Decision::granted(Vec::new());
     }
+    // Left meanwhile.
+    let left = |node: &Arc<Node>| node.state != NodeState::Active;
+    if raise.kind == AlertKind::ClaimedElsewhere && node.flatten().is_none_or(left) {
+        return Decision::granted(Vec::new());
+    }
     let open = state.open_alert(raise.kind, raise.node.as_ref());
     if open.is_some_and(|open| open.detail == raise.detail) {
         return Decision::granted(Vec::new());

@@ -2,9 +2,10 @@
 
 use client::url::ServerUrl;
 use client::webhook::Webhook;
-use lifecycle::names::Label;
+use lifecycle::names::{Label, Span};
 use lifecycle::registry::Door;
 use pki::seal::KekSource;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -65,6 +66,36 @@ pub static ABSOLUTE_PATH: Form<PathBuf> = Form::new(
     |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute()),
     || "an absolute path".to_owned(),
 );
+
+pub static DURATION: Form<Span> = Form::new(
+    |text| Span::parse(text).ok().filter(|span| span.millis() > 0),
+    || "a duration of at least 1s, such as 90s, 15m, 1h or 7d".to_owned(),
+);
+
+/// A file with a secret, which is read when it is needed.
+pub static SECRET_FILE: Form<PathBuf> = Form::new(
+    |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute() && read_secret(path).is_ok()),
+    || "the absolute path of a readable file that holds one line of at most 4 KiB".to_owned(),
+);
+
+const SECRET_BYTES: u64 = 4096;
+
+/// The first and only line of a file, without spaces around it.
+pub fn read_secret(file: &Path) -> std::io::Result<String> {
+    let bad = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+    let mut text = String::new();
+    // A pipe would never end.
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(bad("it is not a regular file"));
+    }
+    std::fs::File::open(file)?.take(SECRET_BYTES + 1).read_to_string(&mut text)?;
+    let secret = text.trim();
+    let visible = secret.chars().all(|c| !c.is_control()) && !secret.is_empty();
+    match u64::try_from(text.len()).is_ok_and(|length| length <= SECRET_BYTES) && visible {
+        true => Ok(secret.to_owned()),
+        false => Err(bad("it does not hold one line of at most 4 KiB")),
+    }
+}
 
 /// The certificates in a file, and nothing else of it.
 pub static CERTIFICATES: Form<String> = Form::new(

@@ -1,9 +1,11 @@
 //! Every key of enlist.toml but those of tables that have a file of their own. To add one, add its line and use its field.
 
 use super::audit::{AuditConfig, RawAudit};
+use super::claims::{self, ClaimsConfig, RawClaims};
 use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
 use super::key::config_keys;
+use super::loki::{self, LokiConfig, RawLoki};
 use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
 use super::recovery::{ConfiguredRecovery, RawRecovery};
 use super::shape::{FormList, FormTable, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr};
@@ -34,6 +36,8 @@ config_keys! {
         "health" health: Optional<SocketAddr> = Optional(&ADDRESS, "off");
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
         "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(|_, audit, _| audit);
+        "loki" loki: OptionalTable<RawLoki, LokiConfig> = OptionalTable(loki::usable);
+        "claims" claims: OptionalTable<RawClaims, ClaimsConfig> = OptionalTable(claims::usable);
         "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =

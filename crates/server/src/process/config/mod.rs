@@ -5,10 +5,12 @@
 
 mod addresses;
 mod audit;
+mod claims;
 mod endpoint_profile;
 mod form;
 mod key;
 mod keys;
+mod loki;
 mod mistake;
 mod own_certificate;
 mod recovery;
@@ -16,8 +18,11 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use claims::ClaimsConfig;
+pub use form::read_secret;
 pub use key::ConfigKeyReference;
 pub use keys::{ControlPlaneConfig, RawConfig, RawDoors};
+pub use loki::{ForwardingStart, LokiConfig, LokiCredential};
 pub use mistake::{ConfigMistake, ConfigMistakes};
 pub use own_certificate::{OwnCertificate, RawTls};
 

@@ -1,0 +1,192 @@
+//! Which claims of others are believed.
+
+use super::board::BoardLines;
+use super::own::digest;
+use api::claims::{ClaimsDocument, MachineClaim, SignedClaims, claims_message};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lifecycle::names::{Span, Timestamp};
+use lifecycle::registry::State;
+use pki::hierarchy::root_domain;
+use pki::sign::{audit_domain, verify_audit, verify_audit_chain};
+use rustls_pki_types::CertificateDer;
+use std::collections::{BTreeMap, HashSet};
+
+/// Documents whose signature is checked in one round.
+const DOCUMENTS: usize = 256;
+/// Of one document with its signature and chain.
+const LINE_BYTES: usize = 9 * 1024 * 1024;
+/// Machines of one document.
+const MACHINES: usize = 100_000;
+/// Identifiers of one machine.
+const IDENTIFIERS: usize = 128;
+/// Certificates between a signer and its root.
+const CHAIN: usize = 4;
+/// How far another domain's clock may be ahead.
+const AHEAD: Span = Span::from_minutes(5);
+/// A claim that lives longer could be repeated for as long.
+const LONGEST_LIFE: Span = Span::from_days(1);
+
+/// What is believed of the others.
+#[derive(Default)]
+pub struct ClaimJudge {
+    pub heard: BTreeMap<String, NeighbourClaims>,
+}
+
+/// The newest document of a domain. Kept are the machines that are registered here too.
+pub struct NeighbourClaims {
+    issued_at: Timestamp,
+    expires_at: Timestamp,
+    document: [u8; 32],
+    /// The digest of an identifier, and since when its machine is active there.
+    pub machines: Vec<(String, String)>,
+}
+
+/// A document that is believed.
+struct BelievedClaims {
+    domain: String,
+    heard: NeighbourClaims,
+    claims: Vec<MachineClaim>,
+}
+
+/// A document that says what it must, which anybody could have written.
+struct ReadClaims {
+    domain: String,
+    issued_at: Timestamp,
+    expires_at: Timestamp,
+    claims: Vec<MachineClaim>,
+}
+
+impl ClaimJudge {
+    /// Takes in what is believed; gives back why the rest is not.
+    pub fn hear(
+        &mut self,
+        state: &State,
+        roots: &[CertificateDer<'_>],
+        lines: &BoardLines,
+        now: Timestamp,
+    ) -> Vec<&'static str> {
+        let mut ignored: Vec<&'static str> = lines.is_cut.then_some("too_large").into_iter().collect();
+        let registered: HashSet<String> =
+            state.hardware.keys().map(|identifier| digest(&identifier.to_string())).collect();
+        let mut left = DOCUMENTS;
+        for line in lines.whole() {
+            if left == 0 {
+                ignored.push("too_many");
+                break;
+            }
+            match self.judge(state, roots, (line, &mut left), now) {
+                Ok(Some(BelievedClaims { domain, mut heard, claims })) => {
+                    heard.machines = shared(&registered, claims);
+                    self.heard.insert(domain, heard);
+                }
+                Ok(None) => {}
+                Err(reason) => ignored.push(reason),
+            }
+        }
+        ignored
+    }
+
+    /// Cheap checks before signatures. None for what is known already, and for what is our own.
+    fn judge(
+        &self,
+        state: &State,
+        roots: &[CertificateDer<'_>],
+        (line, left): (&[u8], &mut usize),
+        now: Timestamp,
+    ) -> Result<Option<BelievedClaims>, &'static str> {
+        if line.len() > LINE_BYTES {
+            return Err("malformed");
+        }
+        let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| "malformed")?;
+        let document = STANDARD.decode(&signed.document).map_err(|_| "malformed")?;
+        let ReadClaims { domain, issued_at, expires_at, claims } = read(&document)?;
+        let own = state.domain.as_ref().is_some_and(|own| own.name.as_str() == domain);
+        if own {
+            *left -= 1;
+            let roots: Vec<CertificateDer<'_>> =
+                state.roots.iter().map(|root| CertificateDer::from(root.certificate.as_slice())).collect();
+            let ours = verify(&signed, &document, (&domain, &roots), now);
+            return if ours.is_ok() { Ok(None) } else { Err("impostor") };
+        }
+        if expires_at <= now {
+            return Err("expired");
+        }
+        if issued_at > now.plus(AHEAD) {
+            return Err("future");
+        }
+        if expires_at > issued_at.plus(LONGEST_LIFE) {
+            return Err("long_lived");
+        }
+        let digest = pki::digest::checksum(&document);
+        match self.heard.get(&domain) {
+            Some(known) if known.document == *digest.as_bytes() => return Ok(None),
+            Some(known) if issued_at <= known.issued_at => return Err("replayed"),
+            Some(_) | None => {}
+        }
+        *left -= 1;
+        verify(&signed, &document, (&domain, roots), now)?;
+        let heard =
+            NeighbourClaims { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
+        Ok(Some(BelievedClaims { domain, heard, claims }))
+    }
+
+    /// Who says nothing any more claims nothing any more.
+    pub fn forget_expired(&mut self, now: Timestamp) {
+        self.heard.retain(|_, heard| heard.expires_at > now);
+    }
+}
+
+/// Those that are registered here too: whoever is active in both is among them.
+fn shared(registered: &HashSet<String>, claims: Vec<MachineClaim>) -> Vec<(String, String)> {
+    let mut shared = Vec::new();
+    for claim in claims {
+        let known = claim.hardware.into_iter().map(|digest| digest.to_ascii_lowercase());
+        let known = known.filter(|digest| registered.contains(digest));
+        shared.extend(known.map(|digest| (digest, claim.active_since.clone())));
+    }
+    shared
+}
+
+fn read(document: &[u8]) -> Result<ReadClaims, &'static str> {
+    let ClaimsDocument { domain, issued_at, expires_at, claims } =
+        serde_json::from_slice(document).map_err(|_| "malformed")?;
+    let time = |text: &str| Timestamp::parse(text).map_err(|_| "malformed");
+    let (issued_at, expires_at) = (time(&issued_at)?, time(&expires_at)?);
+    let named = (1..=255).contains(&domain.len()) && domain.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = |claim: &MachineClaim| {
+        claim.hardware.len() <= IDENTIFIERS && Timestamp::parse(&claim.active_since).is_ok()
+    };
+    if !named || claims.len() > MACHINES || !claims.iter().all(fits) {
+        return Err("malformed");
+    }
+    Ok(ReadClaims { domain, issued_at, expires_at, claims })
+}
+
+/// Whether the domain that it names has signed it.
+fn verify(
+    signed: &SignedClaims,
+    document: &[u8],
+    (domain, roots): (&str, &[CertificateDer<'_>]),
+    now: Timestamp,
+) -> Result<(), &'static str> {
+    let decoded = |text: &String| STANDARD.decode(text).map_err(|_| "malformed");
+    if signed.chain.len() > CHAIN {
+        return Err("malformed");
+    }
+    let chain = signed.chain.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
+    let (signer, above) = chain.split_first().ok_or("malformed")?;
+    let above: Vec<CertificateDer<'_>> =
+        above.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
+    let vouches = |root: &&CertificateDer<'_>| {
+        verify_audit_chain(signer, &above, std::slice::from_ref(*root), now).is_ok()
+    };
+    let root = roots.iter().find(vouches).ok_or("unknown_root")?;
+    // The root of another domain vouches for that domain only. One that was made elsewhere does not say which it is for.
+    let of_root = root_domain(root).is_none_or(|of| of == domain);
+    if audit_domain(signer).as_deref() != Some(domain) || !of_root {
+        return Err("wrong_domain");
+    }
+    let signature = decoded(&signed.signature)?;
+    if verify_audit(signer, &claims_message(document), &signature) { Ok(()) } else { Err("bad_signature") }
+}
