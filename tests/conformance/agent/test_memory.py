@@ -5,10 +5,12 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
 import certs
+import images
 import sysfs
 from machine import AGENT, clean_env, need, run, scratch, until
 from managers import Manager
@@ -17,6 +19,8 @@ from mounts import need_root
 from sysfs import Sysfs
 
 SYS_ADMIN, IPC_LOCK = 1 << 21, 1 << 14
+# Before a command that may lock no memory.
+WEAK = ("setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock", "prlimit", "--memlock=65536:65536")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -344,8 +348,7 @@ def test_the_doctor_looks_into_the_memory_of_the_daemon(plane, host):
 def test_memory_that_cannot_be_locked_is_a_warning_and_with_swap_a_fault(plane, host, place):
     """Swap is shown to the agent by a /proc/swaps of its own: nothing of the machine is changed."""
     agent = host().register("mem-unlocked")
-    weak = (need("setpriv"), "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock", need("prlimit"), "--memlock=65536:65536")
-    agent.prefix = weak
+    agent.prefix = WEAK
     agent.start().wait_connected()
     assert agent.status()["memory"]["locked"] is False
     without = pathlib.Path("/proc/swaps").read_text().count("\n") <= 1
@@ -356,12 +359,40 @@ def test_memory_that_cannot_be_locked_is_a_warning_and_with_swap_a_fault(plane, 
     swaps = place / "swaps"
     swaps.write_text("Filename Type Size Used Priority\n/dev/sdz1 partition 1048576 0 -2\n")
     script = 'mount --bind "$0" /proc/swaps && exec "$@"'
-    agent.prefix = (need("unshare"), "--mount", "--propagation", "private", "sh", "-c", script, str(swaps), *weak)
+    agent.prefix = (need("unshare"), "--mount", "--propagation", "private", "sh", "-c", script, str(swaps), *WEAK)
     agent.start().wait_connected(120)
     assert agent.status()["memory"]["swap"] is True
     check = doctor(agent)["storage"]
     assert (check["ok"], check["class"]) == (False, "memory_not_locked"), check
     assert "has swap space: keys in use may be written" in agent.log()
+
+
+def test_with_swap_on_nothing_of_a_locked_agent_is_swapped(plane, host, place):
+    """Real swap space, and the kernel is asked to swap out all it may: nothing of the agent, but much of one that may not lock its memory."""
+    marker = f"swapped-{os.urandom(16).hex()}"
+    script = f"import sys; held = [bytearray(({marker!r} + str(n)).encode()) for n in range(20000)]; print(1, flush=True); sys.stdin.read()"
+    with images.swap() as swap, subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        locked, loose = host().register("mem-swap-locked"), host().register("mem-swap-loose")
+        loose.prefix = WEAK
+        keys = []
+        for agent in (locked, loose):
+            agent.start().wait_connected()
+            keys.append(agent.key())
+            images.page_out(agent.process.pid)
+        images.page_out(other.pid)
+        assert (locked.of_process("VmSwap"), locked.status()["memory"]["swap"]) == ("0", True)
+        until(lambda: int(loose.of_process("VmSwap")) > 0, "an agent that is not locked is swapped")
+        assert doctor(locked)["storage"]["ok"]
+        check = doctor(loose)["storage"]
+        assert (check["ok"], check["class"]) == (False, "memory_not_locked"), check
+        assert locked.connected() and loose.connected()
+        locked.stop(), loose.stop(), other.communicate()
+        swap.off()
+        assert swap.holds(marker.encode()), "the search finds what was swapped"
+        assert not any(swap.holds(form) for form in certs.private_forms(keys[0]))
 
 
 def test_it_works_on_a_read_only_root(plane, host, manager, place):

@@ -13,16 +13,6 @@ from memories import InMemory
 from sysfs import Machine
 
 
-def key_forms(pem: bytes) -> list[bytes]:
-    """A key as it could lie somewhere: as the file, as its binary form, as the number alone, as a line of the file."""
-    key = certs.serialization.load_pem_private_key(pem, None)
-    encoded = key.private_bytes(
-        certs.serialization.Encoding.DER, certs.serialization.PrivateFormat.PKCS8, certs.serialization.NoEncryption()
-    )
-    number = key.private_numbers().private_value.to_bytes(32, "big")
-    return [pem.strip(), encoded, number, pem.splitlines()[2]]
-
-
 class Watched:
     """An agent whose keys are read off all the while, so that the search knows what to look for."""
 
@@ -99,7 +89,7 @@ def test_no_byte_of_the_disk_holds_a_key_a_token_or_the_configuration(plane_of_i
         for watched in agents:
             assert len(watched.keys) >= 6
         in_memory = [key for watched in agents[:2] for key in watched.keys]
-        found = [form for key in in_memory for form in key_forms(key) if memory.holds(form)]
+        found = [form for key in in_memory for form in certs.private_forms(key) if memory.holds(form)]
         assert not found, f"{len(found)} keys on a disk that was to hold none"
         assert not memory.holds(tokens[0].encode()) and not memory.holds(marker.encode())
         assert memory.holds(b'storage = "memory"'), "the search looks at the right bytes"

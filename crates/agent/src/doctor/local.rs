@@ -32,7 +32,11 @@ pub fn disk(subject: &DoctorSubject, writable: fn(&Path) -> io::Result<()>) -> C
     let in_memory = subject.is_in_memory();
     let beside = in_memory && config.is_some_and(AgentConfig::has_diagnostics_beside_identity);
     let mut free = space::free(&subject.kept, &subject.upkeep);
-    free.retain(|free| !(in_memory && free.name == "cert") && !(beside && free.name == "diagnostic"));
+    free.retain(|free| match free.name {
+        "cert" => !in_memory,
+        "diagnostic" => !beside,
+        _ => true,
+    });
     let told = |free: &space::Free| format!("{} {} free", free.name, amount(free.available_bytes));
     let evidence = match free.as_slice() {
         [] => "nothing is kept on a disk".to_owned(),

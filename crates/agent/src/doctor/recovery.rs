@@ -15,7 +15,8 @@ use crate::store::recovery::{self, RecoveryMaterial, StoredRecoveryToken};
 use crate::store::trust_refused::{self, TrustRefused};
 
 const NAME: &str = "recovery";
-const IN_MEMORY: &str = "storage is \"memory\": there is no recovery token, and a host that has lost its identity enrolls again";
+const IN_MEMORY: &str =
+    "storage is \"memory\": there is no recovery token, and a host that has lost its identity enrolls again";
 const ANOTHER: &str = "start `enlist-agent run`, which fetches a recovery token once it is connected; or use a repair bundle (`enlist node repair-bundle ID --out FILE`)";
 
 /// What came of looking at the recovery material, and of asking the recovery endpoint.

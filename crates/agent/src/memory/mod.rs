@@ -86,7 +86,9 @@ impl MemoryStore {
             }
         };
         if found {
-            tracing::info!("storage is memory: going on with what an earlier process of this service has kept");
+            tracing::info!(
+                "storage is memory: going on with what an earlier process of this service has kept"
+            );
         } else {
             tracing::info!(?kept_over_restart, "storage is memory: nothing is kept from before");
         }

@@ -62,7 +62,8 @@ pub fn refuse_nothing_to_do(
         return Ok(());
     }
     if Pending::read(path).is_some() {
-        let what = format!("{} holds no identity: an enrollment was begun and has not ended", named.display());
+        let what =
+            format!("{} holds no identity: an enrollment was begun and has not ended", named.display());
         return Err(Fault::usage(AgentCode::NotEnrolled, what, PENDING));
     }
     Err(Fault::usage(

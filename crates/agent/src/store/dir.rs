@@ -2,9 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation, OFlags, flock};
@@ -133,9 +131,8 @@ fn lock_beside(socket: &Path) -> Result<File, Fault> {
     name.push(".lock");
     let path = PathBuf::from(name);
     let hint = "let `socket` in agent.toml name a file in a directory that this user may write, such as /run/enlist-agent/agent.sock";
-    let failed = |error: io::Error| {
-        Fault::host(AgentCode::DirUnusable, format!("{}: {error}", path.display()), hint)
-    };
+    let failed =
+        |error: io::Error| Fault::host(AgentCode::DirUnusable, format!("{}: {error}", path.display()), hint);
     if let Some(parent) = socket.parent().filter(|parent| !parent.exists()) {
         make(parent).map_err(failed)?;
     }

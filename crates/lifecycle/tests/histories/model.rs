@@ -586,7 +586,10 @@ impl Model {
         assert!(certificate.not_after <= certificate.signed_at.plus(longest), "lives too long");
         if enroll.memory_storage {
             let node = &after.nodes[&enrolled.node];
-            assert!(!node.keeps_recovery_tokens(), "a recovery token for a host that keeps nothing on a disk");
+            assert!(
+                !node.keeps_recovery_tokens(),
+                "a recovery token for a host that keeps nothing on a disk"
+            );
         }
     }
 

@@ -502,9 +502,11 @@ fn request() -> impl Strategy<Value = Request> {
         mostly_none(select(&Flaw::ALL[..])),
         (option::weighted(0.3, machine()), proptest::bool::weighted(0.2)),
     )
-        .prop_map(|((token, key, kind, idempotency, door), requested, wireguard, flaw, (claimed, memory))| {
-            Request { token, key, kind, idempotency, door, requested, wireguard, flaw, claimed, memory }
-        })
+        .prop_map(
+            |((token, key, kind, idempotency, door), requested, wireguard, flaw, (claimed, memory))| {
+                Request { token, key, kind, idempotency, door, requested, wireguard, flaw, claimed, memory }
+            },
+        )
 }
 
 fn role() -> impl Strategy<Value = Role> {
