@@ -2,6 +2,7 @@
 
 import pathlib
 
+import evidence
 from machine import scratch
 from sysfs import Machine, Sysfs
 
@@ -29,7 +30,9 @@ class InMemory(Machine):
         return self.store / "identity" / "current"
 
     def key(self) -> bytes:
-        return (self.current / "key.pem").read_bytes()
+        pem = (self.current / "key.pem").read_bytes()
+        evidence.private_key("agent", pem)
+        return pem
 
     def on_disk(self) -> set[str]:
         return {str(path.relative_to(self.dir)) for path in self.dir.rglob("*")}

@@ -46,7 +46,7 @@ def doctor(directory, env=None) -> tuple[int, dict, dict]:
     assert done.code in (0, 1), done
     diagnosis = done.json()
     checks = {check["name"]: check for check in diagnosis["checks"]}
-    assert list(checks)[: len(NAMES)] == NAMES and set(checks) <= {*NAMES, "identity", "config"}, checks
+    assert list(checks)[: len(NAMES)] == NAMES and set(checks) <= {*NAMES, "identity", "config", "storage"}, checks
     for check in diagnosis["checks"]:
         assert set(check) - {"skipped", "warning"} == FIELDS and check["evidence"], check
         assert check["ok"] == (check["class"] is None) == (not check["remedy"]), check

@@ -11,7 +11,9 @@ import pytest
 
 import certs
 import images
+import rolls
 import sysfs
+from daemons import Daemon
 from machine import AGENT, clean_env, need, run, scratch, until
 from managers import Manager
 from memories import InMemory
@@ -327,6 +329,50 @@ def test_a_revoked_host_stays_revoked_over_a_restart_and_comes_back_when_registe
     until(lambda: (agent.status() or {}).get("state") == "revoked", "it still knows")
 
 
+def test_trust_follows_a_roll_and_outlives_a_kill(plane_of_its_own, manager):
+    """Everything that a host learns is kept: another trust bundle, then a certificate of the new issuer, each over a SIGKILL."""
+    plane, systemd = plane_of_its_own, manager()
+    sysfs.allow(plane)
+    agent = InMemory(plane).register("mem-roll")
+
+    def again() -> None:
+        agent.kill()
+        systemd.start(agent)
+        agent.wait_connected()
+
+    try:
+        systemd.start(agent)
+        agent.wait_connected()
+        rolls.prepare(plane)
+        bundle = lambda: (agent.current / "bundle.pem").read_bytes()
+        until(lambda: bundle() == plane.bundle, "the new trust bundle is kept")
+        again()
+        assert bundle() == plane.bundle
+        until(lambda: rolls.status(plane)["missing"] == [], "it has said so")
+        plane.cli("ca", "roll", "activate", "--yes")
+        before = agent.status()["cert_serial"]
+        plane.cli("node", "rotate", "mem-roll")
+        until(lambda: agent.status()["cert_serial"] != before, "it has a certificate of the new issuer")
+        renewed = agent.status()["cert_serial"]
+        again()
+        assert agent.status()["cert_serial"] == renewed and enrollments(plane, "mem-roll") == 1
+    finally:
+        agent.stop()
+
+
+def test_the_socket_can_be_put_elsewhere_with_storage_on_disk_as_well(plane, place):
+    agent = Daemon(plane, plane.token())
+    agent.dir.mkdir(mode=0o700)
+    (agent.dir / "agent.toml").write_text(f'socket = "{place / "agent.sock"}"\n')
+    try:
+        agent.start().wait_connected()
+        assert agent.status()["storage"] == "disk" and "memory" not in agent.status()
+        assert (place / "agent.sock").is_socket() and not (agent.dir / "agent.sock").exists()
+    finally:
+        agent.stop()
+        agent.note_secrets()
+
+
 def doctor(agent, *prefix) -> dict:
     done = run(*prefix, AGENT, "doctor", "--dir", agent.dir, "--json")
     return {check["name"]: check for check in done.json()["checks"]}
@@ -367,6 +413,7 @@ def test_memory_that_cannot_be_locked_is_a_warning_and_with_swap_a_fault(plane, 
     assert "has swap space: keys in use may be written" in agent.log()
 
 
+@pytest.mark.alone
 def test_with_swap_on_nothing_of_a_locked_agent_is_swapped(plane, host, place):
     """Real swap space, and the kernel is asked to swap out all it may: nothing of the agent, but much of one that may not lock its memory."""
     marker = f"swapped-{os.urandom(16).hex()}"
