@@ -24,7 +24,7 @@ const OWNER: &str = "owner.json";
 const FORM: u32 = 1;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Owner {
+struct StoreOwner {
     form: u32,
     /// The directory of the agent that made it.
     dir: PathBuf,
@@ -50,7 +50,7 @@ impl MemoryFileSystem {
         let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         let root = openat(&mount, ".", flags(), Mode::empty())?;
         let made = Self::at(File::from(root))?;
-        let owner = Owner { form: FORM, dir: dir.to_owned(), made_at: clock::now().to_string() };
+        let owner = StoreOwner { form: FORM, dir: dir.to_owned(), made_at: clock::now().to_string() };
         disk::create(&made.path.join(OWNER), &serde_json::to_vec(&owner)?, disk::SECRET)?;
         Ok(Self { made_at: owner.made_at, ..made })
     }
@@ -71,7 +71,7 @@ impl MemoryFileSystem {
             return Err("it is not this user's alone".to_owned());
         }
         let owner = disk::read(&found.path.join(OWNER)).map_err(|_| "it is none of an agent".to_owned())?;
-        match serde_json::from_slice::<Owner>(&owner) {
+        match serde_json::from_slice::<StoreOwner>(&owner) {
             Ok(owner) if owner.form != FORM => Err(format!("its form is {}, not {FORM}", owner.form)),
             Ok(owner) if owner.dir != dir => Err(format!("it is of the agent of {}", owner.dir.display())),
             Ok(owner) => Ok(Self { made_at: owner.made_at, ..found }),
