@@ -24,7 +24,7 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ROOT / "tests" / "conformance"
 LOGS = ROOT / "target" / "test-logs"
-SPLIT = {"faults": 3, "agent": 2, "doors": 2, "ca": 2, "edge": 2, "pact": 3}
+SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 2, "edge": 2, "pact": 3}
 """Folders that would take longer than the rest together could be waited for, in so many parts."""
 FIRST = ("long", "faults", "ca", "agent", "rust", "pact", "doors", "operator", "edge")
 """What takes longest begins first."""

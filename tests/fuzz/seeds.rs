@@ -224,6 +224,7 @@ fn messages() -> Vec<Seed> {
             bmc_serial: "SN1".to_owned(),
             ..api::agent::HardwareIdentity::default()
         }),
+        memory_storage: false,
     };
     let confirm = ConfirmRequest { status: 2, reason: "disk full".to_owned(), ..ConfirmRequest::default() };
     let odd: [&[u8]; 8] = [

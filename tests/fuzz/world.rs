@@ -188,6 +188,7 @@ pub fn enroll(n: u8, name: &str) -> Enroll {
         conflict_alerts: true,
         holder_seen_at: None,
         claimed: None,
+        memory_storage: false,
     }
 }
 

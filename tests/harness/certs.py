@@ -151,3 +151,13 @@ def load(file):
     """The private key in a file of `openssl ecparam -genkey`."""
     text = file.read_bytes()
     return serialization.load_pem_private_key(text[text.index(b"-----BEGIN EC PRIVATE KEY") :], None)
+
+
+def private_forms(pem: bytes) -> list[bytes]:
+    """A key as it could lie somewhere: as the file, as its binary form, as the number alone, as a line of the file."""
+    key = serialization.load_pem_private_key(pem, None)
+    encoded = key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    number = key.private_numbers().private_value.to_bytes(32, "big")
+    return [pem.strip(), encoded, number, pem.splitlines()[2]]

@@ -44,6 +44,7 @@ class Daemon:
         }
         self.process: subprocess.Popen | None = None
         self.prefix: tuple = ()
+        self.inherited: tuple = ()
         self.program = AGENT
         self.logs: list = []
 
@@ -57,6 +58,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,
+                pass_fds=self.inherited,
             )
         return self
 

@@ -21,8 +21,8 @@ pub const UNCONNECTED: &str = "if it stays so, `enlist-agent doctor` finds out w
 /// What to do about an enrollment that was begun and has not ended: with the same token, what was lost is asked for again.
 pub const PENDING: &str = "run the same `enlist-agent enroll` command again, with the same token";
 
-/// Why `storage = "memory"` is refused, by every command that would write a key.
-pub const MEMORY_ONLY: &str = "storage is \"memory\", and this version keeps identities on disk only: it writes no key where the configuration wants none on disk";
+/// Why `enroll` and `recover` refuse `storage = "memory"`.
+pub const MEMORY_ONLY: &str = "storage is \"memory\", and this command could only leave an identity on disk: it would end with the command otherwise";
 
 /// `Name "word" remedy` makes a variant, its stable word, and what to do, for the log; a command that fails knows more
 /// and says more.
@@ -91,6 +91,10 @@ codes! {
     KeyExposed "key_exposed"
         "if no other user has read the key, close it with chmod 0600; otherwise have an operator revoke the node, and enroll with --replace";
     KeyUnusable "key_unusable" "remove the directory `pending`, then run the command again";
+    MemoryNotLocked "memory_not_locked"
+        "let the service lock its memory (LimitMEMLOCK=infinity, CAP_IPC_LOCK), or turn swap off: `swapoff -a`";
+    MemoryUnavailable "memory_unavailable"
+        "run the daemon as root with CAP_SYS_ADMIN, as the drop-in docs/deploy/enlist-agent-memory.conf does, and with /proc; or set storage = \"disk\"";
     MetricsListenUnusable "metrics_listen_unusable" "choose another port for metrics_listen in agent.toml";
     MetricsNotWritten "metrics_not_written" "let this user write the file that metrics_textfile names";
     NotEnrolled "not_enrolled" "enroll with a token: an operator creates one with `enlist token create`";
@@ -103,7 +107,7 @@ codes! {
         "set the control plane with --server, ENLIST_AGENT_SERVER or `server` in agent.toml";
     ServerTlsUntrusted "server_tls_untrusted"
         "check CA file or pin, and this host's clock: `enlist ca show` prints the right pin";
-    StorageMemory "storage_memory" "set storage = \"disk\"; on a host without a disk, let --dir name a directory on tmpfs";
+    StorageMemory "storage_memory" "start `enlist-agent run`: it enrolls by itself, with a token or by hardware, and enrolls again where the identity is lost";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TrustMissing "trust_missing" "say how to verify the control plane: --ca-file, --ca-pin or --system-roots";

@@ -3,6 +3,7 @@
 //! - [`config`]: flags, environment and agent.toml, checked before anything is done.
 //! - [`compat`], [`layout`]: other documents' names for the program, and places for the identity.
 //! - [`store`]: what is kept on disk, and how it survives a crash.
+//! - [`memory`]: the same for hosts that keep nothing on a disk.
 //! - [`hardware`]: by what this machine is known where there is no token.
 //! - [`diagnostics`], [`space`]: what is written down about failures, and the free space for it.
 //! - [`screen`]: text that fits the terminal.
@@ -30,6 +31,7 @@ mod issued;
 pub mod layout;
 mod logging;
 pub mod manual;
+pub mod memory;
 mod output;
 pub mod reconcile;
 pub mod recover;
@@ -56,7 +58,7 @@ use serde::Serialize;
 
 use cli::{Cli, Command};
 use compat::Persona;
-use config::Environment;
+use config::{Environment, KeyStorage, Values};
 use fault::Fault;
 use screen::HumanText;
 
@@ -126,7 +128,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             Ok(report) => done(&report, cli.json),
             Err(fault) => failed(&fault, cli.json),
         },
-        Command::Status(args) => match shown(&args.place.path(environment)) {
+        Command::Status(args) => match shown(&args.place.path(environment), environment) {
             Ok(status) => {
                 output::document(&status, cli.json);
                 ExitCode::from(u8::from(!status.ready))
@@ -177,9 +179,13 @@ fn warn_of_visible_token(command: &Command, environment: &Environment) {
 }
 
 /// What the running daemon reports, or else what is on disk.
-fn shown(dir: &Path) -> Result<status::Status, Fault> {
-    match run::socket::ask(dir) {
+fn shown(dir: &Path, environment: &Environment) -> Result<status::Status, Fault> {
+    let config = config::load(dir, Values::new(), environment);
+    match run::socket::ask(dir, config.as_ref().ok()) {
         Some(status) => Ok(status),
+        None if config.is_ok_and(|config| config.storage == KeyStorage::Memory) => {
+            Ok(status::Status::of_ended_memory(dir))
+        }
         None => status::Status::read(dir, clock::now()),
     }
 }

@@ -1,11 +1,15 @@
 //! Notifying systemd: a datagram to the socket that NOTIFY_SOCKET names. The agent and the control plane both do.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 const READY: &str = "READY=1";
 const STOPPING: &str = "STOPPING=1";
@@ -46,6 +50,18 @@ impl ServiceManager {
         }
     }
 
+    /// Asks it to keep a descriptor for the next process of the service. False if there is none to ask.
+    pub fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+        let Some(socket) = self.socket.as_deref() else { return Ok(false) };
+        // It is kept for its own sake: nothing ever happens on it that would be worth waiting for.
+        send_with(socket, &format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), descriptor).map(|()| true)
+    }
+
+    /// It is to keep no descriptor of that name any longer.
+    pub fn forget(&self, name: &str) {
+        self.notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}"));
+    }
+
     fn notify(&self, state: &str) {
         if let Err(error) = self.send(state) {
             tracing::warn!(%error, "the service manager could not be notified of {state}");
@@ -58,13 +74,30 @@ impl ServiceManager {
     }
 }
 
-/// A name that begins with `@` is in Linux's abstract name space.
 fn send(name: &OsStr, state: &str) -> io::Result<()> {
-    let address = match name.as_bytes().split_first() {
-        Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(name)?,
-    };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address(name)?).map(drop)
+}
+
+/// The same with a descriptor.
+fn send_with(name: &OsStr, state: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address(name)?)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    sendmsg(&socket, &[IoSlice::new(state.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// A name that begins with `@` is in Linux's abstract name space.
+fn address(name: &OsStr) -> io::Result<SocketAddr> {
+    match name.as_bytes().split_first() {
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(name),
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ pub struct Free {
     pub mount: PathBuf,
 }
 
-/// Of the agent's own directory and those that the configuration names. One that cannot be looked at is left out.
+/// Of the agent's own directory and those that the configuration names. One that cannot be looked at is left out, and one in
+/// memory, whose room nobody knows.
 pub fn free(dir: &Path, upkeep: &Upkeep) -> Vec<Free> {
     let watched = [
         ("cert", Some(dir)),
@@ -39,7 +40,7 @@ pub fn free(dir: &Path, upkeep: &Upkeep) -> Vec<Free> {
     ];
     let look = |(name, path): (&'static str, Option<&Path>)| {
         let path = path?;
-        let there = nearest(path)?;
+        let there = nearest(path).filter(|path| is_bounded(path))?;
         let mount = mount(&there).unwrap_or_else(|| there.clone());
         Some(Free { name, path: path.to_owned(), available_bytes: available(&there).ok()?, mount })
     };
@@ -55,6 +56,11 @@ pub fn mounts(free: &[Free]) -> BTreeMap<String, u64> {
 pub fn available(path: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(path)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Whether the file system says how large it is. A ramfs does not.
+fn is_bounded(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_blocks > 0)
 }
 
 /// The path itself, or the nearest directory above it that is there.

@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::code::{AgentCode, PENDING, QUARANTINED, REVOKED, STOPPED, UNCONNECTED};
+use crate::config::KeyStorage;
 use crate::fault::Fault;
+use crate::memory::{KeptOverRestart, MemoryStatus};
 use crate::reconcile::profile;
 use crate::recover::endpoint::ENROLL_ANEW;
 use crate::screen::{ATTENTION, BAD, Columns, GOOD, HumanText, harmless};
 use crate::space::Free;
+use crate::store::dir::Dir;
 use crate::store::host_config::{self, ConfigInForce, ConfigState, HostConfig};
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
@@ -101,6 +104,12 @@ pub struct Status {
     pub config: Option<ConfigInForce>,
     #[serde(default)]
     pub config_state: Option<ConfigState>,
+    /// Where identity, tokens and configuration are kept.
+    #[serde(default)]
+    pub storage: KeyStorage,
+    /// Of a running daemon that keeps them in memory; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStatus>,
     pub ready: bool,
     /// Why not ready, in stable words.
     pub reasons: Vec<String>,
@@ -166,6 +175,21 @@ impl Status {
                 Self::without(dir, AgentState::Unenrolled, "identity_damaged")
             }
         })
+    }
+
+    /// What was in memory is gone with the daemon, or waits in the service manager's store for its next start.
+    pub fn of_ended_memory(dir: &Path) -> Self {
+        let status = Self::without(dir, AgentState::Unenrolled, DAEMON_STOPPED);
+        Self { storage: KeyStorage::Memory, ..status }
+    }
+
+    /// Says where it is kept, for people to whom a descriptor of the daemon means nothing.
+    pub fn is_kept_by(&mut self, dir: &Dir) {
+        let Some(memory) = dir.memory() else { return };
+        self.storage = KeyStorage::Memory;
+        self.memory = Some(memory.status());
+        self.disk.path = dir.place().display().to_string();
+        self.disk.available_bytes = None;
     }
 
     /// An identity that nobody uses or renews, and of which nobody knows what the control plane thinks.
@@ -274,6 +298,8 @@ impl Status {
             vcluster: None,
             config: None,
             config_state: None,
+            storage: KeyStorage::Disk,
+            memory: None,
             ready: false,
             reasons: vec![reason.to_owned()],
             waiting: None,
@@ -288,7 +314,10 @@ impl Disk {
         let space = there.and_then(|path| rustix::fs::statvfs(&path).ok());
         Self {
             path: dir.display().to_string(),
-            available_bytes: space.map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
+            // A file system without any blocks, such as one in memory, has no bounds that could be told.
+            available_bytes: space
+                .filter(|space| space.f_blocks > 0)
+                .map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
             paths: Vec::new(),
         }
     }
@@ -335,6 +364,7 @@ impl HumanText for Status {
             ),
             ("config", self.config_state.as_ref().map(configuration)),
             ("directory", Some(harmless(&self.disk.path))),
+            ("storage", self.memory.as_ref().map(in_memory)),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
             ("waits for", waiting.map(|waiting| harmless(&format!("{}: {}", waiting.code, waiting.message)))),
             ("remedy", waiting.map(|waiting| harmless(&waiting.remedy)).or(remedy)),
@@ -362,6 +392,20 @@ fn configuration(state: &ConfigState) -> String {
     };
     let cached = if *cached { "; cached, since the control plane is not connected" } else { "" };
     harmless(&format!("version {base_version}{node}, received {received_at}{cached}"))
+}
+
+fn in_memory(memory: &MemoryStatus) -> String {
+    let swapping = match (memory.locked, memory.swap) {
+        (true, _) => "locked",
+        (false, true) => "not locked, and this host has swap space",
+        (false, false) => "not locked; this host has no swap space",
+    };
+    let restart = match memory.kept_over_restart {
+        KeptOverRestart::Yes => "kept over a restart of the service",
+        KeptOverRestart::Unknown => "kept over a restart of the service if it has FileDescriptorStoreMax=1",
+        KeptOverRestart::No => "lost when the daemon ends",
+    };
+    format!("memory, {swapping}; {restart}")
 }
 
 fn tone(state: AgentState) -> Style {

@@ -149,6 +149,7 @@ fn enroll() -> Enroll {
         conflict_alerts: false,
         holder_seen_at: None,
         claimed: None,
+        memory_storage: false,
     }
 }
 
@@ -554,6 +555,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
+        ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
         ("found_ephemeral", found_ephemeral()),

@@ -331,6 +331,18 @@ fn a_node_that_was_enrolled_without_recovery_is_given_no_token() {
 }
 
 #[test]
+fn a_node_that_keeps_its_identity_in_memory_is_given_no_token() {
+    let mut domain = Domain::founded();
+    let token = domain.mint_with(|_| {});
+    let node = domain.enroll_with(token, |request| request.memory_storage = true);
+    check(&mut domain, contact(&node), granted(&["host.confirmed", "host.active", "certificate.seen"]));
+    let recovery = domain.drawn();
+    check(&mut domain, mint(&node, None, Some(recovery)), granted(&[]));
+    check(&mut domain, confirm_keeping(&node, None, Some(recovery)), granted(&[]));
+    assert!(!domain.state.nodes[&node.node].keeps_recovery_tokens());
+}
+
+#[test]
 fn a_request_of_before_names_no_recovery_profile_and_is_answered_as_before() {
     let mut domain = Domain::founded();
     let node = enroll_by(&mut domain, Door::Probectl, None);

@@ -46,7 +46,7 @@ def doctor(directory, env=None) -> tuple[int, dict, dict]:
     assert done.code in (0, 1), done
     diagnosis = done.json()
     checks = {check["name"]: check for check in diagnosis["checks"]}
-    assert list(checks)[: len(NAMES)] == NAMES and set(checks) <= {*NAMES, "identity", "config"}, checks
+    assert list(checks)[: len(NAMES)] == NAMES and set(checks) <= {*NAMES, "identity", "config", "storage"}, checks
     for check in diagnosis["checks"]:
         assert set(check) - {"skipped", "warning"} == FIELDS and check["evidence"], check
         assert check["ok"] == (check["class"] is None) == (not check["remedy"]), check
@@ -389,16 +389,12 @@ def test_a_daemon_that_runs_is_not_missed(plane):
     assert checks["identity"]["ok"] and "not running" in checks["identity"]["warning"], checks
 
 
-def test_storage_that_keeps_no_key_is_a_mistake_of_the_settings(plane, host, place):
-    """`enroll` and `run` refuse it in the same words, and the doctor names it as what keeps the daemon from starting."""
+def test_storage_in_memory_is_for_the_daemon(plane, host, place):
+    """`enroll` refuses it before anything is sent; of a host that kept its identity on disk before, the doctor names what lies there."""
     env = {"ENLIST_AGENT_STORAGE": "memory"}
     code, _, checks = doctor(host, env=env)
-    assert code == 1 and faults(checks) == {"config": "storage_memory"}, checks
-    started = run(AGENT, "run", "--dir", host, "--json", env=env)
-    enrolled = enroll(plane, place / "b", token=plane.token(), env=env)
-    for refused in (started, enrolled):
-        error = refused.error()
-        assert (refused.code, error["code"]) == (2, "storage_memory"), refused
-        assert "on disk only" in error["message"] and "enroll" not in error["message"], refused
-        assert 'storage = "disk"' in error["hint"] and "tmpfs" in error["hint"], refused
-    assert not (place / "b").exists()
+    assert code == 1 and faults(checks) == {"identity": "not_enrolled"}, checks
+    assert str(host / "identity") in checks["storage"]["warning"], checks
+    refused = enroll(plane, place / "b", token=plane.token(), env=env)
+    assert (refused.code, refused.error()["code"]) == (2, "storage_memory"), refused
+    assert "enlist-agent run" in refused.error()["hint"] and not (place / "b").exists()

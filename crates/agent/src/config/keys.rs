@@ -97,8 +97,11 @@ setting_keys! {
     "system_roots" SYSTEM_ROOTS ValueKind::Flag;
     /// A file with the token, for a directory without an identity; refused while others may read it
     "token_file" TOKEN_FILE ValueKind::Path;
-    /// Where the key is kept; `memory` is refused for now
+    /// Where identity, tokens and configuration are kept; see "Storage in memory"
     "storage" STORAGE ValueKind::Choice(&["disk", "memory"]), default("disk");
+    /// The socket by which `status` and `doctor` ask the daemon; `agent.sock` in the agent's directory unless set. See "Storage in memory" for a
+    /// directory that cannot be written
+    "socket" SOCKET ValueKind::Path;
     /// Preset of the paths where links to the identity are created; see below
     "layout" LAYOUT ValueKind::Choice(Layout::NAMES);
     /// Path of a link to the certificate
@@ -151,9 +154,9 @@ setting_keys! {
     "metrics_textfile" METRICS_TEXTFILE ValueKind::Path;
     /// What the metrics' names begin with; with the layout `gpuaas` it is `gpuaas_node_agent_` unless set
     "metrics_prefix" METRICS_PREFIX ValueKind::Prefix, default("enlist_agent_");
-    /// A command with its arguments, run after each renewal; killed after 30 s, and its failure is only logged
+    /// A command with its arguments, run after each renewal; killed after 30 s, and its failure is only logged. See "Storage in memory" for what it reads there
     "on_renew" ON_RENEW ValueKind::Command;
-    /// A command with its arguments, run when this host has another configuration; killed after 30 s, and its failure is only logged
+    /// A command with its arguments, run when this host has another configuration; killed after 30 s, and its failure is only logged. See "Storage in memory" for what it reads there
     "on_config" ON_CONFIG ValueKind::Command;
     /// The hosts file
     "hosts_file" HOSTS_FILE ValueKind::Path, default("/etc/hosts");

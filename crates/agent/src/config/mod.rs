@@ -10,6 +10,7 @@ pub mod keys;
 pub mod kind;
 mod layers;
 mod servers;
+mod storage;
 pub mod taskrun;
 mod trust;
 mod underlay;
@@ -22,6 +23,7 @@ use toml::Value;
 
 pub use daemon::DaemonConfig;
 pub use environment::{Environment, TOKENS};
+pub use storage::KeyStorage;
 pub use trust::TrustChoice;
 pub use underlay::UnderlayAddresses;
 pub use upkeep::{RecoveryConfig, Upkeep, WorkPaths};
@@ -49,8 +51,11 @@ pub struct AgentConfig {
     pub underlay: Option<UnderlayAddresses>,
     /// That of command line or environment, as it was written: agent.toml will say it too.
     pub underlay_given: Option<Vec<String>>,
-    /// The operator wants no key on this host's disk.
-    pub memory_only: bool,
+    pub storage: KeyStorage,
+    /// Where the daemon answers `status`, if that was said.
+    pub socket: Option<PathBuf>,
+    /// Whether it was said where records of failures go.
+    diagnostic_path_given: bool,
     /// Where this machine's hardware identity is read, if it may be let in by that.
     pub sysfs_root: Option<PathBuf>,
     /// Keys that were set and have no effect, each with the reason.
@@ -74,12 +79,14 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         Layer { values: file::read(dir, &mut mistakes)?, base: dir, name: file::NAME },
     ];
     let underlay_given = said.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY));
+    let diagnostic_path_given = said.iter().any(|layer| layer.values.contains_key(keys::DIAGNOSTIC_PATH));
     let layout = said.iter().find_map(|layer| layer.text(keys::LAYOUT)).and_then(Layout::parse);
     let usual = usual(dir, layout, environment.persona());
     let usual = Layer { values: usual, base: dir, name: "the program's name" };
     let layers = Layers::above_defaults(dir, said.into_iter().chain([usual]).collect());
     let trust = trust::choose(&layers, &mut mistakes);
     servers::check(&layers, &mut mistakes);
+    let storage = storage::choose(&layers, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(Fault::config(mistakes));
     }
@@ -100,7 +107,9 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         underlay_given,
         sysfs_root: layers.path(keys::SYSFS_ROOT).filter(|_| layers.text(keys::ATTESTOR) == Some("hardware")),
         without_effect: without_effect(&layers),
-        memory_only: layers.text(keys::STORAGE) == Some("memory"),
+        storage,
+        socket: layers.path(keys::SOCKET),
+        diagnostic_path_given,
         daemon: daemon::daemon(&layers),
         recovery: upkeep::recovery(&layers),
         upkeep: upkeep::upkeep(&layers),
@@ -113,6 +122,18 @@ fn without_effect(layers: &Layers<'_>) -> Vec<(&'static str, &'static str)> {
 }
 
 impl AgentConfig {
+    /// Whether no other place was named for records of failures.
+    pub fn has_diagnostics_beside_identity(&self) -> bool {
+        !self.diagnostic_path_given
+    }
+
+    /// What the agent keeps lies there, and not in its directory: so do records of failures, unless a place for them was named.
+    pub fn keep_in(&mut self, store: &Path) {
+        if self.has_diagnostics_beside_identity() {
+            self.upkeep.diagnostic_path = store.join("diagnostics");
+        }
+    }
+
     /// Nobody should rely on a setting that does nothing; a host that has one starts all the same.
     pub fn warn_of_settings_without_effect(&self) {
         for (key, why) in &self.without_effect {

@@ -38,7 +38,7 @@ pub async fn examine(subject: &DoctorSubject) -> IdentityCheck {
     match subject.identity() {
         None => stored(subject).into(),
         // What is denied stays denied, so nobody needs to be asked.
-        Some(found) if revoked::is_set(&subject.dir, &found.facts.serial) => is_revoked(&found.facts.serial),
+        Some(found) if revoked::is_set(&subject.kept, &found.facts.serial) => is_revoked(&found.facts.serial),
         Some(found) => {
             let answers = ask_all(subject.servers(), found).await;
             let said = answers.into_iter().find_map(|answer| said(answer, &found.facts.serial));
@@ -60,11 +60,12 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
     let dir = subject.dir.display();
     Some(match &subject.stored {
         Ok(StoredIdentity::Present(_)) => return None,
+        Ok(StoredIdentity::Absent) if subject.is_in_memory() => in_memory(subject),
         Ok(StoredIdentity::Absent) if let Some(remedy) = hardware::admission(subject) => {
             let what = format!("{dir} holds no identity");
             Check::wrong(NAME, AgentCode::NotEnrolled, what).with(remedy)
         }
-        Ok(StoredIdentity::Absent) if Pending::read(&subject.dir).is_some() => {
+        Ok(StoredIdentity::Absent) if Pending::read(&subject.kept).is_some() => {
             let what = format!("{dir} holds no identity: an enrollment was begun and has not ended");
             Check::wrong(NAME, AgentCode::NotEnrolled, what).with(PENDING)
         }
@@ -81,6 +82,21 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
         Err(error) => Check::wrong(NAME, AgentCode::DirUnusable, format!("{dir}: {error}"))
             .follows("permissions", "the directory cannot be read"),
     })
+}
+
+/// With storage in memory there is an identity as long as the daemon runs.
+fn in_memory(subject: &DoctorSubject) -> Check {
+    let Some(daemon) = &subject.daemon else {
+        let what = "the daemon is not running, and with storage = \"memory\" there is an identity only while it runs";
+        return Check::wrong(NAME, AgentCode::NotEnrolled, what).with(STOPPED);
+    };
+    match &daemon.waiting {
+        Some(waiting) => {
+            let what = format!("not enrolled yet: {}: {}", waiting.code, waiting.message);
+            Check::wrong(NAME, AgentCode::NotEnrolled, what).with(waiting.remedy.clone())
+        }
+        None => Check::wrong(NAME, AgentCode::NotEnrolled, "the daemon has no identity yet").with(PENDING),
+    }
 }
 
 /// Every server by itself, so that one that does not answer holds up none; in their order.

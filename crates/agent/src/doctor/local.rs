@@ -13,7 +13,8 @@ use super::check::Check;
 use super::network::ABSENT;
 use super::subject::DoctorSubject;
 use crate::clock;
-use crate::code::{AgentCode, MEMORY_ONLY};
+use crate::code::AgentCode;
+use crate::config::AgentConfig;
 use crate::diagnostics;
 use crate::enroll::plan;
 use crate::reconcile::secret_files;
@@ -27,16 +28,27 @@ const LISTED: usize = 8;
 /// Room everywhere, and that a diagnosis could be written down.
 pub fn disk(subject: &DoctorSubject, writable: fn(&Path) -> io::Result<()>) -> Check {
     const NAME: &str = "disk";
-    let free = space::free(&subject.dir, &subject.upkeep);
+    let config = subject.config.as_ref().ok();
+    let in_memory = subject.is_in_memory();
+    let beside = in_memory && config.is_some_and(AgentConfig::has_diagnostics_beside_identity);
+    let mut free = space::free(&subject.kept, &subject.upkeep);
+    free.retain(|free| match free.name {
+        "cert" => !in_memory,
+        "diagnostic" => !beside,
+        _ => true,
+    });
     let told = |free: &space::Free| format!("{} {} free", free.name, amount(free.available_bytes));
-    let evidence = free.iter().map(told).collect::<Vec<_>>().join(", ");
+    let evidence = match free.as_slice() {
+        [] => "nothing is kept on a disk".to_owned(),
+        free => free.iter().map(told).collect::<Vec<_>>().join(", "),
+    };
     let room = |name: &str| free.iter().find(|free| free.name == name).map(|free| free.available_bytes);
     if room("cert").is_some_and(space::is_short) {
         let what = format!("too little free space for keys and certificates: {evidence}");
         return Check::bad(NAME, Class::DiskFull, what);
     }
     let place = &subject.upkeep.diagnostic_path;
-    if let Err(error) = writable(place) {
+    if !beside && let Err(error) = writable(place) {
         let what = format!("{} cannot be written: {error}; {evidence}", place.display());
         return if space::is_full(&error) {
             Check::bad(NAME, Class::DiskFull, what)
@@ -73,7 +85,10 @@ pub fn may_write(place: &Path) -> io::Result<()> {
 /// Modes and owners of the directory and of every secret in it.
 pub fn permissions(subject: &DoctorSubject) -> Check {
     const NAME: &str = "permissions";
-    let dir = &subject.dir;
+    let dir = &subject.kept;
+    if subject.is_in_memory() && subject.kept == subject.dir {
+        return Check::moot(NAME, "no secret is kept on a disk");
+    }
     let found = match fs::metadata(dir) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -160,9 +175,6 @@ pub fn expiry(subject: &DoctorSubject) -> Check {
 /// Only what is wrong with it.
 pub fn config(subject: &DoctorSubject) -> Option<Check> {
     let fault = match &subject.config {
-        Ok(config) if config.memory_only => {
-            return Some(Check::wrong("config", AgentCode::StorageMemory, MEMORY_ONLY));
-        }
         Ok(config) => plan::servers(config).err()?,
         Err(fault) => fault.clone(),
     };

@@ -12,6 +12,7 @@ mod network;
 mod preflight;
 mod recovery;
 mod resolution;
+mod storage;
 mod subject;
 
 use crate::cli::DoctorArgs;
@@ -43,6 +44,7 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
         },
     ]);
     checks.extend(hardware::examine(&subject));
+    checks.extend(storage::examine(&subject));
     checks.extend(local::config(&subject));
     checks.extend(identity.check.or(untended));
     cause::settle(&mut checks);

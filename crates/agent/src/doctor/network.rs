@@ -77,7 +77,7 @@ pub async fn examine(subject: &DoctorSubject) -> (Vec<Check>, Vec<Asked>) {
             Err(_) => Vec::new(),
         }
     });
-    let tolerance = tolerance::read(&subject.dir).unwrap_or(TOLERANCE);
+    let tolerance = tolerance::read(&subject.kept).unwrap_or(TOLERANCE);
     let [reachability, tls, clock] = match &trust {
         Ok(_) => [reachability(&asked, &names.lost), tls(&asked), clock(&asked, tolerance)],
         Err(fault) => unasked(subject, fault),

@@ -10,7 +10,7 @@ use super::local;
 use super::network;
 use super::subject::DoctorSubject;
 use crate::cli::DoctorArgs;
-use crate::config::{self, AgentConfig, Environment, TrustChoice};
+use crate::config::{self, AgentConfig, Environment, KeyStorage, TrustChoice};
 use crate::enroll::plan;
 use crate::fault::Fault;
 
@@ -37,7 +37,11 @@ fn command(
     choice: &TrustChoice,
     environment: &Environment,
 ) -> Vec<String> {
-    let mut words = vec![environment.program().to_owned(), "enroll".to_owned()];
+    let verb = match config.storage {
+        KeyStorage::Disk => "enroll",
+        KeyStorage::Memory => "run",
+    };
+    let mut words = vec![environment.program().to_owned(), verb.to_owned()];
     for server in &config.servers {
         words.extend(["--server".to_owned(), server.clone()]);
     }

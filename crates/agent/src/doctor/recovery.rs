@@ -15,6 +15,8 @@ use crate::store::recovery::{self, RecoveryMaterial, StoredRecoveryToken};
 use crate::store::trust_refused::{self, TrustRefused};
 
 const NAME: &str = "recovery";
+const IN_MEMORY: &str =
+    "storage is \"memory\": there is no recovery token, and a host that has lost its identity enrolls again";
 const ANOTHER: &str = "start `enlist-agent run`, which fetches a recovery token once it is connected; or use a repair bundle (`enlist node repair-bundle ID --out FILE`)";
 
 /// What came of looking at the recovery material, and of asking the recovery endpoint.
@@ -56,7 +58,7 @@ impl From<Check> for Examined {
 /// Token, where to turn with it, and that this place is there and trusted. The token stays here.
 pub async fn examine(subject: &DoctorSubject) -> Examined {
     let examined = examine_material(subject).await;
-    match trust_refused::read(&subject.dir) {
+    match trust_refused::read(&subject.kept) {
         Some(offer) => refused(&offer, &examined.check).into(),
         None => examined,
     }
@@ -69,7 +71,10 @@ fn refused(offer: &TrustRefused, found: &Check) -> Check {
 }
 
 async fn examine_material(subject: &DoctorSubject) -> Examined {
-    let found = recovery::read(&subject.dir);
+    if subject.is_in_memory() {
+        return Check::moot(NAME, IN_MEMORY).into();
+    }
+    let found = recovery::read(&subject.kept);
     let (kept, RecoveryEndpoint { servers, trust }) = match held(subject, &found) {
         Ok(held) => held,
         Err(check) => return (*check).into(),

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use client::{ServerUrl, Trust};
 
 use crate::config::hosts::Hosts;
-use crate::config::{self, AgentConfig, Environment, Upkeep, Values};
+use crate::config::{self, AgentConfig, Environment, KeyStorage, Upkeep, Values};
 use crate::enroll::plan;
 use crate::fault::Fault;
+use crate::memory::is_in_memory;
 use crate::reconcile::profile::{self, StoredEndpointProfile};
-use crate::reconcile::{self, ReconcileReport, ReconcileScope};
+use crate::reconcile::{self, ReconcilePlaces, ReconcileReport, ReconcileScope};
 use crate::run::socket;
 use crate::status::Status;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
@@ -21,6 +22,8 @@ const SERVERS: usize = 8;
 
 pub struct DoctorSubject {
     pub dir: PathBuf,
+    /// Where the agent's things lie: in the directory, or in the memory of the daemon.
+    pub kept: PathBuf,
     pub config: Result<AgentConfig, Fault>,
     /// As configured, or the usual.
     pub upkeep: Upkeep,
@@ -34,20 +37,36 @@ pub struct DoctorSubject {
 
 impl DoctorSubject {
     pub fn read(dir: &Path, environment: &Environment) -> Self {
-        let config = config::load(dir, Values::new(), environment);
+        let mut config = config::load(dir, Values::new(), environment);
+        let daemon = socket::ask(dir, config.as_ref().ok());
+        let memory = daemon.as_ref().and_then(|daemon| daemon.memory.as_ref());
+        let memory = memory.map(|memory| PathBuf::from(&memory.path)).filter(|path| is_in_memory(path));
+        let kept = memory.clone().unwrap_or_else(|| dir.to_owned());
+        if let Ok(config) = &mut config
+            && memory.is_some()
+        {
+            config.keep_in(&kept);
+        }
         let upkeep = config.as_ref().map_or_else(|_| Upkeep::usual(dir), |config| config.upkeep.clone());
-        let profile = profile::load(dir).ok().flatten();
-        let look = reconcile::run(dir, &upkeep, profile.as_ref(), ReconcileScope::LOOK);
-        let (stored, daemon) = (identity::load(dir), socket::ask(dir));
-        Self { dir: dir.to_owned(), config, upkeep, stored, profile, look, daemon }
+        let gone = memory.is_none() && is_for_memory(&config);
+        let stored = if gone { Ok(StoredIdentity::Absent) } else { identity::load(&kept) };
+        let profile = profile::load(&kept).ok().flatten();
+        let places = ReconcilePlaces { kept: &kept, named: dir };
+        let look = reconcile::run(places, &upkeep, profile.as_ref(), ReconcileScope::LOOK);
+        Self { dir: dir.to_owned(), kept, config, upkeep, stored, profile, look, daemon }
     }
 
     /// Before an enrollment with these settings.
     pub fn before(dir: &Path, config: AgentConfig) -> Self {
         let upkeep = config.upkeep.clone();
-        let look = reconcile::run(dir, &upkeep, None, ReconcileScope::LOOK);
+        let look = reconcile::run(ReconcilePlaces::on_disk(dir), &upkeep, None, ReconcileScope::LOOK);
         let (dir, stored) = (dir.to_owned(), Ok(StoredIdentity::Absent));
-        Self { dir, config: Ok(config), upkeep, stored, profile: None, look, daemon: None }
+        Self { kept: dir.clone(), dir, config: Ok(config), upkeep, stored, profile: None, look, daemon: None }
+    }
+
+    /// Whether nothing is to be on a disk.
+    pub fn is_in_memory(&self) -> bool {
+        is_for_memory(&self.config)
     }
 
     /// Whether the directory holds no identity at all.
@@ -97,4 +116,8 @@ impl DoctorSubject {
         let text = self.upkeep.terminal_url.as_deref().or(told)?;
         config::kind::stream_host(text)
     }
+}
+
+fn is_for_memory(config: &Result<AgentConfig, Fault>) -> bool {
+    config.as_ref().is_ok_and(|config| config.storage == KeyStorage::Memory)
 }

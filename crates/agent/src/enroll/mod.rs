@@ -34,7 +34,7 @@ use crate::store::{self, unconfirmed, wireguard};
 use crate::token_source::{Asker, Sources};
 use crate::{chance, clock, host, logging};
 use plan::EnrollPlan;
-use precheck::{refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
+use precheck::{refuse_memory_storage, refuse_what_cannot_be_kept, settled, usable, usable_or_warned};
 pub use report::EnrollReport;
 use rpc::CallOptions;
 
@@ -50,6 +50,7 @@ pub async fn run(
     let path = contact.place.path(environment);
     let config = config::load(&path, contact.values(), environment)?;
     config.warn_of_settings_without_effect();
+    refuse_memory_storage(&config)?;
     let servers = plan::servers(&config)?;
     let options = options(contact, Some(Duration::from_millis(args.timeout.millis())))?;
     let options = CallOptions { plain: logging::is_plain(environment), ..options };
@@ -73,7 +74,7 @@ pub async fn run(
             )),
         };
     }
-    refuse_what_cannot_be_kept(&path, &config)?;
+    refuse_what_cannot_be_kept(&path)?;
     config.files.check(&path)?;
     let credential = || credential::find(&config, sources(contact, environment, &config), stdin);
     let plan = EnrollPlan::check(&config, servers, credential)?;

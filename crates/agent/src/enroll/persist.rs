@@ -10,7 +10,7 @@ use pki::wireguard::WireguardPrivate;
 use toml::Value;
 
 use super::plan::KeptSettings;
-use crate::config::{edit, file, keys};
+use crate::config::{KeyStorage, edit, file, keys};
 use crate::store::generation::Generations;
 use crate::store::identity::HostIdentity;
 use crate::store::{disk, last_attempts, pending, revoked, unconfirmed, wireguard};
@@ -31,7 +31,10 @@ pub fn keep(
     let generations = Generations::under(dir);
     let number = kept.files.write(identity, &generations, None)?;
     unconfirmed::set(dir, &identity.facts.serial)?;
-    settings(dir, servers, kept)?;
+    // What is in memory alone finds its settings where it found them.
+    if kept.storage == KeyStorage::Disk {
+        settings(dir, servers, kept)?;
+    }
     if let Some(key) = wireguard {
         wireguard::keep(dir, key)?;
     }

@@ -9,7 +9,7 @@ use client::{ServerUrl, Trust};
 
 use super::credential::EnrollCredential;
 use crate::code::AgentCode;
-use crate::config::{AgentConfig, RecoveryConfig, TrustChoice, UnderlayAddresses};
+use crate::config::{AgentConfig, KeyStorage, RecoveryConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 
@@ -23,6 +23,7 @@ pub struct EnrollPlan {
     /// Where the hardware identity is read that goes with the request, if it may be told.
     pub sysfs_root: Option<PathBuf>,
     pub files: Files,
+    pub storage: KeyStorage,
     pub recovery: RecoveryConfig,
     /// Where this host's WireGuard can be reached, if it was said.
     pub underlay: Option<UnderlayAddresses>,
@@ -34,14 +35,15 @@ pub struct EnrollPlan {
 #[derive(Debug, Clone, Copy)]
 pub struct KeptSettings<'a> {
     pub files: &'a Files,
+    pub storage: KeyStorage,
     pub choice: &'a TrustChoice,
     pub underlay_given: Option<&'a Vec<String>>,
 }
 
 impl EnrollPlan {
     pub fn kept(&self) -> KeptSettings<'_> {
-        let Self { files, choice, underlay_given, .. } = self;
-        KeptSettings { files, choice, underlay_given: underlay_given.as_ref() }
+        let Self { files, storage, choice, underlay_given, .. } = self;
+        KeptSettings { files, storage: *storage, choice, underlay_given: underlay_given.as_ref() }
     }
 
     /// The credential is read last: standard input should not be waited for if the rest is wrong.
@@ -58,6 +60,7 @@ impl EnrollPlan {
             credential: credential()?,
             sysfs_root: config.sysfs_root.clone(),
             files: config.files.clone(),
+            storage: config.storage,
             recovery: config.recovery.clone(),
             underlay: config.underlay,
             underlay_given: config.underlay_given.clone(),

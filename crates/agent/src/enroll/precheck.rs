@@ -5,7 +5,7 @@ use std::path::Path;
 use super::plan::EnrollPlan;
 use crate::clock;
 use crate::code::{AgentCode, MEMORY_ONLY};
-use crate::config::{self, AgentConfig};
+use crate::config::{self, AgentConfig, KeyStorage};
 use crate::fault::Fault;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
@@ -63,12 +63,19 @@ pub fn settled(dir: &Path, replace: bool, plan: &EnrollPlan) -> Result<Option<Bo
     Ok(Some(found).filter(|_| same))
 }
 
-/// What would only be noticed after the token is spent.
-pub fn refuse_what_cannot_be_kept(dir: &Path, config: &AgentConfig) -> Result<(), Fault> {
-    if config.memory_only {
-        let code = AgentCode::StorageMemory;
-        return Err(Fault::usage(code, MEMORY_ONLY, code.remedy()));
+/// A command that ends cannot keep an identity in memory.
+pub fn refuse_memory_storage(config: &AgentConfig) -> Result<(), Fault> {
+    match config.storage {
+        KeyStorage::Disk => Ok(()),
+        KeyStorage::Memory => {
+            let code = AgentCode::StorageMemory;
+            Err(Fault::usage(code, MEMORY_ONLY, code.remedy()))
+        }
     }
+}
+
+/// What would only be noticed after the token is spent.
+pub fn refuse_what_cannot_be_kept(dir: &Path) -> Result<(), Fault> {
     let settings = dir.join(config::file::NAME);
     if std::fs::symlink_metadata(&settings).is_ok_and(|found| found.is_symlink()) {
         return Err(Fault::usage(

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::plan::EnrollPlan;
 use super::{credential, underlay};
 use crate::code::{self, AgentCode};
-use crate::config::UnderlayAddresses;
+use crate::config::{KeyStorage, UnderlayAddresses};
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
@@ -89,6 +89,7 @@ pub async fn enroll(
         underlay: underlay(plan, pending).await.map(UnderlayAddresses::message),
         hardware: Some(host::hardware()),
         hardware_identity: identity.as_ref().map(SysfsIdentity::message),
+        memory_storage: plan.storage == KeyStorage::Memory,
     };
     let agent =
         AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(options.on_retry());

@@ -11,18 +11,35 @@ mod modes;
 pub mod profile;
 mod report;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::ReconcileArgs;
 use crate::code::AgentCode;
 use crate::config::hosts::{self, Hosts};
-use crate::config::{self, Environment, Upkeep, Values};
+use crate::config::{self, AgentConfig, Environment, KeyStorage, Upkeep, Values};
 use crate::fault::Fault;
+use crate::memory::is_in_memory;
+use crate::run::socket;
 use crate::store::dir;
 use block::HostsEntry;
 pub use modes::files as secret_files;
 use profile::StoredEndpointProfile;
 pub use report::{Finding, ReconcileReport, Unreconciled};
+
+/// Where the agent's things are.
+#[derive(Debug, Clone, Copy)]
+pub struct ReconcilePlaces<'a> {
+    /// Where they lie.
+    pub kept: &'a Path,
+    /// The directory that the operator named: what is written elsewhere on this host says so.
+    pub named: &'a Path,
+}
+
+impl<'a> ReconcilePlaces<'a> {
+    pub fn on_disk(dir: &'a Path) -> Self {
+        Self { kept: dir, named: dir }
+    }
+}
 
 /// How much may be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,26 +65,44 @@ pub fn command(args: &ReconcileArgs, environment: &Environment) -> Result<Reconc
         return Err(Fault::usage(AgentCode::DirUnusable, format!("{} is not there", dir.display()), hint));
     }
     dir::check_owner(&dir, &[config::file::NAME, profile::NAME])?;
-    let config = config::load(&dir, Values::new(), environment)?;
-    let profile = profile::load(&dir).map_err(|error| {
+    let mut config = config::load(&dir, Values::new(), environment)?;
+    let kept = match config.storage {
+        KeyStorage::Disk => dir.clone(),
+        KeyStorage::Memory => in_memory(&dir, &config)?,
+    };
+    if config.storage == KeyStorage::Memory {
+        config.keep_in(&kept);
+    }
+    let profile = profile::load(&kept).map_err(|error| {
         let hint = "run the command as the owner of the directory";
         Fault::host(AgentCode::DirUnusable, format!("{}: {error}", dir.display()), hint)
     })?;
-    Ok(run(&dir, &config.upkeep, profile.as_ref(), ReconcileScope { secrets: true, dry_run: args.dry_run }))
+    let places = ReconcilePlaces { kept: &kept, named: &dir };
+    Ok(run(places, &config.upkeep, profile.as_ref(), ReconcileScope { secrets: true, dry_run: args.dry_run }))
+}
+
+/// The names that the control plane wants are known to the daemon alone; without them this would take them away.
+fn in_memory(dir: &Path, config: &AgentConfig) -> Result<PathBuf, Fault> {
+    let kept = socket::ask(dir, Some(config)).and_then(|status| status.memory);
+    let kept = kept.map(|memory| PathBuf::from(memory.path)).filter(|path| is_in_memory(path));
+    kept.ok_or_else(|| {
+        let what = "storage is \"memory\", and what the control plane wants of this host is in the memory of a daemon that does not answer";
+        Fault::host(AgentCode::StorageMemory, what, "start `enlist-agent run`, which reconciles by itself; beside it, run this as root")
+    })
 }
 
 pub fn run(
-    dir: &Path,
+    places: ReconcilePlaces<'_>,
     upkeep: &Upkeep,
     profile: Option<&StoredEndpointProfile>,
     scope: ReconcileScope,
 ) -> ReconcileReport {
     let mut report = ReconcileReport { dry_run: scope.dry_run, ..ReconcileReport::default() };
-    modes::directories(dir, upkeep, scope.dry_run, &mut report);
+    modes::directories(places.kept, upkeep, scope.dry_run, &mut report);
     if scope.secrets {
-        modes::secrets(dir, scope.dry_run, &mut report);
+        modes::secrets(places.kept, scope.dry_run, &mut report);
     }
-    names(dir, upkeep, profile, scope.dry_run, &mut report);
+    names(places.named, upkeep, profile, scope.dry_run, &mut report);
     report.ok = report.faults.is_empty();
     report
 }

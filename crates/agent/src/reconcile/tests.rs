@@ -28,7 +28,7 @@ impl World {
     }
 
     fn run(&self, profile: Option<&StoredEndpointProfile>, scope: ReconcileScope) -> ReconcileReport {
-        run(&self.dir(), &self.upkeep, profile, scope)
+        run(ReconcilePlaces::on_disk(&self.dir()), &self.upkeep, profile, scope)
     }
 
     fn hosts(&self) -> String {

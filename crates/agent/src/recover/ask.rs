@@ -49,13 +49,14 @@ async fn compared(endpoint: &RecoveryEndpoint, tolerance: Span) -> Result<Option
 }
 
 /// What this machine is known by, without a token, for a key.
-pub fn by_hardware(found: &SysfsIdentity, csr: String) -> EnrollRequest {
+pub fn by_hardware(found: &SysfsIdentity, csr: String, memory_storage: bool) -> EnrollRequest {
     EnrollRequest {
         csr,
         hostname: host::name(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         hardware: Some(host::hardware()),
         hardware_identity: Some(found.message()),
+        memory_storage,
         ..EnrollRequest::default()
     }
 }

@@ -19,6 +19,7 @@ use crate::clock;
 use crate::code::AgentCode;
 use crate::config::{self, AgentConfig, Environment, Values};
 use crate::enroll::plan;
+use crate::enroll::precheck::refuse_memory_storage;
 use crate::fault::Fault;
 use crate::store::dir::Dir;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
@@ -31,6 +32,7 @@ pub use report::RecoverReport;
 pub async fn run(args: &RecoverArgs, environment: &Environment) -> Result<RecoverReport, Fault> {
     let path = args.place.path(environment);
     let config = config::load(&path, Values::new(), environment)?;
+    refuse_memory_storage(&config)?;
     let bundle = args.bundle.as_deref().map(|file| bundle::read(file, clock::now())).transpose()?;
     if bundle.is_none() && !path.exists() {
         return Err(endpoint::blocked(format!("{} is not there", path.display())));

@@ -1,9 +1,10 @@
 //! The configuration of this host: what the control plane last said, kept for when it is away, and shown to others.
 
 use api::agent::Config;
+use zeroize::Zeroizing;
 
 use super::core::AgentCore;
-use super::hook::Hook;
+use super::hook::{Hook, HookInput};
 use crate::clock;
 use crate::code::AgentCode;
 use crate::config::keys;
@@ -27,7 +28,10 @@ impl HostConfiguration {
         {
             core.not_written("the configuration could not be written", &error);
         }
-        Self { current, hook: Hook::start(keys::ON_CONFIG, on_config), unsaved: false }
+        let path = core.path().to_owned();
+        let document = move || host_config::shown(&path).map(Zeroizing::new);
+        let input = core.dir.memory().map(|_| Box::new(document) as HookInput);
+        Self { current, hook: Hook::start(keys::ON_CONFIG, on_config, input), unsaved: false }
     }
 
     /// Up to which change this host knows its configuration; 0 if it has none.

@@ -58,9 +58,11 @@ impl Daemon {
         let no_chance = |error: io::Error| {
             Fault::host(AgentCode::RuntimeFailed, error.to_string(), "run the command again")
         };
-        let (status, reader) = watch::channel(Status::of(dir.path(), &found.identity, clock::now()));
-        if let Err(error) = socket::serve(dir.path(), reader) {
-            tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", socket::path(dir.path()).display());
+        let mut status = Status::of(dir.path(), &found.identity, clock::now());
+        status.is_kept_by(&dir);
+        let (status, reader) = watch::channel(status);
+        if let Err(error) = socket::serve(dir.socket(), reader) {
+            tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", dir.socket().display());
         }
         let page = MetricsPage::default();
         if let Some(address) = config.daemon.metrics_listen {
@@ -77,7 +79,8 @@ impl Daemon {
         let announced = newest.meta.as_ref().map(|meta| meta.servers.clone()).unwrap_or_default();
         let mut core = AgentCore {
             reporting: Reporting::new(outlets, last_attempts::read(dir.path())),
-            ballast: Ballast::new(dir.path(), config.upkeep.ballast_bytes),
+            // Memory has no end that could be kept free.
+            ballast: Ballast::new(dir.path(), dir.memory().map_or(config.upkeep.ballast_bytes, |_| 0)),
             dir,
             files: config.files,
             exit_on_revoked: config.daemon.exit_on_revoked,
@@ -140,7 +143,7 @@ impl Daemon {
         };
         self.core.reporting.stopping();
         tracing::info!("stopping");
-        _ = std::fs::remove_file(socket::path(self.core.path()));
+        _ = std::fs::remove_file(self.core.dir.socket());
         ended
     }
 
@@ -226,6 +229,7 @@ impl Daemon {
     fn status(&self) -> Status {
         let core = &self.core;
         let mut status = Status::of(core.path(), &core.identity, clock::now());
+        status.is_kept_by(&core.dir);
         let class = core.machine.condition().map(|condition| condition.class);
         if class == Some(Class::ClockSkew) {
             status.forget_dates();

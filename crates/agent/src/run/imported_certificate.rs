@@ -77,7 +77,8 @@ pub async fn adopt(
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }
-    let kept = KeptSettings { files: &config.files, choice: &choice, underlay_given: None };
+    let kept =
+        KeptSettings { files: &config.files, storage: config.storage, choice: &choice, underlay_given: None };
     let servers = persist::merged(servers, &renewed.servers);
     let kept = persist::keep(dir.path(), &identity, None, &servers, kept);
     kept.and_then(|()| renewal_key::remove(dir.path())).map_err(|error| not_kept(dir.path(), &error))?;

@@ -34,12 +34,14 @@ mod upkeep;
 mod waiting;
 
 use std::io::Read;
+use std::path::Path;
 
 use crate::cli::RunArgs;
-use crate::config::{self, Environment};
+use crate::config::{self, AgentConfig, Environment, KeyStorage};
 use crate::enroll::plan;
 use crate::enroll::precheck::refuse_what_cannot_be_kept;
 use crate::fault::Fault;
+use crate::memory::{self, MemoryStore};
 use crate::service_manager::ServiceManager;
 use crate::store::dir::Dir;
 use daemon::Daemon;
@@ -56,16 +58,40 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
     config.token = worker.token;
     config.warn_of_settings_without_effect();
     let servers = plan::servers(&config)?;
-    refuse_what_cannot_be_kept(&path, &config)?;
-    start::refuse_nothing_to_do(&path, &args.contact, environment, &config)?;
-    let mut stop = signals::Stop::listen()?;
-    let dir = Dir::hold(&path)?;
-    let upkeep = HostUpkeep::begin(&path, config.upkeep.clone(), config.daemon.on_renew.clone());
     let manager = ServiceManager::of(|name| environment.get(name).cloned());
+    let mut stop = signals::Stop::listen()?;
+    let dir = hold(&path, args, environment, &mut config, &manager)?;
+    let upkeep = HostUpkeep::begin(&dir, config.upkeep.clone(), config.daemon.on_renew.clone());
     let found = tokio::select! {
         found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
         () = stop.asked() => return Ok(()),
     };
     let daemon = Daemon::new(dir, config, found, upkeep, manager).await?;
     daemon.run(stop).await
+}
+
+/// The directory, or memory in its place.
+fn hold(
+    path: &Path,
+    args: &RunArgs,
+    environment: &Environment,
+    config: &mut AgentConfig,
+    manager: &ServiceManager,
+) -> Result<Dir, Fault> {
+    let socket = socket::place(path, config);
+    match config.storage {
+        KeyStorage::Disk => {
+            refuse_what_cannot_be_kept(path)?;
+            start::refuse_nothing_to_do(path, path, &args.contact, environment, config)?;
+            Dir::hold(path)?.answer_at(socket)
+        }
+        KeyStorage::Memory => {
+            let dir = Dir::hold_for_memory(path)?.answer_at(socket)?;
+            memory::warn_of_what_is_on_disk(path);
+            let dir = dir.keep_in(MemoryStore::open(path, environment, manager)?);
+            config.keep_in(dir.path());
+            start::refuse_nothing_to_do(dir.path(), path, &args.contact, environment, config)?;
+            Ok(dir)
+        }
+    }
 }

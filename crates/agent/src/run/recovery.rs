@@ -199,9 +199,10 @@ impl IdentityRecovery {
         let correlation_id = core.machine.correlation_id().to_owned();
         let begun = || recovery_attempt::resume_or_begin_by_hardware(core.path(), &correlation_id);
         let attempt = core.ballast.rescue(begun);
+        let in_memory = core.dir.memory().is_some();
         self.send(core, class, attempt, endpoint, |csr, key| {
             let idempotency_key = pki::digest::key_hash(&key.spki()).hex();
-            RecoveryCall::Hardware(ask::by_hardware(&found, csr), idempotency_key)
+            RecoveryCall::Hardware(ask::by_hardware(&found, csr, in_memory), idempotency_key)
         });
     }
 

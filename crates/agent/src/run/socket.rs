@@ -1,5 +1,5 @@
-//! `DIR/agent.sock`: whoever may enter the directory can ask the daemon how it is. One line `status` in, one line
-//! of JSON out.
+//! `DIR/agent.sock`, or where else the daemon answers: whoever may enter the directory can ask the daemon how it is. One line
+//! `status` in, one line of JSON out.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +15,9 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::accept;
+use crate::config::{AgentConfig, KeyStorage};
 use crate::status::Status;
+use crate::store::dir::is_writable;
 use crate::store::disk;
 
 const NAME: &str = "agent.sock";
@@ -25,15 +27,27 @@ const QUESTION: usize = 64;
 /// More than any status: two merged configuration documents, and the rest.
 const ANSWER: u64 = 2 * 1024 * 1024;
 
+/// Where an agent answers that keeps nothing in its directory, and cannot write there either.
+const WITHOUT_DIR: &str = "/run/enlist-agent/agent.sock";
+
 pub fn path(dir: &Path) -> PathBuf {
     dir.join(NAME)
 }
 
-/// Answers in the background, until that is aborted. The directory is held, so a socket that lies there is a dead daemon's.
-pub fn serve(dir: &Path, status: watch::Receiver<Status>) -> io::Result<AbortHandle> {
-    disk::remove(&path(dir))?;
-    let listener = UnixListener::bind(path(dir))?;
-    fs::set_permissions(path(dir), fs::Permissions::from_mode(disk::SECRET))?;
+/// Where the daemon is to answer.
+pub fn place(dir: &Path, config: &AgentConfig) -> PathBuf {
+    match (&config.socket, config.storage) {
+        (Some(path), KeyStorage::Disk | KeyStorage::Memory) => path.clone(),
+        (None, KeyStorage::Memory) if !is_writable(dir) => PathBuf::from(WITHOUT_DIR),
+        (None, KeyStorage::Disk | KeyStorage::Memory) => path(dir),
+    }
+}
+
+/// Answers in the background, until that is aborted. The place is held, so a socket that lies there is a dead daemon's.
+pub fn serve(path: &Path, status: watch::Receiver<Status>) -> io::Result<AbortHandle> {
+    disk::remove(path)?;
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(disk::SECRET))?;
     let serving = tokio::spawn(async move {
         loop {
             let (stream, _) = accept::next(|| listener.accept()).await;
@@ -61,9 +75,18 @@ async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>) -> io::
     stream.shutdown().await
 }
 
-/// What the daemon says; nothing if there is none that answers.
-pub fn ask(dir: &Path) -> Option<Status> {
-    let mut stream = StdUnixStream::connect(path(dir)).ok()?;
+/// What the daemon of this directory says; nothing if there is none that answers. What the daemon may write, whoever asks
+/// cannot know, so both places are asked where none was named.
+pub fn ask(dir: &Path, config: Option<&AgentConfig>) -> Option<Status> {
+    if let Some(named) = config.and_then(|config| config.socket.as_deref()) {
+        return ask_at(named);
+    }
+    let ours = |status: &Status| status.disk.path == dir.display().to_string();
+    ask_at(&path(dir)).or_else(|| ask_at(Path::new(WITHOUT_DIR)).filter(ours))
+}
+
+fn ask_at(path: &Path) -> Option<Status> {
+    let mut stream = StdUnixStream::connect(path).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(b"status\n").ok()?;

@@ -41,9 +41,11 @@ pub struct StartIdentity {
     pub servers: Vec<ServerUrl>,
 }
 
-/// A directory with neither identity nor anything to obtain one with is refused before it is created or changed.
+/// A directory with neither identity nor anything to obtain one with is refused before it is created or changed. `named` is
+/// the one that the operator knows.
 pub fn refuse_nothing_to_do(
     path: &Path,
+    named: &Path,
     contact: &Contact,
     environment: &Environment,
     config: &AgentConfig,
@@ -60,12 +62,13 @@ pub fn refuse_nothing_to_do(
         return Ok(());
     }
     if Pending::read(path).is_some() {
-        let what = format!("{} holds no identity: an enrollment was begun and has not ended", path.display());
+        let what =
+            format!("{} holds no identity: an enrollment was begun and has not ended", named.display());
         return Err(Fault::usage(AgentCode::NotEnrolled, what, PENDING));
     }
     Err(Fault::usage(
         AgentCode::NotEnrolled,
-        format!("{} holds no identity, and no token was given to obtain one", path.display()),
+        format!("{} holds no identity, and no token was given to obtain one", named.display()),
         sources.asker.remedy(),
     ))
 }
@@ -232,7 +235,7 @@ async fn enroll(
 ) -> Result<HostIdentity, Fault> {
     let options = options(contact, None)?;
     let mut backoff = Backoff::new(CAP);
-    let mut waiting = EnrollmentWait::new(dir.path(), &config.upkeep, &options.correlation_id);
+    let mut waiting = EnrollmentWait::new(dir, &config.upkeep, &options.correlation_id);
     loop {
         let fault = match obtain(dir, plan, &options).await {
             Ok((identity, _)) => {

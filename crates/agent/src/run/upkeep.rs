@@ -10,15 +10,16 @@ use lifecycle::host::{Class, Input};
 use tokio::time::Instant;
 
 use super::core::AgentCore;
-use super::hook::Hook;
+use super::hook::{Hook, HookInput};
 use crate::clock;
 use crate::code::AgentCode;
 use crate::config::{Upkeep, hosts, keys};
 use crate::reconcile::profile::{self, StoredEndpointProfile};
-use crate::reconcile::{self, ReconcileReport, ReconcileScope};
+use crate::reconcile::{self, ReconcilePlaces, ReconcileReport, ReconcileScope};
 use crate::space::{self, Ballast, Free};
 use crate::status::{Room, Status};
-use crate::store::disk;
+use crate::store::dir::Dir;
+use crate::store::{disk, identity};
 
 /// A file that is written to find out whether there is room again.
 const PROBE: &str = ".room";
@@ -41,15 +42,17 @@ pub struct HostUpkeep {
 
 impl HostUpkeep {
     /// Puts back what this host has lost, before anything is asked of the network.
-    pub fn begin(dir: &Path, config: Upkeep, on_renew: Option<Vec<String>>) -> Self {
+    pub fn begin(dir: &Dir, config: Upkeep, on_renew: Option<Vec<String>>) -> Self {
+        let path = dir.path().to_owned();
+        let input = dir.memory().map(|_| Box::new(move || identity::current_pem(&path)) as HookInput);
         let mut upkeep = Self {
             reserves: reserves(&config),
             config,
-            hook: Hook::start(keys::ON_RENEW, on_renew),
+            hook: Hook::start(keys::ON_RENEW, on_renew, input),
             look_at: Instant::now(),
             free: Vec::new(),
             full: false,
-            profile: profile::load(dir).unwrap_or_default(),
+            profile: profile::load(dir.path()).unwrap_or_default(),
             drift: None,
             drifted: false,
         };
@@ -74,7 +77,7 @@ impl HostUpkeep {
         }
         self.look_at = now + Duration::from_millis(self.config.check_interval.millis());
         core.reporting.metrics.expires(core.identity.facts.not_after, clock::now());
-        if self.put_back(core.path(), false) || std::mem::take(&mut self.drifted) {
+        if self.put_back(&core.dir, false) || std::mem::take(&mut self.drifted) {
             core.reporting.metrics.drifted();
         }
         let short = self.look_at_disks(core);
@@ -128,8 +131,9 @@ impl HostUpkeep {
     }
 
     /// Whether something was not as it should be. A directory that is made at the start is nothing to tell people.
-    fn put_back(&mut self, dir: &Path, starting: bool) -> bool {
-        let report = reconcile::run(dir, &self.config, self.profile.as_ref(), ReconcileScope::BY_ITSELF);
+    fn put_back(&mut self, dir: &Dir, starting: bool) -> bool {
+        let places = ReconcilePlaces { kept: dir.path(), named: dir.place() };
+        let report = reconcile::run(places, &self.config, self.profile.as_ref(), ReconcileScope::BY_ITSELF);
         for finding in &report.changed {
             match finding.kind {
                 "directory" if starting => tracing::debug!("created directory {}", finding.what),
@@ -178,7 +182,7 @@ impl HostUpkeep {
             );
         }
         self.profile = profile;
-        self.put_back(core.path(), false);
+        self.put_back(&core.dir, false);
         kept.map_err(|error| error.to_string()).map(|()| true)
     }
 

@@ -1,7 +1,5 @@
 //! A daemon that has no identity yet: what it says while it asks for one, in the log, in the diagnostics and to `status`.
 
-use std::path::{Path, PathBuf};
-
 use client::ServerUrl;
 use lifecycle::host::{Class, Notices, recovery};
 use tokio::sync::watch;
@@ -16,6 +14,7 @@ use crate::failed_call::refusal_kind;
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
 use crate::status::{AgentState, ENROLLMENT_PENDING, Status, WaitingFor};
+use crate::store::dir::Dir;
 
 /// Whether the same request may succeed later without anybody doing anything about it.
 pub fn is_passing(fault: &Fault) -> bool {
@@ -33,8 +32,8 @@ pub fn class(fault: &Fault) -> Option<Class> {
 }
 
 /// From the first failure until the host is let in.
-pub struct EnrollmentWait {
-    dir: PathBuf,
+pub struct EnrollmentWait<'a> {
+    dir: &'a Dir,
     ring: Ring,
     notices: Notices,
     correlation_id: String,
@@ -42,10 +41,10 @@ pub struct EnrollmentWait {
     served: Option<(watch::Sender<Status>, AbortHandle)>,
 }
 
-impl EnrollmentWait {
-    pub fn new(dir: &Path, upkeep: &Upkeep, correlation_id: &str) -> Self {
+impl<'a> EnrollmentWait<'a> {
+    pub fn new(dir: &'a Dir, upkeep: &Upkeep, correlation_id: &str) -> Self {
         Self {
-            dir: dir.to_owned(),
+            dir,
             ring: Ring::open(&upkeep.diagnostic_path, upkeep.diagnostic_bytes),
             notices: Notices::default(),
             correlation_id: correlation_id.to_owned(),
@@ -78,7 +77,8 @@ impl EnrollmentWait {
     }
 
     fn show(&mut self, class: Option<Class>, waiting: WaitingFor) {
-        let mut status = Status::without(&self.dir, AgentState::Pending, ENROLLMENT_PENDING);
+        let mut status = Status::without(self.dir.path(), AgentState::Pending, ENROLLMENT_PENDING);
+        status.is_kept_by(self.dir);
         status.reason(class.map_or("", Class::as_str), class.is_some());
         status.waiting = Some(waiting);
         match &self.served {
@@ -87,7 +87,7 @@ impl EnrollmentWait {
             }
             None => {
                 let (sender, reader) = watch::channel(status);
-                match socket::serve(&self.dir, reader) {
+                match socket::serve(self.dir.socket(), reader) {
                     Ok(serving) => self.served = Some((sender, serving)),
                     Err(error) => tracing::debug!(%error, "`status` shows only what is on disk"),
                 }
@@ -97,11 +97,11 @@ impl EnrollmentWait {
 }
 
 /// The daemon serves the socket itself.
-impl Drop for EnrollmentWait {
+impl Drop for EnrollmentWait<'_> {
     fn drop(&mut self) {
         if let Some((_, serving)) = &self.served {
             serving.abort();
-            _ = std::fs::remove_file(socket::path(&self.dir));
+            _ = std::fs::remove_file(self.dir.socket());
         }
     }
 }

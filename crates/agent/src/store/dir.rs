@@ -1,14 +1,16 @@
 //! The agent's own directory: for this user alone, and for one command at a time.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, OFlags, flock};
 
 use crate::code::AgentCode;
 use crate::fault::Fault;
+use crate::memory::MemoryStore;
+use crate::run::socket;
 
 pub const DEFAULT: &str = "/var/lib/enlist-agent";
 
@@ -28,8 +30,12 @@ const OURS: [&str; 9] = [
 /// The directory, held by this process until dropped.
 #[derive(Debug)]
 pub struct Dir {
-    path: PathBuf,
-    _lock: File,
+    /// As the operator named it.
+    place: PathBuf,
+    /// What is kept instead of in it.
+    memory: Option<MemoryStore>,
+    socket: PathBuf,
+    _locks: Vec<File>,
 }
 
 impl Dir {
@@ -39,19 +45,115 @@ impl Dir {
         let handle = File::open(path).map_err(|error| unusable(path, &error))?;
         secure(path, &handle)?;
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: handle }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
-                AgentCode::DirInUse,
-                format!("another enlist-agent process uses {}", path.display()),
-                "stop that process (`systemctl stop enlist-agent` if it is the service), or use another directory: --dir DIR",
-            )),
+            Ok(()) => Ok(Self::held(path, Some(handle))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(in_use(path)),
             Err(error) => Err(unusable(path, &error.into())),
         }
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// For an agent that keeps nothing in it: it may be part of a read-only image, or not be there at all. Others must not
+    /// be able to write there, since agent.toml names commands.
+    pub fn hold_for_memory(path: &Path) -> Result<Self, Fault> {
+        let handle = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::held(path, None)),
+            handle => handle.map_err(|error| unusable(path, &error))?,
+        };
+        let found = handle.metadata().map_err(|error| unusable(path, &error))?;
+        if !found.is_dir() {
+            return Err(unusable(path, &io::ErrorKind::NotADirectory.into()));
+        }
+        owned(path, &found, &[us(), 0])?;
+        if found.mode() & 0o022 != 0 {
+            let what = format!("others than its owner may write in {}", path.display());
+            return Err(Fault::host(AgentCode::DirNotPrivate, what, "close it: chmod go-w DIR"));
+        }
+        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self::held(path, Some(handle))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(in_use(path)),
+            // A network file system may lock only what can be written. The socket's lock keeps a second agent away.
+            Err(error) if !is_writable(path) => {
+                tracing::debug!(%error, "{} cannot be locked", path.display());
+                Ok(Self::held(path, None))
+            }
+            Err(error) => Err(unusable(path, &error.into())),
+        }
     }
+
+    fn held(place: &Path, lock: Option<File>) -> Self {
+        let (place, socket) = (place.to_owned(), socket::path(place));
+        Self { place, memory: None, socket, _locks: lock.into_iter().collect() }
+    }
+
+    /// Answers at another place than in the directory, which is then this process's as well.
+    pub fn answer_at(mut self, socket: PathBuf) -> Result<Self, Fault> {
+        if socket.parent() != Some(&self.place) {
+            self._locks.push(lock_beside(&socket)?);
+        }
+        self.socket = socket;
+        Ok(self)
+    }
+
+    pub fn keep_in(self, memory: MemoryStore) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Where everything is kept.
+    pub fn path(&self) -> &Path {
+        self.memory.as_ref().map_or(&self.place, MemoryStore::path)
+    }
+
+    /// As the operator named it.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Where the daemon answers.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        self.memory.as_ref()
+    }
+}
+
+fn in_use(path: &Path) -> Fault {
+    Fault::host(
+        AgentCode::DirInUse,
+        format!("another enlist-agent process uses {}", path.display()),
+        "stop that process (`systemctl stop enlist-agent` if it is the service), or use another directory: --dir DIR",
+    )
+}
+
+/// A lock of its own, since the directory of the socket may be another's.
+fn lock_beside(socket: &Path) -> Result<File, Fault> {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let hint = "let `socket` in agent.toml name a file in a directory that this user may write, such as /run/enlist-agent/agent.sock";
+    let failed =
+        |error: io::Error| Fault::host(AgentCode::DirUnusable, format!("{}: {error}", path.display()), hint);
+    if let Some(parent) = socket.parent().filter(|parent| !parent.exists()) {
+        make(parent).map_err(failed)?;
+    }
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+    let lock = options.open(&path).map_err(failed)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Fault::host(
+            AgentCode::DirInUse,
+            format!("another enlist-agent process answers at {}", socket.display()),
+            "stop that process (`systemctl stop enlist-agent` if it is the service), or let `socket` in agent.toml name another path",
+        )),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Whether this process could make a file there; nobody can on a read-only file system.
+pub fn is_writable(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 fn make(path: &Path) -> io::Result<()> {

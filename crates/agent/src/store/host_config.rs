@@ -200,6 +200,11 @@ pub fn show(dir: &Path, config: &HostConfig) -> io::Result<()> {
     disk::replace(&path, text.as_bytes(), disk::SECRET)
 }
 
+/// The document in force, as others read it.
+pub fn shown(dir: &Path) -> io::Result<Vec<u8>> {
+    read(&place(dir).join(CURRENT))
+}
+
 /// Nothing if there is none of this node, or none that is whole: the control plane sends it again.
 pub fn load(dir: &Path, node_id: &str) -> Option<HostConfig> {
     let file: ReceivedFile = serde_json::from_slice(&read(&place(dir).join(RECEIVED)).ok()?).ok()?;

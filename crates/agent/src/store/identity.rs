@@ -160,6 +160,16 @@ pub fn at(dir: &Path, number: Number) -> io::Result<StoredIdentity> {
     })
 }
 
+/// Key, certificate and chain in use, in this order, for programs that take them in one file.
+pub fn current_pem(dir: &Path) -> io::Result<zeroize::Zeroizing<Vec<u8>>> {
+    let current = Generations::under(dir).current_path();
+    let mut pem = zeroize::Zeroizing::new(Vec::with_capacity(64 * 1024));
+    for name in [KEY, CERT, CHAIN] {
+        pem.extend_from_slice(&zeroize::Zeroizing::new(disk::read(&current.join(name))?));
+    }
+    Ok(pem)
+}
+
 /// What the leaves of all generations say that can still be read, whatever else of them is lost: who this host was, and
 /// when. They are not verified, so nothing else may depend on them.
 pub fn leaves(dir: &Path) -> Vec<Facts> {

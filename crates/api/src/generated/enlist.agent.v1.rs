@@ -25,6 +25,9 @@ pub struct EnrollRequest {
     /// What tells the machine from others. Without a token it is the credential, where policy takes it for one.
     #[prost(message, optional, tag = "8")]
     pub hardware_identity: ::core::option::Option<HardwareIdentity>,
+    /// The host keeps nothing on a disk, so it is given no recovery tokens, which live for months.
+    #[prost(bool, tag = "9")]
+    pub memory_storage: bool,
 }
 /// Texts as the machine has them; what identifies none ("To Be Filled By O.E.M.") is as if it had not been said.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

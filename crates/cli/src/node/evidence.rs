@@ -12,7 +12,9 @@ pub fn text(report: &EvidenceItem, item: &NodeItem, screen: Screen) -> String {
     let drift = (report.drift_count > 0).then(|| format!("found {} times", report.drift_count));
     let other_time = Some(&report.at).filter(|at| item.last_seen.as_ref() != Some(at));
     // Where each place is named, the agent's own is among them.
-    let disk = Some(size(report.disk_free_bytes)).filter(|_| report.free_space.is_empty());
+    // None is told of a host that keeps nothing on a disk.
+    let is_told = report.free_space.is_empty() && report.disk_free_bytes > 0;
+    let disk = is_told.then(|| size(report.disk_free_bytes));
     let mut fields = Fields::new()
         .with_some("reported", other_time.map(|at| screen.full(at)).as_deref())
         .with_some("problem", report.class.as_ref().map(|class| problem(class, report)).as_deref())

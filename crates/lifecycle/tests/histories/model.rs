@@ -590,6 +590,13 @@ impl Model {
         assert!(certificate.not_after > after.at);
         let longest = after.policy.profiles[&enrolled.profile].lifetime;
         assert!(certificate.not_after <= certificate.signed_at.plus(longest), "lives too long");
+        if enroll.memory_storage {
+            let node = &after.nodes[&enrolled.node];
+            assert!(
+                !node.keeps_recovery_tokens(),
+                "a recovery token for a host that keeps nothing on a disk"
+            );
+        }
     }
 
     /// A node with a WireGuard key keeps its address; a new one is nobody's and has rested; without a key there is none.

@@ -249,6 +249,7 @@ pub struct Request {
     pub wireguard: Option<u8>,
     pub flaw: Option<Flaw>,
     pub claimed: Option<Machine>,
+    pub memory: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -542,11 +543,13 @@ fn request() -> impl Strategy<Value = Request> {
         option::weighted(0.3, 0..4usize),
         option::weighted(0.5, 0..6u8),
         mostly_none(select(&Flaw::ALL[..])),
-        option::weighted(0.3, machine()),
+        (option::weighted(0.3, machine()), proptest::bool::weighted(0.2)),
     )
-        .prop_map(|((token, key, kind, idempotency, door), requested, wireguard, flaw, claimed)| {
-            Request { token, key, kind, idempotency, door, requested, wireguard, flaw, claimed }
-        })
+        .prop_map(
+            |((token, key, kind, idempotency, door), requested, wireguard, flaw, (claimed, memory))| {
+                Request { token, key, kind, idempotency, door, requested, wireguard, flaw, claimed, memory }
+            },
+        )
 }
 
 fn role() -> impl Strategy<Value = Role> {

@@ -743,6 +743,7 @@ impl World {
         request.key_kind = wanted.kind;
         request.idempotency = wanted.idempotency.map(|number| IdempotencyHash::new([number; 32]));
         request.door = wanted.door;
+        request.memory_storage = wanted.memory;
         request.requested_node = wanted.requested.map(|number| node(NODES[number]));
         request.wireguard = wanted.wireguard.map(|number| {
             let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();

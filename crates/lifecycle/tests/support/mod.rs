@@ -288,6 +288,7 @@ impl Domain {
             conflict_alerts: true,
             holder_seen_at: None,
             claimed: None,
+            memory_storage: false,
         }
     }
 

@@ -213,6 +213,7 @@ fn enrollment(request: Request<EnrollRequest>) -> Result<Enrollment, Failure> {
         naming: NAMING,
         hostname: label("hostname", &body.hostname)?,
         agent_version: label("agent_version", &body.agent_version)?,
+        memory_storage: body.memory_storage,
     })
 }
 

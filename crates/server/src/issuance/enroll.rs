@@ -32,6 +32,8 @@ pub struct Enrollment {
     pub hardware: Option<Hardware>,
     pub hostname: Option<Label>,
     pub agent_version: Option<Label>,
+    /// Whether the host keeps its identity in memory alone.
+    pub memory_storage: bool,
 }
 
 /// By what a caller says it may enroll.
@@ -172,6 +174,7 @@ fn command(request: &Enrollment, credential: Credential, key: KeyHash, key_kind:
         replacement_alerts: true,
         conflict_alerts: true,
         holder_seen_at: None,
+        memory_storage: request.memory_storage,
     }
 }
 

@@ -56,6 +56,9 @@ pub struct Enroll {
     /// What a machine with a token says of its hardware, for a policy that demands both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed: Option<HardwareIdentity>,
+    /// Whether the host keeps its identity in memory alone: it is given no recovery tokens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory_storage: bool,
 }
 
 /// A certificate signed in memory, for the node and under the rules that [`admit`] named.
@@ -573,7 +576,7 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         hostname: enroll.hostname.clone(),
         agent_version: enroll.agent_version.clone(),
         name: token.and_then(|token| token.name.clone()),
-        keeps_recovery_tokens: eligibility::at_enrollment(enroll.door, &prepared.profile),
+        keeps_recovery_tokens: eligibility::at_enrollment(enroll, &prepared.profile),
         denied,
     }));
     let (node, serial) = (prepared.node.clone(), prepared.certificate.serial.clone());

@@ -1,16 +1,21 @@
 //! Which nodes keep recovery tokens. A recovery token lives for months, so a node whose document bounds what a copied key
-//! is good for by the life of its certificate gets none. That is settled when the node enrolls, by API and profile,
-//! and is on its record: a certificate alone cannot change it.
+//! is good for by the life of its certificate gets none; nor does one that keeps its identity in memory, since the token could
+//! only lie on the disk that is to hold nothing, or be lost with the identity. That is settled when the node enrolls, by API,
+//! profile and storage, and is on its record: a certificate alone cannot change it.
 
 use super::RecoveryKind;
 use crate::names::ProfileName;
-use crate::registry::{Door, Node};
+use crate::registry::{Door, Enroll, Node};
 
 /// Profiles of documents without recovery, also where a node enrolls with one of them on the native API.
 const WITHOUT: [&str; 3] = ["probectl", "taskrun", "taskrun-prod"];
 
 /// Whether a node that enrolls so keeps recovery tokens.
-pub(in crate::registry) fn at_enrollment(door: Door, profile: &ProfileName) -> bool {
+pub(in crate::registry) fn at_enrollment(enroll: &Enroll, profile: &ProfileName) -> bool {
+    !enroll.memory_storage && is_given_by(enroll.door, profile)
+}
+
+fn is_given_by(door: Door, profile: &ProfileName) -> bool {
     match door {
         Door::Native => !is_without(profile),
         Door::Plfm | Door::Pact | Door::Probectl | Door::Taskrun => false,
@@ -69,7 +74,7 @@ mod tests {
             (Door::Probectl, "default", false),
             (Door::Taskrun, "default", false),
         ] {
-            assert_eq!(at_enrollment(door, &profile(name)), expected, "{door:?} {name}");
+            assert_eq!(is_given_by(door, &profile(name)), expected, "{door:?} {name}");
         }
     }
 

@@ -53,6 +53,7 @@ fn shape(request: Request<EnrollRequest>) -> Result<(HardwareIdentity, Enrollmen
         hardware: None,
         hostname: None,
         agent_version: None,
+        memory_storage: false,
     };
     Ok((claimed, enrollment))
 }

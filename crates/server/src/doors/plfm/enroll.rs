@@ -56,6 +56,7 @@ fn shape(headers: &HeaderMap, body: EnrollHost) -> Result<Enrollment, Failure> {
         hardware: body.hardware_facts.map(hardware).transpose()?,
         hostname: None,
         agent_version: None,
+        memory_storage: false,
     })
 }
 

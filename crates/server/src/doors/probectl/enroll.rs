@@ -56,5 +56,6 @@ fn shape(headers: &HeaderMap, request: &EnrollAgent) -> Result<Enrollment, Failu
         hardware: None,
         hostname: label("hostname", request.hostname.as_deref())?,
         agent_version: label("version", request.version.as_deref())?,
+        memory_storage: false,
     })
 }

@@ -67,6 +67,7 @@ fn shape(headers: &HeaderMap, body: EnrollWorker) -> Result<Enrollment, Failure>
         hardware: None,
         hostname: None,
         agent_version: None,
+        memory_storage: false,
     })
 }
 
