@@ -267,7 +267,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("undrain", Command::Undrain { node: node() }),
         ("quarantine", Command::Quarantine { node: node(), reason: reason() }),
         ("release", Command::Release { node: node() }),
-        ("decommission", Command::Decommission { node: node() }),
+        ("decommission", Command::Decommission { node: node(), force: false }),
         ("revoke", Command::Revoke { node: node(), reason: reason() }),
         ("reinstate", Command::Reinstate { node: node() }),
         ("rotate", Command::Rotate { node: node() }),

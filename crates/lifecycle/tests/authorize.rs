@@ -255,7 +255,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Release { node: node() },
         Command::Rotate { node: node() },
         revoke(&enrolled.node),
-        Command::Decommission { node: node() },
+        Command::Decommission { node: node(), force: false },
         Command::Reinstate { node: node() },
         Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
         Command::Import(Box::new(import)),

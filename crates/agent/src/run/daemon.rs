@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::call::CallTarget;
 use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
+use super::host_sessions::HostSessions;
 use super::metrics_listener::{self, MetricsPage};
 use super::recovery::IdentityRecovery;
 use super::renewal::CertificateRenewal;
@@ -45,6 +46,7 @@ pub struct Daemon {
     recovery: IdentityRecovery,
     upkeep: HostUpkeep,
     configuration: HostConfiguration,
+    sessions: HostSessions,
 }
 
 impl Daemon {
@@ -59,7 +61,8 @@ impl Daemon {
             Fault::host(AgentCode::RuntimeFailed, error.to_string(), "run the command again")
         };
         let (status, reader) = watch::channel(Status::of(dir.path(), &found.identity, clock::now()));
-        if let Err(error) = socket::serve(dir.path(), reader) {
+        let sessions = HostSessions::new();
+        if let Err(error) = socket::serve(dir.path(), reader, Some(sessions.clone())) {
             tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", socket::path(dir.path()).display());
         }
         let page = MetricsPage::default();
@@ -94,6 +97,7 @@ impl Daemon {
             upkeep,
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
+            sessions,
         };
         daemon.begin(found.candidate);
         Ok(daemon)
@@ -130,6 +134,7 @@ impl Daemon {
                 event = self.session.next() => self.session_event(event),
                 renewed = self.renewal.ended() => self.renewed(renewed),
                 recovered = self.recovery.ended() => self.recovered(recovered),
+                () = self.sessions.changed() => Ok(()),
                 () = sleep_until(wake) => Ok(()),
             };
             if let Err(fault) = learned {
@@ -139,6 +144,11 @@ impl Daemon {
             tokio::task::yield_now().await;
         };
         self.core.reporting.stopping();
+        if self.core.machine.is_revoked() {
+            // They end with the identity, also where this process does.
+            self.sessions.identity_gone(true);
+            self.sessions.ended().await;
+        }
         tracing::info!("stopping");
         _ = std::fs::remove_file(socket::path(self.core.path()));
         ended
@@ -146,6 +156,8 @@ impl Daemon {
 
     fn tick(&mut self) {
         self.core.reporting.tick();
+        self.sessions.tick();
+        self.sessions.identity_gone(self.core.machine.is_revoked());
         if let Err(what) = self.session.tick() {
             self.disconnected(FailureKind::Transient.into(), &what);
         }
@@ -156,14 +168,15 @@ impl Daemon {
             self.configuration.save(&mut self.core);
         }
         let evidence = self.evidence();
-        if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement) {
+        if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement, &self.sessions) {
             self.disconnected(failure_kind(&error).into(), &error.to_string());
         }
     }
 
     fn wake(&self) -> Instant {
         let machine = self.core.started + pause(self.core.machine.wake(self.core.now()));
-        let parts = [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake())];
+        let parts =
+            [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake()), self.sessions.wake()];
         parts.into_iter().flatten().fold(machine, Instant::min)
     }
 
@@ -239,6 +252,7 @@ impl Daemon {
         self.recovery.status(&mut status);
         self.upkeep.status(&mut status);
         self.configuration.status(self.session.is_connected(), &mut status);
+        self.sessions.status(&mut status);
         core.reporting.status(&mut status);
         status.reason(class.map_or("", Class::as_str), class.is_some());
         status.ready = status.reasons.is_empty();

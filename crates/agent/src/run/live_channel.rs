@@ -20,13 +20,27 @@ pub struct LiveChannel {
     received_at: Instant,
     /// What was last sent about this host.
     pub sent: Option<Evidence>,
+    /// How many sessions were on record when the connection was welcomed; nothing where sessions are not known.
+    pub sessions_on_record: Option<u32>,
+    /// The change of sessions up to which this connection has said them.
+    pub sessions_sent: Option<u64>,
 }
 
 impl LiveChannel {
     pub fn new(live: Box<LiveConnection>) -> Self {
         let told_ms = live.welcome().heartbeat_ms;
         let (now, heartbeat) = (Instant::now(), interval(told_ms));
-        Self { live, heartbeat, told_ms, heartbeat_at: now + heartbeat, received_at: now, sent: None }
+        let sessions_on_record = live.welcome().sessions;
+        Self {
+            live,
+            heartbeat,
+            told_ms,
+            heartbeat_at: now + heartbeat,
+            received_at: now,
+            sent: None,
+            sessions_on_record,
+            sessions_sent: None,
+        }
     }
 
     /// The control plane wants heartbeats at another interval: the first at once, so that it knows that this is heard.

@@ -9,7 +9,8 @@ use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
     CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll, Import,
     InitializeDomain, NewIssuer, PrepareRoll, RaiseAlert, Refusals, Register, RegisterHardware, Renew,
-    RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence,
+    RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting,
+    Silence,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +114,9 @@ pub enum Command {
     },
     Decommission {
         node: NodeId,
+        /// Whether its open sessions are ended by it. Without, they stand in its way.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     Revoke {
         node: NodeId,
@@ -200,6 +204,8 @@ pub enum Command {
         node: NodeId,
         vcluster: VclusterId,
     },
+    /// Sessions that a host has opened or closed.
+    ReportSessions(Box<ReportSessions>),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -179,11 +179,20 @@ pub enum Rejection {
     DocumentTooLarge { max: usize },
     #[error("only the role operator can be narrowed to vClusters")]
     NarrowedRole,
+    #[error("{}", open_sessions(.node, *.sessions))]
+    ActiveSessions { node: NodeId, sessions: u64 },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
 fn refused_value(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(", not {value:?}") }
+}
+
+fn open_sessions(node: &NodeId, sessions: u64) -> String {
+    match sessions {
+        1 => format!("1 session is open on node {node}"),
+        many => format!("{many} sessions are open on node {node}"),
+    }
 }
 
 fn needed(needs: Option<&str>) -> String {
@@ -285,6 +294,7 @@ impl Rejection {
             Rejection::NotAssigned { .. } => "not_assigned",
             Rejection::DocumentTooLarge { .. } => "too_large",
             Rejection::NarrowedRole => "bad_request",
+            Rejection::ActiveSessions { .. } => "active_sessions",
         }
     }
 }

@@ -74,6 +74,7 @@ impl Command {
             | Command::RecordAuditGap(_)
             | Command::RecordDeniedCertificate(_)
             | Command::Observe(_)
+            | Command::ReportSessions(_)
             | Command::AcceptRollback(_)
             // What sets the clock right.
             | Command::AcceptClock(_)

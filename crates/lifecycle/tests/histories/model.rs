@@ -242,7 +242,7 @@ impl Model {
             | Command::Rotate { node }
             | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
-            | Command::Decommission { node }
+            | Command::Decommission { node, .. }
             | Command::Reinstate { node } => of(node),
             Command::Describe(describe) => of(&describe.node),
             Command::IssueRepairBundle(issue) => of(&issue.node),

@@ -752,7 +752,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Quarantine => Command::Quarantine { node, reason: "odd".to_owned() },
         Care::Release => Command::Release { node },
         Care::Revoke => Command::Revoke { node, reason: "stolen".to_owned() },
-        Care::Decommission => Command::Decommission { node },
+        Care::Decommission => Command::Decommission { node, force: false },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
         Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },
