@@ -9,7 +9,7 @@ use std::time::Duration;
 use api::agent::{OpenSession, Sessions};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::status::{SessionStatus, Status};
 use register::SessionRegister;
@@ -17,6 +17,8 @@ use register::SessionRegister;
 /// After a start, sessions that have outlived the agent before announce themselves again: until then nobody knows which are
 /// gone.
 const RESUMING: Duration = Duration::from_secs(10);
+/// A session whose agent was away asks for it at least every second.
+const ANNOUNCED: Duration = Duration::from_secs(4);
 /// How long an agent that is about to end waits for sessions that are to end.
 const ENDING: Duration = Duration::from_secs(20);
 
@@ -75,9 +77,11 @@ impl HostSessions {
         self.0.ending.send_if_modified(|ending| std::mem::replace(ending, gone) != gone);
     }
 
-    /// Waits until they have ended, for as long as that may take.
+    /// Waits until they have ended, for as long as that may take; those too that have outlived an earlier agent and have yet
+    /// to hear of it.
     pub async fn ended(&self) {
         let none_left = async {
+            sleep_until(self.0.started + ANNOUNCED).await;
             while !self.register().open.is_empty() {
                 self.changed().await;
             }
