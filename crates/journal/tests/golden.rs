@@ -268,6 +268,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("quarantine", Command::Quarantine { node: node(), reason: reason() }),
         ("release", Command::Release { node: node() }),
         ("decommission", Command::Decommission { node: node(), force: false }),
+        ("report_sessions", Command::ReportSessions(Box::new(report_sessions()))),
         ("revoke", Command::Revoke { node: node(), reason: reason() }),
         ("reinstate", Command::Reinstate { node: node() }),
         ("rotate", Command::Rotate { node: node() }),
@@ -275,6 +276,19 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("describe", Command::Describe(describe)),
         ("import", Command::Import(Box::new(import()))),
     ]
+}
+
+fn report_sessions() -> ReportSessions {
+    let session = |n: u8| Session {
+        id: SessionId(id(n)),
+        kind: SessionKind::Shell,
+        user: Label::parse("alice").expect("a label"),
+        opened_at: AT,
+    };
+    let closed =
+        ClosedSession { session: session(9), reason: CloseReason::Ended, exit_status: Some(3), sequence: 2 };
+    let instance = Label::parse("first-start").expect("a label");
+    ReportSessions { node: node(), instance, sequence: 3, opened: vec![session(8)], closed: vec![closed] }
 }
 
 fn recovery_commands() -> Vec<(&'static str, Command)> {
@@ -527,6 +541,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
+        ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
     ]
@@ -666,6 +681,27 @@ fn a_snapshot_with_vclusters_decodes_for_ever() {
     assert_eq!((state.config_sequence, state.config_mark(machine)), (4, 4));
     let key = state.operator_keys.values().next().expect("the key");
     assert_eq!(key.vclusters, Vclusters::narrowed(BTreeSet::from([vcluster()])));
+}
+
+#[test]
+fn a_snapshot_with_sessions_decodes_for_ever() {
+    let sample = golden("snapshot_sessions.v1", || {
+        let mut image = image();
+        let Command::ReportSessions(report) = samples().remove("report_sessions").expect("a sample") else {
+            panic!("another command")
+        };
+        let of = image.state.nodes.get_mut(&node()).map(Arc::make_mut).expect("the node");
+        of.sessions.open = report.opened.clone();
+        of.sessions.recorded = Some(SessionMark { instance: report.instance.clone(), sequence: 3 });
+        of.sessions.terminated = 2;
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&image, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let sessions = &state.nodes.get(&node()).expect("the node").sessions;
+    assert_eq!(sessions.open, report_sessions().opened);
+    assert_eq!((sessions.recorded.as_ref().map(|mark| mark.sequence), sessions.terminated), (Some(3), 2));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, So
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, Change, Checkpoint, Claim, Command,
     ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Import, IssueRepairBundle, Keeping,
-    RaiseAlert, Refusals, RepairClock, Rewrap, Role, ServerCertificate, SetConfig, Silence, Subject, Tenants,
-    authorize, may_reach, may_read,
+    RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap, Role, ServerCertificate, SetConfig, Silence,
+    Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("Describe", "+ ++- ++- 00- - ? -- ? -"),
     ("Import", "+ +-- --- --- - ? -- ? -"),
     ("MintRecovery", "? ??? ??? ??? ? ? +- ? ?"),
+    ("ReportSessions", "? ??? ??? ??? ? ? +- ? ?"),
     ("Recover", "+ +++ +++ +++ + + ++ + +"),
     ("IssueRepairBundle", "+ +-- +-- 0-- - ? -- ? -"),
     ("EndRepair", "- --- --- --- - - -- - +"),
@@ -233,6 +234,13 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Renew(Box::new(renewal)),
         Command::Contact { node: node() },
         Command::MintRecovery { node: node(), keeping: Keeping::default() },
+        Command::ReportSessions(Box::new(ReportSessions {
+            node: node(),
+            instance: Label::parse("start").unwrap(),
+            sequence: 1,
+            opened: Vec::new(),
+            closed: Vec::new(),
+        })),
         Command::Recover(Box::new(domain.recovery(mint.hash))),
         Command::IssueRepairBundle(IssueRepairBundle {
             node: node(),

@@ -8,6 +8,8 @@ use tokio::time::{Instant, timeout};
 
 /// How long messages of a connection that was replaced are still received, where the control plane does not say.
 const DRAIN: Duration = Duration::from_secs(30);
+/// Between two messages about sessions.
+const TOGETHER: Duration = Duration::from_millis(500);
 const USUAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -24,6 +26,9 @@ pub struct LiveChannel {
     pub sessions_on_record: Option<u32>,
     /// The change of sessions up to which this connection has said them.
     pub sessions_sent: Option<u64>,
+    /// When sessions may be said next, and whether that is waited for.
+    sessions_at: Instant,
+    sessions_due: bool,
 }
 
 impl LiveChannel {
@@ -40,6 +45,8 @@ impl LiveChannel {
             sent: None,
             sessions_on_record,
             sessions_sent: None,
+            sessions_at: now,
+            sessions_due: false,
         }
     }
 
@@ -64,7 +71,19 @@ impl LiveChannel {
 
     /// When there will be something to do.
     pub fn wake(&self) -> Instant {
-        self.heartbeat_at.min(self.dead_at())
+        let wake = self.heartbeat_at.min(self.dead_at());
+        if self.sessions_due { wake.min(self.sessions_at) } else { wake }
+    }
+
+    /// Whether sessions may be said now. Those of a short while are said together: a control plane hears only so many messages of a
+    /// host.
+    pub fn may_send_sessions(&mut self) -> bool {
+        let now = Instant::now();
+        self.sessions_due = now < self.sessions_at;
+        if !self.sessions_due {
+            self.sessions_at = now + TOGETHER;
+        }
+        !self.sessions_due
     }
 
     /// Every heartbeat is answered, so three without an answer are too many.

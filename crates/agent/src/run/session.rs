@@ -216,7 +216,7 @@ impl LiveSession {
         // Nothing of a host without sessions, where none are on record.
         let spoken = channel.sessions_sent.is_some() || channel.sessions_on_record != Some(0);
         let news = channel.sessions_sent != Some(sessions.sequence()) && (spoken || !sessions.is_blank());
-        if channel.sessions_on_record.is_some() && news {
+        if channel.sessions_on_record.is_some() && news && channel.may_send_sessions() {
             channel.sessions_sent = Some(sessions.sequence());
             channel.send(live_up::Message::Sessions(sessions.message()))?;
         }
