@@ -263,6 +263,7 @@ impl Daemon {
         let status = self.status();
         let metrics = &mut self.core.reporting.metrics;
         metrics.connected = self.session.is_connected();
+        (metrics.sessions_open, metrics.sessions_refused) = self.sessions.counts();
         metrics.clock_offset_ms = self.core.machine.offset();
         metrics.cert_not_after_secs = self.core.identity.facts.not_after.secs();
         self.core.reporting.publish(status);
