@@ -89,9 +89,17 @@ def test_the_shortest_session_leaves_both_lines(plane, hosts):
     assert statuses == [0, 1, 143, 127] and len(lines(plane, "opened", "short-1")) == 4
 
 
-def test_without_an_agent_nothing_is_started(place):
-    """PACT-28: no session without its registration; the remedy is named."""
+def test_without_an_agent_nothing_is_started(plane, place):
+    """PACT-28: no session without its registration, nor on a host that is not enrolled yet; the remedy is named."""
     mark = place / "started"
+    sysfs.allow(plane)
+    waiting = Machine(plane).start()
+    try:
+        until(lambda: (waiting.dir / "agent.sock").exists(), "it waits for its registration")
+        early = run(AGENT, "session", "--dir", waiting.dir, "--kind", "exec", "--user", "root", "--", "touch", mark)
+        assert early.code == 3 and "not_enrolled" in early.err and not mark.exists()
+    finally:
+        waiting.stop()
     done = run(AGENT, "session", "--dir", place, "--kind", "exec", "--user", "root", "--", "touch", mark)
     assert done.code == 4 and "agent_unavailable" in done.err and not mark.exists()
     unknown = run(AGENT, "session", "--dir", place, "--kind", "exec", "--user", "no-such-user", "--", "touch", mark)

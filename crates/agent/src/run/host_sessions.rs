@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::code::AgentCode;
 use crate::status::{SessionStatus, Status};
 use register::SessionRegister;
 
@@ -120,6 +121,11 @@ impl HostSessions {
         let register = self.register();
         (register.open.len() as u64, register.refused)
     }
+}
+
+/// A host that is not enrolled has no sessions: nobody would know of them.
+pub async fn refuse(stream: UnixStream) {
+    registration::refuse(stream, AgentCode::NotEnrolled, "this host is not enrolled yet".to_owned()).await;
 }
 
 fn sent(session: &lifecycle::registry::Session) -> OpenSession {

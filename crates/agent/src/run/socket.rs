@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::accept;
-use super::host_sessions::HostSessions;
+use super::host_sessions::{self, HostSessions};
 use crate::session::wire::LINE;
 use crate::status::Status;
 use crate::store::disk;
@@ -64,9 +64,10 @@ pub fn serve(
 
 async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>, sessions: Option<HostSessions>) {
     let Ok(Ok(question)) = timeout(PATIENCE, question(&mut stream)).await else { return };
-    match sessions.filter(|_| question.starts_with(b"{")) {
-        Some(sessions) => sessions.serve(stream, question).await,
-        None => _ = timeout(PATIENCE, tell(stream, &question, status)).await,
+    match sessions {
+        Some(sessions) if question.starts_with(b"{") => sessions.serve(stream, question).await,
+        None if question.starts_with(b"{") => _ = timeout(PATIENCE, host_sessions::refuse(stream)).await,
+        Some(_) | None => _ = timeout(PATIENCE, tell(stream, &question, status)).await,
     }
 }
 

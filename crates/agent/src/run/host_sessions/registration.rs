@@ -47,9 +47,7 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
         Ok(opened) => opened,
         Err((code, message)) => {
             sessions.register().refused += 1;
-            let (code, hint) = (code.word().to_owned(), code.remedy().to_owned());
-            _ = say(&mut stream, &FromAgent::Error(RegistrationRefused { code, message, hint })).await;
-            return;
+            return refuse(stream, code, message).await;
         }
     };
     let id = session.id;
@@ -74,6 +72,11 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
         // Whoever stood for it is gone: nobody would know of what is left.
         SessionTree::whole(process).end(GRACE, || ()).await;
     }
+}
+
+pub async fn refuse(mut stream: UnixStream, code: AgentCode, message: String) {
+    let (code, hint) = (code.word().to_owned(), code.remedy().to_owned());
+    _ = say(&mut stream, &FromAgent::Error(RegistrationRefused { code, message, hint })).await;
 }
 
 /// How it ended.
