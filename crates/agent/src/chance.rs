@@ -15,6 +15,17 @@ pub fn hex_128() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// 80 random bits.
+pub fn bytes() -> io::Result<[u8; 10]> {
+    let mut bytes = [0u8; 10];
+    let drawn = rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
+    if drawn == bytes.len() {
+        Ok(bytes)
+    } else {
+        Err(io::Error::other("the kernel gave too few random bytes"))
+    }
+}
+
 /// Any number. Without chance there would be no jitter, but still a pause: no reason to stop.
 pub fn number() -> u32 {
     let drawn = hex_128().ok().and_then(|text| u32::from_str_radix(text.get(..8)?, 16).ok());

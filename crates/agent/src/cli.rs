@@ -49,6 +49,13 @@ pub enum Command {
     /// agent.toml and without a recovery endpoint that the control plane has named, the request goes to `server`, which
     /// is verified as for an enrollment.
     Recover(RecoverArgs),
+    /// Run a command on this host as a session that the control plane knows of
+    ///
+    /// The session is registered with the running agent first; without it nothing is started. Root may run a session for any
+    /// user of this host, everybody else for itself. Exits with the status of the command: 128 and the number of the signal
+    /// that ended it, 127 if it was not found, 126 if it could not be started; before that with 2 if the user is not known, 3 if
+    /// the agent refuses, 4 if there is no agent.
+    Session(SessionArgs),
     /// Write a completion script for a shell to standard output
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -203,6 +210,22 @@ pub struct ReconcileArgs {
     /// Show what would be changed, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::SESSION)]
+pub struct SessionArgs {
+    /// Say what it is: an interactive shell, or one command
+    #[arg(long, value_name = "KIND", value_parser = clap::builder::PossibleValuesParser::new(["shell", "exec"]))]
+    pub kind: String,
+    /// Run the command as this user of the host
+    #[arg(long, value_name = "USER")]
+    pub user: String,
+    #[command(flatten)]
+    pub place: DirArgs,
+    /// Command to run, with its arguments
+    #[arg(value_name = "CMD", required = true, last = true)]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

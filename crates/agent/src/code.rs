@@ -53,6 +53,8 @@ macro_rules! codes {
 }
 
 codes! {
+    AgentUnavailable "agent_unavailable"
+        "start the agent (`enlist-agent run`), or name its directory with --dir: a session is registered before it begins";
     AnswerInvalid "answer_invalid" "update the older of agent and control plane; nothing was kept";
     BundleInvalid "bundle_invalid"
         "ask an operator for another repair bundle: `enlist node repair-bundle ID --out FILE`";
@@ -64,6 +66,7 @@ codes! {
     CertExpired "cert_expired"
         "nothing if recovery is ready; otherwise give it a repair bundle: `enlist node repair-bundle ID --out FILE`";
     ClockSkew "clock_skew" CLOCK;
+    CommandNotStarted "command_not_started" "check the name of the command and that the user may run it";
     ConfigInvalid "config_invalid" "correct the settings that are named";
     ConfigIsLink "config_is_link" "replace the symbolic link with the file agent.toml itself";
     ConfigUnreadable "config_unreadable" "make agent.toml a UTF-8 text file that this user may read";
@@ -107,9 +110,15 @@ codes! {
         "set the control plane with --server, ENLIST_AGENT_SERVER or `server` in agent.toml";
     ServerTlsUntrusted "server_tls_untrusted"
         "check CA file or pin, and this host's clock: `enlist ca show` prints the right pin";
+    SessionInUse "session_in_use" "register the session without an id";
+    SessionInvalid "session_invalid" "see \"Sessions\" in docs/agent.md for what a registration says";
+    SessionNotAllowed "session_not_allowed" "run it as root, or as the user whose session it is";
+    SessionUserUnknown "session_user_unknown" "name a user that this host knows: `getent passwd` lists them";
     StorageMemory "storage_memory" "start `enlist-agent run`: it enrolls by itself, with a token or by hardware, and enrolls again where the identity is lost";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
+    TooManySessions "too_many_sessions"
+        "wait until others have ended; 60 sessions may be registered at once, then one every 2 seconds";
     TrustMissing "trust_missing" "say how to verify the control plane: --ca-file, --ca-pin or --system-roots";
     Usage "usage" "see `enlist-agent --help`";
 }

@@ -7,7 +7,7 @@
 //! - [`hardware`]: by what this machine is known where there is no token.
 //! - [`diagnostics`], [`space`]: what is written down about failures, and the free space for it.
 //! - [`screen`]: text that fits the terminal.
-//! - [`enroll`], [`run`], [`recover`], [`status`], [`doctor`], [`reconcile`]: one module per command.
+//! - [`enroll`], [`run`], [`recover`], [`status`], [`doctor`], [`reconcile`], [`session`]: one module per command.
 //!
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
 //! like is `pki`'s.
@@ -38,6 +38,7 @@ pub mod recover;
 pub mod run;
 pub mod screen;
 pub mod service_manager;
+pub mod session;
 pub mod space;
 mod spoken;
 pub mod status;
@@ -147,6 +148,10 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
                 output::document(&report, cli.json);
                 ExitCode::from(u8::from(!report.ok))
             }
+            Err(fault) => failed(&fault, cli.json),
+        },
+        Command::Session(args) => match on_runtime(session::run(args, environment)) {
+            Ok(status) => ExitCode::from(status),
             Err(fault) => failed(&fault, cli.json),
         },
         Command::Completions { shell } => {

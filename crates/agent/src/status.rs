@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use lifecycle::host::Class;
 use lifecycle::names::Timestamp;
+use lifecycle::registry::Session;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -110,12 +111,36 @@ pub struct Status {
     /// Of a running daemon that keeps them in memory; not shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatus>,
+    /// The shells and commands that are registered as sessions on this host.
+    #[serde(default)]
+    pub sessions: Vec<SessionStatus>,
     pub ready: bool,
     /// Why not ready, in stable words.
     pub reasons: Vec<String>,
     /// What the host waits for that is not enrolled yet; not shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingFor>,
+}
+
+/// A session that is open on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    pub session_id: String,
+    /// `shell` or `exec`.
+    pub kind: String,
+    pub user: String,
+    pub opened_at: String,
+}
+
+impl SessionStatus {
+    pub fn of(session: &Session) -> Self {
+        Self {
+            session_id: session.id.to_string(),
+            kind: session.kind.to_string(),
+            user: session.user.to_string(),
+            opened_at: session.opened_at.to_string(),
+        }
+    }
 }
 
 /// Why an enrollment has not succeeded yet.
@@ -300,6 +325,7 @@ impl Status {
             config_state: None,
             storage: KeyStorage::Disk,
             memory: None,
+            sessions: Vec::new(),
             ready: false,
             reasons: vec![reason.to_owned()],
             waiting: None,
@@ -363,6 +389,7 @@ impl HumanText for Status {
                     .map(|_| self.vcluster.as_deref().map_or_else(maintenance, harmless)),
             ),
             ("config", self.config_state.as_ref().map(configuration)),
+            ("sessions", (!self.sessions.is_empty()).then(|| sessions(&self.sessions))),
             ("directory", Some(harmless(&self.disk.path))),
             ("storage", self.memory.as_ref().map(in_memory)),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
@@ -378,6 +405,11 @@ impl HumanText for Status {
 fn refused(offer: &TrustRefused) -> String {
     let TrustRefused { at, class, evidence, remedy } = offer;
     harmless(&format!("at {at} ({class}): {evidence}; {remedy}"))
+}
+
+fn sessions(open: &[SessionStatus]) -> String {
+    let one = |of: &SessionStatus| format!("{} of {} since {}", of.kind, of.user, of.opened_at);
+    harmless(&open.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
 fn maintenance() -> String {

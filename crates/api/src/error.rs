@@ -104,6 +104,9 @@ pub struct ErrorDetail {
     /// With `confirmation_needed`: how many nodes the request would affect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affected: Option<u64>,
+    /// With `active_sessions`: how many sessions of the node are open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_sessions: Option<u64>,
 }
 
 impl ErrorDetail {
@@ -115,6 +118,7 @@ impl ErrorDetail {
             request_id: request_id.into(),
             retryable: code.retryable,
             affected: None,
+            active_sessions: None,
         }
     }
 

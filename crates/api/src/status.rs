@@ -46,6 +46,7 @@ impl ErrorDetail {
             retryable: known.map_or(status.code() == tonic::Code::Unavailable, |code| code.retryable),
             code,
             affected: None,
+            active_sessions: None,
         })
     }
 }

@@ -36,6 +36,9 @@ pub struct ErrorReport {
     /// How many nodes would be affected by what has to be confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     affected: Option<u64>,
+    /// How many sessions stand in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_sessions: Option<u64>,
     /// Every mistake of a configuration, so that all can be corrected in one go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mistakes: Vec<ConfigMistake>,
@@ -51,6 +54,7 @@ impl CommandError {
             request_id: None,
             retryable: false,
             affected: None,
+            active_sessions: None,
             mistakes: Vec::new(),
         }))
     }
@@ -199,7 +203,8 @@ impl ErrorReport {
 
 impl From<client::Error> for CommandError {
     fn from(error: client::Error) -> Self {
-        let ErrorDetail { code, message, mut hint, request_id, retryable, affected } = error.detail();
+        let ErrorDetail { code, message, mut hint, request_id, retryable, affected, active_sessions } =
+            error.detail();
         if hint.is_empty() && error.exit_code() == Exit::Usage as u8 {
             hint = "correct the flag or environment variable that gives this value; see --help".to_owned();
         }
@@ -211,6 +216,7 @@ impl From<client::Error> for CommandError {
             request_id: Some(request_id).filter(|id| !id.is_empty()),
             retryable,
             affected,
+            active_sessions,
             mistakes: Vec::new(),
         }))
     }

@@ -111,6 +111,7 @@ impl Error {
                 request_id: String::new(),
                 retryable: self.is_retryable(),
                 affected: None,
+                active_sessions: None,
             },
         }
     }

@@ -294,7 +294,8 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("undrain", Command::Undrain { node: node() }),
         ("quarantine", Command::Quarantine { node: node(), reason: reason() }),
         ("release", Command::Release { node: node() }),
-        ("decommission", Command::Decommission { node: node() }),
+        ("decommission", Command::Decommission { node: node(), force: false }),
+        ("report_sessions", Command::ReportSessions(Box::new(report_sessions()))),
         ("revoke", Command::Revoke { node: node(), reason: reason() }),
         ("reinstate", Command::Reinstate { node: node() }),
         ("rotate", Command::Rotate { node: node() }),
@@ -302,6 +303,19 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("describe", Command::Describe(describe)),
         ("import", Command::Import(Box::new(import()))),
     ]
+}
+
+fn report_sessions() -> ReportSessions {
+    let session = |n: u8| Session {
+        id: SessionId(id(n)),
+        kind: SessionKind::Shell,
+        user: Label::parse("alice").expect("a label"),
+        opened_at: AT,
+    };
+    let closed =
+        ClosedSession { session: session(9), reason: CloseReason::Ended, exit_status: Some(3), sequence: 2 };
+    let instance = Label::parse("first-start").expect("a label");
+    ReportSessions { node: node(), instance, sequence: 3, opened: vec![session(8)], closed: vec![closed] }
 }
 
 fn recovery_commands() -> Vec<(&'static str, Command)> {
@@ -556,6 +570,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
+        ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
         ("found_ephemeral", found_ephemeral()),
@@ -720,6 +735,27 @@ fn a_snapshot_with_an_ephemeral_issuer_decodes_for_ever() {
     let issuer = state.ephemeral_issuer(ReplicaId(1)).expect("the issuer of the replica");
     assert_eq!((issuer.kind, issuer.certificate.as_slice()), (IssuerKind::Ephemeral, &[8; 3][..]));
     assert_eq!(state.ephemeral_version, 1);
+}
+
+#[test]
+fn a_snapshot_with_sessions_decodes_for_ever() {
+    let sample = golden("snapshot_sessions.v1", || {
+        let mut image = image();
+        let Command::ReportSessions(report) = samples().remove("report_sessions").expect("a sample") else {
+            panic!("another command")
+        };
+        let of = image.state.nodes.get_mut(&node()).map(Arc::make_mut).expect("the node");
+        of.sessions.open = report.opened.clone();
+        of.sessions.recorded = Some(SessionMark { instance: report.instance.clone(), sequence: 3 });
+        of.sessions.terminated = 2;
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&image, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let sessions = &state.nodes.get(&node()).expect("the node").sessions;
+    assert_eq!(sessions.open, report_sessions().opened);
+    assert_eq!((sessions.recorded.as_ref().map(|mark| mark.sequence), sessions.terminated), (Some(3), 2));
 }
 
 #[test]

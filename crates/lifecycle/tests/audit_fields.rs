@@ -379,7 +379,7 @@ fn what_is_done_to_a_host_names_it_and_says_why() {
         (quarantine, "host.quarantined", with("reason", json!("odd"))),
         (Command::Release { node: node() }, "host.released", both),
         (
-            Command::Decommission { node: node() },
+            Command::Decommission { node: node(), force: false },
             "host.decommissioned",
             with("denied_serials", json!([host.serial.as_str()])),
         ),

@@ -8,8 +8,9 @@ use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, So
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
     Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
-    ForwardingGapCause, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, Rewrap, Role,
-    ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
+    ForwardingGapCause, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock,
+    ReportSessions, Rewrap, Role, ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants,
+    authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -82,6 +83,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("Move", "+ ++- ++- 00- + ? -- ? - --"),
     ("RecordForwarded", "- --- --- --- - - -- - + --"),
     ("SkipForwarding", "- --- --- --- - - -- - + --"),
+    ("ReportSessions", "? ??? ??? ??? ? ? +- ? ? ??"),
     // Nobody renews for another; for itself, see below.
     ("RenewOperator", "- --- --- --- - ? -- ? - --"),
     ("UseRenewedCertificate", "- --- --- --- - ? -- ? - --"),
@@ -244,6 +246,13 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Renew(Box::new(renewal)),
         Command::Contact { node: node() },
         Command::MintRecovery { node: node(), keeping: Keeping::default() },
+        Command::ReportSessions(Box::new(ReportSessions {
+            node: node(),
+            instance: Label::parse("start").unwrap(),
+            sequence: 1,
+            opened: Vec::new(),
+            closed: Vec::new(),
+        })),
         Command::Recover(Box::new(domain.recovery(mint.hash))),
         Command::IssueRepairBundle(IssueRepairBundle {
             node: node(),
@@ -266,7 +275,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Release { node: node() },
         Command::Rotate { node: node() },
         revoke(&enrolled.node),
-        Command::Decommission { node: node() },
+        Command::Decommission { node: node(), force: false },
         Command::Reinstate { node: node() },
         Command::Describe(Describe { node: node(), name: Change::Forget, labels: Change::Keep }),
         Command::Import(Box::new(import)),

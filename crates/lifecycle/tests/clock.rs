@@ -159,7 +159,7 @@ fn what_ends_something_needs_no_clock_and_what_begins_something_does() {
     let id = node("a");
     for command in [
         revoke(&id),
-        Command::Decommission { node: id.clone() },
+        Command::Decommission { node: id.clone(), force: false },
         Command::Quarantine { node: id.clone(), reason: String::new() },
         Command::RevokeRecoveryTokens { node: id.clone() },
     ] {

@@ -40,6 +40,7 @@ mod revoke;
 mod rotate;
 mod scheduling;
 mod server_certificate;
+mod session;
 mod support;
 mod tenant;
 mod tidy;

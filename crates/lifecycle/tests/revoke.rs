@@ -10,7 +10,7 @@ const BURNED: &[&str] = &["enrollment.refused"];
 const ENDS: [NodeState; 2] = [NodeState::Revoked, NodeState::Decommissioned];
 
 fn decommission(of: &Enrolled) -> (Actor, Command) {
-    (local(), Command::Decommission { node: of.node.clone() })
+    (local(), Command::Decommission { node: of.node.clone(), force: false })
 }
 
 fn reinstate(of: &Enrolled) -> (Actor, Command) {

@@ -1,10 +1,10 @@
 """Renewals every few seconds under an open stream (PACT-20, PACT-22, D10, D32), and renewals that fail (PACT-23)."""
 
-import subprocess
 import threading
 
 import sysfs
 from machine import until
+from sessions import HostSession, wait_open
 from sysfs import Machine
 
 
@@ -36,7 +36,7 @@ class Watch:
 
 
 def test_renewals_under_an_open_stream_break_nothing(plane_of_its_own, place):
-    """PACT-20, PACT-22: five certificates one after the other; the channel is never down, the node never leaves active, every configuration change arrives, and a shell that uses the identity stays open across them."""
+    """PACT-20, PACT-22: five certificates one after the other; the channel is never down, the node never leaves active, every configuration change arrives, and a shell that is registered as a session stays open across them."""
     plane = plane_of_its_own
     often(plane)
     plane.policy("liveness.interval", "1s")
@@ -44,7 +44,10 @@ def test_renewals_under_an_open_stream_break_nothing(plane_of_its_own, place):
     plane.cli("vcluster", "create", "often-a")
     host = Machine(plane, ENLIST_AGENT_METRICS_TEXTFILE=str(place / "agent.prom"))
     host.register("often-1", "--vcluster", "often-a").start().wait_connected()
-    shell = subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=host.dir)
+    shell = HostSession(host, "sh", kind="shell")
+    shell.say(f"cd {host.dir}; echo $$")
+    pid = shell.line()
+    opened = [one["session_id"] for one in wait_open(plane, "often-1", 1)]
     try:
         serials = [host.serial()]
         with Watch(host) as watch:
@@ -53,11 +56,11 @@ def test_renewals_under_an_open_stream_break_nothing(plane_of_its_own, place):
                 serials.append(host.serial())
                 sysfs.configure(plane, place, "often-a", {"change": change})
                 until(lambda: host.current_config() == {"change": change}, "the change arrives")
-                shell.stdin.write("cat identity/current/cert.pem | head -1; echo $$\n")
-                shell.stdin.flush()
-                assert "BEGIN CERTIFICATE" in shell.stdout.readline() and int(shell.stdout.readline()) == shell.pid
+                shell.say("cat identity/current/cert.pem | head -1; echo $$")
+                assert "BEGIN CERTIFICATE" in shell.line() and shell.line() == pid
         assert watch.seen <= {"up", "switching"}, watch.seen
         shown = plane.node("often-1")
+        assert [one["session_id"] for one in shown["sessions"]] == opened and not plane.audit("session.closed")
         assert shown["state"] == "active" and len({*serials}) == 6
         assert not [line for line in plane.audit("host.inactive") if line["node_id"] == "often-1"]
         kinds = {alert["kind"] for alert in plane.cli("alert", "list").lines()}
@@ -65,8 +68,7 @@ def test_renewals_under_an_open_stream_break_nothing(plane_of_its_own, place):
         figures = (place / "agent.prom").read_text()
         assert "enlist_agent_reconnects_total 0" in figures, figures
     finally:
-        shell.stdin.close()
-        shell.wait(30)
+        shell.close()
         host.stop()
         host.note_secrets()
 

@@ -71,6 +71,13 @@ Examples:
   enlist-agent recover --bundle repair.json
       Recover with a repair bundle from an operator";
 
+pub const SESSION: &str = "\
+Examples:
+  enlist-agent session --kind shell --user alice -- bash -l
+      Give alice a shell that `enlist node show` lists
+  enlist-agent session --kind exec --user root -- nvidia-smi -L
+      Run one command as a session";
+
 pub const COMPLETIONS: &str = "\
 Example:
   enlist-agent completions bash > /etc/bash_completion.d/enlist-agent

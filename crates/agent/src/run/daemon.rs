@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::call::CallTarget;
 use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
+use super::host_sessions::HostSessions;
 use super::metrics_listener::{self, MetricsPage};
 use super::recovery::IdentityRecovery;
 use super::renewal::CertificateRenewal;
@@ -45,6 +46,7 @@ pub struct Daemon {
     recovery: IdentityRecovery,
     upkeep: HostUpkeep,
     configuration: HostConfiguration,
+    sessions: HostSessions,
 }
 
 impl Daemon {
@@ -61,7 +63,8 @@ impl Daemon {
         let mut status = Status::of(dir.path(), &found.identity, clock::now());
         status.is_kept_by(&dir);
         let (status, reader) = watch::channel(status);
-        if let Err(error) = socket::serve(dir.socket(), reader) {
+        let sessions = HostSessions::new();
+        if let Err(error) = socket::serve(dir.socket(), reader, Some(sessions.clone())) {
             tracing::warn!(%error, "{} cannot be served; `status` shows only what is on disk", dir.socket().display());
         }
         let page = MetricsPage::default();
@@ -97,6 +100,7 @@ impl Daemon {
             upkeep,
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
+            sessions,
         };
         daemon.begin(found.candidate);
         Ok(daemon)
@@ -133,6 +137,7 @@ impl Daemon {
                 event = self.session.next() => self.session_event(event),
                 renewed = self.renewal.ended() => self.renewed(renewed),
                 recovered = self.recovery.ended() => self.recovered(recovered),
+                () = self.sessions.changed() => Ok(()),
                 () = sleep_until(wake) => Ok(()),
             };
             if let Err(fault) = learned {
@@ -142,6 +147,11 @@ impl Daemon {
             tokio::task::yield_now().await;
         };
         self.core.reporting.stopping();
+        if self.core.machine.is_revoked() {
+            // They end with the identity, also where this process does.
+            self.sessions.identity_gone(true);
+            self.sessions.ended().await;
+        }
         tracing::info!("stopping");
         _ = std::fs::remove_file(self.core.dir.socket());
         ended
@@ -149,6 +159,8 @@ impl Daemon {
 
     fn tick(&mut self) {
         self.core.reporting.tick();
+        self.sessions.tick();
+        self.sessions.identity_gone(self.core.machine.is_revoked());
         if let Err(what) = self.session.tick() {
             self.disconnected(FailureKind::Transient.into(), &what);
         }
@@ -159,14 +171,15 @@ impl Daemon {
             self.configuration.save(&mut self.core);
         }
         let evidence = self.evidence();
-        if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement) {
+        if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement, &self.sessions) {
             self.disconnected(failure_kind(&error).into(), &error.to_string());
         }
     }
 
     fn wake(&self) -> Instant {
         let machine = self.core.started + pause(self.core.machine.wake(self.core.now()));
-        let parts = [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake())];
+        let parts =
+            [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake()), self.sessions.wake()];
         parts.into_iter().flatten().fold(machine, Instant::min)
     }
 
@@ -243,6 +256,7 @@ impl Daemon {
         self.recovery.status(&mut status);
         self.upkeep.status(&mut status);
         self.configuration.status(self.session.is_connected(), &mut status);
+        self.sessions.status(&mut status);
         core.reporting.status(&mut status);
         status.reason(class.map_or("", Class::as_str), class.is_some());
         status.ready = status.reasons.is_empty();
@@ -253,6 +267,7 @@ impl Daemon {
         let status = self.status();
         let metrics = &mut self.core.reporting.metrics;
         metrics.connected = self.session.is_connected();
+        (metrics.sessions_open, metrics.sessions_refused) = self.sessions.counts();
         metrics.clock_offset_ms = self.core.machine.offset();
         metrics.cert_not_after_secs = self.core.identity.facts.not_after.secs();
         self.core.reporting.publish(status);

@@ -8,6 +8,8 @@ use tokio::time::{Instant, timeout};
 
 /// How long messages of a connection that was replaced are still received, where the control plane does not say.
 const DRAIN: Duration = Duration::from_secs(30);
+/// Between two messages about sessions.
+const TOGETHER: Duration = Duration::from_millis(500);
 const USUAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -20,13 +22,32 @@ pub struct LiveChannel {
     received_at: Instant,
     /// What was last sent about this host.
     pub sent: Option<Evidence>,
+    /// How many sessions were on record when the connection was welcomed; nothing where sessions are not known.
+    pub sessions_on_record: Option<u32>,
+    /// The change of sessions up to which this connection has said them.
+    pub sessions_sent: Option<u64>,
+    /// When sessions may be said next, and whether that is waited for.
+    sessions_at: Instant,
+    sessions_due: bool,
 }
 
 impl LiveChannel {
     pub fn new(live: Box<LiveConnection>) -> Self {
         let told_ms = live.welcome().heartbeat_ms;
         let (now, heartbeat) = (Instant::now(), interval(told_ms));
-        Self { live, heartbeat, told_ms, heartbeat_at: now + heartbeat, received_at: now, sent: None }
+        let sessions_on_record = live.welcome().sessions;
+        Self {
+            live,
+            heartbeat,
+            told_ms,
+            heartbeat_at: now + heartbeat,
+            received_at: now,
+            sent: None,
+            sessions_on_record,
+            sessions_sent: None,
+            sessions_at: now,
+            sessions_due: false,
+        }
     }
 
     /// The control plane wants heartbeats at another interval: the first at once, so that it knows that this is heard.
@@ -50,7 +71,19 @@ impl LiveChannel {
 
     /// When there will be something to do.
     pub fn wake(&self) -> Instant {
-        self.heartbeat_at.min(self.dead_at())
+        let wake = self.heartbeat_at.min(self.dead_at());
+        if self.sessions_due { wake.min(self.sessions_at) } else { wake }
+    }
+
+    /// Whether sessions may be said now. Those of a short while are said together: a control plane hears only so many messages of a
+    /// host.
+    pub fn may_send_sessions(&mut self) -> bool {
+        let now = Instant::now();
+        self.sessions_due = now < self.sessions_at;
+        if !self.sessions_due {
+            self.sessions_at = now + TOGETHER;
+        }
+        !self.sessions_due
     }
 
     /// Every heartbeat is answered, so three without an answer are too many.

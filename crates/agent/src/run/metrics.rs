@@ -36,6 +36,8 @@ const MOUNTS: usize = 16;
 pub struct AgentMetrics {
     pub renewals_ok: u64,
     pub reconnects: u64,
+    pub sessions_open: u64,
+    pub sessions_refused: u64,
     pub connected: bool,
     pub cert_not_after_secs: u64,
     pub clock_offset_ms: Option<i64>,
@@ -118,6 +120,8 @@ impl AgentMetrics {
         let results = [("ok", self.renewals_ok), ("failed", failed)];
         page.many("renewals_total", COUNTER, results.map(|(word, n)| (labels(&[("result", word)]), n)));
         page.one("reconnects_total", COUNTER, self.reconnects);
+        page.one("sessions_open", GAUGE, self.sessions_open);
+        page.one("session_registrations_refused_total", COUNTER, self.sessions_refused);
         page.one("cert_not_after_seconds", GAUGE, self.cert_not_after_secs);
         if let Some(offset) = self.clock_offset_ms {
             let sign = if offset < 0 { "-" } else { "" };

@@ -18,6 +18,7 @@ mod configuration;
 mod core;
 mod daemon;
 mod hook;
+mod host_sessions;
 mod imported_certificate;
 mod live_channel;
 mod metrics;

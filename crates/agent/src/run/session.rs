@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::call::{Call, CallPanicked, CallTarget};
 use super::core::AgentCore;
+use super::host_sessions::HostSessions;
 use super::live_channel::LiveChannel;
 use super::orders::Orders;
 use crate::enroll::persist::SERVERS;
@@ -197,7 +198,12 @@ impl LiveSession {
 
     /// Sends answers to orders, and what has changed about this host since it was last sent. `kept` is taken once there
     /// is a connection to send it on.
-    pub fn send(&mut self, evidence: &Evidence, kept: &mut Option<String>) -> Result<(), Error> {
+    pub fn send(
+        &mut self,
+        evidence: &Evidence,
+        kept: &mut Option<String>,
+        sessions: &HostSessions,
+    ) -> Result<(), Error> {
         let Some(channel) = &mut self.channel else { return Ok(()) };
         let is_new = |before: &Evidence| news(before) != news(evidence) || room_is_another(before, evidence);
         if channel.sent.as_ref().is_none_or(is_new) {
@@ -206,6 +212,13 @@ impl LiveSession {
         }
         if let Some(token_id) = kept.take() {
             channel.send(live_up::Message::RecoveryKept(RecoveryKept { token_id }))?;
+        }
+        // Nothing of a host without sessions, where none are on record.
+        let spoken = channel.sessions_sent.is_some() || channel.sessions_on_record != Some(0);
+        let news = channel.sessions_sent != Some(sessions.sequence()) && (spoken || !sessions.is_blank());
+        if channel.sessions_on_record.is_some() && news && channel.may_send_sessions() {
+            channel.sessions_sent = Some(sessions.sequence());
+            channel.send(live_up::Message::Sessions(sessions.message()))?;
         }
         while let Some(done) = self.orders.next_answer() {
             channel.send(live_up::Message::OrderDone(done))?;

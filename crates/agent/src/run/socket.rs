@@ -1,21 +1,25 @@
-//! `DIR/agent.sock`, or where else the daemon answers: whoever may enter the directory can ask the daemon how it is. One line
-//! `status` in, one line of JSON out.
+//! `DIR/agent.sock`, or where else the daemon answers: whoever may enter the directory can ask the daemon how it is, and register
+//! sessions. One line `status` in, one line of JSON out; a line of JSON is a session's (see `session::wire`).
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use lifecycle::registry::MOST_SESSIONS;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::accept;
+use super::host_sessions::{self, HostSessions};
 use crate::config::{AgentConfig, KeyStorage};
+use crate::session::wire::LINE;
 use crate::status::Status;
 use crate::store::dir::is_writable;
 use crate::store::disk;
@@ -24,6 +28,8 @@ const NAME: &str = "agent.sock";
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A longer question is none of ours.
 const QUESTION: usize = 64;
+/// Open connections: one for each session, and some who ask.
+const CONNECTIONS: usize = MOST_SESSIONS + 64;
 /// More than any status: two merged configuration documents, and the rest.
 const ANSWER: u64 = 2 * 1024 * 1024;
 
@@ -44,28 +50,53 @@ pub fn place(dir: &Path, config: &AgentConfig) -> PathBuf {
 }
 
 /// Answers in the background, until that is aborted. The place is held, so a socket that lies there is a dead daemon's.
-pub fn serve(path: &Path, status: watch::Receiver<Status>) -> io::Result<AbortHandle> {
+/// Without `sessions`, because the host is not enrolled yet, only the status is told.
+pub fn serve(
+    path: &Path,
+    status: watch::Receiver<Status>,
+    sessions: Option<HostSessions>,
+) -> io::Result<AbortHandle> {
     disk::remove(path)?;
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(disk::SECRET))?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
     let serving = tokio::spawn(async move {
         loop {
+            // Those beyond wait in the listener's own queue.
+            let Ok(place) = places.clone().acquire_owned().await else { return };
             let (stream, _) = accept::next(|| listener.accept()).await;
-            let status = status.clone();
+            let (status, sessions) = (status.clone(), sessions.clone());
             // Whoever is slow only keeps itself waiting.
-            tokio::spawn(timeout(PATIENCE, answer(stream, status)));
+            tokio::spawn(async move {
+                answer(stream, status, sessions).await;
+                drop(place);
+            });
         }
     });
     Ok(serving.abort_handle())
 }
 
-async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>, sessions: Option<HostSessions>) {
+    let Ok(Ok(question)) = timeout(PATIENCE, question(&mut stream)).await else { return };
+    match sessions {
+        Some(sessions) if question.starts_with(b"{") => sessions.serve(stream, question).await,
+        None if question.starts_with(b"{") => _ = timeout(PATIENCE, host_sessions::refuse(stream)).await,
+        Some(_) | None => _ = timeout(PATIENCE, tell(stream, &question, status)).await,
+    }
+}
+
+/// The first line, and what came with it.
+async fn question(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut question = Vec::new();
-    while question.len() < QUESTION && !question.contains(&b'\n') {
-        if stream.read_buf(&mut question).await? == 0 {
-            break;
+    loop {
+        let most = if question.starts_with(b"{") { LINE } else { QUESTION };
+        if question.len() >= most || question.contains(&b'\n') || stream.read_buf(&mut question).await? == 0 {
+            return Ok(question);
         }
     }
+}
+
+async fn tell(mut stream: UnixStream, question: &[u8], status: watch::Receiver<Status>) -> io::Result<()> {
     let mut line = match question.trim_ascii() {
         b"status" | b"" => serde_json::to_vec(&*status.borrow())?,
         _ => br#"{"error":"unknown question, expected status"}"#.to_vec(),

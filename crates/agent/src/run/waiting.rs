@@ -87,7 +87,7 @@ impl<'a> EnrollmentWait<'a> {
             }
             None => {
                 let (sender, reader) = watch::channel(status);
-                match socket::serve(self.dir.socket(), reader) {
+                match socket::serve(self.dir.socket(), reader, None) {
                     Ok(serving) => self.served = Some((sender, serving)),
                     Err(error) => tracing::debug!(%error, "`status` shows only what is on disk"),
                 }

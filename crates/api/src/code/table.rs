@@ -137,6 +137,8 @@ codes! {
         "use the vCluster as it is, or choose another name";
     VCLUSTER_IN_USE "vcluster_in_use" 409 FailedPrecondition final
         "move its nodes first: `enlist node list --vcluster NAME`, `enlist node move ID NAME`";
+    ACTIVE_SESSIONS "active_sessions" 409 FailedPrecondition final
+        "see who works there with `enlist node show ID`; `enlist node decommission ID --force` ends the sessions with the node";
     ALREADY_ASSIGNED "already_assigned" 409 FailedPrecondition final
         "move the node: `enlist node move ID VCLUSTER`";
     NOT_ASSIGNED "not_assigned" 409 FailedPrecondition final

@@ -6,6 +6,8 @@ mod overlay;
 mod token;
 
 pub use enroll::{ClusterConfig, EnrollHost, EnrolledHost, UnderlayEndpoint};
-pub use host::{ConfirmHost, ConfirmedHost, HostItem, HostList, HostQuery, RevokeHost, state_word};
+pub use host::{
+    ConfirmHost, ConfirmedHost, DecommissionHost, HostItem, HostList, HostQuery, RevokeHost, state_word,
+};
 pub use overlay::{HostOverlay, OverlayConfig, OverlayPeer, OverlayQuery};
 pub use token::{CreateHostToken, HostTokenItem, HostTokenList, HostTokenQuery, MintedHostToken};

@@ -324,7 +324,7 @@ pub struct NotNeeded {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveUp {
-    #[prost(oneof = "live_up::Message", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "live_up::Message", tags = "1, 2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<live_up::Message>,
 }
 /// Nested message and enum types in `LiveUp`.
@@ -342,6 +342,9 @@ pub mod live_up {
         OrderDone(super::OrderDone),
         #[prost(message, tag = "5")]
         RecoveryKept(super::RecoveryKept),
+        /// Only to a control plane whose Welcome says how many sessions are on record.
+        #[prost(message, tag = "6")]
+        Sessions(super::Sessions),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -375,6 +378,54 @@ pub struct Hello {
 pub struct RecoveryKept {
     #[prost(string, tag = "1")]
     pub token_id: ::prost::alloc::string::String,
+}
+/// The shells and commands that run on the host, by its own word. Sent when something has changed, and after Welcome if there is
+/// something to say. Answered by Ack, and by SessionsRecorded once it is on record. The control plane starts none and
+/// cannot.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Sessions {
+    /// Counts the host's changes since its process started.
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    /// Whether what is not named here is not open. False in the first seconds of a process, in which sessions that have
+    /// outlived the one before announce themselves again.
+    #[prost(bool, tag = "2")]
+    pub complete: bool,
+    /// At most 256.
+    #[prost(message, repeated, tag = "3")]
+    pub open: ::prost::alloc::vec::Vec<OpenSession>,
+    /// Those that are no more and of which no SessionsRecorded has said that it is on record; the oldest first, at most 64.
+    #[prost(message, repeated, tag = "4")]
+    pub ended: ::prost::alloc::vec::Vec<EndedSession>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenSession {
+    /// A ULID, drawn by the host.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// `shell` or `exec`.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// Whom it runs for on the host: 1 to 128 visible ASCII characters.
+    #[prost(string, tag = "3")]
+    pub user: ::prost::alloc::string::String,
+    /// Unix milliseconds, by the host's clock.
+    #[prost(uint64, tag = "4")]
+    pub opened_at_ms: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndedSession {
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<OpenSession>,
+    /// `ended`, `lost` or `terminated`.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// Of its command: 0 to 255, 128 and the number of the signal that ended it; absent if nobody saw it end.
+    #[prost(uint32, optional, tag = "3")]
+    pub exit_status: ::core::option::Option<u32>,
+    /// Which of the host's changes it was.
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
 }
 /// Any message counts as a sign of life; this one says nothing else. Answered by Ack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -463,7 +514,7 @@ pub struct OrderDone {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveDown {
-    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<live_down::Message>,
 }
 /// Nested message and enum types in `LiveDown`.
@@ -486,7 +537,15 @@ pub mod live_down {
         EndpointProfile(super::EndpointProfile),
         #[prost(message, tag = "8")]
         Config(super::Config),
+        #[prost(message, tag = "9")]
+        SessionsRecorded(super::SessionsRecorded),
     }
+}
+/// Everything up to this change of the host's sessions is on record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionsRecorded {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
 }
 /// The whole configuration of the node. Sent after Welcome to a host that wants it and has another, and on change; never while
 /// the node is quarantined.
@@ -538,6 +597,9 @@ pub struct Welcome {
     /// How long connections of a certificate that was renewed may stay open, and no longer than it is valid.
     #[prost(uint64, tag = "7")]
     pub drain_ms: u64,
+    /// How many sessions of the node are on record as open. Absent from control planes that do not know sessions.
+    #[prost(uint32, optional, tag = "8")]
+    pub sessions: ::core::option::Option<u32>,
 }
 /// The server's word that it has read everything up to here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

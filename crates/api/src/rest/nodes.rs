@@ -17,7 +17,7 @@ mod repair;
 pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
 pub use detail::{
     AccountItem, Capability, CertificateItem, HardwareFacts, NodeConfigVersions, NodeDetail, NodeHardware,
-    NodeOverlay, RecoveryItem, RefusedItem,
+    NodeOverlay, RecoveryItem, RefusedItem, SessionItem,
 };
 pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
@@ -61,6 +61,11 @@ pub struct NodeItem {
     pub enrolled_at: Option<String>,
     /// How often the node was reinstated, plus one.
     pub generation: u32,
+    /// How many shells and commands are open on it, as its host reports.
+    // A control plane of before knows none.
+    #[serde(default)]
+    #[schema(required)]
+    pub active_sessions: u32,
     pub health: NodeHealth,
     /// Whether it is schedulable.
     pub schedulable: bool,
@@ -93,6 +98,7 @@ impl NodeItem {
             connected: live.connected,
             enrolled_at: node.enrolled_at.map(|at| at.to_string()),
             generation: node.generation,
+            active_sessions: node.sessions.count(),
             health: NodeHealth::of(state, node, live),
             schedulable: excluded.is_empty(),
             excluded,

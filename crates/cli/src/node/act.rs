@@ -47,7 +47,7 @@ pub enum Command {
     Decommission {
         /// Id of the node (NODE in `enlist node list`)
         id: String,
-        /// Decommission even if the node has open sessions; no effect yet, as nodes have no sessions
+        /// Decommission the node even if it has open sessions: they get SIGHUP, and SIGKILL after 10 s
         #[arg(long)]
         force: bool,
     },

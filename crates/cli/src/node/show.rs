@@ -14,6 +14,9 @@ pub fn text(node: &NodeDetail, screen: Screen) -> String {
         text.push_str(&format!("\n{bold}{title}{bold:#}\n{body}"));
     };
     group("Identity", identity(node, screen).text_on(screen));
+    if !node.sessions.is_empty() {
+        group("Open sessions", sessions(node, screen).text(screen));
+    }
     if !node.certificates.is_empty() {
         group("Certificates", certificates(node, screen).text(screen));
     }
@@ -165,6 +168,15 @@ fn certificates(node: &NodeDetail, screen: Screen) -> Table {
         let tone = if item.status == "live" { Tone::Good } else { Tone::Gone };
         let (until, issued) = (screen.full(&item.not_after), screen.full(&item.issued_at));
         table.row(tone, [&item.serial, &item.status, &until, &issued, &item.issuer]);
+    }
+    table
+}
+
+fn sessions(node: &NodeDetail, screen: Screen) -> Table {
+    let mut table = Table::new(["SESSION", "KIND", "USER", "SINCE"], "");
+    for item in &node.sessions {
+        let since = screen.full(&item.opened_at);
+        table.row(Tone::Plain, [&item.session_id, &item.kind, &item.user, &since]);
     }
     table
 }

@@ -27,7 +27,7 @@ pub use span::Span;
 pub use spiffe::{SpiffeId, SpiffePath, TrustDomain};
 pub use timestamp::Timestamp;
 pub use title::{Labels, Title, is_steering};
-pub use ulid::{AlertId, ClusterId, KeyId, RequestId, TokenId, Ulid};
+pub use ulid::{AlertId, ClusterId, KeyId, RequestId, SessionId, TokenId, Ulid};
 pub use wireguard::WireguardKey;
 
 /// Why a string is not the name it was offered as.

@@ -108,6 +108,10 @@ id!(
     /// Something that wants an operator's attention.
     AlertId
 );
+id!(
+    /// A shell or a command that runs on a node, drawn by its host.
+    SessionId
+);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    hardware, issuer, node, operator, overlay, policy, recovery, tenant, tidy, token, vcluster,
+    hardware, issuer, node, operator, overlay, policy, recovery, session, tenant, tidy, token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Undrain { node } => node::drain::undrain(state, node),
         Command::Quarantine { node, reason } => node::quarantine::quarantine(state, node, reason),
         Command::Release { node } => node::quarantine::release(state, node),
-        Command::Decommission { node } => node::decommission::decommission(state, node),
+        Command::Decommission { node, force } => node::decommission::decommission(state, node, *force),
         Command::Revoke { node, reason } => node::revoke::revoke(state, &envelope.actor, node, reason),
         Command::Reinstate { node } => node::reinstate::reinstate(state, node),
         Command::Rotate { node } => node::rotate::decide(state, envelope, node),
@@ -149,6 +149,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Assign { node, vcluster } => vcluster::assign::assign(state, node, vcluster),
         Command::Unassign { node } => vcluster::assign::unassign(state, node),
         Command::Move { node, vcluster } => vcluster::assign::relocate(state, node, vcluster),
+        Command::ReportSessions(report) => session::report::decide(state, report),
         Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
         Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
     }

@@ -162,6 +162,7 @@ acts! {
     Enroll => Who::Anyone;
     Confirm => Who::TheNode;
     Renew => Who::TheNode;
+    ReportSessions => Who::TheNode;
     Recover => Who::Anyone;
     ReadNodes => Who::Within(Role::Viewer);
     DrainNode => Who::Within(Role::Operator);

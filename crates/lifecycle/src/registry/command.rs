@@ -9,8 +9,8 @@ use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
     CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll,
     Forwarded, Import, InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals,
-    Register, RegisterHardware, Renew, RenewOperator, RepairClock, Rewrap, ServerCertificate, SetConfig,
-    SetPolicy, Sighting, Silence, SkipForwarding,
+    Register, RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
+    SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +117,9 @@ pub enum Command {
     },
     Decommission {
         node: NodeId,
+        /// Whether its open sessions are ended by it. Without, they stand in its way.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     Revoke {
         node: NodeId,
@@ -210,6 +213,8 @@ pub enum Command {
     RecordForwarded(Forwarded),
     /// Lines that it does not get.
     SkipForwarding(SkipForwarding),
+    /// Sessions that a host has opened or closed.
+    ReportSessions(Box<ReportSessions>),
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.

@@ -39,6 +39,9 @@ pub use super::recovery::mint::{RecoveryTokenKept, RecoveryTokenRotated};
 pub use super::recovery::recover::{RecoveryIssued, RecoveryRequested, RecoveryResolved};
 pub use super::recovery::repair::RepairBundleIssued;
 pub use super::recovery::revoke::RecoveryTokensRevoked;
+pub use super::session::close::SessionClosed;
+pub use super::session::open::SessionOpened;
+pub use super::session::report::SessionsReported;
 pub use super::tidy::Tidied;
 pub use super::token::burn::TokenBurned;
 pub use super::token::expire::TokenExpired;
@@ -239,6 +242,9 @@ events! {
     ClockAccepted(ClockAccepted)
     ClockRepaired(ClockRepaired)
     Tidied(Tidied)
+    SessionOpened(SessionOpened)
+    SessionClosed(SessionClosed)
+    SessionsReported(SessionsReported)
 }
 
 /// A value in an audit line.

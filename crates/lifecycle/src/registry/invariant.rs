@@ -1,8 +1,8 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, Issuer, IssuerState, NodeState, Overlay, Owner, RecoveryKind,
-    RecoveryState, RecoveryToken, State, TokenState, Vclusters,
+    CertificateStatus, ConfigChange, Issuer, IssuerState, MOST_SESSIONS, NodeState, Overlay, Owner,
+    RecoveryKind, RecoveryState, RecoveryToken, State, TokenState, Vclusters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +37,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     recovery_tokens_are_few_and_known(after)?;
     what_ended_a_recovery_token_is_final(before, after)?;
     a_report_is_of_this_life(after)?;
+    sessions_are_open_once_and_on_living_nodes(after)?;
     a_node_is_in_a_vcluster_of_its_tenant(after)?;
     changes_of_configuration_are_counted_once(before, after)?;
     counters_never_fall(before, after)
@@ -429,6 +430,22 @@ fn a_report_is_of_this_life(state: &State) -> Result<(), Violation> {
             && (report.at > state.at || node.enrolled_at.is_some_and(|since| report.at < since))
         {
             return violated("report", format!("{} has a report of {}", node.id, report.at));
+        }
+    }
+    Ok(())
+}
+
+/// A session is on record once, none of a node that is gone, and no more than there may be.
+fn sessions_are_open_once_and_on_living_nodes(state: &State) -> Result<(), Violation> {
+    for node in state.nodes.values() {
+        let open = &node.sessions.open;
+        let ids: BTreeSet<_> = open.iter().map(|session| session.id).collect();
+        if ids.len() != open.len() || open.len() > MOST_SESSIONS || (node.state.is_gone() && !open.is_empty())
+        {
+            return violated("session", format!("{} has {} open sessions", node.id, open.len()));
+        }
+        if open.iter().any(|session| session.opened_at > state.at) {
+            return violated("session", format!("a session of {} is of the future", node.id));
         }
     }
     Ok(())

@@ -24,6 +24,7 @@ pub mod overlay;
 mod policy;
 mod recovery;
 mod rejection;
+mod session;
 mod state;
 mod subject;
 mod tenant;
@@ -99,6 +100,9 @@ pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_on
 pub use recovery::repair::{BundleClaim, BundleEndpoint, BundleRecord, IssueRepairBundle, check_bundle};
 pub use recovery::{Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused};
 pub use rejection::Rejection;
+pub use session::close::CloseReason;
+pub use session::report::{ClosedSession, ReportSessions, SessionChanges, SessionReport};
+pub use session::{MOST_SESSIONS, NodeSessions, Session, SessionKind, SessionMark};
 pub use state::{Recorded, State};
 pub use subject::Subject;
 pub use tenant::Tenant;

@@ -185,11 +185,20 @@ pub enum Rejection {
     IssuerInvalid { why: String },
     #[error("{max} ephemeral issuers have certificates that have not expired")]
     TooManyIssuers { max: usize },
+    #[error("{}", open_sessions(.node, *.sessions))]
+    ActiveSessions { node: NodeId, sessions: u64 },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
 fn refused_value(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(", not {value:?}") }
+}
+
+fn open_sessions(node: &NodeId, sessions: u64) -> String {
+    match sessions {
+        1 => format!("1 session is open on node {node}"),
+        many => format!("{many} sessions are open on node {node}"),
+    }
 }
 
 fn needed(needs: Option<&str>) -> String {
@@ -294,6 +303,7 @@ impl Rejection {
             Rejection::NoEphemeralIssuers => "no_ephemeral_issuers",
             Rejection::IssuerInvalid { .. } => "issuer_invalid",
             Rejection::TooManyIssuers { .. } => "too_many_issuers",
+            Rejection::ActiveSessions { .. } => "active_sessions",
         }
     }
 }

@@ -77,6 +77,7 @@ impl Command {
             | Command::SkipForwarding(_)
             | Command::RecordDeniedCertificate(_)
             | Command::Observe(_)
+            | Command::ReportSessions(_)
             | Command::AcceptRollback(_)
             // What sets the clock right.
             | Command::AcceptClock(_)

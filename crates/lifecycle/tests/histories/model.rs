@@ -2,8 +2,8 @@
 
 use super::machines::Machines;
 use lifecycle::names::{
-    IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, TenantId,
-    Timestamp, TokenId, VclusterId, WireguardKey,
+    IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial,
+    SessionId, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use lifecycle::registry::event::{self, NodeEnrolled, NodeRegistered, RecoveryIssued};
 use lifecycle::registry::{
@@ -21,6 +21,8 @@ pub struct Model {
     /// The same with a certificate that a renewal issued and nobody has used.
     unused: BTreeMap<OperatorName, Powers>,
     keys: BTreeMap<KeyId, Powers>,
+    /// Those that are open.
+    sessions: BTreeSet<(NodeId, SessionId)>,
     /// Serials ever recorded.
     serials: BTreeSet<Serial>,
     nodes: BTreeMap<NodeId, Node>,
@@ -146,6 +148,15 @@ impl Model {
             self.learn(after, event);
             self.machines.learn(event);
         }
+        if let (Command::Decommission { node, force: false }, Ok(_)) = (&envelope.command, &applied.answer) {
+            let open = before.nodes.get(node).map_or(0, |node| node.sessions.open.len());
+            assert_eq!(open, 0, "decommissioned under open sessions");
+        }
+        let open = after
+            .nodes
+            .values()
+            .flat_map(|node| node.sessions.open.iter().map(|one| (node.id.clone(), one.id)));
+        assert_eq!(open.collect::<BTreeSet<_>>(), self.sessions, "other sessions are open");
         self.check_papers(after);
         self.machines.check(after);
         special
@@ -158,6 +169,7 @@ impl Model {
             Command::Confirm(confirm) => &confirm.node,
             Command::Renew(renew) => &renew.node,
             Command::Contact { node } | Command::MintRecovery { node, .. } => node,
+            Command::ReportSessions(report) => &report.node,
             _ => return None,
         };
         let Actor::Node { id, serial } = &envelope.actor else { panic!("a node's word by another") };
@@ -169,7 +181,7 @@ impl Model {
         if failed {
             return None;
         }
-        if matches!(&envelope.command, Command::MintRecovery { .. }) {
+        if matches!(&envelope.command, Command::MintRecovery { .. } | Command::ReportSessions(_)) {
             return None;
         }
         let Command::Renew(renew) = &envelope.command else {
@@ -242,7 +254,7 @@ impl Model {
             | Command::Rotate { node }
             | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
-            | Command::Decommission { node }
+            | Command::Decommission { node, .. }
             | Command::Reinstate { node } => of(node),
             Command::Describe(describe) => of(&describe.node),
             Command::IssueRepairBundle(issue) => of(&issue.node),
@@ -266,6 +278,7 @@ impl Model {
             | Command::Confirm(_)
             | Command::Renew(_)
             | Command::MintRecovery { .. }
+            | Command::ReportSessions(_)
             | Command::Recover(_)
             | Command::Contact { .. } => return None,
             Command::Register(Register { claim: Claim::Token(token), .. }) => {
@@ -686,8 +699,19 @@ impl Model {
                 let old = node.papers.iter_mut().find(|paper| paper.serial == *serial).expect("its own");
                 assert_eq!(old.yields.replace(*until), None, "superseded twice");
             }
+            Event::SessionOpened(event::SessionOpened { node, session }) => {
+                assert!(!self.nodes[node].gone, "a session of a node that is gone");
+                assert!(self.sessions.insert((node.clone(), session.id)), "a session opened twice");
+            }
+            Event::SessionClosed(event::SessionClosed { node, session, .. }) => {
+                assert!(
+                    self.sessions.remove(&(node.clone(), session.id)),
+                    "a session closed that was not open"
+                );
+            }
             Event::NodeRevoked(event::NodeRevoked { node, .. })
             | Event::NodeDecommissioned(event::NodeDecommissioned { node, .. }) => {
+                assert!(!self.sessions.iter().any(|(of, _)| of == node), "a session outlives its node");
                 self.end_spares(node);
                 let node = self.nodes.get_mut(node).expect("a known node");
                 node.gone = true;

@@ -41,7 +41,8 @@ pub enum Care {
     Quarantine,
     Release,
     Revoke,
-    Decommission,
+    /// Whether its sessions end with it.
+    Decommission(bool),
     Reinstate,
     Rotate,
     RevokeRecoveryTokens,
@@ -130,6 +131,17 @@ pub enum Ask {
         node: usize,
         kept: Option<usize>,
         wants: bool,
+    },
+    /// Which of a few sessions are open and which have ended, of one start of its agent or another, and how much of it
+    /// there is room to record.
+    Sessions {
+        node: usize,
+        instance: u8,
+        sequence: u64,
+        complete: bool,
+        open: Vec<u8>,
+        ended: Vec<u8>,
+        most: u32,
     },
     /// With a recovery token of a while ago, for a new key or for that of the last recovery.
     Recover {
@@ -426,6 +438,7 @@ fn living() -> impl Strategy<Value = Ask> {
         12 => (one(6), serial()).prop_map(|(node, serial)| Ask::Contact { node, serial }),
         10 => (one(6), option::of(0..3usize), proptest::bool::weighted(0.8))
             .prop_map(|(node, kept, wants)| Ask::Keep { node, kept, wants }),
+        12 => sessions(),
         14 => (one(5), proptest::bool::weighted(0.4), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
             .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw }),
         5 => (one(6), mostly_none(ttl())).prop_map(|(node, ttl)| Ask::Repair { node, ttl }),
@@ -441,6 +454,22 @@ fn living() -> impl Strategy<Value = Ask> {
     ]
 }
 
+fn sessions() -> impl Strategy<Value = Ask> {
+    let few = || proptest::collection::vec(0..6u8, 0..4);
+    let most = prop_oneof![4 => Just(100u32), 1 => 0..4u32];
+    (one(6), 0..2u8, 0..12u64, any::<bool>(), few(), few(), most).prop_map(
+        |(node, instance, sequence, complete, open, ended, most)| Ask::Sessions {
+            node,
+            instance,
+            sequence,
+            complete,
+            open,
+            ended,
+            most,
+        },
+    )
+}
+
 fn care() -> impl Strategy<Value = Care> {
     prop_oneof![
         2 => option::of(0..3_600_000u64).prop_map(Care::Drain),
@@ -448,7 +477,7 @@ fn care() -> impl Strategy<Value = Care> {
         2 => Just(Care::Quarantine),
         2 => Just(Care::Release),
         2 => Just(Care::Revoke),
-        2 => Just(Care::Decommission),
+        2 => any::<bool>().prop_map(Care::Decommission),
         3 => Just(Care::Reinstate),
         4 => Just(Care::Rotate),
         2 => Just(Care::RevokeRecoveryTokens),

@@ -14,15 +14,16 @@ use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Mac, NodeId,
-    OperatorName, ReplicaId, Serial, Span, Timestamp, Title, VclusterId, WireguardKey,
+    OperatorName, ReplicaId, Serial, SessionId, Span, Timestamp, Title, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, Change, Checkpoint, Claim,
-    Command, ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster, Credential, Describe, Enroll,
-    Envelope, Event, Forwarded, ForwardingGapCause, HardwareIdentity, IssueRepairBundle, IssuerState,
-    Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register,
-    RegisterHardware, Report, Rewrap, Role, ServerCertificate, SetConfig, Sighting, Silence, SkipForwarding,
-    State, Tenants, Underlay, Vclusters, Wireguard, apply,
+    CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster,
+    Credential, Describe, Enroll, Envelope, Event, Forwarded, ForwardingGapCause, HardwareIdentity,
+    IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert,
+    Recover, Refusals, Register, RegisterHardware, Report, ReportSessions, Rewrap, Role, ServerCertificate,
+    Session, SessionChanges, SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State,
+    Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -358,6 +359,30 @@ impl World {
                 let command = Command::MintRecovery { node: id.clone(), keeping };
                 good(actor, command)
             }
+            Ask::Sessions { node, instance, sequence, complete, open, ended, most } => {
+                let actor = self.node(*node, 0);
+                let Actor::Node { id, .. } = &actor else { unreachable!() };
+                let report = self.sessions(*sequence, *complete, open, ended);
+                let instance = Label::parse(["one", "two"][usize::from(*instance)]).unwrap();
+                let known =
+                    self.domain.state.nodes.get(id).map(|node| report.changes(node, &instance, *most));
+                let blank = || ReportSessions {
+                    node: id.clone(),
+                    instance: instance.clone(),
+                    sequence: *sequence,
+                    opened: report.open.clone(),
+                    closed: report.ended.clone(),
+                };
+                let change = match known {
+                    Some(SessionChanges::Some { change, lines, .. }) => {
+                        assert!(lines <= *most, "more lines than there is room for");
+                        change
+                    }
+                    // The rule is asked all the same.
+                    Some(SessionChanges::None) | None => blank(),
+                };
+                good(actor, Command::ReportSessions(Box::new(change)))
+            }
             Ask::Recover { token, again, claim, flaw } => {
                 let recover = self.recover(*token, *again, *claim, *flaw);
                 self.recoveries.push(recover.clone());
@@ -555,6 +580,28 @@ impl World {
         let fitting = self.domain.state.nodes.values().find(|node| fits(node));
         let fitting = fitting.filter(|_| number.is_multiple_of(2)).map(|node| node.id.clone());
         fitting.unwrap_or_else(|| self.some_node(number))
+    }
+
+    /// What a host says of its sessions, by a clock that may be ahead.
+    fn sessions(&self, sequence: u64, complete: bool, open: &[u8], ended: &[u8]) -> SessionReport {
+        let session = |number: u8| Session {
+            id: SessionId(Ulid::new(Timestamp::from_secs(1), [number; 10])),
+            kind: SessionKind::ALL[usize::from(number % 2)],
+            user: Label::parse("alice").unwrap(),
+            opened_at: self.domain.now.plus(Span::from_secs(u64::from(number))).minus(Span::from_secs(3)),
+        };
+        let closed = |(at, number): (usize, &u8)| ClosedSession {
+            session: session(*number),
+            reason: CloseReason::Ended,
+            exit_status: None,
+            sequence: sequence.saturating_sub(at as u64),
+        };
+        SessionReport {
+            sequence,
+            complete,
+            open: open.iter().map(|number| session(*number)).collect(),
+            ended: ended.iter().enumerate().map(closed).collect(),
+        }
     }
 
     /// The same of issuers.
@@ -792,7 +839,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Quarantine => Command::Quarantine { node, reason: "odd".to_owned() },
         Care::Release => Command::Release { node },
         Care::Revoke => Command::Revoke { node, reason: "stolen".to_owned() },
-        Care::Decommission => Command::Decommission { node },
+        Care::Decommission(force) => Command::Decommission { node, force },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
         Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },

@@ -371,7 +371,7 @@ impl Domain {
         let node = node.clone();
         let command = match how {
             NodeState::Revoked => Command::Revoke { node, reason: "stolen".to_owned() },
-            NodeState::Decommissioned => Command::Decommission { node },
+            NodeState::Decommissioned => Command::Decommission { node, force: false },
             other => panic!("{other} is no end"),
         };
         assert_eq!(self.give(local(), command).answer, Ok(Outcome::Done));

@@ -11,6 +11,7 @@ use crate::fleet::configs::{self, SharedSender};
 use crate::fleet::evidence::{self, short};
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::fleet::recovery_token;
+use crate::fleet::sessions::SessionRecorder;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
@@ -71,6 +72,8 @@ pub fn serve(
             config_wanted: false,
             recovery_wanted: false,
             recovery_kept: None,
+            instance: None,
+            sessions: None,
         };
         let end = session.run(up).await;
         if let Err(failure) = end {
@@ -128,6 +131,10 @@ struct StreamSession {
     /// Whether the host keeps recovery tokens, and which one it has.
     recovery_wanted: bool,
     recovery_kept: Option<TokenId>,
+    /// Which start of the agent speaks.
+    instance: Option<Label>,
+    /// Of a host that has said which sessions are open on it.
+    sessions: Option<Box<SessionRecorder>>,
 }
 
 impl StreamSession {
@@ -156,6 +163,7 @@ impl StreamSession {
         let bad =
             |what: &str| Failure::new(code::BAD_REQUEST, format!("{what}: 1 to 128 visible characters"));
         let instance = Label::parse(&hello.instance_id).map_err(|_| bad("instance_id"))?;
+        self.instance = Some(instance.clone());
         let version = match hello.agent_version.as_str() {
             "" => None,
             text => Some(Label::parse(text).map_err(|_| bad("agent_version"))?),
@@ -208,6 +216,7 @@ impl StreamSession {
     async fn serve(&mut self, up: &mut tonic::Streaming<LiveUp>, stream: &Stream) -> Result<(), Failure> {
         let mut allowance = Allowance::new();
         loop {
+            let unrecorded = self.sessions.as_ref().and_then(|sessions| sessions.wake());
             tokio::select! {
                 message = up.message() => match message {
                     Ok(Some(message)) => {
@@ -217,11 +226,13 @@ impl StreamSession {
                     Ok(None) | Err(_) => return Ok(()),
                 },
                 () = stream.wake.notified() => self.send_changes(&self.app.view(), stream)?,
+                () = until(unrecorded) => {}
                 () = self.down.closed() => return Ok(()),
                 () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }
+            self.record_sessions(stream).await?;
             // After every message too: a token may be half over by now.
             self.provide(&self.app.view(), stream).await?;
         }
@@ -259,6 +270,11 @@ impl StreamSession {
                 }
                 self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
+            Some(live_up::Message::Sessions(said)) => {
+                let Some(instance) = self.instance.clone() else { return Ok(()) };
+                self.sessions.get_or_insert_with(|| Box::new(SessionRecorder::new(instance))).hear(said)?;
+                self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
+            }
             Some(live_up::Message::Hello(_)) => {
                 return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
             }
@@ -267,9 +283,18 @@ impl StreamSession {
         self.send(live_down::Message::Ack(Ack { server_time_ms: self.time() }))
     }
 
+    async fn record_sessions(&mut self, stream: &Stream) -> Result<(), Failure> {
+        let Some(sessions) = &mut self.sessions else { return Ok(()) };
+        match sessions.record(&self.app, &self.peer, stream).await? {
+            Some(recorded) => self.send(live_down::Message::SessionsRecorded(recorded)),
+            None => Ok(()),
+        }
+    }
+
     /// What the host lives by, and what is thought of it. A host of before reads it once and passes over the others.
     fn send_terms(&mut self, state: &State) -> Result<(), Failure> {
-        let (terms, standing) = (LiveTerms::of(&state.policy), standing(&*self.node(state)?));
+        let node = self.node(state)?;
+        let (terms, standing) = (LiveTerms::of(&state.policy), standing(&node));
         (self.sent.terms, self.sent.standing) = (Some(terms), Some(standing.clone()));
         self.send(live_down::Message::Welcome(Welcome {
             server_time_ms: self.time(),
@@ -279,6 +304,7 @@ impl StreamSession {
             clock_tolerance_ms: terms.clock_tolerance.millis(),
             grace_ms: terms.grace.millis(),
             drain_ms: terms.drain.millis(),
+            sessions: Some(node.sessions.count()),
         }))
     }
 
@@ -412,6 +438,14 @@ pub fn standing(node: &Node) -> Standing {
         draining: node.draining,
         drain_by: node.drain_by.map(|at| at.to_string()).unwrap_or_default(),
         quarantined: node.quarantined,
+    }
+}
+
+/// Waits for ever where there is nothing to wait for.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

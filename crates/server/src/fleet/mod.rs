@@ -9,6 +9,7 @@ pub mod news;
 pub mod overlays;
 pub mod presence;
 pub mod recovery_token;
+pub mod sessions;
 pub mod subscription;
 
 use configs::Configs;

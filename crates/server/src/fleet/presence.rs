@@ -5,6 +5,7 @@
 mod latest_report;
 
 use crate::edge::keepalive::Keepalive;
+use crate::fleet::sessions::SessionLines;
 use api::rest::nodes::NodeLiveness;
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
@@ -55,6 +56,8 @@ struct NodePresence {
     grace: Option<Span>,
     streams: Vec<Arc<Stream>>,
     suspected: Option<Timestamp>,
+    /// What its sessions may write into the audit trail, once it has reported any.
+    session_lines: Option<SessionLines>,
 }
 
 /// One live stream.
@@ -288,6 +291,20 @@ impl Presence {
         self.nodes().values().filter(|known| !known.streams.is_empty()).count()
     }
 
+    /// How many lines of the audit trail the sessions of a node may make now.
+    pub fn session_lines(&self, node: &NodeId, now: Timestamp) -> u32 {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        known.session_lines.get_or_insert_with(|| SessionLines::new(now)).left(now)
+    }
+
+    pub fn spend_session_lines(&self, node: &NodeId, lines: u32) {
+        let mut nodes = self.nodes();
+        if let Some(known) = nodes.get_mut(node).and_then(|known| known.session_lines.as_mut()) {
+            known.spend(lines);
+        }
+    }
+
     pub fn wake(&self, node: &NodeId) {
         for stream in self.nodes().get(node).into_iter().flat_map(|known| &known.streams) {
             stream.wake.notify_one();
@@ -334,6 +351,7 @@ impl Presence {
                 || known.report.is_pending()
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
+                || known.session_lines.as_mut().is_some_and(|lines| !lines.is_full(now))
         });
         due
     }

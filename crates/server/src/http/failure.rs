@@ -17,11 +17,14 @@ pub struct Failure {
     pub retry_after: Option<u32>,
     /// How many nodes the request would affect, where it has to be confirmed.
     pub affected: Option<u64>,
+    /// How many sessions stand in the way.
+    pub active_sessions: Option<u64>,
 }
 
 impl Failure {
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, retry_after: None, affected: None }
+        let message = message.into();
+        Self { code, message, hint: None, retry_after: None, affected: None, active_sessions: None }
     }
 
     pub fn remedy(mut self, hint: &'static str) -> Self {
@@ -39,8 +42,11 @@ impl Failure {
     }
 
     pub fn detail_as(&self, code: &'static Code, request_id: &str) -> ErrorDetail {
-        let detail =
-            ErrorDetail { affected: self.affected, ..ErrorDetail::new(code, &*self.message, request_id) };
+        let detail = ErrorDetail {
+            affected: self.affected,
+            active_sessions: self.active_sessions,
+            ..ErrorDetail::new(code, &*self.message, request_id)
+        };
         match self.hint {
             Some(hint) => ErrorDetail { hint: hint.to_owned(), ..detail },
             None => detail,
@@ -77,6 +83,9 @@ impl From<Rejection> for Failure {
                 failure.remedy("nothing is left to do but wait: run `enlist ca roll retire` after that time")
             }
             Rejection::ConfirmationNeeded { affected, .. } => Self { affected: Some(affected), ..failure },
+            Rejection::ActiveSessions { sessions, .. } => {
+                Self { active_sessions: Some(sessions), ..failure }
+            }
             _ => failure,
         };
         // What the registry limits, it limits by the minute.

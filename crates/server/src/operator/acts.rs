@@ -55,14 +55,15 @@ pub async fn release(
     act(&app, caller, &id, |node| Command::Release { node }).await
 }
 
-/// `force` is about sessions, of which there are none yet.
+/// Open sessions stand in its way without `force`.
 pub async fn decommission(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Json(Decommission { force: _ }): Json<Decommission>,
+    Json(Decommission { force }): Json<Decommission>,
 ) -> Done {
-    act(&app, caller, &id, |node| Command::Decommission { node }).await
+    let force = force.unwrap_or(false);
+    act(&app, caller, &id, |node| Command::Decommission { node, force }).await
 }
 
 pub async fn revoke(

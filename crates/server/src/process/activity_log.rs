@@ -69,7 +69,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::Release { node } if is_quarantined(state, node) => (EventKind::NodeReleased, about(node)),
         // All that a release ends there is the suspicion of a copy.
         Command::Release { node } => (EventKind::AlertCleared, about(node)),
-        Command::Decommission { node } => (EventKind::NodeDecommissioned, about(node)),
+        Command::Decommission { node, .. } => (EventKind::NodeDecommissioned, about(node)),
         Command::Revoke { node, .. } => (EventKind::NodeRevoked, about(node)),
         Command::Reinstate { node } => (EventKind::NodeReinstated, about(node)),
         Command::Rotate { node } => (EventKind::RotationOrdered, about(node)),
@@ -131,6 +131,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         | Command::Observe(_)
         | Command::MarkInactive(_)
         | Command::MintRecovery { .. }
+        | Command::ReportSessions(_)
         | Command::ClearAlert { .. } => return None,
     })
 }

@@ -166,6 +166,7 @@ impl Daemon {
                 self.upkeep.adopt_profile(&mut self.core, &profile);
             }
             live_down::Message::Config(config) => self.configuration.adopt(&mut self.core, &config),
+            live_down::Message::SessionsRecorded(recorded) => self.sessions.recorded(recorded.sequence),
             live_down::Message::Welcome(welcome) => {
                 self.session.welcomed_anew(&welcome);
                 self.terms(&welcome);

@@ -82,6 +82,13 @@ pub struct HostQuery {
     pub cursor: Option<String>,
 }
 
+/// The document knows no sessions; a host that has some is decommissioned only with this.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DecommissionHost {
+    /// Ends the host's open sessions instead of refusing because of them (409 `active_sessions`); false when absent.
+    pub force: Option<bool>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevokeHost {
     /// 1 to 200 characters, for the audit trail; `unspecified` when absent.

@@ -98,7 +98,7 @@ pub(super) const ROUTES: &[Route] = &[
     ]),
     act("/v1/nodes/{id}/decommission", "decommission_node", "Decommission a node")
         .body(of::<Decommission>)
-        .errors(LIVING),
+        .errors(&[code::NODE_NOT_FOUND, code::NODE_REVOKED, code::ACTIVE_SESSIONS]),
     act("/v1/nodes/{id}/revoke", "revoke_node", "Revoke a node: its certificates are refused from now on")
         .body(of::<Revoke>)
         .errors(&[code::NODE_NOT_FOUND]),

@@ -2,8 +2,9 @@
 
 use crate::code;
 use crate::doors::plfm::{
-    ConfirmHost, ConfirmedHost, CreateHostToken, EnrollHost, EnrolledHost, HostItem, HostList, HostOverlay,
-    HostQuery, HostTokenList, HostTokenQuery, MintedHostToken, OverlayQuery, RevokeHost,
+    ConfirmHost, ConfirmedHost, CreateHostToken, DecommissionHost, EnrollHost, EnrolledHost, HostItem,
+    HostList, HostOverlay, HostQuery, HostTokenList, HostTokenQuery, MintedHostToken, OverlayQuery,
+    RevokeHost,
 };
 use crate::openapi::Route;
 use crate::openapi::route::Method::{Delete, Get, Post};
@@ -97,7 +98,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(Get, "/v1/hosts/{id}", "show_host", "Show a host", Json(200, of::<HostItem>)).errors(UNKNOWN),
     act("/v1/hosts/{id}/drain", "drain_host", "Drain a host: it finishes its work and gets no new work")
         .errors(LIVING),
-    act("/v1/hosts/{id}/decommission", "decommission_host", "Decommission a host").errors(LIVING),
+    act("/v1/hosts/{id}/decommission", "decommission_host", "Decommission a host")
+        .body(of::<DecommissionHost>)
+        .errors(&[code::TENANT_NOT_FOUND, code::NODE_NOT_FOUND, code::NODE_REVOKED, code::ACTIVE_SESSIONS]),
     act("/v1/hosts/{id}/revoke", "revoke_host", "Revoke a host").body(of::<RevokeHost>).errors(UNKNOWN),
 ];
 

@@ -42,6 +42,6 @@ pub struct ImportNode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decommission {
-    /// Ends the node's sessions instead of refusing because of them. There are none yet, so it changes nothing.
+    /// Ends the node's open sessions instead of refusing because of them (409 `active_sessions`); false when absent.
     pub force: Option<bool>,
 }

@@ -5,7 +5,9 @@ use crate::rest::alerts::AlertItem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
-use lifecycle::registry::{Account, Certificate, Hardware, Node, RecoveryToken, Report, State, Verdict};
+use lifecycle::registry::{
+    Account, Certificate, Hardware, Node, RecoveryToken, Report, Session, State, Verdict,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -54,6 +56,10 @@ pub struct NodeDetail {
     /// Who revoked or decommissioned it, when and why; null otherwise.
     #[schema(required)]
     pub ended: Option<AccountItem>,
+    /// The shells and commands that are open on it, as its host reports; the longest known first.
+    #[serde(default)]
+    #[schema(required)]
+    pub sessions: Vec<SessionItem>,
     /// Those still on record, oldest first.
     pub certificates: Vec<CertificateItem>,
     pub alerts: Vec<AlertItem>,
@@ -65,6 +71,17 @@ pub struct AccountItem {
     pub by: String,
     pub at: String,
     pub reason: String,
+}
+
+/// A shell or a command that runs on the node, by its host's word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionItem {
+    pub session_id: String,
+    /// `shell` or `exec`.
+    pub kind: String,
+    /// Whom it runs for, on the host.
+    pub user: String,
+    pub opened_at: String,
 }
 
 /// Why a lost host does not recover: the host itself cannot report it.
@@ -254,8 +271,20 @@ impl NodeDetail {
             recovery: RecoveryItem::of(node, state.at),
             quarantine: node.quarantine.as_ref().map(AccountItem::of),
             ended: node.ended.as_ref().map(AccountItem::of),
+            sessions: node.sessions.open.iter().map(SessionItem::of).collect(),
             certificates: certificates.collect(),
             alerts: alerts.map(AlertItem::of).collect(),
+        }
+    }
+}
+
+impl SessionItem {
+    fn of(session: &Session) -> Self {
+        Self {
+            session_id: session.id.to_string(),
+            kind: session.kind.to_string(),
+            user: session.user.to_string(),
+            opened_at: session.opened_at.to_string(),
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum Command {
     Decommission {
         /// Id of the node
         node_id: String,
-        /// Decommission even if the node has open sessions
+        /// Decommission the node even if it has open sessions: they get SIGHUP, and SIGKILL after 10 s
         #[arg(long)]
         force: bool,
     },

@@ -28,6 +28,9 @@ pub enum Command {
     Decommission {
         /// Id of the host (HOST ID in `plfm hosts list`)
         host_id: String,
+        /// Decommission the host even if it has open sessions: they get SIGHUP, and SIGKILL after 10 s
+        #[arg(long)]
+        force: bool,
     },
     /// Revoke a host: its certificates are refused at once
     Revoke {
@@ -49,8 +52,8 @@ pub async fn run(command: Command, scope: PlfmTenant<'_>, output: Output) -> Res
             output.document(&document, |_| details(&node))
         }
         Command::Drain { host_id } => act.perform(&host_id, "drain", &Drain::default()).await,
-        Command::Decommission { host_id } => {
-            act.perform(&host_id, "decommission", &Decommission::default()).await
+        Command::Decommission { host_id, force } => {
+            act.perform(&host_id, "decommission", &Decommission { force: force.then_some(true) }).await
         }
         Command::Revoke { host_id, reason } => act.perform(&host_id, "revoke", &Revoke { reason }).await,
     }

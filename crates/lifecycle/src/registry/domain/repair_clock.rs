@@ -236,6 +236,9 @@ fn node(node: &mut Node, to: Timestamp) {
         assignment.at = assignment.at.min(to);
     }
     node.config.redate(to);
+    for session in &mut node.sessions.open {
+        session.opened_at = session.opened_at.min(to);
+    }
     // A drain that was begun then has as long from now.
     let latest = node.drain_within.map(|within| to.plus(within));
     node.drain_by = node.drain_by.map(|by| latest.map_or(by, |latest| by.min(latest)));

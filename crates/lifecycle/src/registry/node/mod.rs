@@ -22,8 +22,8 @@ pub(super) mod scheduling;
 mod tombstone;
 
 use super::{
-    Assignment, Documents, Envelope, HardwareIdentity, Recovery, Rejection, Report, State, Underlay,
-    Wireguard,
+    Assignment, Documents, Envelope, HardwareIdentity, NodeSessions, Recovery, Rejection, Report, State,
+    Underlay, Wireguard,
 };
 use crate::names::{
     IdempotencyHash, Label, Labels, NodeId, ProfileName, RequestId, Serial, Source, Span, TenantId,
@@ -200,6 +200,9 @@ pub struct Node {
     /// Configuration for this node alone.
     #[serde(default, skip_serializing_if = "Documents::is_empty")]
     pub config: Documents,
+    /// The sessions that are open on it, by its host's own word.
+    #[serde(default, skip_serializing_if = "NodeSessions::is_blank")]
+    pub sessions: NodeSessions,
 }
 
 /// Who did something to a node, when and why.
@@ -271,6 +274,7 @@ impl Node {
             assignments: Vec::new(),
             enrolled_sequence: 0,
             config: Documents::default(),
+            sessions: NodeSessions::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
-use crate::registry::{AlertKind, Envelope, Event, Node, NodeState, Rejection, State};
+use crate::registry::{AlertKind, Envelope, Event, Node, NodeSessions, NodeState, Rejection, State};
 
 /// A node that is not gone is left as it is.
 pub(in crate::registry) fn reinstate(state: &State, id: &NodeId) -> Decision {
@@ -61,6 +61,7 @@ impl Happened for NodeReinstated {
             node.end_quarantine();
             node.forget_streams();
             node.recovery.repairing = false;
+            node.sessions = NodeSessions::default();
         });
         state.reclaim_hardware(&self.node);
     }

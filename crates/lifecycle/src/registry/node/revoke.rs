@@ -4,6 +4,7 @@ use super::tombstone;
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
+use crate::registry::session::close::{CloseReason, sessions_terminated};
 use crate::registry::{Account, Actor, Envelope, Event, NodeState, Rejection, State};
 
 pub(in crate::registry) fn revoke(state: &State, actor: &Actor, id: &NodeId, reason: &str) -> Decision {
@@ -18,8 +19,10 @@ pub(in crate::registry) fn revoke(state: &State, actor: &Actor, id: &NodeId, rea
         by: actor.to_string(),
         reason: reason.to_owned(),
         denied: state.undenied(&node.serials),
+        sessions: node.sessions.count(),
     });
-    Decision::granted([revoked].into_iter().chain(tombstone::settled(state, id)).collect())
+    let closed = node.closing_all(CloseReason::Revoked);
+    Decision::granted(closed.chain([revoked]).chain(tombstone::settled(state, id)).collect())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,20 +31,22 @@ pub struct NodeRevoked {
     pub by: String,
     pub reason: String,
     pub denied: Vec<Serial>,
+    /// How many sessions ended by it.
+    pub sessions: u32,
 }
 
 impl Happened for NodeRevoked {
     const NAME: &'static str = "host.revoked";
 
     fn fields(&self) -> AuditFields {
-        host(
-            &self.node,
-            [
-                ("revoked_by", AuditField::text(&self.by)),
-                ("reason", AuditField::text(&self.reason)),
-                ("denied_serials", AuditField::texts(&self.denied)),
-            ],
-        )
+        let said = [
+            ("revoked_by", AuditField::text(&self.by)),
+            ("reason", AuditField::text(&self.reason)),
+            ("denied_serials", AuditField::texts(&self.denied)),
+        ];
+        let mut fields = host(&self.node, said);
+        fields.extend(sessions_terminated(self.sessions));
+        fields
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -51,5 +56,6 @@ impl Happened for NodeRevoked {
     fn fold(&self, state: &mut State, envelope: &Envelope) {
         let account = Account::of(envelope, state.at, &self.reason);
         tombstone::bury(state, &self.node, &self.denied, NodeState::Revoked, account);
+        state.change_node(&self.node, |node| node.sessions.terminated = self.sessions);
     }
 }

@@ -15,19 +15,21 @@ use lifecycle::registry::{Command, Node, Rejection};
 use std::sync::Arc;
 use tonic::Status;
 
-/// `force` is about sessions, of which there are none yet.
+/// Open sessions stand in its way without `force`. The number of those that ended with the node stays on its record, so that
+/// the same request again answers the same.
 pub async fn decommission(
     app: &App,
     caller: Caller,
     request: &DecommissionNodeRequest,
 ) -> Result<DecommissionNodeResponse, Failure> {
     let id = node_id(&request.node_id)?;
-    let view = commit(app, caller, Command::Decommission { node: id.clone() }).await?;
+    let command = Command::Decommission { node: id.clone(), force: request.force };
+    let view = commit(app, caller, command).await?;
     let node = found(&view, &id)?;
     Ok(DecommissionNodeResponse {
         node_id: id.to_string(),
         enrollment_state: state_word(node.state).to_owned(),
-        sessions_terminated: 0,
+        sessions_terminated: node.sessions.terminated,
         cert_serial_revoked: node.serials.last().map(ToString::to_string).unwrap_or_default(),
     })
 }

@@ -73,7 +73,7 @@ pub fn inspect(
         // The document calls it enrolling when an operator makes a machine known.
         enrolled_at: text(node.registered_at.or(node.enrolled_at)),
         enrolled_by: node.registered_by.clone().unwrap_or_default(),
-        active_sessions: 0,
+        active_sessions: node.sessions.count(),
     })
 }
 

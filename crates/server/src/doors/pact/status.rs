@@ -9,7 +9,7 @@ use http::Response;
 use tonic::Status;
 
 /// Codes that the document knows; it writes them in capitals.
-const OF_THE_DOCUMENT: [&Code; 9] = [
+const OF_THE_DOCUMENT: [&Code; 10] = [
     code::RATE_LIMITED,
     code::NODE_NOT_ENROLLED,
     code::NODE_REVOKED,
@@ -19,6 +19,7 @@ const OF_THE_DOCUMENT: [&Code; 9] = [
     code::ATTESTOR_NOT_ALLOWED,
     code::SERIAL_MISMATCH,
     code::NODE_QUARANTINED,
+    code::ACTIVE_SESSIONS,
 ];
 
 /// The request id is filled in by the edge, which knows it.
@@ -52,7 +53,11 @@ pub fn message(failure: &Failure) -> String {
     let word = failure.code.word;
     let word =
         if OF_THE_DOCUMENT.contains(&failure.code) { word.to_ascii_uppercase() } else { word.to_owned() };
-    format!("{word}: {}", failure.message)
+    match failure.active_sessions {
+        // As the document's own tools read it.
+        Some(count) => format!("{word}: {count}"),
+        None => format!("{word}: {}", failure.message),
+    }
 }
 
 /// A refusal as a whole gRPC answer, for the edge.

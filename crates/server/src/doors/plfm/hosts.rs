@@ -6,7 +6,7 @@ use crate::http::page::{after, limit, page};
 use crate::operator::acts::reason;
 use crate::operator::nodes::{of_tenant, parse};
 use crate::process::app::App;
-use api::doors::plfm::{HostItem, HostList, HostQuery, RevokeHost};
+use api::doors::plfm::{DecommissionHost, HostItem, HostList, HostQuery, RevokeHost};
 use axum::extract::State;
 use journal::View;
 use lifecycle::names::NodeId;
@@ -37,8 +37,15 @@ pub async fn drain(State(app): State<Arc<App>>, caller: Caller, Segment(id): Seg
     act(&app, caller, &id, |node| Command::Drain { node, within: None }).await
 }
 
-pub async fn decommission(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
-    act(&app, caller, &id, |node| Command::Decommission { node }).await
+/// The document has no word for sessions: a request as it describes it is refused while some are open.
+pub async fn decommission(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(DecommissionHost { force }): Json<DecommissionHost>,
+) -> Shown {
+    let force = force.unwrap_or(false);
+    act(&app, caller, &id, |node| Command::Decommission { node, force }).await
 }
 
 pub async fn revoke(
