@@ -9,7 +9,7 @@ use lifecycle::names::{
 use lifecycle::registry::{
     Actor, AddOperator, Command, Confirm, ConfirmStatus, CreateOperatorKey, CreateTenant, CreateToken,
     Credential, Door, Enroll, Envelope, Hardware, InitializeDomain, Issued, IssuerKind, Keeping, NewIssuer,
-    Policy, Prepared, Role, State, Tenants, Underlay, Vclusters, Wireguard, apply,
+    NodeSigner, Policy, Prepared, Role, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use pki::issuer::SigningIssuer;
 use std::sync::LazyLock;
