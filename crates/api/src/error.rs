@@ -106,7 +106,7 @@ pub struct ErrorDetail {
     pub affected: Option<u64>,
     /// With `active_sessions`: how many sessions of the node are open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub active_sessions: Option<u64>,
+    pub active_sessions: Option<u16>,
 }
 
 impl ErrorDetail {

@@ -38,7 +38,7 @@ pub struct ErrorReport {
     affected: Option<u64>,
     /// How many sessions stand in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    active_sessions: Option<u64>,
+    active_sessions: Option<u16>,
     /// Every mistake of a configuration, so that all can be corrected in one go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mistakes: Vec<ConfigMistake>,

@@ -131,12 +131,9 @@ fn what_there_are_no_lines_for_waits() {
     let report = SessionReport { ended: vec![ended(1, 1), ended(2, 2), ended(3, 3)], ..open(5, [4, 5]) };
     let instance = Label::parse("one").unwrap();
     let mut rounds = 0;
-    loop {
-        let SessionChanges::Some { change, lines, whole } =
-            report.changes(&domain.state.nodes[&of.node], &instance, 3)
-        else {
-            break;
-        };
+    while let SessionChanges::Some { change, lines, whole } =
+        report.changes(&domain.state.nodes[&of.node], &instance, 3)
+    {
         assert!((1..=3).contains(&lines));
         rounds += 1;
         assert_eq!(whole, rounds == 3, "{change:?}");

@@ -130,6 +130,7 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                     plane.change(|record| record.lives.kept.push(kept.token_id));
                     ack()
                 }
+                live_up::Message::Sessions(_) => unreachable!("its Welcome knows no sessions"),
             };
             let _ = tell.send(Ok(LiveDown { message: Some(answer) }));
         }

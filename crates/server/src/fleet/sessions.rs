@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn lines_come_back_with_time() {
-        let at = |seconds| Timestamp::from_secs(1000 + seconds);
+        let at = |seconds: u64| Timestamp::from_secs(1000 + seconds);
         let mut lines = SessionLines::new(at(0));
         lines.spend(LINES);
         assert_eq!((lines.left(at(0)), lines.left(at(5))), (0, 5));

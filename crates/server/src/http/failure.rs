@@ -18,7 +18,7 @@ pub struct Failure {
     /// How many nodes the request would affect, where it has to be confirmed.
     pub affected: Option<u64>,
     /// How many sessions stand in the way.
-    pub active_sessions: Option<u64>,
+    pub active_sessions: Option<u16>,
 }
 
 impl Failure {
@@ -84,7 +84,7 @@ impl From<Rejection> for Failure {
             }
             Rejection::ConfirmationNeeded { affected, .. } => Self { affected: Some(affected), ..failure },
             Rejection::ActiveSessions { sessions, .. } => {
-                Self { active_sessions: Some(sessions), ..failure }
+                Self { active_sessions: Some(u16::try_from(sessions).unwrap_or(u16::MAX)), ..failure }
             }
             _ => failure,
         };
