@@ -66,7 +66,7 @@ pub type AuditFields = Vec<(&'static str, AuditField)>;
 pub(super) trait Happened {
     /// Its name in the audit trail.
     const NAME: &'static str;
-    /// Whether it is a line of the trail. Observations of liveness are not.
+    /// Whether it is a line of the trail. Observations of liveness are not, nor is how far the trail was forwarded.
     const AUDITED: bool = true;
 
     /// Public data only: no secret and no hash of one.

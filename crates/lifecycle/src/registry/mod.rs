@@ -3,7 +3,7 @@
 //! A [`Command`] in its [`Envelope`] goes through [`apply`]: `authorize` (may this actor do this act at all?),
 //! `decide` (does the state allow it? which events follow?), `fold` (the events change the state). Only `fold`
 //! changes state, so there is no change without an event, and every event is a line of the audit trail, except observations of
-//! liveness.
+//! liveness and how far the trail itself has been forwarded.
 
 mod alert;
 mod apply;
