@@ -82,10 +82,10 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         plane.kill()?;
         let began = Instant::now();
         let serving = plane.start_again()?;
-        let meter = Meter::begin(plane.process());
+        let (meter, before) = (Meter::begin(plane.process()), plane.memory());
         fleet.all_back().await;
         let back = Cost { wall: began.elapsed(), ..meter.end() };
-        report::reconnect(serving, &back, count);
+        report::reconnect(serving, &back, (before, plane.memory()), count);
         report::attempts(fleet.tally());
         settled(&plane, &mut fleet, arguments).await?;
     }

@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
@@ -163,7 +164,12 @@ impl Body for Bounded {
                 self.complete();
                 Poll::Ready(None)
             }
-            Poll::Pending if self.is_too_slow(cx) => Poll::Ready(Some(Err(BodyError::TooSlow))),
+            Poll::Pending if self.is_too_slow(cx) => {
+                if let Some(phase) = &self.phase {
+                    phase.too_slow.store(true, Ordering::Relaxed);
+                }
+                Poll::Ready(Some(Err(BodyError::TooSlow)))
+            }
             Poll::Pending => Poll::Pending,
         }
     }

@@ -144,11 +144,14 @@ pub struct RequestPhase {
     /// For its body.
     pub place: Option<SharedPlace>,
     received: AtomicBool,
+    /// Its body came too slowly, and what was made of it is not the caller's fault.
+    pub too_slow: AtomicBool,
 }
 
 impl RequestPhase {
     pub fn new(watch: &Arc<ConnectionWatch>, place: Option<SharedPlace>) -> Arc<Self> {
-        Arc::new(Self { watch: watch.clone(), place, received: AtomicBool::new(false) })
+        let (received, too_slow) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { watch: watch.clone(), place, received, too_slow })
     }
 
     /// All of it is here: the handler is at work.

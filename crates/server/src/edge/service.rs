@@ -381,7 +381,14 @@ async fn served(
         }
     };
     tokio::select! {
-        response = routed(router, request) => response,
+        // tonic takes a body that ended early for one that is no message, which would be final.
+        response = routed(router, request) => match phase.too_slow.load(Ordering::Relaxed) {
+            true if grpc => {
+                let failure = Failure::new(code::TIMEOUT, "the body came too slowly");
+                unread::refusal(grpc, &path, failure.retry_after(2))
+            }
+            _ => response,
+        },
         () = displaced => {
             app.metrics.displaced("body");
             overloaded()
