@@ -56,7 +56,8 @@ fn token(state: TokenState) -> Token {
 }
 
 const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
-                    cert_not_after, last_seen, connected, enrolled_at, generation, health, schedulable, excluded";
+                    cert_not_after, last_seen, connected, enrolled_at, generation, active_sessions, health, \
+                    schedulable, excluded";
 
 #[test]
 fn a_node_has_every_field_even_when_nothing_is_known() {
@@ -65,7 +66,7 @@ fn a_node_has_every_field_even_when_nothing_is_known() {
     let more = format!(
         "{NODE}, hostname, agent_version, hardware, overlay, drain_by, rotation_ordered_at, \
          bundle_version, evidence, recovery, quarantine, ended, certificates, alerts, capability, \
-         config, registered_by"
+         config, registered_by, sessions"
     );
     let detail = NodeDetail::of(&state, &node(), &NodeLiveness::default(), None);
     assert_eq!(fields(&detail), sorted(&more));
