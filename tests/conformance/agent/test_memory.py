@@ -368,6 +368,8 @@ def test_the_socket_can_be_put_elsewhere_with_storage_on_disk_as_well(plane, pla
         agent.start().wait_connected()
         assert agent.status()["storage"] == "disk" and "memory" not in agent.status()
         assert (place / "agent.sock").is_socket() and not (agent.dir / "agent.sock").exists()
+        session = run(AGENT, "session", "--dir", agent.dir, "--kind", "exec", "--user", "root", "--", "true")
+        assert session.code == 0, session
     finally:
         agent.stop()
         agent.note_secrets()
@@ -464,6 +466,8 @@ def test_it_works_on_a_read_only_root(plane, host, manager, place):
     until(lambda: status().get("channel") == "up", "it is connected")
     assert status()["storage"] == "memory" and status()["ready"], status()
     assert subprocess.run(inside("test", "-S", "/run/enlist-agent/agent.sock")).returncode == 0
+    session = inside(str(AGENT), "session", "--dir", str(agent.dir), "--kind", "exec", "--user", "root", "--", "true")
+    assert subprocess.run(session, capture_output=True, env=clean_env()).returncode == 0
     assert subprocess.run(inside("touch", "/var/tmp/x"), capture_output=True).returncode != 0, "the root is read-only"
     second = subprocess.run(inside(str(AGENT), "run", "--dir", str(agent.dir), "--json"), env=clean_env(agent.environment), capture_output=True)
     assert second.returncode == 1 and b"dir_in_use" in second.stderr, second

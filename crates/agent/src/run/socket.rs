@@ -112,8 +112,20 @@ pub fn ask(dir: &Path, config: Option<&AgentConfig>) -> Option<Status> {
     if let Some(named) = config.and_then(|config| config.socket.as_deref()) {
         return ask_at(named);
     }
-    let ours = |status: &Status| status.disk.path == dir.display().to_string();
-    ask_at(&path(dir)).or_else(|| ask_at(Path::new(WITHOUT_DIR)).filter(ours))
+    ask_at(&path(dir)).or_else(|| ask_at(Path::new(WITHOUT_DIR)).filter(|status| is_of(status, dir)))
+}
+
+/// Where the daemon of this directory answers, as far as whoever asks can tell.
+pub fn found(dir: &Path, config: Option<&AgentConfig>) -> PathBuf {
+    if let Some(named) = config.and_then(|config| config.socket.clone()) {
+        return named;
+    }
+    let elsewhere = || ask_at(Path::new(WITHOUT_DIR)).is_some_and(|status| is_of(&status, dir));
+    if !path(dir).exists() && elsewhere() { PathBuf::from(WITHOUT_DIR) } else { path(dir) }
+}
+
+fn is_of(status: &Status, dir: &Path) -> bool {
+    status.disk.path == dir.display().to_string()
 }
 
 fn ask_at(path: &Path) -> Option<Status> {

@@ -16,7 +16,6 @@ use super::wire::{self, FromAgent, FromSession, Lines, Registration, Registratio
 use crate::chance;
 use crate::code::AgentCode;
 use crate::fault::Fault;
-use crate::run::socket;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to reach an agent that is away, and as much again by chance.
@@ -42,8 +41,7 @@ pub struct AgentLink {
 
 impl AgentLink {
     /// Registers the session. Without the agent's word there is none.
-    pub async fn open(dir: &Path, registration: Registration) -> Result<Self, Fault> {
-        let path = socket::path(dir);
+    pub async fn open(path: PathBuf, registration: Registration) -> Result<Self, Fault> {
         let (connection, session) = match timeout(PATIENCE, register(&path, &registration)).await {
             Ok(Ok(Ok(registered))) => registered,
             Ok(Ok(Err(refused))) => return Err(fault(&refused)),

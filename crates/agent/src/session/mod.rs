@@ -14,8 +14,9 @@ pub mod wire;
 
 use crate::cli::SessionArgs;
 use crate::code::AgentCode;
-use crate::config::Environment;
+use crate::config::{self, Environment, Values};
 use crate::fault::Fault;
+use crate::run::socket;
 use account::HostUser;
 use link::AgentLink;
 use wire::Registration;
@@ -26,6 +27,8 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// The exit status of the command: 128 and the number of the signal where one ended it.
 pub async fn run(args: &SessionArgs, environment: &Environment) -> Result<u8, Fault> {
     let dir = args.place.path(environment);
+    let config = config::load(&dir, Values::new(), environment).ok();
+    let socket = socket::found(&dir, config.as_ref());
     let user = known(&args.user)?;
     let registration = Registration {
         kind: args.kind.clone(),
@@ -34,7 +37,7 @@ pub async fn run(args: &SessionArgs, environment: &Environment) -> Result<u8, Fa
         supervised: true,
         resume: None,
     };
-    let link = AgentLink::open(&dir, registration).await?;
+    let link = AgentLink::open(socket, registration).await?;
     supervise::run(&args.command, &user, link).await
 }
 
