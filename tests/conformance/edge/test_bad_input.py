@@ -7,6 +7,7 @@ import random
 import re
 import socket
 import ssl
+import threading
 import time
 from urllib.parse import quote
 
@@ -335,6 +336,24 @@ def test_bytes_that_are_no_message_are_an_error(plane):
                 call(b"\xff" + chance.randbytes(size), timeout=30)
             assert error.value.code() in (native.grpc.StatusCode.INVALID_ARGUMENT, native.grpc.StatusCode.INTERNAL)
     assert alive(plane)
+
+
+def test_a_call_whose_message_does_not_come_may_be_made_again(plane):
+    """Late is not wrong: a message that a busy host sends too slowly ends as `timeout`, which is retried, and not as one that is no message."""
+    never = threading.Event()
+
+    def nothing():
+        never.wait()
+        yield b""
+
+    with native.door(plane) as door:
+        for path in ("/enlist.agent.v1.Agent/Enroll", "/pact.enrollment.EnrollmentService/Enroll"):
+            call = door.channel.stream_unary(path)
+            with pytest.raises(native.grpc.RpcError) as error:
+                call(nothing(), timeout=60)
+            assert error.value.code() == native.grpc.StatusCode.DEADLINE_EXCEEDED, error.value
+            assert dict(error.value.trailing_metadata())["enlist-code"] == "timeout"
+    never.set()
 
 
 def test_a_refusal_reaches_who_is_still_sending(plane):

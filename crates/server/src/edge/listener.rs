@@ -160,7 +160,7 @@ async fn shaken(
     stream: TcpStream,
     source: Source,
     place: &PoolPlace<Source>,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<Box<TlsStream<TcpStream>>> {
     let first = tokio::time::timeout(FIRST_BYTE_LIMIT, stream.peek(&mut [0])).await;
     if !matches!(first, Ok(Ok(1))) {
         tracing::debug!(%source, "no handshake was begun");
@@ -169,7 +169,8 @@ async fn shaken(
     place.set(PlaceUse::Active);
     let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
     match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
-        Ok(Ok(stream)) => Some(stream),
+        // Boxed: it is handed on a few times, and each would keep room for it.
+        Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err((error, stream))) => {
             tracing::debug!(%source, %error, "handshake refused");
             place.set(PlaceUse::Idle);

@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use lifecycle::names::{Label, Source, Span, Timestamp};
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -107,21 +108,21 @@ pub async fn serve<S>(
         }
     });
     let io = TokioIo::new(stream);
-    let over = async {
+    let over = std::pin::pin!(async {
         tokio::select! {
             () = idle(&watch) => {}
             () = unauthenticated_limit(&watch) => {}
             () = watch.enough.notified() => {}
             () = app.stopped() => {}
         }
-    };
-    let cut = async {
+    });
+    let cut = std::pin::pin!(async {
         tokio::select! {
             () = cut(&app, bound) => {}
             () = watch.displaced.cancelled() => app.metrics.displaced("connection"),
         }
-    };
-    // Each in a box of its own, so that one does not take the room of the other.
+    });
+    // Boxed once and never moved: there are as many of these as hosts.
     if http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -134,27 +135,25 @@ pub async fn serve<S>(
             .max_send_buf_size(128 * 1024)
             .keep_alive_interval(pings)
             .keep_alive_timeout(keepalive::ANSWER_LIMIT);
-        Box::pin(drive(builder.serve_connection(io, service), over, cut, &watch)).await;
+        drive(Box::pin(builder.serve_connection(io, service)).as_mut(), over, cut, &watch).await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(HEADER_BYTES as usize);
-        Box::pin(drive(builder.serve_connection(io, service), over, cut, &watch)).await;
+        drive(Box::pin(builder.serve_connection(io, service)).as_mut(), over, cut, &watch).await;
     }
 }
 
 /// Serves until the peer leaves. When it is `over`, what was asked may still be answered; when it is `cut`,
 /// nothing is.
-async fn drive(
-    connection: impl GracefulConnection,
-    over: impl Future<Output = ()>,
-    cut: impl Future<Output = ()>,
+async fn drive<C: GracefulConnection>(
+    mut connection: Pin<&mut C>,
+    over: Pin<&mut impl Future<Output = ()>>,
+    mut cut: Pin<&mut impl Future<Output = ()>>,
     watch: &ConnectionWatch,
 ) {
-    let mut connection = std::pin::pin!(connection);
-    let mut cut = std::pin::pin!(cut);
     tokio::select! {
         _ = connection.as_mut() => return,
         () = over => {}
