@@ -167,6 +167,16 @@ impl SessionTree {
     }
 }
 
+/// Those that were started in a session, as far as their environment still says so.
+pub fn of_session(id: &str) -> Vec<Process> {
+    let mark = format!("ENLIST_SESSION_ID={id}");
+    let marked = |process: &Process| {
+        let environment = fs::read(format!("/proc/{}/environ", process.pid.as_raw_nonzero()));
+        environment.is_ok_and(|text| text.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+    };
+    all().into_iter().filter(marked).collect()
+}
+
 /// The process with this number.
 pub fn process(pid: u32) -> io::Result<Process> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);

@@ -68,9 +68,11 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
     sessions.register().close(id, reason, exit_status);
     sessions.0.changed.notify_one();
     tracing::info!(session_id = %id, %reason, "session closed");
-    if let (SessionEnd::Vanished, Some(process)) = (end, held.orphan) {
-        // Whoever stood for it is gone: nobody would know of what is left.
-        SessionTree::whole(process).end(GRACE, || ()).await;
+    if let (SessionEnd::Vanished, EndingProcess::Supervisor(_)) = (end, held.process) {
+        // Whoever stood for it is gone: nobody would know of what is left. What has another parent by now has its id still.
+        for process in held.orphan.into_iter().chain(processes::of_session(&id.to_string())) {
+            SessionTree::whole(process).end(GRACE, || ()).await;
+        }
     }
 }
 
