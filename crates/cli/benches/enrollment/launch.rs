@@ -16,12 +16,13 @@ pub fn program() -> Result<PathBuf, Error> {
     Ok(built.join("enlist"))
 }
 
-/// Initializes the domain `bench` in `dir/cp`.
-pub fn init(dir: &Path, listen: &str) -> Result<PathBuf, Error> {
+/// Initializes the domain `bench` in `dir/cp`, with issuers of a kind.
+pub fn init(dir: &Path, listen: &str, issuer: &str) -> Result<PathBuf, Error> {
     let data = dir.join("cp");
     let kek = format!("file:{}", dir.join("kek").display());
     let status = Command::new(program()?)
-        .args(["server", "init", "--domain", "bench", "--listen", listen, "--json", "--kek", &kek, "--dir"])
+        .args(["server", "init", "--domain", "bench", "--listen", listen, "--issuer", issuer])
+        .args(["--json", "--kek", &kek, "--dir"])
         .arg(&data)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

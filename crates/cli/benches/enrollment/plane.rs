@@ -14,7 +14,7 @@ pub struct Plane {
 impl Plane {
     pub fn start(preload: Option<&Path>) -> Result<Self, Box<dyn std::error::Error>> {
         let dir = tempfile::Builder::new().prefix("enlist-bench").tempdir()?;
-        let data = launch::init(dir.path(), "127.0.0.1:0")?;
+        let data = launch::init(dir.path(), "127.0.0.1:0", "sealed")?;
         let (child, url) = launch::run(&data, preload)?;
         Ok(Self { child, url, dir })
     }

@@ -22,6 +22,8 @@ impl Api {
 pub struct Arguments {
     pub machines: usize,
     pub api: Api,
+    /// The kind of issuer that signs the machines' certificates.
+    pub issuer: String,
     /// Bytes of the configuration.
     pub document: usize,
     /// Whether the control plane is killed and started again.
@@ -32,13 +34,21 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn read() -> Result<Self, Error> {
-        let mut found = Self { machines: 10_000, api: Api::Pact, document: 4096, restart: true, bare: false };
+        let mut found = Self {
+            machines: 10_000,
+            api: Api::Pact,
+            issuer: "sealed".to_owned(),
+            document: 4096,
+            restart: true,
+            bare: false,
+        };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--machines" => found.machines = value()?.parse()?,
                 "--document" => found.document = value()?.parse::<usize>()?.clamp(64, 200_000),
+                "--issuer" => found.issuer = value()?,
                 "--no-restart" => found.restart = false,
                 "--bare-server" => found.bare = true,
                 "--api" => {

@@ -21,12 +21,12 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub fn start() -> Result<Self, Error> {
+    pub fn start(issuer: &str) -> Result<Self, Error> {
         let dir = tempfile::Builder::new().prefix("enlist-storm").tempdir()?;
         // A port that stays the same across a restart.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let text = |error: Box<dyn std::error::Error>| error.to_string();
-        let data = launch::init(dir.path(), &free.to_string()).map_err(text)?;
+        let data = launch::init(dir.path(), &free.to_string(), issuer).map_err(text)?;
         let (child, url) = launch::run(&data, None).map_err(text)?;
         let plane = Self { child, url, data, dir };
         plane.enlist(&["policy", "set", "attestors", "join-token,recovery-token,hardware"])?;

@@ -1,6 +1,7 @@
 //! Machines that all boot at once, against one control plane beside them on this machine.
 //!
-//! `cargo run --release -p enlist --example storm -- [--machines N] [--api pact|native] [--document BYTES]`, after
+//! `cargo run --release -p enlist --example storm -- [--machines N] [--api pact|native] [--issuer
+//! sealed|ephemeral] [--document BYTES] [--no-restart]`, after
 //! `cargo build --release --bin enlist`. Each machine is registered by its hardware in a batch, makes a key and a request, enrolls,
 //! connects with its certificate, reads its configuration and stays on a stream. Then the control plane is killed and
 //! started again, and all of them come back as hosts do: with a pause that chance and the number of failures decide.
@@ -62,7 +63,7 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         arguments.document
     );
     let floor = bare::measure(count, arguments.document).await?;
-    let mut plane = ControlPlane::start()?;
+    let mut plane = ControlPlane::start(&arguments.issuer)?;
     let registered = plane.register(count)?;
     println!("Registered by batch in {:.1} s.\n", registered.as_secs_f64());
     let mut fleet = Fleet::new(&plane, arguments)?;

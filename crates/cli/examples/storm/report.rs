@@ -80,17 +80,18 @@ pub fn memory(floor: &Floor, before: u64, after: u64, peak: u64, count: usize) {
     );
 }
 
-pub fn reconnect(serving: Duration, back: &Cost, count: usize) {
+pub fn reconnect(serving: Duration, back: &Cost, (before, after): (u64, u64), count: usize) {
     println!(
-        "| killed; serving again after | all streaming after | server CPU each | load program CPU each |"
+        "| killed; serving again after | all streaming after | server CPU each | load program CPU each | memory per stream |"
     );
-    println!("|---|---|---|---|");
+    println!("|---|---|---|---|---|");
     println!(
-        "| {:.2} s | {:.2} s | {:.0} µs | {:.0} µs |\n",
+        "| {:.2} s | {:.2} s | {:.0} µs | {:.0} µs | {:.1} kB |\n",
         serving.as_secs_f64(),
         back.wall.as_secs_f64(),
         each(back.server, count),
-        each(back.load, count)
+        each(back.load, count),
+        after.saturating_sub(before) as f64 / count as f64,
     );
 }
 

@@ -227,10 +227,10 @@ impl http_body::Body for OpenBody {
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, axum::Error>>> {
-        let frame = std::pin::Pin::new(&mut self.body).poll_frame(cx);
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
             self.open.0.progress.fetch_add(1, Ordering::Relaxed);
         }
