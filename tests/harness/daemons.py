@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import random
 import signal
 import socket
@@ -118,8 +119,13 @@ class Daemon:
     def size(self) -> int:
         """All but the room that is kept for bad days, which has its own fixed size."""
         kept = self.dir / "ballast"
-        files = [path for path in self.dir.rglob("*") if path.is_file() and not path.is_symlink()]
-        return sum(size(path) for path in files if path != kept)
+        return sum(size(path) for path in self.all_files() if path != kept)
+
+    def all_files(self) -> list[pathlib.Path]:
+        """What lies in the directory; a generation that the agent removes meanwhile is not there."""
+        walked = os.walk(self.dir)
+        found = [pathlib.Path(place, name) for place, _, names in walked for name in names]
+        return [path for path in found if path.is_file() and not path.is_symlink()]
 
 
 def size(path) -> int:

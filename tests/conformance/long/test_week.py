@@ -219,7 +219,7 @@ def check_hosts(week) -> None:
         shown = plane.node(node)
         assert shown["connected"] and shown["state"] == "active" and not shown["quarantined"], shown
         assert host.keys_match()
-        files = [path for path in host.dir.rglob("*") if path.is_file() and not path.is_symlink()]
+        files = host.all_files()
         print(f"{node}: {len(files)} files, {host.size()} bytes, {host.memory_kib()} KiB")
         assert len(files) <= FILES and host.size() <= BYTES, sorted(map(str, files))
         live = [c for c in shown["certificates"] if c["status"] == "live"]

@@ -72,12 +72,12 @@ impl AgentLink {
     }
 }
 
-struct Connection {
+struct AgentConnection {
     stream: UnixStream,
     lines: Lines,
 }
 
-type Registered = Result<(Connection, Resumed), RegistrationRefused>;
+type Registered = Result<(AgentConnection, Resumed), RegistrationRefused>;
 
 async fn register(path: &Path, registration: &Registration) -> io::Result<Registered> {
     let mut stream = UnixStream::connect(path).await?;
@@ -85,7 +85,7 @@ async fn register(path: &Path, registration: &Registration) -> io::Result<Regist
     let mut lines = Lines::default();
     let answer = lines.next(&mut stream).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
     match serde_json::from_slice(&answer) {
-        Ok(FromAgent::Registered(session)) => Ok(Ok((Connection { stream, lines }, session))),
+        Ok(FromAgent::Registered(session)) => Ok(Ok((AgentConnection { stream, lines }, session))),
         Ok(FromAgent::Error(refused)) => Ok(Err(refused)),
         Ok(FromAgent::Terminate { .. }) | Err(_) => {
             Err(io::Error::other("the agent is older than this program and knows no sessions"))
@@ -110,7 +110,7 @@ struct Upheld {
 }
 
 impl Upheld {
-    async fn run(mut self, mut connection: Connection) {
+    async fn run(mut self, mut connection: AgentConnection) {
         loop {
             match self.converse(&mut connection).await {
                 Ok(Parted::Done) => return,
@@ -124,7 +124,7 @@ impl Upheld {
         }
     }
 
-    async fn converse(&mut self, connection: &mut Connection) -> io::Result<Parted> {
+    async fn converse(&mut self, connection: &mut AgentConnection) -> io::Result<Parted> {
         let mut sent = Said::default();
         loop {
             let said = *self.heard.borrow_and_update();
@@ -137,7 +137,7 @@ impl Upheld {
                 return Ok(Parted::Done);
             }
             sent = said;
-            let Connection { stream, lines } = &mut *connection;
+            let AgentConnection { stream, lines } = &mut *connection;
             tokio::select! {
                 changed = self.heard.changed() => if changed.is_err() { return Ok(Parted::Done) },
                 line = lines.next(stream) => match line? {
@@ -156,7 +156,7 @@ impl Upheld {
     }
 
     /// The session goes on, whatever has become of the agent. None once it has ended.
-    async fn again(&mut self) -> Option<Connection> {
+    async fn again(&mut self) -> Option<AgentConnection> {
         loop {
             let jitter = PAUSE.mul_f64(f64::from(chance::number()) / f64::from(u32::MAX));
             tokio::select! {

@@ -575,6 +575,7 @@ impl World {
             Care::Undrain => node.draining,
             Care::Release => node.quarantined,
             Care::Reinstate => node.state.is_gone(),
+            Care::Decommission(_) => !node.sessions.open.is_empty(),
             _ => false,
         };
         let fitting = self.domain.state.nodes.values().find(|node| fits(node));

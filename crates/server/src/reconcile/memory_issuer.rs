@@ -5,12 +5,12 @@ use crate::ca::ephemeral;
 use crate::process::app::App;
 
 #[derive(Default)]
-pub struct Replacement {
+pub struct IssuerReplacement {
     /// The code of the last failure: one that stays the same has one line in the log.
     failing: Option<&'static str>,
 }
 
-impl Replacement {
+impl IssuerReplacement {
     pub async fn tick(&mut self, app: &App) {
         match ephemeral::ensure(app).await {
             Ok(()) => self.failing = None,

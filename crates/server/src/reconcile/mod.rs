@@ -37,7 +37,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
     let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
-    let mut memory_issuer = memory_issuer::Replacement::default();
+    let mut memory_issuer = memory_issuer::IssuerReplacement::default();
     let mut tick: u64 = 0;
     loop {
         tokio::select! {

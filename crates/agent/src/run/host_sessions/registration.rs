@@ -34,12 +34,12 @@ const WRITE: Duration = Duration::from_secs(5);
 
 /// Who is at the other end, by the kernel's word.
 #[derive(Debug, Clone, Copy)]
-struct Caller {
+struct SocketCaller {
     uid: u32,
     pid: u32,
 }
 
-type Refusal = (AgentCode, String);
+type SessionRefusal = (AgentCode, String);
 
 pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u8>) {
     let opened = open(sessions, &stream, &first).await;
@@ -93,7 +93,7 @@ async fn open(
     sessions: &HostSessions,
     stream: &UnixStream,
     first: &[u8],
-) -> Result<(Session, EndingProcess), Refusal> {
+) -> Result<(Session, EndingProcess), SessionRefusal> {
     let invalid = |what: String| (AgentCode::SessionInvalid, what);
     let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let wanted = match serde_json::from_slice(line) {
@@ -108,7 +108,7 @@ async fn open(
     let credentials = stream.peer_cred().map_err(unknown)?;
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
     let pid = pid.ok_or_else(|| invalid("the caller is a process that this host cannot see".to_owned()))?;
-    let caller = Caller { uid: credentials.uid(), pid };
+    let caller = SocketCaller { uid: credentials.uid(), pid };
     if *sessions.0.ending.borrow() {
         let what = "this host's identity is revoked: nobody may open a session on it".to_owned();
         return Err((AgentCode::IdentityRevokedOrFenced, what));
@@ -133,13 +133,13 @@ async fn open(
     Ok((session, process))
 }
 
-fn drawn() -> Result<SessionId, Refusal> {
+fn drawn() -> Result<SessionId, SessionRefusal> {
     let failed = |error: io::Error| (AgentCode::RuntimeFailed, error.to_string());
     let chance = chance::bytes().map_err(failed)?;
     Ok(SessionId(Ulid::new(clock::now(), chance)))
 }
 
-fn no_place(why: NoPlace) -> Refusal {
+fn no_place(why: NoPlace) -> SessionRefusal {
     match why {
         NoPlace::Full => (AgentCode::TooManySessions, "256 sessions are open on this host".to_owned()),
         NoPlace::TooFast => {
@@ -150,7 +150,7 @@ fn no_place(why: NoPlace) -> Refusal {
 }
 
 /// Root speaks for every user that there is, and everybody for itself.
-async fn may_register(caller: Caller, user: &str) -> Result<(), Refusal> {
+async fn may_register(caller: SocketCaller, user: &str) -> Result<(), SessionRefusal> {
     let name = user.to_owned();
     let lookup = tokio::task::spawn_blocking(move || account::find(&name));
     let failed = |what: String| (AgentCode::SessionUserUnknown, what);
@@ -176,7 +176,7 @@ enum EndingProcess {
     Itself(Process),
 }
 
-fn ending_process(caller: Caller, wanted: &Registration) -> Result<EndingProcess, Refusal> {
+fn ending_process(caller: SocketCaller, wanted: &Registration) -> Result<EndingProcess, SessionRefusal> {
     let gone = |_| (AgentCode::SessionInvalid, "there is no such process".to_owned());
     if wanted.supervised {
         return processes::process(caller.pid).map(EndingProcess::Supervisor).map_err(gone);
@@ -188,7 +188,7 @@ fn ending_process(caller: Caller, wanted: &Registration) -> Result<EndingProcess
 }
 
 /// Nobody but root has the agent end processes of others.
-fn own(caller: Caller, pid: u32) -> Result<(), Refusal> {
+fn own(caller: SocketCaller, pid: u32) -> Result<(), SessionRefusal> {
     let owner = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
     if caller.uid == 0 || owner.is_ok_and(|owner| owner == caller.uid) {
         return Ok(());
