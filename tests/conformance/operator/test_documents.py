@@ -123,6 +123,9 @@ def mistake(line: str, known: dict[str, set[str]]) -> str | None:
     command, everywhere = program, known[program]
     words = iter(words)
     for word in words:
+        if word == "--":
+            # What follows is another program's.
+            break
         if word.startswith("--"):
             flag = word.partition("=")[0]
             has = known[command] | everywhere

@@ -81,7 +81,7 @@ def local_ports(plane) -> set:
 
 
 def test_nobody_else_is_asked_while_a_machine_boots(domains):
-    """Proves PACT-43: every TCP socket of the control plane is its listener's, while machines boot and listen."""
+    """Proves PACT-19, PACT-43: every TCP socket of the control plane is its listener's, while machines boot and listen."""
     (alpha, in_alpha), _ = domains
     machine = pacts.machine(alpha, in_alpha, "self-contained-1")
     with Subscriber(alpha, machine):
