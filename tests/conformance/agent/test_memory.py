@@ -417,7 +417,7 @@ def test_memory_that_cannot_be_locked_is_a_warning_and_with_swap_a_fault(plane, 
 
 @pytest.mark.alone
 def test_with_swap_on_nothing_of_a_locked_agent_is_swapped(plane, host, place):
-    """Real swap space, and the kernel is asked to swap out all it may: nothing of the agent, but much of one that may not lock its memory."""
+    """Proves PACT-03: real swap space, and the kernel is asked to swap out all it may: nothing of the agent, but much of one that may not lock its memory."""
     marker = f"swapped-{os.urandom(16).hex()}"
     script = f"import sys; held = [bytearray(({marker!r} + str(n)).encode()) for n in range(20000)]; print(1, flush=True); sys.stdin.read()"
     with images.swap() as swap, subprocess.Popen(
@@ -445,7 +445,7 @@ def test_with_swap_on_nothing_of_a_locked_agent_is_swapped(plane, host, place):
 
 
 def test_it_works_on_a_read_only_root(plane, host, manager, place):
-    """The directory is part of a read-only image and holds the settings alone; the socket is in /run. All of / is read-only to the agent."""
+    """Proves PACT-03: the directory is part of a read-only image and holds the settings alone; the socket is in /run. All of / is read-only to the agent."""
     agent = host(dir=scratch("image") / "a")
     agent.register("mem-readonly")
     script = (

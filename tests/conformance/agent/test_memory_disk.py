@@ -36,6 +36,7 @@ class Watched:
 
 
 def test_no_byte_of_the_disk_holds_a_key_a_token_or_the_configuration(plane_of_its_own, place):
+    """Proves PACT-03, D19: after enrollments, renewals and kills the whole image of the disk holds none of them; the same search finds them where storage is disk."""
     plane = plane_of_its_own
     sysfs.allow(plane)
     plane.policy("profile.default.lifetime", "60s")

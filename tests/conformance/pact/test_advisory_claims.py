@@ -106,7 +106,7 @@ def test_two_domains_that_share_a_machine_both_warn_and_refuse_nothing(board):
     "behaviour", [(500, b"no"), (302, b""), (200, b"<html>\n{}\n[1]\nnull\n"), "garbage", "huge"], ids=str
 )
 def test_a_board_that_fails_changes_nothing(board, behaviour):
-    """Machines boot, readiness stays, no alert is raised; claims that were read hold until they end."""
+    """Proves PACT-25: machines boot, readiness stays, no alert is raised; claims that were read hold until they end."""
     neighbour = Neighbour("next.example")
     board.behave = lambda _method: behaviour
     with beside(board, neighbour) as (plane, operator):
@@ -119,7 +119,7 @@ def test_a_board_that_fails_changes_nothing(board, behaviour):
 
 
 def test_an_absent_or_silent_board_delays_nobody(board):
-    """An enrollment takes no part in it: with a board that hangs a machine boots, and the stop keeps its time."""
+    """Proves PACT-25: an enrollment takes no part in it: with a board that hangs a machine boots, and the stop keeps its time."""
     board.behave = lambda _method: "hang"
     with beside(board, Neighbour("next.example")) as (plane, operator):
         for number in range(5):
@@ -168,7 +168,7 @@ def test_a_claim_ends_with_its_time_or_with_the_node(board):
 
 
 def test_what_is_not_to_be_believed_is_ignored_and_counted(board):
-    """A bad signature, an unknown root, another's name, an old, a future and a replayed claim, one about ourselves."""
+    """Proves PACT-25: a bad signature, an unknown root, another's name, an old, a future and a replayed claim, one about ourselves."""
     neighbour, stranger = Neighbour("next.example"), Neighbour("evil.example")
     with beside(board, neighbour) as (plane, operator):
         identity = hardware()

@@ -55,7 +55,7 @@ def issued_by(leaf, ca) -> bool:
 
 
 def test_the_issuer_is_a_ca_for_client_certificates_only(memory_plane):
-    """Self-signed, P-256, path length 0, client-auth its only extended key usage, 14 days, a name of its own."""
+    """Proves PACT-02: self-signed, P-256, path length 0, client-auth its only extended key usage, 14 days, a name of its own."""
     ca, shown = anchor(memory_plane), current(memory_plane)
     assert issued_by(ca, ca) and ca.subject == ca.issuer
     assert isinstance(ca.public_key().curve, ec.SECP256R1)
@@ -337,7 +337,7 @@ def test_a_denied_leaf_of_an_earlier_start_stays_denied():
 
 
 def test_many_restarts_leave_few_issuers():
-    """One that signed nothing is forgotten with the next start; one with leaves is kept for them."""
+    """Proves PACT-02: one that signed nothing is forgotten with the next start; one with leaves is kept for them."""
     with ephemeral.control_plane() as plane:
         node = native.enroll(plane)
         node.confirm()
@@ -359,7 +359,7 @@ def test_many_restarts_leave_few_issuers():
 
 
 def test_it_is_replaced_at_half_its_life_while_running():
-    """Seven days on, in the same process: another is published, the one before stays an anchor, nobody is stranded."""
+    """Proves PACT-02: seven days on, in the same process: another is published, the one before stays an anchor, nobody is stranded."""
     plane = Jumping(init=(*ephemeral.INIT, "--profile", "taskrun")).found().start()
     try:
         old, node, pid = current(plane), native.enroll(plane), plane.process.pid

@@ -61,7 +61,7 @@ def test_the_search_finds_a_key_that_is_written(tmp_path):
 
 
 def test_the_key_is_in_memory_and_in_no_file(dumping):
-    """While it runs, after a clean stop, and after a SIGKILL; and it is another one after each start."""
+    """Proves PACT-02: while it runs, after a clean stop, and after a SIGKILL; and it is another one after each start."""
     secrets = []
     for end in (dumping.stop, dumping.kill, dumping.stop):
         secrets += secret_of(dumping)
@@ -76,7 +76,7 @@ def test_the_key_is_in_memory_and_in_no_file(dumping):
 
 
 def test_a_crash_leaves_no_core_dump(dumping):
-    """Where a dump is allowed and another program leaves one, the control plane leaves none, to file or collector."""
+    """Proves PACT-02: where a dump is allowed and another program leaves one, the control plane leaves none, to file or collector."""
     secrets = secret_of(dumping)
     use(dumping)
     place = scratch("cores")

@@ -73,7 +73,7 @@ def leaf(agent: Daemon):
 
 
 def test_a_restart_strands_nobody():
-    """SIGKILL and start: every stream and every agent is back with its old certificate, then has one of the new issuer."""
+    """Proves PACT-02: SIGKILL and start: every stream and every agent is back with its old certificate, then has one of the new issuer."""
     listen = ("--listen", f"127.0.0.1:{lasting_port()}")
     streams: list[Streaming] = []
     agents: list[Daemon] = []
