@@ -28,6 +28,9 @@ const EVENT_STREAMS: usize = 4096;
 pub const EVENT_STREAMS_EACH: usize = 256;
 /// How long to wait for a place.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long an unauthenticated connection may wait for a place: its handshake is done, and would be done again if it were sent away
+/// while thousands of machines boot at once.
+const STRANGER_WAIT: Duration = Duration::from_secs(20);
 /// How long a connection may wait for its handshake to begin.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(20);
 
@@ -105,7 +108,7 @@ impl Capacity {
 
     /// A place for an unauthenticated connection, or none in time.
     pub async fn stranger(&self, source: Source, displaced: CancellationToken) -> Option<PoolPlace<Source>> {
-        self.strangers.wait(&source.networks(), PlaceUse::Idle, displaced, WAIT).await
+        self.strangers.wait(&source.networks(), PlaceUse::Idle, displaced, STRANGER_WAIT).await
     }
 
     /// A place for a connection with a client certificate, or none in time.

@@ -147,7 +147,8 @@ impl StreamSession {
             Ok(Ok(None) | Err(_)) => return Ok(()),
             Err(_) => return Err(Failure::new(code::TIMEOUT, "no Hello within 10 s")),
         };
-        let stream = self.open(hello).await?;
+        // Boxed, like every commit here: a stream that lasts would keep the room for it.
+        let stream = Box::pin(self.open(hello)).await?;
         let result = self.serve(&mut up, &stream).await;
         self.app.fleet.presence.close(&self.peer.id, &stream);
         result
@@ -285,7 +286,7 @@ impl StreamSession {
 
     async fn record_sessions(&mut self, stream: &Stream) -> Result<(), Failure> {
         let Some(sessions) = &mut self.sessions else { return Ok(()) };
-        match sessions.record(&self.app, &self.peer, stream).await? {
+        match Box::pin(sessions.record(&self.app, &self.peer, stream)).await? {
             Some(recorded) => self.send(live_down::Message::SessionsRecorded(recorded)),
             None => Ok(()),
         }
@@ -364,7 +365,7 @@ impl StreamSession {
         if answered
             && recovery_is_due(&node, self.recovery_kept, Some(&self.app.config.recovery.id), self.app.now())
         {
-            match self.mint().await {
+            match Box::pin(self.mint()).await {
                 Ok(Some(grant)) => {
                     self.sent.recovery_token = recovery_token::kept(&grant.token_id);
                     self.sent.recovery_profile = Some(view.state.bundle_version);
