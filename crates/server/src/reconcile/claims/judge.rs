@@ -12,8 +12,10 @@ use pki::sign::{audit_domain, verify_audit, verify_audit_chain};
 use rustls_pki_types::CertificateDer;
 use std::collections::{BTreeMap, HashSet};
 
-/// Documents whose signature is checked in one round.
+/// Documents whose signature is checked in one round. A line that is no document counts too: an answer holds millions of them.
 const DOCUMENTS: usize = 256;
+/// What cannot be read, or has more in it than a document may have.
+const MALFORMED: &str = "malformed";
 /// Of one document with its signature and chain.
 const LINE_BYTES: usize = 9 * 1024 * 1024;
 /// Machines of one document.
@@ -81,7 +83,12 @@ impl ClaimJudge {
                     self.heard.insert(domain, heard);
                 }
                 Ok(None) => {}
-                Err(reason) => ignored.push(reason),
+                Err(reason) => {
+                    if reason == MALFORMED {
+                        left = left.saturating_sub(1);
+                    }
+                    ignored.push(reason);
+                }
             }
         }
         ignored
@@ -96,14 +103,14 @@ impl ClaimJudge {
         now: Timestamp,
     ) -> Result<Option<BelievedClaims>, &'static str> {
         if line.len() > LINE_BYTES {
-            return Err("malformed");
+            return Err(MALFORMED);
         }
-        let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| "malformed")?;
-        let document = STANDARD.decode(&signed.document).map_err(|_| "malformed")?;
+        let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| MALFORMED)?;
+        let document = STANDARD.decode(&signed.document).map_err(|_| MALFORMED)?;
         let ReadClaims { domain, issued_at, expires_at, claims } = read(&document)?;
         let own = state.domain.as_ref().is_some_and(|own| own.name.as_str() == domain);
         if own {
-            *left -= 1;
+            *left = left.saturating_sub(1);
             let roots: Vec<CertificateDer<'_>> =
                 state.roots.iter().map(|root| CertificateDer::from(root.certificate.as_slice())).collect();
             let ours = verify(&signed, &document, (&domain, &roots), now);
@@ -124,7 +131,7 @@ impl ClaimJudge {
             Some(known) if issued_at <= known.issued_at => return Err("replayed"),
             Some(_) | None => {}
         }
-        *left -= 1;
+        *left = left.saturating_sub(1);
         verify(&signed, &document, (&domain, roots), now)?;
         let heard =
             NeighbourClaims { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
@@ -150,15 +157,15 @@ fn shared(registered: &HashSet<String>, claims: Vec<MachineClaim>) -> Vec<(Strin
 
 fn read(document: &[u8]) -> Result<ReadClaims, &'static str> {
     let ClaimsDocument { domain, issued_at, expires_at, claims } =
-        serde_json::from_slice(document).map_err(|_| "malformed")?;
-    let time = |text: &str| Timestamp::parse(text).map_err(|_| "malformed");
+        serde_json::from_slice(document).map_err(|_| MALFORMED)?;
+    let time = |text: &str| Timestamp::parse(text).map_err(|_| MALFORMED);
     let (issued_at, expires_at) = (time(&issued_at)?, time(&expires_at)?);
     let named = (1..=255).contains(&domain.len()) && domain.bytes().all(|byte| byte.is_ascii_graphic());
     let fits = |claim: &MachineClaim| {
         claim.hardware.len() <= IDENTIFIERS && Timestamp::parse(&claim.active_since).is_ok()
     };
     if !named || claims.len() > MACHINES || !claims.iter().all(fits) {
-        return Err("malformed");
+        return Err(MALFORMED);
     }
     Ok(ReadClaims { domain, issued_at, expires_at, claims })
 }
@@ -170,12 +177,12 @@ fn verify(
     (domain, roots): (&str, &[CertificateDer<'_>]),
     now: Timestamp,
 ) -> Result<(), &'static str> {
-    let decoded = |text: &String| STANDARD.decode(text).map_err(|_| "malformed");
+    let decoded = |text: &String| STANDARD.decode(text).map_err(|_| MALFORMED);
     if signed.chain.len() > CHAIN {
-        return Err("malformed");
+        return Err(MALFORMED);
     }
     let chain = signed.chain.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
-    let (signer, above) = chain.split_first().ok_or("malformed")?;
+    let (signer, above) = chain.split_first().ok_or(MALFORMED)?;
     let above: Vec<CertificateDer<'_>> =
         above.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
     let vouches = |root: &&CertificateDer<'_>| {
@@ -189,4 +196,17 @@ fn verify(
     }
     let signature = decoded(&signed.signature)?;
     if verify_audit(signer, &claims_message(document), &signature) { Ok(()) } else { Err("bad_signature") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_documents_are_not_parsed_without_end() {
+        let lines = BoardLines { body: b"{}\n".repeat(100_000), is_cut: false };
+        let ignored = ClaimJudge::default().hear(&State::default(), &[], &lines, Timestamp::from_secs(1));
+        assert_eq!(ignored.iter().filter(|reason| **reason == MALFORMED).count(), DOCUMENTS);
+        assert_eq!(ignored.last(), Some(&"too_many"));
+    }
 }
