@@ -15,7 +15,8 @@ class Loki:
     """Takes pushes as Loki does: labels, nanoseconds, duplicates dropped, order within a stream.
 
     `behave` decides what becomes of a push: it gets its lines and gives back None to take it, or (status, headers, body), or one
-    of the words `hang`, `garbage`, `close`. What was taken in any life is in `arrived`, in order; `streams` is lost at a restart.
+    of the words `hang`, `garbage`, `close`, `continue` (informational heads without end; `ended` counts those that the other
+    side has ended). What was taken in any life is in `arrived`, in order; `streams` is lost at a restart.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None):
@@ -27,6 +28,7 @@ class Loki:
         self.faults: list[str] = []
         self.requests: list[dict] = []
         self.attempts = 0
+        self.ended = 0
         self.released = threading.Event()
         self.lock = threading.Lock()
         self.port = 0
@@ -91,6 +93,8 @@ class Loki:
             request.wfile.write(b"\x00\x01 what would you like to hear?\r\n\r\n")
             request.close_connection = True
             return None
+        if chosen == "continue":
+            return self.stream_heads(request)
         if chosen == "close":
             request.connection.shutdown(socket.SHUT_RDWR)
             request.close_connection = True
@@ -100,6 +104,19 @@ class Loki:
         with self.lock:
             self.take(entries)
         return self.answer(request, 204)
+
+    def stream_heads(self, request) -> None:
+        """`100 Continue` for as long as somebody reads."""
+        request.close_connection = True
+        heads = b"HTTP/1.1 100 Continue\r\n\r\n" * 4096
+        try:
+            while not self.released.is_set():
+                request.connection.sendall(heads)
+        except TimeoutError:
+            return
+        except OSError:
+            with self.lock:
+                self.ended += 1
 
     def parse(self, request, body: bytes) -> list[tuple]:
         """The lines of a push in the order of the trail, or a complaint."""

@@ -107,7 +107,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let lists = RevocationLists { pem, without_list };
             if !lists.without_list.is_empty() {
                 // Standard error may be closed; the document names them too.
-                let _ = writeln!(anstream::stderr(), "{NO_LIST}");
+                let _ = writeln!(anstream::stderr(), "{}", Screen::of_stderr().hang(0, 0, NO_LIST));
             }
             output.document(&lists, |lists| lists.pem.clone())
         }
@@ -163,7 +163,7 @@ fn text(ca: &Ca, screen: Screen) -> String {
         .with("root valid until", &screen.full(&ca.root.not_after))
         .with("trust bundle", &format!("version {}, {adoption}", ca.bundle_version));
     let mut table = Table::new(["ISSUER", "KIND", "STATE", "VALID UNTIL", "LEAVES", "SUBJECT"], "no issuers")
-        .dropping(["SUBJECT", "KIND"]);
+        .dropping(["SUBJECT"]);
     for issuer in &ca.issuers {
         let leaves = match issuer.other_leaves {
             0 => issuer.leaves.to_string(),

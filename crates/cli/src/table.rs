@@ -107,7 +107,9 @@ impl Table {
             let names: Vec<&str> =
                 plan.dropped.iter().filter_map(|column| self.head.get(*column)).map(String::as_str).collect();
             let note = format!("(no room for {}: see --json, or use a wider terminal)", names.join(", "));
-            let _ = writeln!(text, "{}", shortened(&note, columns));
+            for line in screen.hang(0, 0, &note).lines() {
+                let _ = writeln!(text, "{}", shortened(line, columns));
+            }
         }
         text
     }

@@ -5,6 +5,7 @@
 //! and size of the answer are bounded.
 
 use crate::connect::{connect, dial};
+use crate::rationed::RationedStream;
 use crate::trust::{Trust, client_config};
 use crate::unreachable::Unreachable;
 use crate::url::{ServerUrl, UrlError};
@@ -16,11 +17,14 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use std::convert::Infallible;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 const HEAD_BYTES: usize = 64 * 1024;
+/// Beyond head and answer: chunks have lengths, and hyper reads ahead.
+const SLACK_BYTES: usize = 64 * 1024;
 
 /// Where to. The path may hold a secret, so only the origin is ever shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,6 +129,8 @@ impl ForeignUrl {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limit = request.answer_bytes;
+        let ration = limit.saturating_mul(2).saturating_add(HEAD_BYTES + SLACK_BYTES);
+        let stream = RationedStream::new(stream, ration, deadline);
         let mut built = Request::builder()
             .method(request.method)
             .uri(&self.path)
@@ -152,10 +158,20 @@ impl ForeignUrl {
         };
         match timeout_at(deadline, talk).await {
             Err(_) => Err(Unreachable::TimedOut("answer")),
-            Ok(Err(error)) if error.is_parse() => Err(Unreachable::Network(error.to_string())),
-            Ok(Err(_)) => Err(Unreachable::Closed),
+            Ok(Err(error)) => Err(broken(&error)),
             Ok(Ok(answer)) => Ok(answer),
         }
+    }
+}
+
+/// Why there is no whole answer.
+fn broken(error: &hyper::Error) -> Unreachable {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.map(|cause| (cause.kind(), cause)) {
+        Some((ErrorKind::TimedOut, _)) => Unreachable::TimedOut("answer"),
+        Some((ErrorKind::InvalidData, cause)) => Unreachable::Network(cause.to_string()),
+        _ if error.is_parse() => Unreachable::Network(error.to_string()),
+        _ => Unreachable::Closed,
     }
 }
 
@@ -287,6 +303,13 @@ mod tests {
     async fn what_is_not_http_is_no_answer() {
         assert!(asked("hello, who is there?\r\n\r\n", 64).await.is_err());
         assert!(asked("", 64).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn heads_without_end_are_no_answer() {
+        let heads: &'static str = "HTTP/1.1 100 Continue\r\n\r\n".repeat(40_000).leak();
+        let error = asked(heads, 64).await.expect_err("no answer");
+        assert_eq!(error, Unreachable::Network("the server sends more than an answer".to_owned()));
     }
 
     #[tokio::test]

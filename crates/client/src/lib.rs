@@ -19,6 +19,7 @@ mod exit;
 pub mod foreign;
 mod pinned;
 pub mod probe;
+mod rationed;
 pub mod rest;
 pub mod trust;
 pub mod unreachable;

@@ -121,6 +121,20 @@ def test_nothing_is_lost_or_out_of_order_whatever_happens_to_loki(loki):
         assert plane.api("GET", "/v1/audit?limit=1").status == 200
 
 
+def test_heads_without_end_stall_nobody(loki):
+    """`100 Continue` for ever: each connection is ended, enrollments go on, and what was not taken arrives later. PACT-16."""
+    loki.behave = lambda _lines: "continue"
+    with forwarding(loki) as plane:
+        for ended in range(1, 4):
+            native.enroll(plane)
+            until(lambda ended=ended: loki.ended >= ended, "the control plane ends the connection", 20)
+        failures = lambda: metric(plane, "enlist_loki_failures_total", '{reason="unreachable"}') or 0  # noqa: E731
+        before = until(failures, "the failures are counted")
+        until(lambda: failures() > before, "it is tried again")
+        loki.behave = lambda _lines: None
+        all_there(plane, loki)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -123,7 +123,7 @@ impl NodeCall<'_> {
     ) -> Result<(), CommandError> {
         let path = Path::new("/v1/nodes").segment(id).segment(verb);
         let item: NodeItem = self.operator.post(&path, words).await?;
-        self.output.document(&item, human)
+        self.output.document(&item, |item| self.output.screen().hang(0, 0, &human(item)))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::CommandError;
 use crate::error::not_the_secret;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::screen::Screen;
 use crate::table::{Table, Tone, harmless};
 use api::rest::operators::{CreateOperatorKeyRequest, CreatedKey, KeyItem};
 use client::OperatorApi;
@@ -44,7 +45,7 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
                 expires,
             };
             let created: CreatedKey = operator.post(&path, &request).await?;
-            output.document(&created, text)
+            output.document(&created, |created| text(created, output.screen()))
         }
         Command::List => {
             let items: Vec<KeyItem> = operator.list(&path).await?;
@@ -59,7 +60,7 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
     }
 }
 
-fn text(created: &CreatedKey) -> String {
+fn text(created: &CreatedKey, screen: Screen) -> String {
     let fields = Fields::new()
         .with("key", created.key.reveal())
         .with("id", &created.key_id)
@@ -67,10 +68,9 @@ fn text(created: &CreatedKey) -> String {
         .with("role", &created.role)
         .with("tenants", &narrowed(created.tenant.as_ref(), &created.vclusters))
         .with("expires", &created.expires_at);
-    format!(
-        "{}\nStore the key in a file that only its user can read, and pass that file with --api-key-file.\n",
-        fields.text()
-    )
+    let advice =
+        "Store the key in a file that only its user can read, and pass that file with --api-key-file.";
+    format!("{}\n{}\n", fields.text(), screen.hang(0, 0, advice))
 }
 
 fn table(items: &[KeyItem]) -> Table {

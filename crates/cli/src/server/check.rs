@@ -3,6 +3,7 @@
 use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
+use crate::screen::Screen;
 use ::server::config::{ConfigMistake, ControlPlaneConfig};
 use ::server::config_warnings::warnings;
 use ::server::datadir::DataDir;
@@ -25,7 +26,7 @@ struct ConfigCheck {
 pub fn run(dir: &DataDir, output: Output) -> Result<(), CommandError> {
     let checked = check(dir);
     if output.is_json() || checked.is_ok() {
-        output.document(&result(dir, checked.as_ref()), text)?;
+        output.document(&result(dir, checked.as_ref()), |result| text(result, output.screen()))?;
     }
     Ok(checked.map(drop)?)
 }
@@ -49,12 +50,13 @@ fn result(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Con
     }
 }
 
-fn text(result: &ConfigCheck) -> String {
+fn text(result: &ConfigCheck, screen: Screen) -> String {
     let fields = Fields::new()
         .with("data directory", &result.dir)
         .with("listen addresses", &result.listen.join(", "))
         .with_some("URL", result.server_url.as_deref())
         .with_some("key-encryption key", result.kek.as_deref());
-    let warnings: String = result.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    let warning = |warning: &String| screen.hang(0, 0, &format!("warning: {warning}")) + "\n";
+    let warnings: String = result.warnings.iter().map(warning).collect();
     format!("no mistakes found\n{warnings}{}", fields.text())
 }

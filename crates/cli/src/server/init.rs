@@ -12,6 +12,7 @@ use ::server::datadir::DataDir;
 use ::server::from_taskrun::Document;
 use ::server::init::{InitError, InitRequest, InitializedDomain, IssuerChoice, init};
 use lifecycle::names::{ProfileName, TrustDomain};
+use lifecycle::registry::{EPHEMERAL_LEAF, Policy};
 use pki::seal::KekSource;
 use std::path::PathBuf;
 
@@ -108,6 +109,9 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
         Some(document) => from_taskrun::issuer(document, arguments.root_key_out.is_some())?,
         None => issuer(&arguments)?,
     };
+    let issuer_word = issuer_word(&issuer);
+    let profile = profile(&arguments)?.unwrap_or_else(ProfileName::default_profile);
+    let lowered = lowered(&issuer, &profile);
     let made = document.as_ref().filter(|document| document.makes_ca);
     let root_key_out = arguments.root_key_out.clone().or_else(|| made.map(|made| made.ca_key.clone()));
     made.map(from_taskrun::create_folders).transpose()?;
@@ -115,7 +119,7 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     let request = InitRequest {
         dir: dir.clone(),
         domain: arguments.domain.clone(),
-        profile: profile(&arguments)?.unwrap_or_else(ProfileName::default_profile),
+        profile,
         config: config(&arguments, document.as_ref())?,
         issuer,
         policy: document.as_ref().map(|document| document.policy.clone()).unwrap_or_default(),
@@ -128,12 +132,33 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
             return Err(error.into());
         }
     };
+    initialized.warnings.extend(lowered);
     write_root_key(&initialized, key_file)?;
     if let Some(document) = &document {
         from_taskrun::publish_ca(document, &mut initialized)?;
     }
-    summary::print(&arguments, dir.path(), &initialized, root_key_out.as_deref(), output)?;
+    summary::print(&arguments, (dir.path(), issuer_word), &initialized, root_key_out.as_deref(), output)?;
     Ok(initialized.finish().map_err(InitError::from)?)
+}
+
+fn issuer_word(issuer: &IssuerChoice) -> &'static str {
+    match issuer {
+        IssuerChoice::Sealed => "sealed",
+        IssuerChoice::Ephemeral => "ephemeral",
+        IssuerChoice::Imported { .. } => "imported",
+    }
+}
+
+/// What the profile would have been elsewhere.
+fn lowered(issuer: &IssuerChoice, profile: &ProfileName) -> Option<String> {
+    let lifetime = Policy::default().profiles.get(profile)?.lifetime;
+    let is_shorter = matches!(issuer, IssuerChoice::Ephemeral) && lifetime > EPHEMERAL_LEAF;
+    is_shorter.then(|| {
+        format!(
+            "certificates of profile {profile} live {EPHEMERAL_LEAF} here, and not {lifetime}: that is the most in a domain \
+             with ephemeral issuers"
+        )
+    })
 }
 
 fn write_root_key(

@@ -9,10 +9,14 @@ use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
 pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
-    [refused_recovery_ca(dir, config), exposed_trail(config), exposed_claims(config), older_directory(dir)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let found = [
+        refused_recovery_ca(dir, config),
+        exposed_trail(config),
+        exposed_claims(config),
+        claims_of_nobody(dir, config),
+        older_directory(dir),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// Plain http inside a cluster is common, so that it is not refused.
@@ -36,6 +40,17 @@ fn exposed_claims(config: &ControlPlaneConfig) -> Option<String> {
          claim; use https",
         claims.url
     ))
+}
+
+/// Its own root is what is at hand, and vouches for no other domain.
+fn claims_of_nobody(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String> {
+    let claims = config.claims.as_ref()?;
+    let own = std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pem::certificates(&pem).ok())?;
+    claims.roots.iter().all(|root| own.contains(root)).then(|| {
+        "claims.trust: it holds this domain's own root only, so that the claims of other domains are all ignored; add the \
+         root of each domain that is to be believed (`enlist ca export` there)"
+            .to_owned()
+    })
 }
 
 fn older_directory(dir: &DataDir) -> Option<String> {

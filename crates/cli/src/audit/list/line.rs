@@ -53,6 +53,12 @@ fn actor(line: &AuditLine) -> String {
 
 fn detail(line: &AuditLine) -> String {
     // Everywhere else it would say the same on almost every line.
-    let issuer = line.event_type.starts_with("ca.").then_some(&"issuer");
-    pairs(line, issuer.into_iter().chain(&TELLING)).join("  ")
+    let own: &[&'static str] = match line.event_type.split_once('.') {
+        Some(("ca", _)) => &["issuer"],
+        Some(("session", _)) => &["user", "kind", "session_id", "exit_status"],
+        Some(("alert", _)) => &["kind"],
+        Some(("audit", "forwarding_gap")) => &["from", "to", "cause"],
+        _ => &[],
+    };
+    pairs(line, own.iter().chain(&TELLING)).join("  ")
 }

@@ -16,6 +16,8 @@ struct InitSummary<'a> {
     domain: &'a str,
     dir: String,
     trust_domain: &'a str,
+    /// As in `--issuer`.
+    issuer: &'static str,
     ca_pin: String,
     root_fingerprint: String,
     /// The only copy, unless it went to a file.
@@ -33,7 +35,7 @@ struct InitSummary<'a> {
 
 pub fn print(
     arguments: &Arguments,
-    dir: &Path,
+    (dir, issuer): (&Path, &'static str),
     initialized: &InitializedDomain,
     key_file: Option<&Path>,
     output: Output,
@@ -43,6 +45,7 @@ pub fn print(
         domain: arguments.domain.as_str(),
         dir: dir.display().to_string(),
         trust_domain: arguments.domain.as_str(),
+        issuer,
         ca_pin: pin.clone(),
         root_fingerprint: pin,
         root_key_pem: initialized
@@ -59,6 +62,7 @@ pub fn print(
     for warning in &initialized.warnings {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
         // Standard error may be closed; the document holds the warnings too.
+        let warning = Screen::of_stderr().hang("warning: ".len(), 0, warning);
         let _ = writeln!(stderr, "{yellow}warning{yellow:#}: {warning}");
     }
     output.document(&summary, |summary| text(summary, output.screen()))
@@ -66,6 +70,7 @@ pub fn print(
 
 fn text(summary: &InitSummary<'_>, screen: Screen) -> String {
     let dir = &summary.dir;
+    let ephemeral = (summary.issuer == "ephemeral").then_some("signed by ephemeral issuers, in memory only");
     let fields = Fields::new()
         .with("data directory", dir)
         .with("configuration", &format!("{dir}/enlist.toml"))
@@ -73,6 +78,7 @@ fn text(summary: &InitSummary<'_>, screen: Screen) -> String {
         .with("CA pin", &summary.ca_pin)
         .with("URL", summary.server_url.unwrap_or("printed by `enlist server run`, which chooses the port"))
         .with("key-encryption key", summary.kek)
+        .with_some("node certificates", ephemeral)
         .with_some("root key", summary.root_key_file.as_deref());
     let mut text = format!("domain {} is initialized\n{}", summary.domain, fields.text_on(screen));
     if let Some(key) = summary.root_key_pem {

@@ -24,7 +24,8 @@ pub(in crate::registry) fn revoke(
     }
 }
 
-/// Without the issuer that signs, no node can enroll, renew or recover.
+/// Without the issuer that signs, no node can enroll, renew or recover; with ephemeral issuers, no operator and no replica gets
+/// a certificate.
 fn check_confirmed(state: &State, issuer: &Issuer, confirm: &Confirmation) -> Result<(), Rejection> {
     if issuer.state != IssuerState::Active || confirm.is_not_asked() {
         return Ok(());
@@ -37,6 +38,11 @@ fn check_confirmed(state: &State, issuer: &Issuer, confirm: &Confirmation) -> Re
     let consequence = if issuer.is_ephemeral() {
         format!(
             "issuer {} signs now: every certificate that it signed is refused at once, and their nodes have to recover or enroll again; its replica publishes another issuer by itself",
+            issuer.id
+        )
+    } else if state.has_ephemeral_issuers() {
+        format!(
+            "issuer {} signs the certificates of operators and of the control plane: every certificate that it signed is refused at once, and none of these can be issued until another issuer is active; nodes have theirs from ephemeral issuers, which go on",
             issuer.id
         )
     } else {

@@ -12,7 +12,7 @@ const LIFETIME_MAX: Span = Span::from_days(90);
 policy_keys! {
     /// What certificates of nodes are like.
     pub struct CertificateProfile {
-        /// Lifetime of certificates
+        /// Lifetime of certificates; at most 7d in a domain with ephemeral issuers
         "lifetime" lifetime: Span = Span::from_days(1), Within(LIFETIME_MIN, LIFETIME_MAX);
         /// Part of the lifetime after which to renew
         "renew_at" renew_at: Fraction = Fraction::TWO_THIRDS, PartOfLifetime;

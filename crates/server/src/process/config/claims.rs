@@ -11,7 +11,9 @@ use rustls_pki_types::CertificateDer;
 
 static BOARD_URL: Form<ForeignUrl> = Form {
     parse: |text| ForeignUrl::parse(text).ok(),
-    expected: || "an http:// or https:// URL without user name".to_owned(),
+    expected: || {
+        "an http:// or https:// URL, with a port from 1 to 65535 or none, without user name".to_owned()
+    },
     // The URL may hold a secret.
     is_secret: true,
 };

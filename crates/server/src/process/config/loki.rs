@@ -20,7 +20,7 @@ static LOKI_URL: Form<ForeignUrl> = Form {
         Some(url.with_path(if path.ends_with(PUSH) { path } else { path + PUSH }))
     },
     expected: || {
-        "an http:// or https:// URL of Loki without query and user name, for which there are username and password_file"
+        "an http:// or https:// URL of Loki, with a port from 1 to 65535 or none, without query and user name, for which there are username and password_file"
             .to_owned()
     },
     // It may be written with a password in it.
@@ -81,7 +81,8 @@ config_keys! {
         /// CA that Loki's certificate must come from; read at start
         "ca_file" ca: Optional<String> = Optional(&CERTIFICATES, "the system's roots");
         /// The first line to forward. `start`: the whole trail. `now`: what is written after this was first configured. A number:
-        /// nothing before that line, also of what has not been forwarded yet
+        /// nothing before that line, also of what has not been forwarded yet; if the trail is not that long at a start, nothing of
+        /// what it holds then
         "from" from: StringOr<ForwardingStart> = StringOr(&START, "start");
         /// How long forwarding may fail before the alert `audit_forwarding_failing` is raised
         "alert_after" alert_after: StringOr<Span> = StringOr(&DURATION, "5m");
@@ -113,16 +114,19 @@ pub(super) fn usable(
     keys: Option<LokiKeys>,
     mistakes: &mut Vec<ConfigMistake>,
 ) -> Option<LokiConfig> {
-    let missing = match (&written.username, &written.password_file, &written.bearer_file) {
+    let wrong = match (&written.username, &written.password_file, &written.bearer_file) {
         (None, None, _) | (Some(_), Some(_), None) => None,
-        (None, Some(_), _) => Some(("loki.username", "a user name; it belongs to password_file")),
-        (Some(_), None, _) => Some(("loki.password_file", "a file with the password of the user name")),
-        (Some(_), Some(_), Some(_)) => {
-            Some(("loki.bearer_file", "either this, or username and password_file"))
+        (Some(_), _, Some(file)) | (_, Some(_), Some(file)) => {
+            let expected = "either this, or username and password_file, not both";
+            Some(("loki.bearer_file", file.as_str(), expected))
+        }
+        (None, Some(_), None) => Some(("loki.username", "", "a user name; it belongs to password_file")),
+        (Some(_), None, None) => {
+            Some(("loki.password_file", "", "a file with the password of the user name"))
         }
     };
-    if let Some((key, expected)) = missing {
-        mistakes.push(ConfigMistake::new(key, "", expected));
+    if let Some((key, value, expected)) = wrong {
+        mistakes.push(ConfigMistake::new(key, value, expected));
         return None;
     }
     let keys = keys?;

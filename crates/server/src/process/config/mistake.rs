@@ -18,6 +18,9 @@ impl ConfigMistake {
 
 impl std::fmt::Display for ConfigMistake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.value.is_empty() {
+            return write!(f, "{} is missing or empty: expected {}", self.key, self.expected);
+        }
         write!(f, "{} = {:?}: expected {}", self.key, self.value, self.expected)
     }
 }

@@ -110,7 +110,7 @@ impl<T> ValueShape for StringOr<T> {
     type Checked = T;
 
     fn read(&self, key: &str, value: toml::Value, mistakes: &mut Vec<ConfigMistake>) -> Option<String> {
-        typed(key, value, STRING, mistakes)
+        typed(key, value, &format!("{STRING}: {}", (self.0.expected)()), mistakes)
     }
 
     fn check(&self, key: &str, raw: &Option<String>, mistakes: &mut Vec<ConfigMistake>) -> Option<T> {

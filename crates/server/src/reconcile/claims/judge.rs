@@ -10,10 +10,12 @@ use lifecycle::registry::State;
 use pki::hierarchy::root_domain;
 use pki::sign::{audit_domain, verify_audit, verify_audit_chain};
 use rustls_pki_types::CertificateDer;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Documents whose signature is checked in one round.
+/// Documents whose signature is checked in one round. A line that is no document counts too: an answer holds millions of them.
 const DOCUMENTS: usize = 256;
+/// What cannot be read, or has more in it than a document may have.
+const MALFORMED: &str = "malformed";
 /// Of one document with its signature and chain.
 const LINE_BYTES: usize = 9 * 1024 * 1024;
 /// Machines of one document.
@@ -27,10 +29,28 @@ const AHEAD: Span = Span::from_minutes(5);
 /// A claim that lives longer could be repeated for as long.
 const LONGEST_LIFE: Span = Span::from_days(1);
 
+/// Domains and reasons that are logged: domains are whatever a stranger has written.
+const LOGGED: usize = 256;
+
 /// What is believed of the others.
 #[derive(Default)]
 pub struct ClaimJudge {
     pub heard: BTreeMap<String, NeighbourClaims>,
+    logged: BTreeSet<IgnoredClaims>,
+}
+
+/// A line that is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IgnoredClaims {
+    pub reason: &'static str,
+    /// As it says itself, if it can be read.
+    pub domain: Option<String>,
+}
+
+impl From<&'static str> for IgnoredClaims {
+    fn from(reason: &'static str) -> Self {
+        Self { reason, domain: None }
+    }
 }
 
 /// The newest document of a domain. Kept are the machines that are registered here too.
@@ -65,14 +85,14 @@ impl ClaimJudge {
         roots: &[CertificateDer<'_>],
         lines: &BoardLines,
         now: Timestamp,
-    ) -> Vec<&'static str> {
-        let mut ignored: Vec<&'static str> = lines.is_cut.then_some("too_large").into_iter().collect();
+    ) -> Vec<IgnoredClaims> {
+        let mut ignored: Vec<IgnoredClaims> = lines.is_cut.then(|| "too_large".into()).into_iter().collect();
         let registered: HashSet<String> =
             state.hardware.keys().map(|identifier| digest(&identifier.to_string())).collect();
         let mut left = DOCUMENTS;
         for line in lines.whole() {
             if left == 0 {
-                ignored.push("too_many");
+                ignored.push("too_many".into());
                 break;
             }
             match self.judge(state, roots, (line, &mut left), now) {
@@ -81,7 +101,12 @@ impl ClaimJudge {
                     self.heard.insert(domain, heard);
                 }
                 Ok(None) => {}
-                Err(reason) => ignored.push(reason),
+                Err(why) => {
+                    if why.reason == MALFORMED {
+                        left = left.saturating_sub(1);
+                    }
+                    ignored.push(why);
+                }
             }
         }
         ignored
@@ -94,19 +119,32 @@ impl ClaimJudge {
         roots: &[CertificateDer<'_>],
         (line, left): (&[u8], &mut usize),
         now: Timestamp,
-    ) -> Result<Option<BelievedClaims>, &'static str> {
+    ) -> Result<Option<BelievedClaims>, IgnoredClaims> {
         if line.len() > LINE_BYTES {
-            return Err("malformed");
+            return Err(MALFORMED.into());
         }
-        let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| "malformed")?;
-        let document = STANDARD.decode(&signed.document).map_err(|_| "malformed")?;
-        let ReadClaims { domain, issued_at, expires_at, claims } = read(&document)?;
+        let signed: SignedClaims = serde_json::from_slice(line).map_err(|_| MALFORMED)?;
+        let document = STANDARD.decode(&signed.document).map_err(|_| MALFORMED)?;
+        let read = read(&document)?;
+        let domain = read.domain.clone();
+        self.weigh((state, roots), (&signed, &document, read), left, now)
+            .map_err(|reason| IgnoredClaims { reason, domain: Some(domain) })
+    }
+
+    fn weigh(
+        &self,
+        (state, roots): (&State, &[CertificateDer<'_>]),
+        (signed, document, read): (&SignedClaims, &[u8], ReadClaims),
+        left: &mut usize,
+        now: Timestamp,
+    ) -> Result<Option<BelievedClaims>, &'static str> {
+        let ReadClaims { domain, issued_at, expires_at, claims } = read;
         let own = state.domain.as_ref().is_some_and(|own| own.name.as_str() == domain);
         if own {
-            *left -= 1;
+            *left = left.saturating_sub(1);
             let roots: Vec<CertificateDer<'_>> =
                 state.roots.iter().map(|root| CertificateDer::from(root.certificate.as_slice())).collect();
-            let ours = verify(&signed, &document, (&domain, &roots), now);
+            let ours = verify(signed, document, (&domain, &roots), now);
             return if ours.is_ok() { Ok(None) } else { Err("impostor") };
         }
         if expires_at <= now {
@@ -118,17 +156,22 @@ impl ClaimJudge {
         if expires_at > issued_at.plus(LONGEST_LIFE) {
             return Err("long_lived");
         }
-        let digest = pki::digest::checksum(&document);
+        let digest = pki::digest::checksum(document);
         match self.heard.get(&domain) {
             Some(known) if known.document == *digest.as_bytes() => return Ok(None),
             Some(known) if issued_at <= known.issued_at => return Err("replayed"),
             Some(_) | None => {}
         }
-        *left -= 1;
-        verify(&signed, &document, (&domain, roots), now)?;
+        *left = left.saturating_sub(1);
+        verify(signed, document, (&domain, roots), now)?;
         let heard =
             NeighbourClaims { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
         Ok(Some(BelievedClaims { domain, heard, claims }))
+    }
+
+    /// Whether it is the first of its domain for this reason. When there were too many of them, none is.
+    pub fn is_first(&mut self, ignored: &IgnoredClaims) -> bool {
+        self.logged.len() < LOGGED && self.logged.insert(ignored.clone())
     }
 
     /// Who says nothing any more claims nothing any more.
@@ -150,15 +193,15 @@ fn shared(registered: &HashSet<String>, claims: Vec<MachineClaim>) -> Vec<(Strin
 
 fn read(document: &[u8]) -> Result<ReadClaims, &'static str> {
     let ClaimsDocument { domain, issued_at, expires_at, claims } =
-        serde_json::from_slice(document).map_err(|_| "malformed")?;
-    let time = |text: &str| Timestamp::parse(text).map_err(|_| "malformed");
+        serde_json::from_slice(document).map_err(|_| MALFORMED)?;
+    let time = |text: &str| Timestamp::parse(text).map_err(|_| MALFORMED);
     let (issued_at, expires_at) = (time(&issued_at)?, time(&expires_at)?);
     let named = (1..=255).contains(&domain.len()) && domain.bytes().all(|byte| byte.is_ascii_graphic());
     let fits = |claim: &MachineClaim| {
         claim.hardware.len() <= IDENTIFIERS && Timestamp::parse(&claim.active_since).is_ok()
     };
     if !named || claims.len() > MACHINES || !claims.iter().all(fits) {
-        return Err("malformed");
+        return Err(MALFORMED);
     }
     Ok(ReadClaims { domain, issued_at, expires_at, claims })
 }
@@ -170,12 +213,12 @@ fn verify(
     (domain, roots): (&str, &[CertificateDer<'_>]),
     now: Timestamp,
 ) -> Result<(), &'static str> {
-    let decoded = |text: &String| STANDARD.decode(text).map_err(|_| "malformed");
+    let decoded = |text: &String| STANDARD.decode(text).map_err(|_| MALFORMED);
     if signed.chain.len() > CHAIN {
-        return Err("malformed");
+        return Err(MALFORMED);
     }
     let chain = signed.chain.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
-    let (signer, above) = chain.split_first().ok_or("malformed")?;
+    let (signer, above) = chain.split_first().ok_or(MALFORMED)?;
     let above: Vec<CertificateDer<'_>> =
         above.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
     let vouches = |root: &&CertificateDer<'_>| {
@@ -189,4 +232,17 @@ fn verify(
     }
     let signature = decoded(&signed.signature)?;
     if verify_audit(signer, &claims_message(document), &signature) { Ok(()) } else { Err("bad_signature") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_documents_are_not_parsed_without_end() {
+        let lines = BoardLines { body: b"{}\n".repeat(100_000), is_cut: false };
+        let ignored = ClaimJudge::default().hear(&State::default(), &[], &lines, Timestamp::from_secs(1));
+        assert_eq!(ignored.iter().filter(|ignored| ignored.reason == MALFORMED).count(), DOCUMENTS);
+        assert_eq!(ignored.last().map(|ignored| ignored.reason), Some("too_many"));
+    }
 }

@@ -143,8 +143,16 @@ impl ClaimRounds {
         let (app, config, mut judge) = (app.clone(), self.config.clone(), std::mem::take(&mut self.judge));
         let judged = tokio::task::spawn_blocking(move || {
             let (view, now) = (app.view(), app.now());
-            for reason in judge.hear(&view.state, &config.roots, &lines, now) {
-                app.metrics.claim_ignored(reason);
+            for ignored in judge.hear(&view.state, &config.roots, &lines, now) {
+                app.metrics.claim_ignored(ignored.reason);
+                if judge.is_first(&ignored) {
+                    let domain = ignored.domain.as_deref().unwrap_or("unknown");
+                    tracing::warn!(
+                        domain,
+                        reason = ignored.reason,
+                        "claims of another domain are ignored; this is logged once"
+                    );
+                }
             }
             judge
         });

@@ -151,6 +151,15 @@ impl Forwarder {
             // A line that has not been written yet is not left out before it is there.
             ForwardingStart::Line(first) => first.saturating_sub(1).min(view.audit.seq),
         };
+        if let ForwardingStart::Line(first) = self.config.from
+            && first.saturating_sub(1) > view.audit.seq
+        {
+            tracing::warn!(
+                from = first,
+                last = view.audit.seq,
+                "loki.from is beyond the end of the audit trail: what the trail holds now is left out, and every line that is written from now on is forwarded"
+            );
+        }
         self.begun = to <= cursor || self.skip(app, leadership, to, ForwardingGapCause::Configured).await;
         self.begun
     }
