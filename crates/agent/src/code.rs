@@ -118,7 +118,7 @@ codes! {
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TooManySessions "too_many_sessions"
-        "wait until others have ended; 60 sessions may be registered at once, then one every 2 seconds";
+        "wait until others have ended; root may register 60 sessions at once, then one every 2 seconds, every other user 20, then one every 4 seconds";
     TrustMissing "trust_missing" "say how to verify the control plane: --ca-file, --ca-pin or --system-roots";
     Usage "usage" "see `enlist-agent --help`";
 }

@@ -130,15 +130,19 @@ pub struct SessionStatus {
     pub kind: String,
     pub user: String,
     pub opened_at: String,
+    /// The user id of whoever registered it; not shown.
+    #[serde(skip)]
+    pub owner: u32,
 }
 
 impl SessionStatus {
-    pub fn of(session: &Session) -> Self {
+    pub fn of(session: &Session, owner: u32) -> Self {
         Self {
             session_id: session.id.to_string(),
             kind: session.kind.to_string(),
             user: session.user.to_string(),
             opened_at: session.opened_at.to_string(),
+            owner,
         }
     }
 }

@@ -113,7 +113,9 @@ impl HostSessions {
     }
 
     pub fn status(&self, status: &mut Status) {
-        status.sessions = self.register().open.values().map(SessionStatus::of).collect();
+        let register = self.register();
+        let told = register.open.values().map(|open| SessionStatus::of(&open.session, open.owner));
+        status.sessions = told.collect();
     }
 
     /// How many are open, and how many registrations were refused.

@@ -179,7 +179,7 @@ impl Upheld {
                     _ = self.order.try_send(Terminate);
                 }
                 // Somebody else has taken the id: a new one, rather than none.
-                Ok(Ok(Err(refused))) if refused.code == AgentCode::SessionInUse.word() => {
+                Ok(Ok(Err(refused))) if is_taken(&refused) => {
                     if let Ok(Ok(Ok((connection, session)))) =
                         timeout(PATIENCE, register(&self.path, &self.registration)).await
                     {
@@ -191,6 +191,10 @@ impl Upheld {
             }
         }
     }
+}
+
+fn is_taken(refused: &RegistrationRefused) -> bool {
+    [AgentCode::SessionInUse, AgentCode::SessionNotAllowed].iter().any(|code| code.word() == refused.code)
 }
 
 fn unavailable(path: &Path, what: &str) -> Fault {

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::account::HostUser;
 use super::link::AgentLink;
 use super::principal;
-use super::processes::{Process, SessionTree, reap_orphans};
+use super::processes::{Process, SessionProcesses, reap_orphans};
 use super::wire::GRACE_SECONDS;
 use crate::code::AgentCode;
 use crate::fault::Fault;
@@ -67,13 +67,13 @@ pub async fn run(command: &[OsString], user: &HostUser, mut link: AgentLink) -> 
 async fn end_all(child: &mut Supervised) {
     let own = getpid();
     let Some(root) = Process::look(own) else { return };
-    let tree = SessionTree::below(root);
+    let mut left = SessionProcesses::below(root);
     let except = child.pid();
     reap_orphans(own, except);
-    if tree.is_empty() {
+    if left.is_empty() {
         return;
     }
-    tree.end(GRACE, || {
+    left.end(GRACE, || {
         _ = child.ended();
         reap_orphans(own, except);
     })
