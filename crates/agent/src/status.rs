@@ -9,7 +9,7 @@ use lifecycle::registry::Session;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::code::{AgentCode, PENDING, QUARANTINED, REVOKED, STOPPED, UNCONNECTED};
+use crate::code::{self, AgentCode, PENDING, QUARANTINED, UNCONNECTED};
 use crate::config::KeyStorage;
 use crate::fault::Fault;
 use crate::memory::{KeptOverRestart, MemoryStatus};
@@ -238,7 +238,7 @@ impl Status {
     fn remedy(&self) -> Option<&'static str> {
         let holds = |word: &str| self.reasons.iter().any(|reason| reason == word);
         match self.state {
-            AgentState::Revoked => Some(REVOKED),
+            AgentState::Revoked => Some(code::revoked(self.storage)),
             AgentState::Unenrolled
             | AgentState::Pending
             | AgentState::Enrolled
@@ -250,7 +250,7 @@ impl Status {
                 let failing = failing.map(|class| (class.as_str(), class.remedy()));
                 let known = [
                     ("quarantined", QUARANTINED),
-                    (DAEMON_STOPPED, STOPPED),
+                    (DAEMON_STOPPED, code::stopped(self.storage)),
                     (ENROLLMENT_PENDING, PENDING),
                     (NOT_ENROLLED, AgentCode::NotEnrolled.remedy()),
                 ];
@@ -365,6 +365,10 @@ impl HumanText for Status {
         let recovery = match self.recovery_ready {
             _ if revoked => "not possible: a revoked identity cannot be recovered".to_owned(),
             true => "ready".to_owned(),
+            false if self.storage == KeyStorage::Memory => {
+                "not possible: with storage in memory no recovery token is kept; a restart enrolls anew"
+                    .to_owned()
+            }
             false if self.recovery_eligible == Some(false) => {
                 format!("not possible: enrolled without recovery; {ENROLL_ANEW}")
             }
@@ -512,7 +516,7 @@ mod tests {
         let mut status = Status::without(dir.path(), AgentState::Revoked, "revoked");
         status.recovery_ready = true;
         let text = status.text(Columns::PIPE);
-        assert!(text.contains(&format!("\nremedy       {REVOKED}")), "{text}");
+        assert!(text.contains(&format!("\nremedy       {}", code::REVOKED)), "{text}");
         assert!(text.contains("\nrecovery     not possible") && !text.contains("     ready"), "{text}");
         status.state = AgentState::Active;
         let text = status.text(Columns::PIPE);

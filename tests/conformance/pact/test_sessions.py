@@ -85,9 +85,14 @@ def test_the_shortest_session_leaves_both_lines(plane, hosts):
         assert run(AGENT, "session", "--dir", host.dir, "--kind", "exec", "--user", "root", "--", *command).code == code
     missing = run(AGENT, "session", "--dir", host.dir, "--kind", "exec", "--user", "root", "--", "no-such-program")
     assert missing.code == 127 and "command_not_started" in missing.err
-    until(lambda: len(lines(plane, "closed", "short-1")) == 4, "the ends are on record")
+    base = (AGENT, "session", "--json", "--dir", host.dir, "--kind", "exec", "--user", "root")
+    missing = run(*base, "--", "no-such-program")
+    assert missing.code == 127 and missing.error()["code"] == "command_not_started"
+    bare = run(*base, "nvidia-smi", "-L")
+    assert bare.code == 2 and "-- CMD" in bare.error()["hint"], bare
+    until(lambda: len(lines(plane, "closed", "short-1")) == 5, "the ends are on record")
     statuses = [line["exit_status"] for line in lines(plane, "closed", "short-1")]
-    assert statuses == [0, 1, 143, 127] and len(lines(plane, "opened", "short-1")) == 4
+    assert statuses == [0, 1, 143, 127, 127] and len(lines(plane, "opened", "short-1")) == 5
 
 
 def test_without_an_agent_nothing_is_started(plane, place):
@@ -99,6 +104,8 @@ def test_without_an_agent_nothing_is_started(plane, place):
         until(lambda: (waiting.dir / "agent.sock").exists(), "it waits for its registration")
         early = run(AGENT, "session", "--dir", waiting.dir, "--kind", "exec", "--user", "root", "--", "touch", mark)
         assert early.code == 3 and "not_enrolled" in early.err and not mark.exists()
+        waits = json.loads(run(AGENT, "--json", "status", "--dir", waiting.dir).out)["waiting"]
+        assert waits["message"] in early.err and waits["code"] in early.err, (waits, early.err)
     finally:
         waiting.stop()
     done = run(AGENT, "session", "--dir", place, "--kind", "exec", "--user", "root", "--", "touch", mark)
@@ -255,6 +262,23 @@ def test_a_supervisor_that_is_killed_takes_its_command_along(plane, hosts):
         until(lambda: not alive(pid), "the command ends")
     wait_open(plane, "super-1", 0)
     assert lines(plane, "closed", "super-1")[0]["reason"] == "lost"
+
+
+def test_somebody_who_may_not_open_the_socket_is_told_so(hosts):
+    """PACT-28: the remedy is not to start an agent that runs."""
+    host = hosts("denied-1")
+    command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", str(AGENT), "session", "--json"]
+    done = run(*command, "--dir", host.dir, "--kind", "exec", "--user", "nobody", "--", "true")
+    assert done.code == 4 and done.error()["code"] == "agent_unavailable", done
+    assert "run it as root" in done.error()["hint"], done
+
+
+def test_what_a_session_waits_for_is_said(hosts):
+    """PACT-28: whoever has left a shell with jobs that ignore SIGHUP learns why it does not end at once."""
+    host = hosts("left-2")
+    with HostSession(host, "sh", "-c", "trap '' HUP; sleep 1000 & sleep 1000 & true") as session:
+        assert session.ended() == 0
+        assert "waiting for 2 processes of this session; they are killed in " in session.log.read_text()
 
 
 def test_what_a_session_leaves_in_the_background_ends_with_it(hosts):

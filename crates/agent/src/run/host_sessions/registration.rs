@@ -49,7 +49,7 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
         Ok(opened) => opened,
         Err((code, message)) => {
             sessions.register().refused += 1;
-            return refuse(stream, code, message).await;
+            return refuse(stream, code, message, code.remedy().to_owned()).await;
         }
     };
     let id = session.id;
@@ -75,8 +75,8 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
     tracing::info!(session_id = %id, %reason, "session closed");
 }
 
-pub async fn refuse(mut stream: UnixStream, code: AgentCode, message: String) {
-    let (code, hint) = (code.word().to_owned(), code.remedy().to_owned());
+pub async fn refuse(mut stream: UnixStream, code: AgentCode, message: String, hint: String) {
+    let code = code.word().to_owned();
     _ = say(&mut stream, &FromAgent::Error(RegistrationRefused { code, message, hint })).await;
 }
 
