@@ -1,7 +1,11 @@
 //! The words with which this program itself names a fault, each with one line of remedy and a section in
 //! docs/errors/agent.md. What the control plane says has codes of its own, one page each beside that one.
 
+use std::path::Path;
+
 use lifecycle::host::Class;
+
+use crate::config::KeyStorage;
 
 /// What says that this clock is wrong may itself be wrong, where its certificate is not good by this clock.
 pub const CLOCK: &str = "compare this host's clock with a source that you trust, and set it if it is wrong; if it is right, what answers may be an impostor with an old certificate";
@@ -12,8 +16,41 @@ pub const REVOKED: &str = Class::IdentityRevokedOrFenced.remedy();
 /// What to do about a quarantine, likewise.
 pub const QUARANTINED: &str = "ask an operator why; `enlist node release ID` ends the quarantine";
 
+/// What to do about a revoked identity that is in memory alone: `enroll --replace` is not for such a host.
+pub const REVOKED_IN_MEMORY: &str = "ask an operator what happened to this node (`enlist node show ID --timeline`), and to reinstate it if it was revoked or decommissioned, `enlist node reinstate ID`: a host that enrolls by its hardware then comes back by itself. Another needs a token from `enlist token create --node ID` as well: start `enlist-agent run` again with it";
+
 /// What to do about a daemon that does not run.
 pub const STOPPED: &str = "start `enlist-agent run`, which keeps the identity valid";
+
+/// The same where storage is memory.
+pub const STOPPED_IN_MEMORY: &str = "start `enlist-agent run`: it goes on with what the service manager has kept, or enrolls this host by its hardware or with a token";
+
+/// What to do about a token that was used, where the identity that it gave was in memory.
+pub const TOKEN_USED_IN_MEMORY: &str = "the identity that the token gave was lost with the memory of an earlier daemon: have an operator create another token for this node, `enlist token create --node ID`, and start `enlist-agent run` with it";
+
+/// What to do about a daemon that this user may not ask.
+pub const ASK_AS_ROOT: &str = "run the command as root, or as the user that the daemon runs as";
+
+/// What to do about a session that this user may not register.
+pub const SOCKET_DENIED: &str = "run it as root, or as the user that the agent runs as; \"Sessions\" in docs/agent.md says how to open the socket to other users";
+
+pub fn revoked(storage: KeyStorage) -> &'static str {
+    match storage {
+        KeyStorage::Disk => REVOKED,
+        KeyStorage::Memory => REVOKED_IN_MEMORY,
+    }
+}
+
+pub fn stopped(storage: KeyStorage) -> &'static str {
+    match storage {
+        KeyStorage::Disk => STOPPED,
+        KeyStorage::Memory => STOPPED_IN_MEMORY,
+    }
+}
+
+pub fn not_asked(socket: &Path) -> String {
+    format!("the daemon may not be asked: {}: permission denied", socket.display())
+}
 
 /// What to do about a channel that is down for a reason not known yet.
 pub const UNCONNECTED: &str = "if it stays so, `enlist-agent doctor` finds out why";
@@ -22,7 +59,7 @@ pub const UNCONNECTED: &str = "if it stays so, `enlist-agent doctor` finds out w
 pub const PENDING: &str = "run the same `enlist-agent enroll` command again, with the same token";
 
 /// Why `enroll` and `recover` refuse `storage = "memory"`.
-pub const MEMORY_ONLY: &str = "storage is \"memory\", and this command could only leave an identity on disk: it would end with the command otherwise";
+pub const MEMORY_ONLY: &str = "storage is \"memory\": the identity is kept in the memory of `enlist-agent run`, and this command has nowhere to leave one";
 
 /// `Name "word" remedy` makes a variant, its stable word, and what to do, for the log; a command that fails knows more
 /// and says more.
@@ -118,7 +155,7 @@ codes! {
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TooManySessions "too_many_sessions"
-        "wait until others have ended; 60 sessions may be registered at once, then one every 2 seconds";
+        "wait until others have ended; root may register 60 sessions at once, then one every 2 seconds, every other user 20, then one every 4 seconds";
     TrustMissing "trust_missing" "say how to verify the control plane: --ca-file, --ca-pin or --system-roots";
     Usage "usage" "see `enlist-agent --help`";
 }

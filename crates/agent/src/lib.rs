@@ -46,7 +46,7 @@ pub mod store;
 pub mod token;
 pub mod token_source;
 
-use crate::code::AgentCode;
+use crate::code::{ASK_AS_ROOT, AgentCode};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -76,7 +76,10 @@ pub fn is_agent(program: &std::ffi::OsStr) -> bool {
 /// Runs one command line, the program's name first.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let json = args.iter().any(|arg| arg == "--json");
+    // What stands after two dashes is another program's.
+    let own = args.iter().position(|arg| arg == "--").map_or(args.as_slice(), |at| args.split_at(at).0);
+    let json = own.iter().any(|arg| arg == "--json");
+    let bare_command = own.len() == args.len() && own.get(1).is_some_and(|command| command == "session");
     let persona = Persona::of(args.first().map(AsRef::as_ref));
     let terminal = !json && io::stderr().is_terminal();
     let environment = Environment::of_process().called(persona).by(args.first()).at_terminal(terminal);
@@ -90,7 +93,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error)
             if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
         {
-            failed(&misused(&error, persona), json)
+            failed(&misused(&error, persona, bare_command), json)
         }
         Err(error) => {
             _ = error.print();
@@ -100,16 +103,23 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// The library's first paragraph says what is wrong; what follows is the usage, which `--help` shows.
-fn misused(error: &clap::Error, persona: Persona) -> Fault {
+fn misused(error: &clap::Error, persona: Persona, bare_command: bool) -> Fault {
     let text = error.render().to_string();
     let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let paragraph = paragraph.join(" ");
     let message = paragraph.strip_prefix("error: ").unwrap_or(&paragraph);
     let hint = format!("see `{0} --help` or `{0} COMMAND --help`", persona.name());
+    let of_command = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument);
+    let after_dashes = (bare_command && of_command).then(|| {
+        let name = persona.name();
+        format!(
+            "the command of the session stands after `--`: `{name} session --kind KIND --user USER -- CMD`"
+        )
+    });
     // Of its tips only the similar words: the others are about values that begin with a dash.
     let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     let tips = tips.filter(|tip| tip.contains("similar")).map(str::to_owned);
-    let hint = tips.chain([hint]).collect::<Vec<_>>().join("; ");
+    let hint = after_dashes.into_iter().chain(tips).chain([hint]).collect::<Vec<_>>().join("; ");
     Fault::new(fault::Exit::Usage, AgentCode::Usage, message, hint)
 }
 
@@ -150,7 +160,7 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             }
             Err(fault) => failed(&fault, cli.json),
         },
-        Command::Session(args) => match on_runtime(session::run(args, environment)) {
+        Command::Session(args) => match on_runtime(session::run(args, environment, cli.json)) {
             Ok(status) => ExitCode::from(status),
             Err(fault) => failed(&fault, cli.json),
         },
@@ -188,8 +198,15 @@ fn shown(dir: &Path, environment: &Environment) -> Result<status::Status, Fault>
     let config = config::load(dir, Values::new(), environment);
     match run::socket::ask(dir, config.as_ref().ok()) {
         Some(status) => Ok(status),
-        None if config.is_ok_and(|config| config.storage == KeyStorage::Memory) => {
-            Ok(status::Status::of_ended_memory(dir))
+        None if let Ok(config) = &config
+            && config.storage == KeyStorage::Memory =>
+        {
+            match run::socket::denied(dir, Some(config)) {
+                Some(socket) => {
+                    Err(Fault::host(AgentCode::DirUnusable, code::not_asked(&socket), ASK_AS_ROOT))
+                }
+                None => Ok(status::Status::of_ended_memory(dir)),
+            }
         }
         None => status::Status::read(dir, clock::now()),
     }

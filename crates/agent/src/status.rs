@@ -9,7 +9,7 @@ use lifecycle::registry::Session;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::code::{AgentCode, PENDING, QUARANTINED, REVOKED, STOPPED, UNCONNECTED};
+use crate::code::{self, AgentCode, PENDING, QUARANTINED, UNCONNECTED};
 use crate::config::KeyStorage;
 use crate::fault::Fault;
 use crate::memory::{KeptOverRestart, MemoryStatus};
@@ -130,15 +130,19 @@ pub struct SessionStatus {
     pub kind: String,
     pub user: String,
     pub opened_at: String,
+    /// The user id of whoever registered it; not shown.
+    #[serde(skip)]
+    pub owner: u32,
 }
 
 impl SessionStatus {
-    pub fn of(session: &Session) -> Self {
+    pub fn of(session: &Session, owner: u32) -> Self {
         Self {
             session_id: session.id.to_string(),
             kind: session.kind.to_string(),
             user: session.user.to_string(),
             opened_at: session.opened_at.to_string(),
+            owner,
         }
     }
 }
@@ -234,7 +238,7 @@ impl Status {
     fn remedy(&self) -> Option<&'static str> {
         let holds = |word: &str| self.reasons.iter().any(|reason| reason == word);
         match self.state {
-            AgentState::Revoked => Some(REVOKED),
+            AgentState::Revoked => Some(code::revoked(self.storage)),
             AgentState::Unenrolled
             | AgentState::Pending
             | AgentState::Enrolled
@@ -246,7 +250,7 @@ impl Status {
                 let failing = failing.map(|class| (class.as_str(), class.remedy()));
                 let known = [
                     ("quarantined", QUARANTINED),
-                    (DAEMON_STOPPED, STOPPED),
+                    (DAEMON_STOPPED, code::stopped(self.storage)),
                     (ENROLLMENT_PENDING, PENDING),
                     (NOT_ENROLLED, AgentCode::NotEnrolled.remedy()),
                 ];
@@ -361,6 +365,10 @@ impl HumanText for Status {
         let recovery = match self.recovery_ready {
             _ if revoked => "not possible: a revoked identity cannot be recovered".to_owned(),
             true => "ready".to_owned(),
+            false if self.storage == KeyStorage::Memory => {
+                "not possible: with storage in memory no recovery token is kept; a restart enrolls anew"
+                    .to_owned()
+            }
             false if self.recovery_eligible == Some(false) => {
                 format!("not possible: enrolled without recovery; {ENROLL_ANEW}")
             }
@@ -508,7 +516,7 @@ mod tests {
         let mut status = Status::without(dir.path(), AgentState::Revoked, "revoked");
         status.recovery_ready = true;
         let text = status.text(Columns::PIPE);
-        assert!(text.contains(&format!("\nremedy       {REVOKED}")), "{text}");
+        assert!(text.contains(&format!("\nremedy       {}", code::REVOKED)), "{text}");
         assert!(text.contains("\nrecovery     not possible") && !text.contains("     ready"), "{text}");
         status.state = AgentState::Active;
         let text = status.text(Columns::PIPE);

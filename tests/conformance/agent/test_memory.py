@@ -308,10 +308,25 @@ def test_reconcile_beside_the_daemon_knows_what_the_daemon_knows(plane, host, pl
     assert agent.on_disk() == {"agent.toml", "agent.sock"}
 
 
+def test_somebody_who_may_not_ask_the_daemon_is_told_so(plane, host):
+    """D19: `status` and `doctor` of another user do not take a daemon that they may not ask for a stopped one."""
+    agent = host().register("mem-denied").start().wait_connected()
+    os.chmod(agent.dir.parent, 0o711)
+    nobody = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", str(AGENT), "--json")
+    shown = run(*nobody, "status", "--dir", agent.dir)
+    assert shown.code == 1 and shown.error()["code"] == "dir_unusable", shown
+    assert "may not be asked" in shown.error()["message"] and "as root" in shown.error()["hint"], shown
+    found = json.loads(run(*nobody, "doctor", "--dir", agent.dir).out)
+    identity = next(check for check in found["checks"] if check["name"] == "identity")
+    assert "may not be asked" in identity["evidence"] and "as root" in identity["remedy"], identity
+
+
 def test_such_a_host_is_given_no_recovery_token(plane, host):
     """It could only lie on the disk, or be lost with the identity; that is on record at the enrollment."""
     agent = host(plane.token()).start().wait_connected()
     until(lambda: agent.status().get("recovery_eligible") is False, "the control plane has said so")
+    said = run(AGENT, "status", "--dir", agent.dir).out
+    assert "no recovery token is kept" in said and "another profile" not in said, said
     assert not agent.status()["recovery_ready"] and not list((agent.store / "recovery").glob("token*"))
     assert not plane.audit("recovery_token.rotated") or agent.node_id() not in json.dumps(plane.audit("recovery_token.rotated"))
 
@@ -327,6 +342,8 @@ def test_a_revoked_host_stays_revoked_over_a_restart_and_comes_back_when_registe
     agent.kill()
     systemd.start(agent)
     until(lambda: (agent.status() or {}).get("state") == "revoked", "it still knows")
+    said = run(AGENT, "status", "--dir", agent.dir).out
+    assert "enlist node reinstate ID" in said and "--replace" not in said, said
 
 
 def test_trust_follows_a_roll_and_outlives_a_kill(plane_of_its_own, manager):

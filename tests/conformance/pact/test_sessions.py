@@ -85,9 +85,14 @@ def test_the_shortest_session_leaves_both_lines(plane, hosts):
         assert run(AGENT, "session", "--dir", host.dir, "--kind", "exec", "--user", "root", "--", *command).code == code
     missing = run(AGENT, "session", "--dir", host.dir, "--kind", "exec", "--user", "root", "--", "no-such-program")
     assert missing.code == 127 and "command_not_started" in missing.err
-    until(lambda: len(lines(plane, "closed", "short-1")) == 4, "the ends are on record")
+    base = (AGENT, "session", "--json", "--dir", host.dir, "--kind", "exec", "--user", "root")
+    missing = run(*base, "--", "no-such-program")
+    assert missing.code == 127 and missing.error()["code"] == "command_not_started"
+    bare = run(*base, "nvidia-smi", "-L")
+    assert bare.code == 2 and "-- CMD" in bare.error()["hint"], bare
+    until(lambda: len(lines(plane, "closed", "short-1")) == 5, "the ends are on record")
     statuses = [line["exit_status"] for line in lines(plane, "closed", "short-1")]
-    assert statuses == [0, 1, 143, 127] and len(lines(plane, "opened", "short-1")) == 4
+    assert statuses == [0, 1, 143, 127, 127] and len(lines(plane, "opened", "short-1")) == 5
 
 
 def test_without_an_agent_nothing_is_started(plane, place):
@@ -99,6 +104,8 @@ def test_without_an_agent_nothing_is_started(plane, place):
         until(lambda: (waiting.dir / "agent.sock").exists(), "it waits for its registration")
         early = run(AGENT, "session", "--dir", waiting.dir, "--kind", "exec", "--user", "root", "--", "touch", mark)
         assert early.code == 3 and "not_enrolled" in early.err and not mark.exists()
+        waits = json.loads(run(AGENT, "--json", "status", "--dir", waiting.dir).out)["waiting"]
+        assert waits["message"] in early.err and waits["code"] in early.err, (waits, early.err)
     finally:
         waiting.stop()
     done = run(AGENT, "session", "--dir", place, "--kind", "exec", "--user", "root", "--", "touch", mark)
@@ -257,6 +264,23 @@ def test_a_supervisor_that_is_killed_takes_its_command_along(plane, hosts):
     assert lines(plane, "closed", "super-1")[0]["reason"] == "lost"
 
 
+def test_somebody_who_may_not_open_the_socket_is_told_so(hosts):
+    """PACT-28: the remedy is not to start an agent that runs."""
+    host = hosts("denied-1")
+    command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", str(AGENT), "session", "--json"]
+    done = run(*command, "--dir", host.dir, "--kind", "exec", "--user", "nobody", "--", "true")
+    assert done.code == 4 and done.error()["code"] == "agent_unavailable", done
+    assert "run it as root" in done.error()["hint"], done
+
+
+def test_what_a_session_waits_for_is_said(hosts):
+    """PACT-28: whoever has left a shell with jobs that ignore SIGHUP learns why it does not end at once."""
+    host = hosts("left-2")
+    with HostSession(host, "sh", "-c", "trap '' HUP; sleep 1000 & sleep 1000 & true") as session:
+        assert session.ended() == 0
+        assert "waiting for 2 processes of this session; they are killed in " in session.log.read_text()
+
+
 def test_what_a_session_leaves_in_the_background_ends_with_it(hosts):
     """PACT-29: nothing of a session outlives its record."""
     host = hosts("left-1")
@@ -338,28 +362,158 @@ print(connection.makefile().readline())
 """
 
 
-def test_nobody_registers_a_session_of_another_user(hosts):
-    """PACT-28: who calls is the kernel's word. One that is not root speaks for itself alone, and has no process of others ended."""
-    host = hosts("claim-1")
+@contextlib.contextmanager
+def socket_for_all(host):
+    """The agent's socket as somebody may have opened it to other users."""
     os.chmod(host.dir, 0o711)
     os.chmod(host.dir / "agent.sock", 0o666)
     os.chmod(host.dir.parent, 0o711)
+    try:
+        yield
+    finally:
+        os.chmod(host.dir, 0o700)
 
-    def ask(**registration) -> dict:
-        prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-        done = subprocess.run(
-            [*prefix, "/usr/bin/python3", "-c", CALLER, str(host.dir / "agent.sock"), json.dumps(registration)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=clean_env({}),
-        )
-        return json.loads(done.stdout)
 
-    assert ask(kind="shell", user="root")["error"]["code"] == "session_not_allowed"
-    assert ask(kind="shell", user="nobody", pid=host.process.pid)["error"]["code"] == "session_not_allowed"
-    assert "registered" in ask(kind="shell", user="nobody")
-    os.chmod(host.dir, 0o700)
+def as_nobody(script: str, *arguments: str) -> str:
+    prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    command = [*prefix, "/usr/bin/python3", "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=clean_env({})).stdout
+
+
+def ask_as_nobody(host, **registration) -> dict:
+    return json.loads(as_nobody(CALLER, str(host.dir / "agent.sock"), json.dumps(registration)))
+
+
+def test_nobody_registers_a_session_of_another_user(hosts):
+    """PACT-28: who calls is the kernel's word. One that is not root speaks for itself alone, and has no process of others ended."""
+    host = hosts("claim-1")
+    with socket_for_all(host):
+        assert ask_as_nobody(host, kind="shell", user="root")["error"]["code"] == "session_not_allowed"
+        refused = ask_as_nobody(host, kind="shell", user="nobody", pid=host.process.pid)
+        assert refused["error"]["code"] == "session_not_allowed"
+        assert "registered" in ask_as_nobody(host, kind="shell", user="nobody")
+
+
+STATUS = """
+import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.sendall(b"status\\n")
+print(connection.makefile().readline())
+"""
+
+
+def test_nobody_has_a_session_of_root_ended(plane, hosts):
+    """PACT-28: another user learns no id of root's sessions, cannot go on with one whose id it knows, and has no process of it signalled by that."""
+    host = hosts("claim-2")
+    with socket_for_all(host), HostSession(host, "sh", "-c", "echo $ENLIST_SESSION_ID $$; exec sleep 1000") as session:
+        named, pid = session.line().split()
+        wait_open(plane, "claim-2", 1)
+        assert [one["session_id"] for one in host.status()["sessions"]] == [named]
+        told = as_nobody(STATUS, str(host.dir / "agent.sock"))
+        assert json.loads(told)["sessions"] == [] and named not in told
+        resume = {"session_id": named, "opened_at": 1}
+        # While the agent knows the session, and when it is away from it: its supervisor does not run.
+        taken = ask_as_nobody(host, kind="exec", user="nobody", supervised=True, resume=resume)
+        assert taken["error"]["code"] == "session_in_use"
+        os.kill(session.process.pid, signal.SIGSTOP)
+        host.kill()
+        os.chmod(host.dir, 0o700)
+        host.start().wait_connected()
+        os.chmod(host.dir, 0o711)
+        os.chmod(host.dir / "agent.sock", 0o666)
+        taken = ask_as_nobody(host, kind="exec", user="nobody", supervised=True, resume=resume)
+        assert taken["error"]["code"] == "session_not_allowed"
+        os.kill(session.process.pid, signal.SIGCONT)
+        until(lambda: [one["session_id"] for one in host.status()["sessions"]] == [named], "it is registered again")
+        assert alive(int(pid))
+
+
+FLOOD = """
+import json, socket, sys
+answers = []
+for number in range(150):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(sys.argv[1])
+    connection.sendall(json.dumps({"session": {"kind": "exec", "user": sys.argv[2]}}).encode() + b"\\n")
+    answer = json.loads(connection.makefile().readline())
+    answers.append(answer["error"]["code"] if "error" in answer else "registered")
+print(json.dumps(answers))
+"""
+
+
+def test_a_flood_of_one_user_leaves_root_its_share(hosts):
+    """PACT-28: what another user has granted or refused takes nothing of what root may register."""
+    host = hosts("flood-2")
+    with socket_for_all(host):
+        refused = json.loads(as_nobody(FLOOD, str(host.dir / "agent.sock"), "root"))
+        assert "registered" not in refused and "session_not_allowed" in refused
+        answers = json.loads(as_nobody(FLOOD, str(host.dir / "agent.sock"), "nobody"))
+    assert set(answers) <= {"registered", "too_many_sessions"} and answers.count("registered") < 60
+    for _ in range(50):
+        with Registrant(host, kind="exec", user="root") as one:
+            assert "registered" in one.answer, one.answer
+            one.say({"closed": {"exit_status": 0}})
+
+
+ALWAYS_A_CHILD = 'trap "" HUP; while :; do sleep 1; done'
+
+
+def test_a_session_that_always_has_a_child_is_ended(plane, hosts):
+    """PACT-29: a loop of short commands that ignores SIGHUP is killed, whatever it is about to start."""
+    host = hosts("loop-1")
+    with subprocess.Popen(["sh", "-c", ALWAYS_A_CHILD]) as process:
+        try:
+            with Registrant(host, kind="shell", user="root", pid=process.pid):
+                wait_open(plane, "loop-1", 1)
+                plane.cli("node", "decommission", "loop-1", "--force")
+                assert process.wait(40) == -signal.SIGKILL
+                until(lambda: host.status()["sessions"] == [], "the agent has closed it")
+        finally:
+            process.kill()
+
+
+DISOBEYS = """
+import json, signal, socket, subprocess, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.sendall(b'{"session":{"kind":"exec","user":"root","supervised":true}}\\n')
+connection.makefile().readline()
+print(subprocess.Popen(["sh", "-c", sys.argv[2]]).pid, flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_supervisor_that_does_not_obey_is_ended_with_its_session(plane, hosts):
+    """PACT-29: one that is told to end its session and does not is killed, with all below it."""
+    host = hosts("loop-2")
+    command = [sys.executable, "-c", DISOBEYS, str(host.dir / "agent.sock"), ALWAYS_A_CHILD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            pid = int(process.stdout.readline())
+            wait_open(plane, "loop-2", 1)
+            plane.cli("node", "decommission", "loop-2", "--force")
+            assert process.wait(40) == -signal.SIGKILL
+            until(lambda: not alive(pid), "the command is dead too")
+            until(lambda: host.status()["sessions"] == [], "the agent has closed it")
+        finally:
+            process.kill()
+
+
+def test_all_that_a_killed_supervisor_leaves_ends_at_once(plane, hosts):
+    """PACT-29: SIGHUP to all, one grace of 10 s for all, and what is started meanwhile ends too."""
+    host = hosts("super-2")
+    loop = f"sh -c '{ALWAYS_A_CHILD}' & echo $!;"
+    with HostSession(host, "sh", "-c", loop * 6 + "exec sleep 1000") as session:
+        pids = [int(session.line()) for _ in range(6)]
+        wait_open(plane, "super-2", 1)
+        session.process.kill()
+        session.ended()
+        until(lambda: not any(map(alive, pids)), "all of them are dead", 40)
+    wait_open(plane, "super-2", 0)
+    assert lines(plane, "closed", "super-2")[0]["reason"] == "lost"
 
 
 def test_a_service_of_others_has_its_process_ended(plane, hosts, place):

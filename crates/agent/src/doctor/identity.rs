@@ -13,7 +13,8 @@ use super::hardware;
 use super::network::PATIENCE;
 use super::subject::DoctorSubject;
 use crate::chance;
-use crate::code::{AgentCode, PENDING, QUARANTINED, STOPPED};
+use crate::code::{self, ASK_AS_ROOT, AgentCode, PENDING, QUARANTINED, STOPPED};
+use crate::config::KeyStorage;
 use crate::failed_call::failure_kind;
 use crate::store::identity::{HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
@@ -38,10 +39,12 @@ pub async fn examine(subject: &DoctorSubject) -> IdentityCheck {
     match subject.identity() {
         None => stored(subject).into(),
         // What is denied stays denied, so nobody needs to be asked.
-        Some(found) if revoked::is_set(&subject.kept, &found.facts.serial) => is_revoked(&found.facts.serial),
+        Some(found) if revoked::is_set(&subject.kept, &found.facts.serial) => {
+            is_revoked(subject, &found.facts.serial)
+        }
         Some(found) => {
             let answers = ask_all(subject.servers(), found).await;
-            let said = answers.into_iter().find_map(|answer| said(answer, &found.facts.serial));
+            let said = answers.into_iter().find_map(|answer| said(subject, answer, &found.facts.serial));
             said.unwrap_or_else(|| by_daemon(subject))
         }
     }
@@ -86,9 +89,12 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
 
 /// With storage in memory there is an identity as long as the daemon runs.
 fn in_memory(subject: &DoctorSubject) -> Check {
+    if let Some(socket) = &subject.denied {
+        return Check::wrong(NAME, AgentCode::DirUnusable, code::not_asked(socket)).with(ASK_AS_ROOT);
+    }
     let Some(daemon) = &subject.daemon else {
         let what = "the daemon is not running, and with storage = \"memory\" there is an identity only while it runs";
-        return Check::wrong(NAME, AgentCode::NotEnrolled, what).with(STOPPED);
+        return Check::wrong(NAME, AgentCode::NotEnrolled, what).with(code::STOPPED_IN_MEMORY);
     };
     match &daemon.waiting {
         Some(waiting) => {
@@ -120,7 +126,7 @@ async fn ask_all(servers: Vec<ServerUrl>, identity: &HostIdentity) -> Vec<Result
 }
 
 /// What one server's answer says of the identity; nothing where it says nothing of it.
-fn said(answer: Result<Standing, Error>, serial: &Serial) -> Option<IdentityCheck> {
+fn said(subject: &DoctorSubject, answer: Result<Standing, Error>, serial: &Serial) -> Option<IdentityCheck> {
     let error = match answer {
         Ok(standing) if standing.quarantined => return Some(is_quarantined()),
         Ok(_) => return Some(None.into()),
@@ -129,7 +135,7 @@ fn said(answer: Result<Standing, Error>, serial: &Serial) -> Option<IdentityChec
     let kind = failure_kind(&error);
     let class = classify(kind, false, false);
     match kind {
-        FailureKind::Revoked => Some(is_revoked(serial)),
+        FailureKind::Revoked => Some(is_revoked(subject, serial)),
         FailureKind::Expired | FailureKind::Superseded | FailureKind::Unacceptable => {
             let what = format!("the control plane does not accept certificate {serial}: {error}");
             let check = Check::bad(NAME, class, what).follows("expiry", "the certificate has expired");
@@ -158,9 +164,10 @@ fn by_daemon(subject: &DoctorSubject) -> IdentityCheck {
     }
 }
 
-fn is_revoked(serial: &Serial) -> IdentityCheck {
+fn is_revoked(subject: &DoctorSubject, serial: &Serial) -> IdentityCheck {
     let what = format!("the control plane has revoked certificate {serial}");
-    let check = Check::bad(NAME, Class::IdentityRevokedOrFenced, what);
+    let storage = if subject.is_in_memory() { KeyStorage::Memory } else { KeyStorage::Disk };
+    let check = Check::bad(NAME, Class::IdentityRevokedOrFenced, what).with(code::revoked(storage));
     IdentityCheck { check: Some(check), unrecoverable: Some("a revoked identity cannot be recovered") }
 }
 

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::local;
 use super::subject::DoctorSubject;
-use crate::code::AgentCode;
+use crate::code::{self, AgentCode};
 use crate::memory::{self, KeptOverRestart};
 
 const NAME: &str = "storage";
@@ -15,6 +15,9 @@ pub fn examine(subject: &DoctorSubject) -> Option<Check> {
     let left: Vec<String> =
         memory::left_on_disk(&subject.dir).iter().map(|path| path.display().to_string()).collect();
     let Some(memory) = subject.daemon.as_ref().and_then(|daemon| daemon.memory.as_ref()) else {
+        if let Some(socket) = &subject.denied {
+            return Some(warned(Check::moot(NAME, code::not_asked(socket)), None, &left));
+        }
         let check = Check::good(NAME, "nothing is kept on a disk, and no daemon keeps anything in memory");
         return Some(warned(check, None, &left));
     };

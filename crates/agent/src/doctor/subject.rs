@@ -33,12 +33,18 @@ pub struct DoctorSubject {
     pub look: ReconcileReport,
     /// What a running daemon knows.
     pub daemon: Option<Status>,
+    /// The socket of a daemon that this user may not ask.
+    pub denied: Option<PathBuf>,
 }
 
 impl DoctorSubject {
     pub fn read(dir: &Path, environment: &Environment) -> Self {
         let mut config = config::load(dir, Values::new(), environment);
         let daemon = socket::ask(dir, config.as_ref().ok());
+        let denied = match daemon {
+            Some(_) => None,
+            None => socket::denied(dir, config.as_ref().ok()),
+        };
         let memory = daemon.as_ref().and_then(|daemon| daemon.memory.as_ref());
         let memory = memory.map(|memory| PathBuf::from(&memory.path)).filter(|path| is_in_memory(path));
         let kept = memory.clone().unwrap_or_else(|| dir.to_owned());
@@ -53,7 +59,7 @@ impl DoctorSubject {
         let profile = profile::load(&kept).ok().flatten();
         let places = ReconcilePlaces { kept: &kept, named: dir };
         let look = reconcile::run(places, &upkeep, profile.as_ref(), ReconcileScope::LOOK);
-        Self { dir: dir.to_owned(), kept, config, upkeep, stored, profile, look, daemon }
+        Self { dir: dir.to_owned(), kept, config, upkeep, stored, profile, look, daemon, denied }
     }
 
     /// Before an enrollment with these settings.
@@ -61,7 +67,17 @@ impl DoctorSubject {
         let upkeep = config.upkeep.clone();
         let look = reconcile::run(ReconcilePlaces::on_disk(dir), &upkeep, None, ReconcileScope::LOOK);
         let (dir, stored) = (dir.to_owned(), Ok(StoredIdentity::Absent));
-        Self { kept: dir.clone(), dir, config: Ok(config), upkeep, stored, profile: None, look, daemon: None }
+        Self {
+            kept: dir.clone(),
+            dir,
+            config: Ok(config),
+            upkeep,
+            stored,
+            profile: None,
+            look,
+            daemon: None,
+            denied: None,
+        }
     }
 
     /// Whether nothing is to be on a disk.

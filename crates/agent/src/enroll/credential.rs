@@ -47,7 +47,11 @@ pub fn find(config: &AgentConfig, sources: Sources<'_>, stdin: impl Read) -> Res
 }
 
 fn tell(found: &SysfsIdentity) {
-    tracing::info!("enrolling by this machine's hardware identity: {}", found.listed());
+    if found.is_empty() {
+        tracing::warn!("this machine has no hardware identity to enroll by: looked at {}", found.looked_at());
+    } else {
+        tracing::info!("enrolling by this machine's hardware identity: {}", found.listed());
+    }
     if let Some(left_out) = found.left_out() {
         tracing::warn!("left out of the hardware identity: {left_out}");
     }

@@ -36,6 +36,17 @@ pub enum KeptOverRestart {
     No,
 }
 
+impl KeptOverRestart {
+    /// As `status --json` has it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Unknown => "unknown",
+            Self::No => "no",
+        }
+    }
+}
+
 /// As `status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
@@ -90,7 +101,10 @@ impl MemoryStore {
                 "storage is memory: going on with what an earlier process of this service has kept"
             );
         } else {
-            tracing::info!(?kept_over_restart, "storage is memory: nothing is kept from before");
+            tracing::info!(
+                kept_over_restart = kept_over_restart.word(),
+                "storage is memory: nothing is kept from before"
+            );
         }
         Ok(Self { files, protection, kept_over_restart })
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::reporting::Reporting;
 use super::start;
-use crate::code::{AgentCode, REVOKED};
+use crate::code::{self, AgentCode};
 use crate::failed_call::FailedCall;
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
@@ -207,14 +207,15 @@ impl AgentCore {
             self.not_written("the marker `revoked` could not be written", &error);
         }
         let code = FaultCode::of_error(error);
+        let remedy = code::revoked(self.dir.storage());
         if !known || self.reporting.detail.is_empty() {
             let class = Class::IdentityRevokedOrFenced;
             let what = format!("this host's identity is revoked: {error}");
-            tracing::error!(class = class.as_str(), code = code.as_str(), "{what}; remedy: {REVOKED}");
-            self.record(class, &what, REVOKED);
+            tracing::error!(class = class.as_str(), code = code.as_str(), "{what}; remedy: {remedy}");
+            self.record(class, &what, remedy);
         }
         if self.exit_on_revoked {
-            return Err(Fault::new(Exit::Refused, code, error.to_string(), REVOKED));
+            return Err(Fault::new(Exit::Refused, code, error.to_string(), remedy));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::code::AgentCode;
-use crate::status::{SessionStatus, Status};
+use crate::status::{SessionStatus, Status, WaitingFor};
 use register::SessionRegister;
 
 /// After a start, sessions that have outlived the agent before announce themselves again: until then nobody knows which are
@@ -113,7 +113,9 @@ impl HostSessions {
     }
 
     pub fn status(&self, status: &mut Status) {
-        status.sessions = self.register().open.values().map(SessionStatus::of).collect();
+        let register = self.register();
+        let told = register.open.values().map(|open| SessionStatus::of(&open.session, open.owner));
+        status.sessions = told.collect();
     }
 
     /// How many are open, and how many registrations were refused.
@@ -124,8 +126,15 @@ impl HostSessions {
 }
 
 /// A host that is not enrolled has no sessions: nobody would know of them.
-pub async fn refuse(stream: UnixStream) {
-    registration::refuse(stream, AgentCode::NotEnrolled, "this host is not enrolled yet".to_owned()).await;
+pub async fn refuse(stream: UnixStream, waiting: Option<WaitingFor>) {
+    let code = AgentCode::NotEnrolled;
+    let (message, hint) = match waiting {
+        Some(WaitingFor { code, message, remedy }) => {
+            (format!("this host is not enrolled yet: {code}: {message}"), remedy)
+        }
+        None => ("this host is not enrolled yet".to_owned(), code.remedy().to_owned()),
+    };
+    registration::refuse(stream, code, message, hint).await;
 }
 
 fn sent(session: &lifecycle::registry::Session) -> OpenSession {

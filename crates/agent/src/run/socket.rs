@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifecycle::registry::MOST_SESSIONS;
+use rustix::process::geteuid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -80,7 +81,10 @@ async fn answer(mut stream: UnixStream, status: watch::Receiver<Status>, session
     let Ok(Ok(question)) = timeout(PATIENCE, question(&mut stream)).await else { return };
     match sessions {
         Some(sessions) if question.starts_with(b"{") => sessions.serve(stream, question).await,
-        None if question.starts_with(b"{") => _ = timeout(PATIENCE, host_sessions::refuse(stream)).await,
+        None if question.starts_with(b"{") => {
+            let waiting = status.borrow().waiting.clone();
+            _ = timeout(PATIENCE, host_sessions::refuse(stream, waiting)).await;
+        }
         Some(_) | None => _ = timeout(PATIENCE, tell(stream, &question, status)).await,
     }
 }
@@ -98,7 +102,14 @@ async fn question(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 
 async fn tell(mut stream: UnixStream, question: &[u8], status: watch::Receiver<Status>) -> io::Result<()> {
     let mut line = match question.trim_ascii() {
-        b"status" | b"" => serde_json::to_vec(&*status.borrow())?,
+        b"status" | b"" => {
+            let asking = stream.peer_cred()?.uid();
+            let is_ours = asking == 0 || asking == geteuid().as_raw();
+            let mut status = status.borrow().clone();
+            // Whoever has the id of a session can ask to go on with it.
+            status.sessions.retain(|session| is_ours || session.owner == asking);
+            serde_json::to_vec(&status)?
+        }
         _ => br#"{"error":"unknown question, expected status"}"#.to_vec(),
     };
     line.push(b'\n');
@@ -113,6 +124,16 @@ pub fn ask(dir: &Path, config: Option<&AgentConfig>) -> Option<Status> {
         return ask_at(named);
     }
     ask_at(&path(dir)).or_else(|| ask_at(Path::new(WITHOUT_DIR)).filter(|status| is_of(status, dir)))
+}
+
+/// The socket that this user may not open, if there is one where the daemon of this directory would answer.
+pub fn denied(dir: &Path, config: Option<&AgentConfig>) -> Option<PathBuf> {
+    let named = config.and_then(|config| config.socket.clone());
+    let usual = || vec![path(dir), PathBuf::from(WITHOUT_DIR)];
+    let is_denied = |path: &PathBuf| {
+        StdUnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    named.map_or_else(usual, |named| vec![named]).into_iter().find(is_denied)
 }
 
 /// Where the daemon of this directory answers, as far as whoever asks can tell.

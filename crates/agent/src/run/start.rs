@@ -12,10 +12,10 @@ use pki::agent_key::HostKey;
 
 use super::core::Candidate;
 use super::imported_certificate;
-use super::waiting::{self, EnrollmentWait};
+use super::waiting::{self, EnrollmentWait, TakenPauses};
 use crate::cli::Contact;
-use crate::code::{AgentCode, PENDING, REVOKED};
-use crate::config::{AgentConfig, Environment};
+use crate::code::{self, AgentCode, PENDING};
+use crate::config::{AgentConfig, Environment, KeyStorage};
 use crate::enroll::credential::{self, EnrollCredential};
 use crate::enroll::plan::EnrollPlan;
 use crate::enroll::{obtain, options, sources};
@@ -86,7 +86,7 @@ pub async fn find(
             let credential = || credential::find(config, sources(contact, environment, config), stdin);
             match anew(dir, contact, config, &servers, credential).await {
                 Some(identity) => identity,
-                None if config.daemon.exit_on_revoked => return Err(is_revoked(&found)),
+                None if config.daemon.exit_on_revoked => return Err(is_revoked(&found, config.storage)),
                 None => *found,
             }
         }
@@ -173,7 +173,11 @@ async fn anew(
     credential: impl FnOnce() -> Result<EnrollCredential, Fault>,
 ) -> Option<HostIdentity> {
     let class = Class::IdentityRevokedOrFenced.as_str();
-    tracing::error!(class, "this host's identity is revoked, as recorded earlier; remedy: {REVOKED}");
+    tracing::error!(
+        class,
+        "this host's identity is revoked, as recorded earlier; remedy: {}",
+        code::revoked(config.storage)
+    );
     let obtained = match EnrollPlan::check(config, servers.to_vec(), credential) {
         // Once: that a machine is still revoked is for the daemon to say, which looks again and again.
         Ok(plan) if plan.credential.token().is_none() => match options(contact, None) {
@@ -234,7 +238,7 @@ async fn enroll(
     config: &AgentConfig,
 ) -> Result<HostIdentity, Fault> {
     let options = options(contact, None)?;
-    let mut backoff = Backoff::new(CAP);
+    let (mut backoff, mut taken) = (Backoff::new(CAP), TakenPauses::default());
     let mut waiting = EnrollmentWait::new(dir, &config.upkeep, &options.correlation_id);
     loop {
         let fault = match obtain(dir, plan, &options).await {
@@ -255,12 +259,21 @@ async fn enroll(
                     || fault.code.agent() == Some(AgentCode::HardwareMissing)
             }
         };
+        if !again && config.storage == KeyStorage::Memory && fault.code.is(api::code::TOKEN_USED) {
+            return Err(Fault { hint: code::TOKEN_USED_IN_MEMORY.into(), ..fault });
+        }
         if !again {
             return Err(fault);
         }
+        let fault = match (revoked, config.storage) {
+            (true, KeyStorage::Memory) => Fault { hint: code::REVOKED_IN_MEMORY.into(), ..fault },
+            (true, KeyStorage::Disk) | (false, _) => fault,
+        };
         waiting.tell(&fault, class, &plan.servers);
         let pause = match revoked {
             true => check_revoked_after(chance::number()),
+            // The node is taken for alive until its grace has passed.
+            false if fault.code.is(api::code::ALREADY_ACTIVE) => taken.next(chance::number()),
             false => backoff.next(chance::number(), None),
         };
         tokio::time::sleep(Duration::from_millis(pause.millis())).await;
@@ -322,13 +335,13 @@ fn unusable(path: &Path, error: &std::io::Error) -> Fault {
     )
 }
 
-fn is_revoked(identity: &HostIdentity) -> Fault {
+fn is_revoked(identity: &HostIdentity, storage: KeyStorage) -> Fault {
     let node = identity.node_id().unwrap_or_default();
     Fault::new(
         Exit::Refused,
         FaultCode::ControlPlane(api::code::NODE_REVOKED),
         format!("the identity of {node} is revoked"),
-        REVOKED,
+        code::revoked(storage),
     )
 }
 

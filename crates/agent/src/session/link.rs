@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::wire::{self, FromAgent, FromSession, Lines, Registration, RegistrationRefused, Resumed};
 use crate::chance;
-use crate::code::AgentCode;
+use crate::code::{AgentCode, SOCKET_DENIED};
 use crate::fault::Fault;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,8 +45,14 @@ impl AgentLink {
         let (connection, session) = match timeout(PATIENCE, register(&path, &registration)).await {
             Ok(Ok(Ok(registered))) => registered,
             Ok(Ok(Err(refused))) => return Err(fault(&refused)),
-            Ok(Err(error)) => return Err(unavailable(&path, &error.to_string())),
-            Err(_) => return Err(unavailable(&path, "no answer within 10 s")),
+            Ok(Err(error)) => return Err(unreachable(&path, &error)),
+            Err(_) => {
+                return Err(unavailable(
+                    &path,
+                    "no answer within 10 s",
+                    AgentCode::AgentUnavailable.remedy(),
+                ));
+            }
         };
         let (said, heard) = watch::channel(Said::default());
         let (order, orders) = mpsc::channel(1);
@@ -179,7 +185,7 @@ impl Upheld {
                     _ = self.order.try_send(Terminate);
                 }
                 // Somebody else has taken the id: a new one, rather than none.
-                Ok(Ok(Err(refused))) if refused.code == AgentCode::SessionInUse.word() => {
+                Ok(Ok(Err(refused))) if is_taken(&refused) => {
                     if let Ok(Ok(Ok((connection, session)))) =
                         timeout(PATIENCE, register(&self.path, &self.registration)).await
                     {
@@ -193,10 +199,22 @@ impl Upheld {
     }
 }
 
-fn unavailable(path: &Path, what: &str) -> Fault {
+fn is_taken(refused: &RegistrationRefused) -> bool {
+    [AgentCode::SessionInUse, AgentCode::SessionNotAllowed].iter().any(|code| code.word() == refused.code)
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> Fault {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => SOCKET_DENIED,
+        _ => AgentCode::AgentUnavailable.remedy(),
+    };
+    unavailable(path, &error.to_string(), remedy)
+}
+
+fn unavailable(path: &Path, what: &str, remedy: &'static str) -> Fault {
     let message =
         format!("the session cannot be registered: {}: {what}; nothing was started", path.display());
-    Fault::new(Exit::Unreachable, AgentCode::AgentUnavailable, message, AgentCode::AgentUnavailable.remedy())
+    Fault::new(Exit::Unreachable, AgentCode::AgentUnavailable, message, remedy)
 }
 
 fn fault(refused: &RegistrationRefused) -> Fault {

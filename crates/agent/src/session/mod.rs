@@ -25,7 +25,7 @@ use wire::Registration;
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The exit status of the command: 128 and the number of the signal where one ended it.
-pub async fn run(args: &SessionArgs, environment: &Environment) -> Result<u8, Fault> {
+pub async fn run(args: &SessionArgs, environment: &Environment, json: bool) -> Result<u8, Fault> {
     let dir = args.place.path(environment);
     let config = config::load(&dir, Values::new(), environment).ok();
     let socket = socket::found(&dir, config.as_ref());
@@ -38,7 +38,7 @@ pub async fn run(args: &SessionArgs, environment: &Environment) -> Result<u8, Fa
         resume: None,
     };
     let link = AgentLink::open(socket, registration).await?;
-    supervise::run(&args.command, &user, link).await
+    supervise::run(&args.command, &user, link, json).await
 }
 
 fn known(name: &str) -> Result<HostUser, Fault> {

@@ -9,19 +9,27 @@ use std::time::Duration;
 use client::Exit;
 use rustix::process::{Pid, Signal as Number, getpid, kill_process, kill_process_group, set_child_subreaper};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use super::account::HostUser;
 use super::link::AgentLink;
 use super::principal;
-use super::processes::{Process, SessionTree, reap_orphans};
+use super::processes::{Process, SessionProcesses, descendants, reap_orphans};
 use super::wire::GRACE_SECONDS;
 use crate::code::AgentCode;
 use crate::fault::Fault;
 use crate::output;
 
 const GRACE: Duration = Duration::from_secs(GRACE_SECONDS);
+/// How long what is left may take to end before anybody is told of it.
+const UNTOLD: Duration = Duration::from_millis(500);
 
-pub async fn run(command: &[OsString], user: &HostUser, mut link: AgentLink) -> Result<u8, Fault> {
+pub async fn run(
+    command: &[OsString],
+    user: &HostUser,
+    mut link: AgentLink,
+    json: bool,
+) -> Result<u8, Fault> {
     let unusable = |error: io::Error| {
         Fault::host(AgentCode::RuntimeFailed, error.to_string(), AgentCode::RuntimeFailed.remedy())
     };
@@ -36,7 +44,7 @@ pub async fn run(command: &[OsString], user: &HostUser, mut link: AgentLink) -> 
         Err(error) => {
             let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
             link.close(status).await;
-            output::error(&not_started(command, &error), false);
+            output::error(&not_started(command, &error), json);
             return Ok(status);
         }
     };
@@ -67,15 +75,23 @@ pub async fn run(command: &[OsString], user: &HostUser, mut link: AgentLink) -> 
 async fn end_all(child: &mut Supervised) {
     let own = getpid();
     let Some(root) = Process::look(own) else { return };
-    let tree = SessionTree::below(root);
+    let mut left = SessionProcesses::below(root);
     let except = child.pid();
     reap_orphans(own, except);
-    if tree.is_empty() {
+    if left.is_empty() {
         return;
     }
-    tree.end(GRACE, || {
+    let (begun, mut told) = (Instant::now(), false);
+    left.end(GRACE, || {
         _ = child.ended();
         reap_orphans(own, except);
+        if !told && begun.elapsed() > UNTOLD {
+            told = true;
+            let (count, rest) = (descendants(own).len(), GRACE.saturating_sub(begun.elapsed()).as_secs());
+            output::notice(&format!(
+                "waiting for {count} processes of this session; they are killed in {rest} s"
+            ));
+        }
     })
     .await;
 }

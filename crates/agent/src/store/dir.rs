@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, FlockOperation, OFlags, flock};
 
 use crate::code::AgentCode;
+use crate::config::KeyStorage;
 use crate::fault::Fault;
 use crate::memory::MemoryStore;
 use crate::run::socket;
@@ -110,6 +111,10 @@ impl Dir {
     /// Where the daemon answers.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    pub fn storage(&self) -> KeyStorage {
+        if self.memory.is_some() { KeyStorage::Memory } else { KeyStorage::Disk }
     }
 
     pub fn memory(&self) -> Option<&MemoryStore> {

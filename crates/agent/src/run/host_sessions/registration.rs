@@ -5,21 +5,21 @@
 //! another process may have by now.
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use lifecycle::names::{Label, SessionId, Ulid};
 use lifecycle::registry::{CloseReason, Session, SessionKind};
+use rustix::process::Pid;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::HostSessions;
 use super::register::NoPlace;
 use crate::code::AgentCode;
 use crate::session::account;
-use crate::session::processes::{self, Process, SessionTree};
+use crate::session::processes::{self, Process, SessionProcesses, SignalRight};
 use crate::session::wire::{
     self, FromAgent, FromSession, GRACE_SECONDS, LINE, Lines, Registration, RegistrationRefused, Resumed,
 };
@@ -31,6 +31,8 @@ const SUPERVISOR: Duration = Duration::from_secs(3);
 /// How long the user database may take.
 const LOOKUP: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_secs(5);
+/// Until processes that SIGKILL has not ended are killed again.
+const KILL_AGAIN: Duration = Duration::from_secs(10);
 
 /// Who is at the other end, by the kernel's word.
 #[derive(Debug, Clone, Copy)]
@@ -43,18 +45,18 @@ type SessionRefusal = (AgentCode, String);
 
 pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u8>) {
     let opened = open(sessions, &stream, &first).await;
-    let (session, process) = match opened {
+    let (session, process, right) = match opened {
         Ok(opened) => opened,
         Err((code, message)) => {
             sessions.register().refused += 1;
-            return refuse(stream, code, message).await;
+            return refuse(stream, code, message, code.remedy().to_owned()).await;
         }
     };
     let id = session.id;
     tracing::info!(session_id = %id, kind = %session.kind, user = %session.user, "session opened");
     sessions.0.changed.notify_one();
     let registered = Resumed { session_id: id, opened_at: session.opened_at };
-    let mut held = HeldSession { process, orphan: None, terminated: false };
+    let mut held = HeldSession { id, process, right, orphan: None, terminated: false };
     let end = match say(&mut stream, &FromAgent::Registered(registered)).await {
         Ok(()) => held.hear(sessions, &mut stream, first).await,
         Err(_) => SessionEnd::Vanished,
@@ -65,19 +67,16 @@ pub async fn serve(sessions: &HostSessions, mut stream: UnixStream, first: Vec<u
         SessionEnd::Vanished if held.terminated => (CloseReason::Terminated, None),
         SessionEnd::Vanished => (CloseReason::Lost, None),
     };
+    if held.terminated || matches!(end, SessionEnd::Vanished) {
+        held.end_rest().await;
+    }
     sessions.register().close(id, reason, exit_status);
     sessions.0.changed.notify_one();
     tracing::info!(session_id = %id, %reason, "session closed");
-    if let (SessionEnd::Vanished, EndingProcess::Supervisor(_)) = (end, held.process) {
-        // Whoever stood for it is gone: nobody would know of what is left. What has another parent by now has its id still.
-        for process in held.orphan.into_iter().chain(processes::of_session(&id.to_string())) {
-            SessionTree::whole(process).end(GRACE, || ()).await;
-        }
-    }
 }
 
-pub async fn refuse(mut stream: UnixStream, code: AgentCode, message: String) {
-    let (code, hint) = (code.word().to_owned(), code.remedy().to_owned());
+pub async fn refuse(mut stream: UnixStream, code: AgentCode, message: String, hint: String) {
+    let code = code.word().to_owned();
     _ = say(&mut stream, &FromAgent::Error(RegistrationRefused { code, message, hint })).await;
 }
 
@@ -93,7 +92,7 @@ async fn open(
     sessions: &HostSessions,
     stream: &UnixStream,
     first: &[u8],
-) -> Result<(Session, EndingProcess), SessionRefusal> {
+) -> Result<(Session, EndingProcess, SignalRight), SessionRefusal> {
     let invalid = |what: String| (AgentCode::SessionInvalid, what);
     let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let wanted = match serde_json::from_slice(line) {
@@ -125,12 +124,32 @@ async fn open(
     };
     let again = wanted.resume.is_some() && sessions.is_resuming();
     // A place before the user is looked up: that may cost a process.
-    sessions.register().open(session.clone(), again, Instant::now()).map_err(no_place)?;
-    if let Err(refusal) = may_register(caller, &wanted.user).await {
+    sessions.register().open(session.clone(), caller.uid, again, Instant::now()).map_err(no_place)?;
+    let allowed = match may_register(caller, &wanted.user).await {
+        Ok(()) if wanted.resume.is_some() => may_resume(caller, session.id).await,
+        checked => checked,
+    };
+    if let Err(refusal) = allowed {
         sessions.register().withdraw(session.id);
         return Err(refusal);
     }
-    Ok((session, process))
+    Ok((session, process, SignalRight::of(caller.uid)))
+}
+
+/// A session of another user goes on as that user's alone.
+async fn may_resume(caller: SocketCaller, id: SessionId) -> Result<(), SessionRefusal> {
+    let right = SignalRight::of(caller.uid);
+    let Some(pid) = i32::try_from(caller.pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+    if right == SignalRight::Any {
+        return Ok(());
+    }
+    let text = id.to_string();
+    let look = tokio::task::spawn_blocking(move || processes::is_of_another(&text, right, pid));
+    if matches!(look.await, Ok(false)) {
+        return Ok(());
+    }
+    let what = format!("session {id} has processes that are not of user id {}", caller.uid);
+    Err((AgentCode::SessionNotAllowed, what))
 }
 
 fn drawn() -> Result<SessionId, SessionRefusal> {
@@ -142,6 +161,14 @@ fn drawn() -> Result<SessionId, SessionRefusal> {
 fn no_place(why: NoPlace) -> SessionRefusal {
     match why {
         NoPlace::Full => (AgentCode::TooManySessions, "256 sessions are open on this host".to_owned()),
+        NoPlace::UserFull => {
+            (AgentCode::TooManySessions, "64 sessions are open that this user has registered".to_owned())
+        }
+        NoPlace::ReservedForRoot => {
+            let what =
+                "192 sessions are open that others than root have registered, and the rest is for root";
+            (AgentCode::TooManySessions, what.to_owned())
+        }
         NoPlace::TooFast => {
             (AgentCode::TooManySessions, "too many sessions were registered in a short time".to_owned())
         }
@@ -178,26 +205,27 @@ enum EndingProcess {
 
 fn ending_process(caller: SocketCaller, wanted: &Registration) -> Result<EndingProcess, SessionRefusal> {
     let gone = |_| (AgentCode::SessionInvalid, "there is no such process".to_owned());
-    if wanted.supervised {
-        return processes::process(caller.pid).map(EndingProcess::Supervisor).map_err(gone);
-    }
-    let pid = wanted.pid.unwrap_or(caller.pid);
+    let pid = wanted.pid.filter(|_| !wanted.supervised).unwrap_or(caller.pid);
     let process = processes::process(pid).map_err(gone)?;
-    own(caller, pid)?;
-    Ok(EndingProcess::Itself(process))
+    // The caller too may be gone by now, and another process have its number.
+    own(caller, process)?;
+    Ok(if wanted.supervised { EndingProcess::Supervisor(process) } else { EndingProcess::Itself(process) })
 }
 
 /// Nobody but root has the agent end processes of others.
-fn own(caller: SocketCaller, pid: u32) -> Result<(), SessionRefusal> {
-    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
-    if caller.uid == 0 || owner.is_ok_and(|owner| owner == caller.uid) {
+fn own(caller: SocketCaller, process: Process) -> Result<(), SessionRefusal> {
+    if SignalRight::of(caller.uid).covers(process.pid) {
         return Ok(());
     }
-    Err((AgentCode::SessionNotAllowed, format!("process {pid} is not of user id {}", caller.uid)))
+    let (pid, uid) = (process.pid, caller.uid);
+    Err((AgentCode::SessionNotAllowed, format!("process {pid} is not of user id {uid}")))
 }
 
 struct HeldSession {
+    id: SessionId,
     process: EndingProcess,
+    /// That of whoever registered it.
+    right: SignalRight,
     /// The command of a supervised session: what is left when its supervisor is gone.
     orphan: Option<Process>,
     terminated: bool,
@@ -232,7 +260,7 @@ impl HeldSession {
                     // Its own child, and nobody else's.
                     let below = processes::descendants(supervisor.pid);
                     let named = processes::process(pid).ok();
-                    self.orphan = named.filter(|named| below.contains(named));
+                    self.orphan = named.filter(|named| below.iter().any(|one| one.is_same(named)));
                 }
                 None
             }
@@ -245,7 +273,8 @@ impl HeldSession {
         let told = say(stream, &FromAgent::Terminate { grace_seconds: GRACE_SECONDS }).await;
         match self.process {
             EndingProcess::Itself(process) => {
-                SessionTree::whole(process).end(GRACE, || ()).await;
+                let session = SessionProcesses::whole(process, self.right);
+                self.end(session).await;
                 SessionEnd::Vanished
             }
             EndingProcess::Supervisor(process) => {
@@ -255,8 +284,41 @@ impl HeldSession {
                 {
                     return end;
                 }
-                SessionTree::whole(process).kill(|| ()).await;
+                let mut supervisor = SessionProcesses::whole(process, self.right);
+                if !supervisor.kill(|| ()).await {
+                    self.kill_on(supervisor).await;
+                }
                 SessionEnd::Vanished
+            }
+        }
+    }
+
+    /// Whoever stood for it is gone, or was to end it: nobody would know of what is left. What has another parent by now
+    /// has the session's id still.
+    async fn end_rest(&self) {
+        match self.process {
+            EndingProcess::Supervisor(_) => {
+                let id = self.id.to_string();
+                self.end(SessionProcesses::marked(&id, self.right).with(self.orphan)).await;
+            }
+            EndingProcess::Itself(_) => {}
+        }
+    }
+
+    async fn end(&self, mut processes: SessionProcesses) {
+        if !processes.end(GRACE, || ()).await {
+            self.kill_on(processes).await;
+        }
+    }
+
+    /// A session has not ended while a process of it is left.
+    async fn kill_on(&self, mut processes: SessionProcesses) {
+        loop {
+            let (session_id, left) = (self.id, processes.count());
+            tracing::error!(%session_id, left, "processes of a session that must end are left after SIGKILL");
+            sleep(KILL_AGAIN).await;
+            if processes.kill(|| ()).await {
+                return;
             }
         }
     }
