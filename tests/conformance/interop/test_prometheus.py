@@ -111,7 +111,8 @@ def test_every_metric_of_the_rules_is_served(programs, place):
     need("prometheus")
     plane = ControlPlane().found()
     config = plane.dir / "enlist.toml"
-    config.write_text(config.read_text() + '\n[alerts]\nwebhook = "http://127.0.0.1:9/"\n')
+    others = f'[loki]\nurl = "http://127.0.0.1:9"\n[claims]\nurl = "http://127.0.0.1:9/"\ntrust = "{plane.dir}/ca/bundle.pem"\n'
+    config.write_text(config.read_text() + '\n[alerts]\nwebhook = "http://127.0.0.1:9/"\n' + others)
     local, agent = free_port(), free_port()
     daemon = prometheus = None
     try:

@@ -42,7 +42,7 @@ pub fn load(path: &Path) -> Result<Document, ConfigMistakes> {
 }
 
 fn mistake(key: &str, value: &str, expected: &str) -> ConfigMistake {
-    ConfigMistake { key: key.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+    ConfigMistake::new(key, value, expected)
 }
 
 /// Whether the document has this key.

@@ -108,11 +108,11 @@ pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> 
     let mut mistakes = Vec::new();
     if !Policy::default().profiles.contains_key(&request.profile) {
         let names: Vec<String> = Policy::default().profiles.keys().map(ToString::to_string).collect();
-        mistakes.push(ConfigMistake {
-            key: "profile".to_owned(),
-            value: request.profile.to_string(),
-            expected: format!("one of {}", names.join(", ")),
-        });
+        mistakes.push(ConfigMistake::new(
+            "profile",
+            &request.profile.to_string(),
+            format!("one of {}", names.join(", ")),
+        ));
     }
     let config = match config::check(&request.config, &mut mistakes) {
         Some(config) if mistakes.is_empty() => config,

@@ -118,15 +118,18 @@ pub(super) fn usable(
         (None, None, _) | (Some(_), Some(_), None) => None,
         (Some(_), _, Some(file)) | (_, Some(_), Some(file)) => {
             let expected = "either this, or username and password_file, not both";
-            Some(("loki.bearer_file", file.as_str(), expected))
+            Some(("loki.bearer_file", Some(file.as_str()), expected))
         }
-        (None, Some(_), None) => Some(("loki.username", "", "a user name; it belongs to password_file")),
+        (None, Some(_), None) => Some(("loki.username", None, "a user name; it belongs to password_file")),
         (Some(_), None, None) => {
-            Some(("loki.password_file", "", "a file with the password of the user name"))
+            Some(("loki.password_file", None, "a file with the password of the user name"))
         }
     };
     if let Some((key, value, expected)) = wrong {
-        mistakes.push(ConfigMistake::new(key, value, expected));
+        mistakes.push(match value {
+            Some(value) => ConfigMistake::new(key, value, expected),
+            None => ConfigMistake::missing(key, expected),
+        });
         return None;
     }
     let keys = keys?;

@@ -8,18 +8,25 @@ pub struct ConfigMistake {
     pub key: String,
     pub value: String,
     pub expected: String,
+    /// Nothing stands there.
+    #[serde(skip)]
+    is_missing: bool,
 }
 
 impl ConfigMistake {
     pub fn new(key: &str, value: &str, expected: impl Into<String>) -> Self {
-        Self { key: key.to_owned(), value: value.to_owned(), expected: expected.into() }
+        Self { key: key.to_owned(), value: value.to_owned(), expected: expected.into(), is_missing: false }
+    }
+
+    pub fn missing(key: &str, expected: impl Into<String>) -> Self {
+        Self { is_missing: true, ..Self::new(key, "", expected) }
     }
 }
 
 impl std::fmt::Display for ConfigMistake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.value.is_empty() {
-            return write!(f, "{} is missing or empty: expected {}", self.key, self.expected);
+        if self.is_missing {
+            return write!(f, "{} is missing: expected {}", self.key, self.expected);
         }
         write!(f, "{} = {:?}: expected {}", self.key, self.value, self.expected)
     }

@@ -91,7 +91,7 @@ impl<T> ValueShape for Required<T> {
         match raw {
             Some(text) => parsed(key, text, self.0, mistakes),
             None => {
-                mistakes.push(ConfigMistake::new(key, "", (self.0.expected)() + self.1));
+                mistakes.push(ConfigMistake::missing(key, (self.0.expected)() + self.1));
                 None
             }
         }
