@@ -12,7 +12,7 @@ use pki::agent_key::HostKey;
 
 use super::core::Candidate;
 use super::imported_certificate;
-use super::waiting::{self, EnrollmentWait, TakenPauses};
+use super::waiting::{self, EnrollmentWait};
 use crate::cli::Contact;
 use crate::code::{self, AgentCode, PENDING};
 use crate::config::{AgentConfig, Environment, KeyStorage};
@@ -238,7 +238,7 @@ async fn enroll(
     config: &AgentConfig,
 ) -> Result<HostIdentity, Fault> {
     let options = options(contact, None)?;
-    let (mut backoff, mut taken) = (Backoff::new(CAP), TakenPauses::default());
+    let mut backoff = Backoff::new(CAP);
     let mut waiting = EnrollmentWait::new(dir, &config.upkeep, &options.correlation_id);
     loop {
         let fault = match obtain(dir, plan, &options).await {
@@ -272,8 +272,6 @@ async fn enroll(
         waiting.tell(&fault, class, &plan.servers);
         let pause = match revoked {
             true => check_revoked_after(chance::number()),
-            // The node is taken for alive until its grace has passed.
-            false if fault.code.is(api::code::ALREADY_ACTIVE) => taken.next(chance::number()),
             false => backoff.next(chance::number(), None),
         };
         tokio::time::sleep(Duration::from_millis(pause.millis())).await;

@@ -2,7 +2,6 @@
 
 use client::ServerUrl;
 use lifecycle::host::{Class, Notices, recovery};
-use lifecycle::names::Span;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -29,27 +28,6 @@ pub fn class(fault: &Fault) -> Option<Class> {
         code @ (FaultCode::ControlPlane(_) | FaultCode::Unknown(_)) => {
             Some(recovery::classify(refusal_kind(code, fault.retryable)))
         }
-    }
-}
-
-/// The pauses of a host whose node is taken for alive, because the daemon of before was, until the control plane's grace (5 minutes
-/// unless set otherwise) has passed: so few that they are no repeated failures there, 5 in 10 minutes.
-#[derive(Debug, Default)]
-pub struct TakenPauses {
-    refusals: u32,
-}
-
-impl TakenPauses {
-    const FIRST: Span = Span::from_secs(8);
-    const LONGEST: Span = Span::from_secs(200);
-
-    /// Between three quarters of a step and the whole; each step is five times the one before.
-    pub fn next(&mut self, chance: u32) -> Span {
-        let times = 5_u64.saturating_pow(self.refusals);
-        self.refusals = self.refusals.saturating_add(1);
-        let step = Self::FIRST.millis().saturating_mul(times).min(Self::LONGEST.millis());
-        let jitter = step / 4 * u64::from(chance) / u64::from(u32::MAX);
-        Span::from_millis(step - step / 4 + jitter)
     }
 }
 
@@ -124,30 +102,6 @@ impl Drop for EnrollmentWait<'_> {
         if let Some((_, serving)) = &self.served {
             serving.abort();
             _ = std::fs::remove_file(self.dir.socket());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_restart_within_the_usual_grace_is_refused_four_times_at_most() {
-        for chance in [0, u32::MAX / 2, u32::MAX] {
-            let mut pauses = TakenPauses::default();
-            let all: Vec<u64> = (0..5).map(|_| pauses.next(chance).secs()).collect();
-            assert!((5..=8).contains(&all[0]), "{all:?}");
-            // A restart within a second of the last report waits out all of it.
-            let mut passed = 0;
-            let refused = 1 + all
-                .iter()
-                .take_while(|pause| {
-                    passed += **pause;
-                    passed < 300
-                })
-                .count();
-            assert!(refused <= 4, "{all:?}");
         }
     }
 }
