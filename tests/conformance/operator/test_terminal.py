@@ -1,5 +1,6 @@
 """What a person sees at a terminal: lists that fit it, times that mean something, text without log lines in it."""
 
+import itertools
 import json
 import os
 import re
@@ -64,9 +65,9 @@ def at_terminal(plane, command: str, columns: int) -> Terminal:
 
 
 def table(done: Terminal) -> list[str]:
-    """The lines of a list without its head and without the note on what has no room."""
+    """The lines of a list without its head and without the note on what has no room, which may take several lines."""
     lines = [line for line in done.lines() if line]
-    return [line for line in lines[1:] if not line.startswith("(no room for ")]
+    return list(itertools.takewhile(lambda line: not line.startswith("(no room for "), lines[1:]))
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
