@@ -13,12 +13,6 @@ import evidence
 from machine import AGENT, PATIENCE, clean_env, run, scratch, until
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def lasting_port() -> int:
     """One that nobody is given by chance, for what is stopped and comes back to it: below those of the system."""
     while True:
@@ -29,6 +23,10 @@ def lasting_port() -> int:
                 return port
             except OSError:
                 continue
+
+
+free_port = lasting_port
+"""Between the look and its use, a port of the system's own may be given to any connection of the tests beside this one."""
 
 
 class Daemon:

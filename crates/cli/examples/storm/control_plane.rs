@@ -23,10 +23,9 @@ pub struct ControlPlane {
 impl ControlPlane {
     pub fn start(issuer: &str) -> Result<Self, Error> {
         let dir = tempfile::Builder::new().prefix("enlist-storm").tempdir()?;
-        // A port that stays the same across a restart.
-        let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let listen = format!("127.0.0.1:{}", lasting_port()?);
         let text = |error: Box<dyn std::error::Error>| error.to_string();
-        let data = launch::init(dir.path(), &free.to_string(), issuer).map_err(text)?;
+        let data = launch::init(dir.path(), &listen, issuer).map_err(text)?;
         let (child, url) = launch::run(&data, None).map_err(text)?;
         let plane = Self { child, url, data, dir };
         plane.enlist(&["policy", "set", "attestors", "join-token,recovery-token,hardware"])?;
@@ -106,6 +105,19 @@ impl ControlPlane {
         }
         Err(format!("enlist {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr)).into())
     }
+}
+
+/// One below those that the system gives to whoever connects, so that nobody has it while the control plane is away.
+fn lasting_port() -> Result<u16, Error> {
+    for _ in 0..100 {
+        let mut chance = [0; 2];
+        rustix::rand::getrandom(&mut chance, rustix::rand::GetRandomFlags::empty())?;
+        let port = 15_000 + u16::from_ne_bytes(chance) % 17_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no port is free".into())
 }
 
 impl Drop for ControlPlane {
