@@ -34,12 +34,14 @@ setup:
     bash tests/setup
 
 # CPU per enrollment against the floor measured in the same run, native and through each door; durable enrollments per
-# second; the times of refusals that must look alike. What live streams cost, and how soon a revoked node is cut off.
+# second; the times of refusals that must look alike. What live streams cost, and how soon a revoked node is cut off. What three
+# replicas cost beside one.
 bench *ARGS:
     cargo build --release --workspace
     cargo bench -p enlist --bench enrollment -- {{ARGS}}
     cargo bench -p enlist --bench doors -- {{ARGS}}
     cargo bench -p enlist --bench revocation -- {{ARGS}}
+    cargo bench -p enlist --bench cluster -- {{ARGS}}
 
 # The long runs: full numbers of rounds, ten minutes per fuzz target. See docs/robustness.md.
 soak:

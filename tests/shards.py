@@ -24,10 +24,12 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ROOT / "tests" / "conformance"
 LOGS = ROOT / "target" / "test-logs"
-SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 2, "edge": 2, "pact": 3}
+SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 3, "edge": 2, "pact": 3, "cluster": 2}
 """Folders that would take longer than the rest together could be waited for, in so many parts."""
-FIRST = ("long", "faults", "ca", "agent", "rust", "pact", "doors", "operator", "edge")
+FIRST = ("long", "cluster", "faults", "ca", "agent", "rust", "pact", "hsm", "doors", "operator", "edge")
 """What takes longest begins first."""
+LIMIT = 25 * 60
+"""A shard that takes longer hangs: it is ended, and its log says where it was."""
 TALLY = re.compile(r"^test result: .*? (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 
 
@@ -39,6 +41,7 @@ class Shard:
         self.log, self.report = LOGS / f"{name}.log", LOGS / f"{name}.xml"
         self.process: subprocess.Popen | None = None
         self.passed = self.failed = self.skipped = self.took = 0
+        self.hangs = False
 
     def start(self, evidence: pathlib.Path) -> None:
         # The shard's own name, so that two of them never write to one place.
@@ -46,8 +49,24 @@ class Shard:
         self.began = time.monotonic()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
+
+    def end(self, number: int = signal.SIGINT) -> None:
+        """With all that it has started in its group: cargo would leave its test behind."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def end_if_it_hangs(self) -> None:
+        took = time.monotonic() - self.began
+        if took > LIMIT + 60:
+            self.end(signal.SIGKILL)
+        elif took > LIMIT and not self.hangs:
+            self.hangs = True
+            print(f"{self.name} has taken over {span(LIMIT).strip()} and is ended", flush=True)
+            self.end()
 
     def over(self) -> bool:
         if self.process.poll() is None:
@@ -72,7 +91,7 @@ class Shard:
     def ok(self) -> bool:
         """A shard that ran nothing has shown nothing."""
         required = os.environ.get("ENLIST_REQUIRE_ALL") == "1"
-        return self.process.returncode == 0 and self.passed > 0 and not (required and self.skipped)
+        return self.process.returncode == 0 and not self.hangs and self.passed > 0 and not (required and self.skipped)
 
     def line(self) -> str:
         word = "ok" if self.ok else "FAILED"
@@ -126,6 +145,8 @@ def perform(waiting: list[Shard], jobs: int, evidence: pathlib.Path) -> None:
                 while ahead and len(running) < jobs:
                     running.append(ahead.pop(0))
                     running[-1].start(evidence)
+                for shard in running:
+                    shard.end_if_it_hangs()
                 for shard in [shard for shard in running if shard.over()]:
                     running.remove(shard)
                     print(shard.line(), flush=True)
@@ -134,7 +155,7 @@ def perform(waiting: list[Shard], jobs: int, evidence: pathlib.Path) -> None:
                 time.sleep(0.2)
         finally:
             for shard in running:
-                shard.process.send_signal(signal.SIGINT)
+                shard.end()
             for shard in running:
                 shard.process.wait()
 

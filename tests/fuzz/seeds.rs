@@ -6,7 +6,7 @@ use crate::targets::world::{self, AT};
 use api::agent::{ConfirmRequest, EnrollRequest};
 use journal::audit::{Footer, chain};
 use journal::conformance::{Image, ImageMeta, encode_snapshot};
-use lifecycle::names::{Fingerprint, OperatorName, Source, Span, Timestamp, TokenId};
+use lifecycle::names::{Fingerprint, OperatorName, ReplicaId, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{
     Actor, AuditGap, Checkpoint, Command, ConfirmStatus, Confirmation, CreateTenant, Envelope, Refusals,
     ServerCertificate, SetPolicy, State,
@@ -65,6 +65,7 @@ fn later() -> Vec<Envelope> {
         fingerprint: Fingerprint::new([99; 32]),
         issuer: world::found().issuer.id,
         not_after: AT,
+        replica: ReplicaId::FIRST,
     };
     let refusals = Refusals {
         reason: "token_invalid".to_owned(),

@@ -19,7 +19,7 @@ const MOST: usize = 7;
 /// By a CA file and by a pin on the same CA, at the moment for which kept certificates hold.
 static CLIENTS: LazyLock<[Arc<ClientConfig>; 2]> = LazyLock::new(|| {
     let ca = CertificateDer::from(issuer().certificate().to_vec());
-    [Trust::pin(Pin::of(&ca)), Trust::CaFile(vec![ca])].map(|trust| {
+    [Trust::pin(Pin::of(&ca)), Trust::cas(vec![ca])].map(|trust| {
         let mut config = ClientConfig::clone(&*client_config(&trust, None, b"h2").expect("a configuration"));
         config.time_provider = Arc::new(Then);
         Arc::new(config)

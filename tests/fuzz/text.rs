@@ -2,7 +2,7 @@
 
 use super::world::policy as fresh_policy;
 use api::doors::{plfm, probectl, taskrun};
-use api::rest::{alerts, audit, ca, nodes, operators, page, policy as policies, tenants, tokens};
+use api::rest::{alerts, audit, ca, cluster, nodes, operators, page, policy as policies, tenants, tokens};
 use axum::http::Uri;
 use lifecycle::names::{
     Label, Malformed, NodeId, OperatorName, ProfileName, Serial, Span, SpiffeId, TenantId, Timestamp, Title,
@@ -77,6 +77,9 @@ pub fn json_bodies(data: &[u8]) {
     json::<ca::RetireIssuer>(data);
     json::<ca::RevokeIssuer>(data);
     json::<ca::RewrapRequest>(data);
+    json::<cluster::CreateReplicaTokenRequest>(data);
+    json::<cluster::RemoveReplicaRequest>(data);
+    json::<cluster::JoinClusterRequest>(data);
     json::<plfm::EnrollHost>(data);
     json::<plfm::ConfirmHost>(data);
     json::<plfm::RevokeHost>(data);

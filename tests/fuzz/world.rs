@@ -128,10 +128,13 @@ pub fn found() -> InitializeDomain {
             fingerprint: Fingerprint::new([92; 32]),
             not_after: AT.plus(Span::from_days(365)),
             sealed_key: b"sealed".to_vec(),
+            usage: lifecycle::names::IssuerUse::Both,
+            root: None,
         },
         audit_certificate: b"audit".to_vec(),
         audit_sealed_key: b"sealed".to_vec(),
         node_signer: NodeSigner::DomainIssuer,
+        server_issuer: None,
     }
 }
 

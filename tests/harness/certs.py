@@ -113,6 +113,14 @@ def verifies(leaf: bytes, anchors: bytes, *options: str) -> bool:
     return tool("openssl", "verify", "-CAfile", ca_file, *options, leaf_file, check=False).code == 0
 
 
+def verifies_by_chain(chain: bytes | str, anchors: bytes, *options: str) -> bool:
+    """The same of a leaf with the intermediates that stand behind it, which are not trusted for being there."""
+    leaf, *between = certificates(chain)
+    file = scratch("vfy") / "between.pem"
+    file.write_bytes(b"".join(map(pem, between)))
+    return verifies(pem(leaf), anchors, *(("-untrusted", file) if between else ()), *options)
+
+
 def identity(place: pathlib.Path, key, certificate_pem: str, chain_pem: str = "") -> tuple:
     """Certificate and key as the two files that TLS libraries want."""
     place.mkdir(parents=True, exist_ok=True)

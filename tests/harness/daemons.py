@@ -62,7 +62,8 @@ class Daemon:
         return self
 
     def log(self) -> str:
-        return "".join(log.read_text(errors="replace") for log in self.logs)[-20000:]
+        """All of it, as far as it is of use: what an agent says first must not depend on how much it says later."""
+        return "".join(log.read_text(errors="replace") for log in self.logs)[-2_000_000:]
 
     def kill(self) -> None:
         self.process.kill()
@@ -102,9 +103,18 @@ class Daemon:
         return self.status()["node_id"]
 
     def keys_match(self) -> bool:
-        key = certs.serialization.load_pem_private_key((self.current / "key.pem").read_bytes(), None)
-        leaf = certs.certificate((self.current / "cert.pem").read_bytes())
-        return certs.public_der(key) == certs.public_der(leaf)
+        """Of one generation: the next may be put to use between two looks, and this one removed."""
+
+        def read() -> list[bytes] | None:
+            place = self.current.parent / os.readlink(self.current)
+            try:
+                return [(place / name).read_bytes() for name in ("key.pem", "cert.pem")]
+            except FileNotFoundError:
+                return None if (self.current / "key.pem").exists() else [b"", b""]
+
+        key, leaf = until(read, "a generation stays for a moment")
+        key = certs.serialization.load_pem_private_key(key, None)
+        return certs.public_der(key) == certs.public_der(certs.certificate(leaf))
 
     def note_secrets(self) -> None:
         for key in self.dir.glob("identity/*/key.pem"):

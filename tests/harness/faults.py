@@ -63,7 +63,11 @@ class Patient(Daemon):
         found = []
         # Hidden files are the doctor's trials whether it can write there; they are gone at once.
         for path in (path for path in self.diagnostics_path.glob("*") if not path.name.startswith(".")):
-            for line in path.read_text(errors="replace").splitlines():
+            try:
+                text = path.read_text(errors="replace")
+            except FileNotFoundError:
+                continue  # given up meanwhile to make room for another
+            for line in text.splitlines():
                 try:
                     found.append(json.loads(line))
                 except ValueError:

@@ -1,5 +1,6 @@
 """Servers that are not the control plane, and a crossing from which a host can be led to one of them."""
 
+import contextlib
 import datetime
 import ipaddress
 import socket
@@ -11,6 +12,7 @@ from certs import hashes, serialization, x509
 from daemons import lasting_port
 from listener import Listener, Proxy, shut
 from machine import scratch
+from plane import ControlPlane
 
 PAGE = b"<html><body>Please sign in to use this network</body></html>"
 DAY = datetime.timedelta(days=1)
@@ -193,3 +195,19 @@ class Crossing(Proxy):
         except OSError:
             pass
         shut(target)
+
+
+@contextlib.contextmanager
+def behind(crossing: Crossing, **policy):
+    """A control plane that hosts know by the crossing alone, for recovery too."""
+    url = f"https://127.0.0.1:{crossing.port}"
+    with ControlPlane(init=("--advertise", url)) as plane:
+        for key, value in {"liveness.interval": "1s", **policy}.items():
+            plane.policy(key, value)
+        plane.address, plane.url = plane.url, url
+        yield plane
+
+
+def home(plane: ControlPlane, crossing: Crossing) -> None:
+    """The crossing leads to the true control plane."""
+    crossing.lead(int(plane.address.rpartition(":")[2]))

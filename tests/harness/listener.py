@@ -55,16 +55,24 @@ class Proxy(Listener):
         super().__init__(port)
         self.target = target
         self.open: list[socket.socket] = []
+        self.cuts = 0
         self.lock = threading.Lock()
 
     def serve(self, client: socket.socket) -> None:
+        cuts = self.cuts
         try:
             server = socket.create_connection(("127.0.0.1", self.target))
         except OSError:
             shut(client)
             return
         with self.lock:
-            self.open += [client, server]
+            is_cut = self.cuts != cuts
+            self.open += [] if is_cut else [client, server]
+        if is_cut:
+            # It was not among those that are open yet.
+            shut(client)
+            shut(server)
+            return
         self.forward(client, server)
 
     def forward(self, client: socket.socket, server: socket.socket) -> None:
@@ -75,6 +83,7 @@ class Proxy(Listener):
         """Closes every connection."""
         with self.lock:
             doomed, self.open = self.open, []
+            self.cuts += 1
         for connection in doomed:
             shut(connection)
 

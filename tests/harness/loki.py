@@ -8,6 +8,8 @@ import socket
 import ssl
 import threading
 
+from daemons import lasting_port
+
 PUSH = "/loki/api/v1/push"
 
 
@@ -31,7 +33,8 @@ class Loki:
         self.ended = 0
         self.released = threading.Event()
         self.lock = threading.Lock()
-        self.port = 0
+        # It stops and comes back, and whoever forwards asks there meanwhile.
+        self.port = lasting_port()
         self.server = None
         self.start()
 

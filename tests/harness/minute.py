@@ -33,9 +33,10 @@ class Minute:
         with concurrent.futures.ThreadPoolExecutor() as pool:
             list(pool.map(enroll, self.patients.values()))
         self.nodes = {name: patient.node_id() for name, patient in self.patients.items()}
-        self.tokens = {name: patient.wait_token() for name, patient in self.patients.items()}
         for name in ("off", "revoked", "stale"):
             self.patients[name].stop()
+        # A renewal brings another.
+        self.tokens = {name: patient.wait_token() for name, patient in self.patients.items()}
         self.away.cli("node", "revoke", self.nodes["revoked"], "--reason", "sold")
         self.patients["stale"].forget_trust(RUNTIME_TRUST, RECOVERY_TRUST)
         # Keys of agents are P-256: from here on nobody who stays is renewed.

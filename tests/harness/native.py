@@ -225,6 +225,8 @@ def alert(plane, certificate: tuple) -> str | None:
                 answer = tls.recv(4096)
         except ssl.SSLError as error:
             return error.reason
+        except ConnectionError:
+            return CLOSED
     if not answer:
         return CLOSED
     assert answer.startswith(b"HTTP/1.1 200"), answer

@@ -50,6 +50,8 @@ class Answer:
 
 
 class ControlPlane:
+    start_patience = PATIENCE
+
     def __init__(self, domain: str = "test.example", init: tuple = (), kek: str | None = None, env=None):
         self.base = scratch("cp")
         self.dir = self.base / "d"
@@ -59,6 +61,7 @@ class ControlPlane:
         self.process: subprocess.Popen | None = None
         self.founded: dict = {}
         self.url = ""
+        self.prefix: tuple = ()
 
     def found(self) -> "ControlPlane":
         done = self.init_command()
@@ -90,14 +93,14 @@ class ControlPlane:
 
     def start(self, *arguments, env: dict | None = None) -> "ControlPlane":
         self.launch(*arguments, env=env)
-        until(self.ready_line, "the ready line was written")
+        until(self.ready_line, "the ready line was written", self.start_patience)
         self.url = self.ready_line().split()[1]
         return self
 
     def launch(self, *arguments, env: dict | None = None) -> None:
         """Starts it without waiting for anything."""
         self.out, self.err = evidence.log("server-out"), evidence.log("server-err")
-        command = [str(ENLIST), "server", "run", "--dir", str(self.dir), *map(str, arguments)]
+        command = [*map(str, self.prefix), str(ENLIST), "server", "run", "--dir", str(self.dir), *map(str, arguments)]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 command, env=clean_env({**self.env, **(env or {})}), stdin=subprocess.DEVNULL, stdout=out, stderr=err

@@ -71,3 +71,29 @@ class Relay(Proxy):
             pass
         if not self.losing.is_set():
             shut(client)
+
+
+class Blackhole(Proxy):
+    """Passes bytes both ways until `swallow()`: then nothing arrives any more, and nobody is told that the connection is dead."""
+
+    def __init__(self, port: int):
+        super().__init__(port)
+        self.swallowing = threading.Event()
+        self.listen()
+
+    def swallow(self) -> None:
+        self.swallowing.set()
+
+    def forward(self, client: socket.socket, server: socket.socket) -> None:
+        threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
+        self._pass(server, client)
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                if not self.swallowing.is_set():
+                    target.sendall(data)
+        except OSError:
+            pass
+        if not self.swallowing.is_set():
+            shut(target)

@@ -13,22 +13,26 @@ from native import pb, pb_grpc
 
 
 class Thief:
-    """An issuing CA of a domain as a thief has it: the root signed it, and it may have no other CA below it."""
+    """An issuing CA of a domain as a thief has it: the root signed it, and it may have no other CA below it.
 
-    def __init__(self, plane):
-        root = Authority(plane)
+    `root` is another than the active one; `above` is what the thief presents above its CA, the root itself as a rule."""
+
+    def __init__(self, plane, root: Authority | None = None, above=None, digest=certs.SHA256):
+        root = root or Authority(plane)
         self.root, self.key = root.certificate, certs.ec_key()
-        self.certificate = self._ca(common_name("Issuing CA"), root.certificate.subject, self.key, root.key, 0)
+        self.above = above or self.root
+        self.life = datetime.timedelta(hours=20)
+        self.certificate = self._ca(common_name("Issuing CA"), root.certificate.subject, self.key, root.key, 0, digest)
 
     @staticmethod
-    def _ca(subject, issuer, key, signer, below: int | None):
+    def _ca(subject, issuer, key, signer, below: int | None, digest=certs.SHA256):
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         builder = built(subject, issuer, key).add_extension(x509.BasicConstraints(True, below), True)
-        return builder.add_extension(usage, True).sign(signer, certs.SHA256)
+        return builder.add_extension(usage, True).sign(signer, digest)
 
     @property
     def chain(self) -> bytes:
-        return certs.pem(self.certificate) + certs.pem(self.root)
+        return certs.pem(self.certificate) + certs.pem(self.above)
 
     def own_root(self) -> bytes:
         """Another root, of the thief's own making and by the name of the true one."""
@@ -39,6 +43,15 @@ class Thief:
         """A CA with a key of the thief's, signed by what was stolen."""
         key = certs.ec_key()
         return certs.pem(self._ca(common_name("New Root"), self.certificate.subject, key, self.key, 1))
+
+    def resigned(self) -> bytes:
+        """What was stolen, and the same CA signed by itself, with others below it."""
+        again = self._ca(self.certificate.subject, self.certificate.subject, self.key, self.key, None)
+        return certs.pem(self.certificate) + certs.pem(again)
+
+    def resigned_beside(self) -> bytes:
+        """The same beside the true root."""
+        return certs.pem(self.root) + self.resigned()
 
     def server(self) -> tuple:
         """Key and chain for a server on loopback."""
@@ -56,7 +69,7 @@ class Thief:
         builder = x509.CertificateBuilder().subject_name(common_name("node")).issuer_name(self.certificate.subject)
         builder = builder.public_key(request.public_key()).serial_number(x509.random_serial_number())
         builder = builder.not_valid_before(now - datetime.timedelta(minutes=1))
-        builder = builder.not_valid_after(now + datetime.timedelta(hours=20))
+        builder = builder.not_valid_after(now + self.life)
         uri = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(spiffe)])
         use = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
         usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
@@ -66,9 +79,9 @@ class Thief:
 
 
 def cross_signed(plane) -> tuple:
-    """The next root of a domain: signed by the one before, and by itself. PEM."""
+    """The next root of a domain, by the name of the one before: signed by that one, and by itself. PEM."""
     old, key = Authority(plane), certs.ec_key()
-    subject = common_name("The Next Root")
+    subject = old.certificate.subject
     crossed = Thief._ca(subject, old.certificate.subject, key, old.key, 1)
     return certs.pem(crossed), certs.pem(Thief._ca(subject, subject, key, key, 1))
 
@@ -87,9 +100,10 @@ class Rogue(pb_grpc.AgentServicer):
         self.heard: list = []
         self.kept: list[str] = []
         self.spiffe = ""
+        self.workers = 8
 
     def __enter__(self) -> "Rogue":
-        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(self.workers))
         pb_grpc.add_AgentServicer_to_server(self, self.server)
         credentials = grpc.ssl_server_credentials([self.thief.server()])
         self.port = self.server.add_secure_port("127.0.0.1:0", credentials)

@@ -61,11 +61,11 @@ def request(plane, path: str, source: str, headers=None, certificate=None, metho
 def promise_is_kept(requests: dict, window: float = 11.0) -> dict[str, float]:
     """Asks all of these in turn for as long as an attack's connections last, and gives back the slowest of each.
 
-    None may take longer than promised. Machines are busy, so that holds if it does in one of three windows; but all must
+    None may take longer than promised. Machines are busy, so that holds if it does in one of six windows; but all must
     be answered in 30 s.
     """
     seen = []
-    for _ in range(3):
+    for _ in range(6):
         slowest = dict.fromkeys(requests, 0.0)
         end = time.monotonic() + window
         while time.monotonic() < end:

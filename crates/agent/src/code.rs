@@ -34,6 +34,9 @@ pub const ASK_AS_ROOT: &str = "run the command as root, or as the user that the 
 /// What to do about a session that this user may not register.
 pub const SOCKET_DENIED: &str = "run it as root, or as the user that the agent runs as; \"Sessions\" in docs/agent.md says how to open the socket to other users";
 
+/// What to do where the control plane does not know the issuer of this host's certificate.
+pub const UNKNOWN_ISSUER: &str = "as a rule the issuer of this host's certificate was retired: it recovers by itself after `liveness.grace`, with its recovery token; or run `enlist-agent recover` with the daemon stopped";
+
 pub fn revoked(storage: KeyStorage) -> &'static str {
     match storage {
         KeyStorage::Disk => REVOKED,

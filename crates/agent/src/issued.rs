@@ -15,6 +15,8 @@ use crate::code::AgentCode;
 use crate::enroll::persist::{LONGEST, SERVERS};
 use crate::fault::Fault;
 use crate::store::identity::{HostIdentity, IdentityMeta};
+use crate::trust_offer::TrustOffer;
+use client::RootLists;
 
 /// How far this clock may be behind the control plane's. A leaf begins a minute early, which is not enough for
 /// a host that has just started and not yet heard of the time.
@@ -25,8 +27,7 @@ const CLOCK_TOLERANCE: Span = Span::from_minutes(5);
 pub struct IssuedAnswer<'a> {
     certificate: &'a str,
     chain: &'a str,
-    bundle: &'a str,
-    bundle_version: u64,
+    pub trust: TrustOffer<'a>,
     cert_serial: &'a str,
     renew_at: &'a str,
     profile: &'a str,
@@ -41,8 +42,7 @@ macro_rules! from_answers {
                 Self {
                     certificate: &answer.certificate,
                     chain: &answer.chain,
-                    bundle: &answer.bundle,
-                    bundle_version: answer.bundle_version,
+                    trust: TrustOffer::from(answer),
                     cert_serial: &answer.cert_serial,
                     renew_at: &answer.renew_at,
                     profile: &answer.profile,
@@ -56,7 +56,8 @@ macro_rules! from_answers {
 from_answers!(EnrollResponse, RenewResponse, RecoverResponse);
 
 impl IssuedAnswer<'_> {
-    /// The identity that the answer holds, for the key that asked for it.
+    /// The identity that the answer holds, for the key that asked for it. It trusts nothing yet: what of the offer is taken
+    /// depends on what is trusted already.
     pub fn check(&self, key: Arc<HostKey>, at: Timestamp) -> Result<HostIdentity, Fault> {
         let leaf = match certificates("certificate", self.certificate)?.as_slice() {
             [leaf] => leaf.clone(),
@@ -66,7 +67,7 @@ impl IssuedAnswer<'_> {
             "" => Vec::new(),
             chain => certificates("chain", chain)?,
         };
-        let bundle = certificates("bundle", self.bundle)?;
+        let bundle = certificates("bundle", self.trust.bundle)?;
         let facts = describe::facts(&leaf).map_err(|error| invalid(format!("certificate: {error}")))?;
         if facts.spki != key.spki() {
             return Err(invalid("the certificate is for another key than this host's"));
@@ -88,15 +89,27 @@ impl IssuedAnswer<'_> {
         let meta = IdentityMeta {
             renew_at: renew_at(self.renew_at, &facts)?,
             profile: self.profile.chars().take(LONGEST).collect(),
-            bundle_version: self.bundle_version,
             servers: bounded(self.servers),
+            ..IdentityMeta::default()
         };
-        Ok(HostIdentity { key, leaf, chain, bundle, facts, spiffe, meta: Some(meta) })
+        let (root_lists, node_issuers) = (RootLists::default(), Arc::default());
+        Ok(HostIdentity {
+            key,
+            leaf,
+            chain,
+            // What of it may be trusted is for the caller to say.
+            bundle: Vec::new(),
+            root_lists,
+            node_issuers,
+            facts,
+            spiffe,
+            meta: Some(meta),
+        })
     }
 }
 
 /// As many addresses, and as long ones, as fit into the small file beside the certificate.
-fn bounded(servers: &[String]) -> Vec<String> {
+pub fn bounded(servers: &[String]) -> Vec<String> {
     servers.iter().filter(|text| text.len() <= LONGEST).take(SERVERS).cloned().collect()
 }
 

@@ -12,6 +12,7 @@
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
 //! like is `pki`'s.
 
+mod ca_file;
 mod chance;
 pub mod cli;
 pub mod clock;
@@ -45,6 +46,7 @@ pub mod status;
 pub mod store;
 pub mod token;
 pub mod token_source;
+mod trust_offer;
 
 use crate::code::{ASK_AS_ROOT, AgentCode};
 use std::ffi::OsString;

@@ -1,11 +1,13 @@
 //! `status`: what can be told of this host's identity, by the running daemon or else from its disk.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use lifecycle::host::Class;
 use lifecycle::names::Timestamp;
 use lifecycle::registry::Session;
+use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -30,6 +32,8 @@ const DAEMON_STOPPED: &str = "daemon_stopped";
 const NOT_ENROLLED: &str = "not_enrolled";
 pub const ENROLLMENT_PENDING: &str = "enrollment_pending";
 pub const CHANNEL_DOWN: &str = "channel_down";
+/// No control plane knows the issuer of the certificate: as a rule it was retired.
+pub const ISSUER_UNKNOWN: &str = "issuer_unknown";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -90,9 +94,15 @@ pub struct Status {
     /// False where the control plane has said that this node was enrolled without recovery; not shown otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery_eligible: Option<bool>,
+    /// When a host whose issuer was retired recovers by itself; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovers_at: Option<String>,
     /// A CA or a trust bundle that was offered and not taken; not shown if there was none since the last that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_refused: Option<TrustRefused>,
+    /// What this host trusts; not shown without an identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<TrustStatus>,
     /// How far this clock is ahead of the control plane's.
     pub clock_offset_ms: Option<i64>,
     pub endpoint_profile: Option<String>,
@@ -120,6 +130,31 @@ pub struct Status {
     /// What the host waits for that is not enrolled yet; not shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingFor>,
+}
+
+/// By what this host recognises the control plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustStatus {
+    /// Fingerprints of the trust bundle.
+    pub roots: Vec<String>,
+    pub bundle_version: u64,
+    /// The number of the revocation list of each root that has one here, by the root's fingerprint.
+    pub crl_numbers: BTreeMap<String, u64>,
+}
+
+impl TrustStatus {
+    fn of(identity: &HostIdentity) -> Self {
+        let fingerprint = |der: &CertificateDer<'_>| pki::digest::fingerprint(der).labelled().to_string();
+        Self {
+            roots: identity.bundle.iter().map(fingerprint).collect(),
+            bundle_version: identity.bundle_version(),
+            crl_numbers: identity
+                .root_lists
+                .numbers()
+                .map(|(root, number)| (root.labelled().to_string(), number))
+                .collect(),
+        }
+    }
 }
 
 /// A session that is open on this host.
@@ -253,6 +288,7 @@ impl Status {
                     (DAEMON_STOPPED, code::stopped(self.storage)),
                     (ENROLLMENT_PENDING, PENDING),
                     (NOT_ENROLLED, AgentCode::NotEnrolled.remedy()),
+                    (ISSUER_UNKNOWN, code::UNKNOWN_ISSUER),
                 ];
                 let known = known.into_iter().chain(failing).chain([(CHANNEL_DOWN, UNCONNECTED)]);
                 known.into_iter().find(|(word, _)| holds(word)).map(|(_, remedy)| remedy)
@@ -298,6 +334,7 @@ impl Status {
             cert_serial: Some(identity.facts.serial.to_string()),
             cert_not_after: Some(identity.facts.not_after.to_string()),
             renew_at: identity.renew_at().map(str::to_owned),
+            trust: Some(TrustStatus::of(identity)),
             ready: reasons.is_empty(),
             reasons,
             waiting: None,
@@ -319,7 +356,9 @@ impl Status {
             last_recovery: attempts.last_recovery,
             recovery_ready: recovery::is_ready(dir, clock::now()),
             recovery_eligible: recovery::is_ineligible(dir).then_some(false),
+            recovers_at: None,
             trust_refused: trust_refused::read(dir),
+            trust: None,
             clock_offset_ms: None,
             endpoint_profile: profile::load(dir).ok().flatten().map(|profile| profile.id),
             disk: Disk::of(dir),
@@ -373,6 +412,10 @@ impl HumanText for Status {
                 format!("not possible: enrolled without recovery; {ENROLL_ANEW}")
             }
             false => "not ready".to_owned(),
+        };
+        let recovery = match &self.recovers_at {
+            Some(at) => format!("{recovery}: recovers by itself at {at}"),
+            None => recovery,
         };
         let recovery = match &self.last_recovery {
             Some(last) => format!("{recovery}; last recovery {last}"),

@@ -3,7 +3,11 @@
 
 use api::agent::EndpointProfile;
 use api::rest::alerts::{AlertChange, AlertEvent, AlertItem};
-use api::rest::ca::Ca;
+use api::rest::ca::{Ca, Roll};
+use api::rest::cluster::{
+    Cluster, CreateReplicaTokenRequest, JoinClusterRequest, JoinedCluster, MintedReplicaToken,
+    RemoveReplicaRequest,
+};
 use api::rest::nodes::{
     Decommission, Drain, NodeDetail, NodeItem, NodeLiveness, Plainly, Quarantine, Revoke,
 };
@@ -13,9 +17,13 @@ use api::rest::tenants::CreateTenantRequest;
 use api::rest::tokens::{CreateTokenRequest, TokenItem};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Label, NodeId, ProfileName, SecretHash, Serial, TenantId, Timestamp, TokenId, Ulid,
+    AlertId, Fingerprint, IssuerId, IssuerUse, KeyHash, Label, NodeId, ProfileName, SecretHash, Serial,
+    TenantId, Timestamp, TokenId, Ulid,
 };
-use lifecycle::registry::{Alert, AlertKind, Node, NodeState, Report, State, Tenants, Token, TokenState};
+use lifecycle::registry::{
+    Alert, AlertKind, Issuer, IssuerKind, IssuerRequest, IssuerState, Node, NodeState, PendingRoll, Report,
+    Root, RootList, RootState, State, Tenants, Token, TokenState,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -198,7 +206,109 @@ fn policy_lists_every_key() {
 
 #[test]
 fn there_is_no_ca_before_the_domain_is_founded() {
-    assert_eq!(Ca::of(&State::default(), &Tenants::All), None);
+    assert_eq!(Ca::of(&State::default(), &Tenants::All, |_| String::new()), None);
+}
+
+fn issuer(id: &str, usage: IssuerUse, state: IssuerState, root: u8) -> Issuer {
+    Issuer {
+        id: IssuerId::parse(id).expect("an id"),
+        kind: IssuerKind::Sealed,
+        state,
+        subject: id.to_owned(),
+        certificate: Vec::new(),
+        fingerprint: Fingerprint::new([1; 32]),
+        not_after: Timestamp::from_secs(100),
+        sealed_key: vec![1],
+        revoked_at: None,
+        replica: None,
+        usage,
+        root: Some(Fingerprint::new([root; 32])),
+    }
+}
+
+fn root(state: RootState, number: u8) -> Root {
+    Root {
+        certificate: vec![number],
+        fingerprint: Fingerprint::new([number; 32]),
+        not_after: Timestamp::from_secs(100),
+        state,
+        cross_certificate: None,
+        since_bundle: 0,
+        retired_at: None,
+    }
+}
+
+fn registry(issuers: Vec<Issuer>) -> State {
+    let mut state = State { roots: vec![root(RootState::Active, 7)], ..State::default() };
+    for issuer in issuers {
+        state.issuers.insert(issuer.id.clone(), issuer);
+    }
+    state
+}
+
+fn roll(state: &State) -> Roll {
+    Roll::of(state, &Tenants::All, |issuer| format!("5e{}", issuer.id))
+}
+
+/// Ids follow the certificates, and say nothing of the use.
+#[test]
+fn a_roll_names_issuers_of_nodes_first_and_each_use_once() {
+    let of = |state: IssuerState| {
+        let issuers = [("c3", IssuerUse::Node), ("a1", IssuerUse::Server), ("b2", IssuerUse::Node)];
+        roll(&registry(issuers.map(|(id, usage)| issuer(id, usage, state, 7)).to_vec()))
+    };
+    for state in [IssuerState::Retiring, IssuerState::Prepared] {
+        let shown = of(state);
+        assert_eq!(shown.stage, state.as_str());
+        assert_eq!(shown.issuers, ["b2", "c3", "a1"]);
+        assert_eq!((shown.issuer.as_deref(), shown.uses), (Some("b2"), sorted("node, server")));
+    }
+}
+
+/// The next roll may begin before the last one is over.
+#[test]
+fn a_pending_roll_does_not_hide_what_is_retiring() {
+    let mut state = registry(vec![issuer("a1", IssuerUse::Node, IssuerState::Retiring, 7)]);
+    state.roots.push(root(RootState::Retiring, 6));
+    let request = IssuerRequest {
+        usage: IssuerUse::Server,
+        kind: IssuerKind::Pkcs11,
+        key: KeyHash::new([1; 32]),
+        request: "a request".to_owned(),
+        sealed_key: vec![1],
+    };
+    state.pending_roll = Some(PendingRoll { requests: vec![request], new_root: false });
+    let shown = roll(&state);
+    assert_eq!((shown.stage.as_str(), shown.issuers.len()), ("requested", 0));
+    assert_eq!((shown.uses, shown.kinds), (sorted("server"), sorted("pkcs11")));
+    assert_eq!(shown.retiring, ["a1"]);
+    assert_eq!(shown.retiring_root, Some(Fingerprint::new([6; 32]).pin()));
+}
+
+#[test]
+fn a_roll_says_which_issuers_a_list_of_their_root_denies() {
+    let issuers = vec![
+        issuer("a1", IssuerUse::Server, IssuerState::Active, 7),
+        issuer("b2", IssuerUse::Node, IssuerState::Active, 7),
+        issuer("c3", IssuerUse::Node, IssuerState::Prepared, 7),
+        issuer("d4", IssuerUse::Server, IssuerState::Prepared, 6),
+        issuer("e5", IssuerUse::Server, IssuerState::Retiring, 7),
+    ];
+    let mut state = registry(issuers);
+    state.roots.push(root(RootState::Prepared, 6));
+    let denied = ["5ea1", "5ec3", "5ed4", "5ee5"].map(|serial| Serial::parse(serial).expect("a serial"));
+    let list = RootList { number: 1, denied: denied.to_vec(), der: Vec::new() };
+    state.lists.insert(Fingerprint::new([7; 32]), list);
+    let shown = roll(&state);
+    assert_eq!((shown.denied, shown.denied_uses), (vec!["a1".to_owned(), "c3".to_owned()], sorted("server")));
+}
+
+#[test]
+fn what_an_operator_of_some_tenants_sees_says_so() {
+    let state = registry(Vec::new());
+    let shown = |tenants: &Tenants| Ca::of(&state, tenants, |_| String::new()).expect("a CA").all_tenants;
+    assert!(shown(&Tenants::All));
+    assert!(!shown(&Tenants::Only([TenantId::default_tenant()].into())));
 }
 
 #[test]
@@ -211,6 +321,9 @@ fn unknown_fields_in_requests_are_refused() {
         assert!(serde_json::from_value::<T>(request.clone()).is_err(), "{request}");
     }
     refuses::<CreateTokenRequest>(json!({}));
+    refuses::<CreateReplicaTokenRequest>(json!({"expires": "1h"}));
+    refuses::<RemoveReplicaRequest>(json!({"force": true, "confirm": "2"}));
+    refuses::<JoinClusterRequest>(joining());
     refuses::<Plainly>(json!({}));
     refuses::<Drain>(json!({"within": "10m"}));
     refuses::<Quarantine>(json!({"reason": "odd"}));
@@ -220,4 +333,58 @@ fn unknown_fields_in_requests_are_refused() {
     refuses::<PolicyItem>(json!({"key": "a", "value": "b"}));
     refuses::<AddOperatorRequest>(json!({"name": "alice", "role": "viewer", "tenant": "acme"}));
     refuses::<CreateOperatorKeyRequest>(json!({"name": "ci", "role": "viewer", "tenant": ["a", "b"]}));
+}
+
+fn joining() -> Value {
+    json!({
+        "token": "join_0", "csr_pem": "-----BEGIN", "kek_id": "k1", "peer": "192.0.2.2:8444",
+        "urls": ["https://192.0.2.2:8443"], "version": "0.1.0",
+    })
+}
+
+#[test]
+fn every_field_of_a_cluster_is_written_and_null_where_nothing_is_known() {
+    let replica = json!({
+        "replica_id": "2", "role": "learner", "voter": false, "url": null, "peer": "192.0.2.2:8444",
+        "health": "unreachable", "lag": null, "applied": null, "audit_seq": null, "audit_head": null,
+        "clock_offset_ms": null, "version": null,
+    });
+    let cluster = json!({
+        "replica_id": "1", "cluster_id": "01ARYZ6S41TSV4RRFFQ69G5FAV", "domain": "fleet.example", "epoch": 1,
+        "term": 7, "leader": null, "quorum": false, "feature_level": 1, "state_age_ms": 31_000,
+        "replicas": [replica],
+    });
+    let read: Cluster = serde_json::from_value(cluster.clone()).expect("reads");
+    assert_eq!(serde_json::to_value(&read).expect("writes"), cluster);
+}
+
+#[test]
+fn a_request_to_remove_a_replica_needs_nothing() {
+    let request: RemoveReplicaRequest = serde_json::from_value(json!({})).expect("reads");
+    assert_eq!(request, RemoveReplicaRequest::default());
+    assert_eq!(serde_json::to_value(&request).expect("writes"), json!({}));
+}
+
+#[test]
+fn the_token_of_a_replica_is_written_and_never_printed() {
+    let minted = json!({
+        "token_id": "01", "token": "join_secret", "expires_at": "2027-01-15T09:00:00Z", "ca_pin": "sha256:00",
+        "peer_url": "https://192.0.2.1:8444", "join_command": "enlist server join --token join_secret",
+    });
+    let read: MintedReplicaToken = serde_json::from_value(minted.clone()).expect("reads");
+    assert_eq!(serde_json::to_value(&read).expect("writes"), minted);
+    assert!(!format!("{read:?}").contains("join_secret"));
+    let asked: JoinClusterRequest = serde_json::from_value(joining()).expect("reads");
+    assert!(!format!("{asked:?}").contains("join_0"));
+}
+
+#[test]
+fn a_replica_that_joined_is_told_who_the_others_are() {
+    let joined = json!({
+        "replica_id": "2", "domain": "fleet.example", "cluster_id": "01ARYZ6S41TSV4RRFFQ69G5FAV", "epoch": 1,
+        "cert_pem": "-----BEGIN", "ca_pem": "-----BEGIN", "log_key_sealed": "00ff", "kek_id": "k1",
+        "replicas": [{"replica_id": "1", "peer": "192.0.2.1:8444"}, {"replica_id": "2", "peer": "192.0.2.2:8444"}],
+    });
+    let read: JoinedCluster = serde_json::from_value(joined.clone()).expect("reads");
+    assert_eq!(serde_json::to_value(&read).expect("writes"), joined);
 }

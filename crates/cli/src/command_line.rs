@@ -2,8 +2,8 @@
 
 use crate::reach::Reach;
 use crate::{
-    alert, audit, ca, compat, completions, context, dev, examples, manual, node, operator, policy, server,
-    tenant, token, vcluster,
+    alert, audit, ca, cluster, compat, completions, context, dev, examples, manual, node, operator, policy,
+    server, tenant, token, vcluster,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -26,9 +26,10 @@ pub struct CommandLine {
 pub(crate) enum Family {
     /// Try Enlist: start a control plane and a demo node on this machine
     ///
-    /// Not for production: the key that seals the CA key lies in the same directory. All data is written to a new
+    /// Not for production: the root key, and the key that seals the CA keys, lie in the same directory. All data is written to a new
     /// temporary directory, or to --dir DIR, which must be absent, empty, or made by an earlier `enlist dev`. The log is
-    /// written to dev.log in that directory or, with ENLIST_LOG set, to standard error.
+    /// written to dev.log in that directory (of several replicas: to replica-1.log and so on) or, with ENLIST_LOG set, to standard
+    /// error.
     Dev(dev::Arguments),
     /// Initialize, run and check a control plane
     #[command(subcommand)]
@@ -54,6 +55,9 @@ pub(crate) enum Family {
     /// Show, export, roll and revoke the certificate authority
     #[command(subcommand)]
     Ca(ca::Command),
+    /// Show, add and remove the replicas of the control plane
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// List, export and verify the hash-chained audit trail
     #[command(subcommand)]
     Audit(audit::Command),

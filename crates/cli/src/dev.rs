@@ -1,7 +1,11 @@
-//! `enlist dev`: a control plane and a node of it, on this machine, in seconds.
+//! `enlist dev`: a control plane of one or several replicas and a node of it, on this machine, in seconds.
 
+mod addresses;
 mod agent;
+mod cluster;
+mod cluster_summary;
 mod directory;
+mod processes;
 mod summary;
 
 use crate::error::CommandError;
@@ -12,6 +16,7 @@ use crate::server::serving::{self, StopSignals};
 use ::server::run::{Overrides, RunError, Server, start};
 use api::rest::nodes::NodeItem;
 use api::rest::tokens::{CreateTokenRequest, MintedToken};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use client::OperatorApi;
 use client::rest::Path;
 use directory::DevDirectory;
@@ -24,15 +29,22 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Address to listen on [default: 127.0.0.1:8443, or any free port]
+    /// Address to listen on, of the first of several replicas [default: 127.0.0.1:8443, or any free port]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// Start so many replicas, each in a process of its own [default: 1, or as many as --dir has]
+    #[arg(long, value_name = "N", value_parser = replica_count())]
+    replicas: Option<u8>,
     /// Start the control plane only, without the demo node
     #[arg(long)]
     no_agent: bool,
     /// Exit as soon as everything is up, and remove a temporary directory
     #[arg(long)]
     once: bool,
+}
+
+fn replica_count() -> impl TypedValueParser<Value = u8> {
+    PossibleValuesParser::new(["1", "3", "5"]).try_map(|count| count.parse::<u8>())
 }
 
 pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(), CommandError> {
@@ -43,11 +55,14 @@ pub async fn run(arguments: Arguments, reach: Reach, output: Output) -> Result<(
         logs::start("info")?;
     }
     let mut signals = StopSignals::listen()?;
-    let directory = DevDirectory::prepare(reach.dir.as_deref(), arguments.listen.unwrap_or(LISTEN)).await?;
+    let directory = DevDirectory::prepare(reach.dir.as_deref(), arguments.replicas, arguments.listen).await?;
     if !read_along {
         logs::start_in(&directory.log(), "info").inspect_err(|_| directory.remove_if_temporary())?;
     }
-    let done = serve(&arguments, &directory, output, &mut signals).await;
+    let done = match directory.replicas {
+        1 => serve(&arguments, &directory, output, &mut signals).await,
+        _ => cluster::serve(&arguments, &directory, output, &mut signals).await,
+    };
     if arguments.once || done.is_err() {
         directory.remove_if_temporary();
     }
@@ -102,9 +117,10 @@ async fn show(
     let (program, enlist, log) = (directory.agent_program()?, directory.own_program()?, directory.log());
     let demo = match arguments.no_agent {
         true => None,
-        false => Some(demo_node(directory, &program, server, &operator).await?),
+        false => Some(demo_node(directory, &program, &server.url(), &operator).await?),
     };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &CreateTokenRequest::default()).await?;
+    let root_key = directory.root_key_file(&token.ca_pin);
     summary::print(
         &summary::DevSession {
             directory,
@@ -113,6 +129,7 @@ async fn show(
             server,
             token: &token,
             demo: demo.as_ref(),
+            root_key,
             log: Some(log.as_path()).filter(|_| !logs::is_asked_for()),
             once: arguments.once,
         },
@@ -130,7 +147,7 @@ struct Demo {
 async fn demo_node(
     directory: &DevDirectory,
     program: &FilePath,
-    server: &Server,
+    server: &str,
     operator: &OperatorApi,
 ) -> Result<Demo, CommandError> {
     if let Some(node) = agent::find(operator).await? {
@@ -140,7 +157,7 @@ async fn demo_node(
     let began = tokio::time::Instant::now();
     let request = CreateTokenRequest { node: Some(agent::NODE.to_owned()), ..CreateTokenRequest::default() };
     let token: MintedToken = operator.post(&Path::new("/v1/tokens"), &request).await?;
-    agent::enroll(program, &server.url(), &token, &directory.demo_agent()).await?;
+    agent::enroll(program, server, &token, &directory.demo_agent()).await?;
     let node = agent::until_active(operator).await?;
     let took = began.elapsed().as_secs_f32();
     let story = format!("{} enrolled with a token and is {}, {took:.1} s later", node.node_id, node.state);

@@ -108,7 +108,8 @@ impl CommandError {
         let (message, rest) = text.split_once("\n\nUsage:").unwrap_or((text, ""));
         let hint = match rest.trim() {
             "" => "try --help".to_owned(),
-            usage => format!("{usage}, or try --help"),
+            // One that is written in several lines is one command all the same.
+            usage => format!("{}, or try --help", usage.replace("\n           ", " ")),
         };
         Self::usage(message.trim_end(), hint)
     }
@@ -121,10 +122,26 @@ impl CommandError {
         }
     }
 
+    /// The same with another remedy.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        if let CommandError::Reported(report) = &mut self {
+            report.hint = hint.into();
+        }
+        self
+    }
+
     /// Says what was done before it happened.
     pub fn after(mut self, done: &str) -> Self {
         if let CommandError::Reported(report) = &mut self {
             report.message = format!("{}; {done}", report.message);
+        }
+        self
+    }
+
+    /// Names the variable that led here.
+    pub fn led_by(mut self, variable: &str) -> Self {
+        if let CommandError::Reported(report) = &mut self {
+            report.message = format!("{variable}: {}", report.message);
         }
         self
     }
@@ -142,10 +159,11 @@ impl CommandError {
         self
     }
 
-    /// Names the flag of the command whose value the control plane did not accept.
+    /// Names the flag of the command whose value the control plane did not accept, unless that has a remedy of its own.
     pub fn naming_flags(mut self, command: &clap::Command) -> Self {
         if let CommandError::Reported(report) = &mut self
-            && report.code == "bad_request"
+            && report.code == api::code::BAD_REQUEST.word
+            && report.hint == api::code::BAD_REQUEST.hint
             && let Some(word) = report.message.split([' ', ':']).next()
         {
             // A global flag is no part of the request.
@@ -295,16 +313,18 @@ mod tests {
 
     #[test]
     fn a_field_that_is_a_flag_is_named_as_the_flag() {
-        let hint = |message: &str| {
+        let (code, generic) = (api::code::BAD_REQUEST.word, api::code::BAD_REQUEST.hint);
+        let named = |message: &str, hint: &str| {
             let command = clap::Command::new("create").arg(clap::Arg::new("id").long("node-id"));
-            report(CommandError::new(Exit::Refused, "bad_request", message, "generic").naming_flags(&command))
-                .hint
+            report(CommandError::new(Exit::Refused, code, message, hint).naming_flags(&command)).hint
         };
+        let hint = |message| named(message, generic);
         assert_eq!(
             hint("node_id: 1 to 63 characters"),
             "correct the value of --node-id: the message says what was expected"
         );
-        assert_eq!(hint("body: no JSON"), "generic");
+        assert_eq!(hint("body: no JSON"), generic);
+        assert_eq!(named("node_id: taken", "choose another"), "choose another");
     }
 
     #[test]

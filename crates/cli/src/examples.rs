@@ -19,6 +19,10 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist dev",
         &[
             ("Start a control plane and a demo node; Ctrl-C stops them", "enlist dev"),
+            (
+                "Start three replicas, each in a process of its own that you may kill",
+                "enlist dev --replicas 3",
+            ),
             ("Keep the data in a directory of your own", "enlist dev --dir ./enlist-dev"),
         ],
     ),
@@ -54,6 +58,15 @@ const TABLE: &[(&str, &[Example])] = &[
     (
         "enlist server check",
         &[("Check a configuration before a restart", "enlist server check --dir /var/lib/enlist")],
+    ),
+    (
+        "enlist server join",
+        &[(
+            "Make /var/lib/enlist the directory of one more replica",
+            "enlist server join --peer https://cp-1.prod.example:8443 \\\n    \
+             --ca-pin sha256:PIN --kek file:/etc/enlist/kek --token-file join.token \\\n    \
+             --name cp-2.prod.example",
+        )],
     ),
     ("enlist server clock show", &[("Show whether the clock is believed", "enlist server clock show")]),
     (
@@ -227,6 +240,10 @@ const TABLE: &[(&str, &[Example])] = &[
                 "Show the list of one issuer",
                 "enlist ca crl --issuer 053d2dca3ce9b630 | openssl crl -noout -text",
             ),
+            (
+                "Save the lists by which hosts refuse issuers, for `enlist ca sign-crl`",
+                "enlist ca crl --roots > on-record.pem",
+            ),
         ],
     ),
     (
@@ -234,11 +251,49 @@ const TABLE: &[(&str, &[Example])] = &[
         &[
             ("Begin a roll: write the CSR of the next issuer", "enlist ca roll prepare --csr-out issuer.csr"),
             ("Submit the signed certificate", "enlist ca roll prepare --cert issuer.pem"),
+            (
+                "Begin a roll of the root: write the CSRs of the issuers below it",
+                "enlist ca roll prepare --new-root --csr-out issuers.csr",
+            ),
         ],
     ),
     ("enlist ca roll status", &[("Show the stage of the roll and what to do next", "enlist ca roll status")]),
     ("enlist ca roll activate", &[("Let the prepared issuer sign", "enlist ca roll activate")]),
     ("enlist ca roll retire", &[("Retire the previous issuer", "enlist ca roll retire")]),
+    (
+        "enlist ca roll abandon",
+        &[
+            ("Give up the roll that was begun", "enlist ca roll abandon"),
+            (
+                "Give it up in a script, although its certificates have come back",
+                "enlist ca roll abandon --yes",
+            ),
+        ],
+    ),
+    (
+        "enlist ca update-trust",
+        &[
+            (
+                "Take over new roots and lists into the CA file of the current context",
+                "enlist ca update-trust",
+            ),
+            (
+                "The same where a program uses an API key",
+                "enlist ca update-trust --server https://cp.prod.example:8443 --ca ca.pem \\\n    --api-key-file ci.key",
+            ),
+        ],
+    ),
+    (
+        "enlist ca import-crl",
+        &[("Tell every host to refuse the issuers of a list", "enlist ca import-crl --file denied.pem")],
+    ),
+    (
+        "enlist ca migrate",
+        &[(
+            "Roll to an issuer whose key is in the HSM",
+            "enlist ca migrate --to pkcs11 --csr-out issuer.csr",
+        )],
+    ),
     (
         "enlist ca revoke",
         &[(
@@ -258,6 +313,41 @@ const TABLE: &[(&str, &[Example])] = &[
              --csr issuer.csr --out issuer.pem",
         )],
     ),
+    (
+        "enlist ca sign-root",
+        &[(
+            "Make the next root, with a new key, on the machine that holds the root key",
+            "enlist ca sign-root --root-key root.key --root-cert ca.pem \\\n    \
+             --csr issuer.csr --new-root-key-out root-2.key --out root-2.pem",
+        )],
+    ),
+    (
+        "enlist ca sign-crl",
+        &[
+            (
+                "List a revoked issuer, on the machine that holds the root key",
+                "enlist ca sign-crl --root-key root.key --root-cert ca.pem \\\n    \
+                 --issuer revoked.pem --out root-crl.pem",
+            ),
+            (
+                "List another one beside those of the list on record",
+                "enlist ca sign-crl --root-key root.key --root-cert ca.pem \\\n    \
+                 --previous on-record.pem --issuer revoked.pem --out root-crl.pem",
+            ),
+        ],
+    ),
+    (
+        "enlist cluster status",
+        &[
+            ("Show the replicas and which one leads", "enlist cluster status"),
+            ("Watch a replica join, or the others elect a leader", "enlist cluster status --watch"),
+        ],
+    ),
+    (
+        "enlist cluster token",
+        &[("Let one replica join within 15 minutes", "enlist cluster token --expires 15m")],
+    ),
+    ("enlist cluster remove", &[("Remove a replica whose machine is gone", "enlist cluster remove 2")]),
     (
         "enlist audit list",
         &[

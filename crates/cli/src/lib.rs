@@ -17,6 +17,7 @@
 mod alert;
 mod audit;
 mod ca;
+mod cluster;
 pub mod command_line;
 mod compat;
 mod completions;
@@ -56,6 +57,7 @@ use std::process::ExitCode;
 /// The whole program.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    pki::pkcs11::become_session_if_asked(&arguments);
     if let Some(name) = arguments.first().and_then(|program| compat::Name::of(program)) {
         return name.main(arguments);
     }
@@ -128,6 +130,7 @@ async fn dispatch(line: CommandLine) -> Result<(), CommandError> {
         Family::Tenant(command) => tenant::run(command, &reach, output).await,
         Family::Policy(command) => policy::run(command, &reach, output).await,
         Family::Ca(command) => ca::run(command, &reach, output).await,
+        Family::Cluster(command) => cluster::run(command, &reach, output).await,
         Family::Audit(command) => audit::run(command, &reach, output).await,
         Family::Operator(command) => operator::run(command, &reach, output).await,
         Family::Context(command) => context::run(command, &reach, output),

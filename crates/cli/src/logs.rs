@@ -37,8 +37,12 @@ fn begin<W>(level: &str, writer: W, colour: bool) -> Result<(), CommandError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    // openraft warns of what it recovers from by itself; `ENLIST_LOG=openraft=warn` shows it.
-    let filter = format!("openraft=error,{}", requested_filter().as_deref().unwrap_or(level));
+    // openraft warns of what it recovers from by itself, and calls it an error several times a second that another replica cannot
+    // be reached, which `enlist cluster status` shows; `ENLIST_LOG=openraft=warn` has some of it.
+    let filter = format!(
+        "openraft=error,openraft::replication=off,openraft::core::raft_core=off,{}",
+        requested_filter().as_deref().unwrap_or(level)
+    );
     let filter: Targets = filter.parse().map_err(|error| {
         let hint = "use error, warn, info, debug or trace, or a directive such as server=debug";
         CommandError::usage(format!("ENLIST_LOG: {error}"), hint)

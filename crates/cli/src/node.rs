@@ -113,9 +113,8 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             })
         }
         Command::Import { cert } => {
-            let text = String::from_utf8_lossy(&reach::read(&cert)?).into_owned();
-            let node: NodeItem =
-                operator.post(&Path::new("/v1/nodes/import"), &ImportNode { certificate: text }).await?;
+            let request = ImportNode { certificate: reach::read_public(&cert)? };
+            let node: NodeItem = operator.post(&Path::new("/v1/nodes/import"), &request).await?;
             output.document(&node, |node| {
                 format!("node {} is {}\n", harmless(&node.node_id), harmless(&node.state))
             })

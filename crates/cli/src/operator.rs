@@ -8,6 +8,7 @@ mod replacement;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::reach::Reach;
+use crate::reach::ca_trust;
 use crate::reach::target::Target;
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::operators::{AddOperatorRequest, AddedOperator, OperatorItem};
@@ -23,7 +24,8 @@ pub enum Command {
         name: String,
         #[command(flatten)]
         rights: Rights,
-        /// Issue a certificate and write cert.pem, key.pem, ca.pem and context.toml to this directory
+        /// Issue a certificate and write cert.pem, key.pem, ca.pem, ca-crls.pem (if the root has denied
+        /// an issuer) and context.toml to this directory
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -31,7 +33,8 @@ pub enum Command {
     ///
     /// Asks with the certificate in use, from the context or the flags --server, --cert, --key and --ca. Role, tenants
     /// and identity stay the same. The old certificate stays valid until the new one is first used, which this command
-    /// does at the end, unless --out is given. An expired certificate cannot be renewed.
+    /// does at the end, unless --out is given. An expired certificate cannot be renewed. The CA file is brought up to
+    /// date first, as by `enlist ca update-trust`.
     Renew {
         /// Write the new files into this directory instead, and leave the old ones
         #[arg(long, value_name = "DIR")]
@@ -111,10 +114,13 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let added: AddedOperator = operator.post(&path, &request).await?;
             output.document(&added, |added| {
                 let name = harmless(&added.name);
-                format!("operator {name} is added, without a certificate; create an API key with `enlist operator key create`, or remove the operator and add it again with --out DIR\n")
+                let said = format!("operator {name} is added, without a certificate; create an API key with `enlist operator key create`, or remove the operator and add it again with --out DIR\n");
+                output.screen().hang(0, 0, &said)
             })
         }
         Command::Add { name, rights, out: Some(dir) } => {
+            let target = reach.chosen()?.target;
+            let (ca, _) = ca_trust::follow(&target, &dir.join("ca.pem")).await?;
             let files = identity::IdentityFiles::prepare(&dir)?;
             let request = rights.request(name, Some(files.request()?));
             let added: AddedOperator = match operator.post(&path, &request).await {
@@ -125,12 +131,12 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 }
             };
             // The caller's own address is known to work; on the socket only the control plane knows one.
-            let server = match reach.chosen()?.target {
+            let server = match target {
                 Target::Server { url, .. } => Some(url),
                 Target::Socket(_) => added.server_url.clone(),
             };
-            files.finish(&identity::OperatorCertificate::of(&added, server.as_deref())?)?;
-            output.document(&added, |added| identity::text(added, &dir, server.as_deref()))
+            files.finish(&identity::OperatorCertificate::of(&added, &ca, server.as_deref())?)?;
+            output.document(&added, |added| identity::text(added, &dir, server.as_deref(), output.screen()))
         }
         Command::List => {
             let items: Vec<OperatorItem> = operator.list(&path).await?;

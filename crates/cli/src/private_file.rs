@@ -1,7 +1,8 @@
 //! Files that hold a secret: made new and readable by their owner only, and refused when others may read them.
 
 use crate::error::{CommandError, Exit};
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use pki::pem::{self, PemError};
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -10,17 +11,27 @@ use zeroize::Zeroizing;
 /// Far more than any key, certificate or configuration file; a wrong file must not be read whole.
 pub const MAX_BYTES: u64 = 64 * 1024;
 
-/// Made before the key is, so that a place that cannot be written is known in time.
+/// Made before the key is, so that a place that cannot be written is known in time. One that is neither kept nor put in the place
+/// of another file is removed.
 pub struct PrivateFile {
     path: PathBuf,
     file: File,
+    is_kept: bool,
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl PrivateFile {
     /// Never over something that is there already: it may be another key.
     pub fn create(path: &Path) -> Result<Self, CommandError> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Ok(file) => Ok(Self { path: path.to_owned(), file }),
+            Ok(file) => Ok(Self { path: path.to_owned(), file, is_kept: false }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 Err(CommandError::exists(path, "choose another path: keys are never overwritten"))
             }
@@ -28,18 +39,25 @@ impl PrivateFile {
         }
     }
 
+    /// The same with the owner and mode of another file.
+    pub fn create_like(path: &Path, like: &Path) -> Result<Self, CommandError> {
+        let found = like.metadata().map_err(|error| CommandError::file(like, &error))?;
+        let file = Self::create(path)?;
+        file.copy_owner_and_mode(&found).map_err(|error| CommandError::file(path, &error))?;
+        Ok(file)
+    }
+
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_all());
         written.map_err(|error| CommandError::file(&self.path, &error))
     }
 
-    /// For when what should have gone into it was not made.
-    pub fn discard(self) {
-        let _ = std::fs::remove_file(&self.path);
+    /// It holds what it should, or what it holds is needed from now on.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
     }
 
-    /// Gives it the owner and mode of another file.
-    pub fn copy_owner_and_mode(&self, to: &Metadata) -> std::io::Result<()> {
+    fn copy_owner_and_mode(&self, to: &Metadata) -> std::io::Result<()> {
         let made = self.file.metadata()?;
         if (made.uid(), made.gid()) != (to.uid(), to.gid()) {
             fchown(&self.file, Some(to.uid()), Some(to.gid()))?;
@@ -48,9 +66,10 @@ impl PrivateFile {
     }
 
     /// Puts it in the place of another file, at once.
-    pub fn replace(self, path: &Path) -> Result<(), CommandError> {
+    pub fn replace(mut self, path: &Path) -> Result<(), CommandError> {
         let failed = |error: std::io::Error| CommandError::file(path, &error);
         std::fs::rename(&self.path, path).map_err(failed)?;
+        self.keep();
         sync_dir(path)
     }
 }
@@ -69,13 +88,26 @@ pub fn own_directory(dir: &Path) -> Result<(), CommandError> {
     Err(CommandError::new(Exit::Fault, "directory_exposed", message, hint))
 }
 
+/// Lets one process at a time replace what lies in a directory, until this is closed: another one's half must not end up beside ours.
+pub fn lock_directory(dir: &Path) -> Result<File, CommandError> {
+    let held = File::open(dir).map_err(|error| CommandError::file(dir, &error))?;
+    match held.try_lock() {
+        Ok(()) => Ok(held),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("another process renews the certificate or the trust in {}", dir.display());
+            Err(CommandError::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
+        }
+        Err(TryLockError::Error(error)) => Err(CommandError::file(dir, &error)),
+    }
+}
+
 /// This user, or root, who can read everything anyway.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == rustix::process::geteuid().as_raw()
 }
 
 /// A rename survives a power cut only once its directory is on disk.
-fn sync_dir(path: &Path) -> Result<(), CommandError> {
+pub fn sync_dir(path: &Path) -> Result<(), CommandError> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| CommandError::file(dir, &error))
@@ -84,22 +116,73 @@ fn sync_dir(path: &Path) -> Result<(), CommandError> {
 /// The content of a file that holds a secret. The mode is asked of the open file, links followed; a pipe has no
 /// mode worth asking for. `otherwise` is what to do if the secret may have been read.
 pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+    let (bytes, is_exposed) = content(path)?;
+    if is_exposed { Err(exposed(path, otherwise)) } else { Ok(bytes) }
+}
+
+/// The same of a private key in PEM. A file without one is no secret that somebody may have read, whatever its mode: another file
+/// was given in its place, and that is what the user has to know.
+pub fn read_key(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
+    let (bytes, is_exposed) = content(path)?;
+    match pem::private_key(&bytes) {
+        _ if is_exposed && holds(&bytes, "PRIVATE KEY-----") => Err(exposed(path, otherwise).into()),
+        Err(_) if holds(&bytes, "-----BEGIN CERTIFICATE-----") => Err(KeyFileError::Certificate),
+        Err(error) => Err(KeyFileError::Pem(error)),
+        Ok(_) => Ok(bytes),
+    }
+}
+
+/// Why there is no key to be had of a file.
+pub enum KeyFileError {
+    /// It cannot be read, or may have been read by others.
+    File(CommandError),
+    Certificate,
+    Pem(PemError),
+}
+
+impl From<CommandError> for KeyFileError {
+    fn from(error: CommandError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl KeyFileError {
+    /// As the failure of a command that has its own words for a file that holds no key.
+    pub fn or_bad(self, bad: impl FnOnce(&dyn std::fmt::Display) -> CommandError) -> CommandError {
+        match self {
+            Self::File(error) => error,
+            Self::Certificate => {
+                bad(&"this is a certificate and no private key; the two files may have changed places")
+            }
+            Self::Pem(error) => bad(&error),
+        }
+    }
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn exposed(path: &Path, otherwise: &str) -> CommandError {
+    let hint = format!(
+        "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
+        path.display()
+    );
+    let message = format!("others than this user may read {}", path.display());
+    CommandError::new(Exit::Fault, "key_exposed", message, hint)
+}
+
+/// What a file holds, and whether others than this user may have read it.
+fn content(path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), CommandError> {
     let unreadable = |error: &std::io::Error| unreadable(path, error);
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     let found = file.metadata().map_err(|error| unreadable(&error))?;
-    if found.is_file() && (found.mode() & 0o077 != 0 || !is_trusted(found.uid())) {
-        let hint = format!(
-            "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
-            path.display()
-        );
-        let message = format!("others than this user may read {}", path.display());
-        return Err(CommandError::new(Exit::Fault, "key_exposed", message, hint));
-    }
+    let is_exposed = found.is_file() && (found.mode() & 0o077 != 0 || !is_trusted(found.uid()));
     // Room for everything from the start: a buffer that grows leaves copies behind.
     let mut bytes =
         Zeroizing::new(Vec::with_capacity(usize::try_from(found.len().min(MAX_BYTES)).unwrap_or(0) + 1));
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    check_size(path, bytes.len()).map(|()| bytes)
+    check_size(path, bytes.len()).map(|()| (bytes, is_exposed))
 }
 
 /// A file that was not read to its end is refused, not taken for what its beginning says.
@@ -145,6 +228,55 @@ mod tests {
             assert_eq!((code(&file), code(&link)), (expected.to_owned(), expected.to_owned()), "{mode:o}");
         }
         assert_eq!(code(&dir.path().join("none")), "usage");
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused_and_what_is_no_key_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let domain = lifecycle::names::TrustDomain::parse("test.example").unwrap();
+        let at = lifecycle::names::Timestamp::from_secs(1_800_000_000);
+        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        let certificate = pem::certificate_pem(&made.root_der);
+        let both = format!("{}{certificate}", made.root_key_pem.as_str());
+        let file = dir.path().join("file");
+        for (text, closed, open) in [
+            (made.root_key_pem.as_str(), "read", "key_exposed"),
+            (&both, "read", "key_exposed"),
+            (&certificate, "certificate", "certificate"),
+            ("nothing", "pem", "pem"),
+            (
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+                "pem",
+                "key_exposed",
+            ),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            for (mode, expected) in [(0o600, closed), (0o644, open)] {
+                std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+                let found = match read_key(&file, "make another") {
+                    Ok(_) => "read".to_owned(),
+                    Err(KeyFileError::Certificate) => "certificate".to_owned(),
+                    Err(KeyFileError::Pem(_)) => "pem".to_owned(),
+                    Err(KeyFileError::File(failure)) => failure.code().to_owned(),
+                };
+                assert_eq!(found, expected, "{mode:o} {text:.40}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_kept_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        PrivateFile::create(&path).unwrap().write(b"half").unwrap();
+        assert!(!path.exists());
+        let mut file = PrivateFile::create(&path).unwrap();
+        file.write(b"whole").unwrap();
+        file.keep();
+        drop(file);
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert!(PrivateFile::create(&path).is_err(), "never over something that is there");
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole", "and that stays");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! usual place.
 
 use crate::context::saved::{Contexts, ContextsFile};
-use crate::error::CommandError;
+use crate::error::{CommandError, Exit};
 use crate::private_file::{self, unreadable};
 use api::rest::secret::Secret;
 use client::rest::ApiCredential;
@@ -10,12 +10,14 @@ use client::{OperatorApi, ServerUrl, Trust};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub mod ca_trust;
 pub mod certificate;
 pub mod credential;
 pub mod target;
 
+use ca_trust::CaTrust;
 use certificate::ClientCertificate;
-use credential::{OperatorCredential, ServerTrust};
+use credential::{OperatorCredential, ServerTrust, missing_credential};
 use target::{ChosenTarget, Target};
 
 /// The default data directory of a control plane.
@@ -45,7 +47,7 @@ pub struct Reach {
     /// Authenticate with the API key in this file; refused while others may read it (or ENLIST_API_KEY_FILE)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// Verify the control plane by this CA bundle, PEM (or ENLIST_CA)
+    /// Verify the control plane by this CA bundle, PEM, and by the revocation lists beside it (or ENLIST_CA)
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Verify the control plane by the digest of its CA, sha256:...
@@ -83,6 +85,7 @@ impl Reach {
             }
             Target::Server { url, server_trust, credential } => (url, server_trust, credential),
         };
+        let credential = credential.as_ref().ok_or_else(missing_credential)?;
         let url = ServerUrl::parse(url).map_err(client::Error::from)?;
         let trust = trust(server_trust)?;
         match credential {
@@ -141,9 +144,16 @@ fn saved() -> Result<Contexts, CommandError> {
 
 pub fn trust(server_trust: &ServerTrust) -> Result<Trust, CommandError> {
     match server_trust {
-        ServerTrust::Ca(path) => Ok(Trust::from_ca_pem(&read(path)?).map_err(client::Error::from)?),
+        ServerTrust::Ca(path) => Ok(CaTrust::read(path)?.trust()),
         ServerTrust::Pin(pin) => Ok(Trust::pin(parse_pin(pin)?)),
     }
+}
+
+/// Under which name a new file waits to take the place of this one.
+pub fn pending_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    PathBuf::from(name)
 }
 
 /// An empty variable counts as none.
@@ -170,6 +180,13 @@ fn check_socket(socket: &Path) -> Result<(), CommandError> {
             Err(CommandError::unreachable(message, hint))
         }
         Err(error) => {
+            let missing = socket.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+            if let Some(dir) = missing {
+                let message = format!("the directory {} does not exist", dir.display());
+                let hint = "give the data directory of a control plane on this machine (--dir or ENLIST_DIR; `enlist server init` makes one), or the \
+                    location of another: --socket or --server";
+                return Err(CommandError::unreachable(message, hint));
+            }
             let message = format!("no operator socket at {}: {error}", socket.display());
             let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server; `enlist context add` saves one";
             Err(CommandError::unreachable(message, hint))
@@ -184,6 +201,29 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     let read = file.take(private_file::MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(path, &error))?;
     private_file::check_size(path, bytes.len()).map(|()| bytes)
+}
+
+/// A certificate or a list that is about to be sent. A file with a private key in it is refused: the root key lies beside these files, and
+/// must not reach the control plane.
+pub fn read_public(path: &Path) -> Result<String, CommandError> {
+    let bytes = read(path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let hint = "name the file with the certificate or the revocation list alone, PEM; a private key stays where it is";
+    if holds_private_key(&text) {
+        let message = format!("{} holds a private key; nothing was sent", path.display());
+        return Err(CommandError::new(Exit::Usage, "private_key_refused", message, hint));
+    }
+    // A key in DER, or in the text of another system, has no label to know it by.
+    if std::str::from_utf8(&bytes).is_err() && !text.contains("-----BEGIN ") {
+        let message = format!("{} is not PEM; nothing was sent", path.display());
+        return Err(CommandError::usage(message, hint));
+    }
+    Ok(text.into_owned())
+}
+
+/// Of any kind, also encrypted; by its first line or its last one.
+fn holds_private_key(text: &str) -> bool {
+    text.lines().any(|line| line.contains("-----") && line.to_ascii_uppercase().contains("PRIVATE KEY"))
 }
 
 fn api_key(path: &Path) -> Result<Secret, CommandError> {

@@ -4,10 +4,12 @@ mod check;
 mod clock;
 mod error;
 mod init;
+mod join;
 mod run;
 pub mod serving;
 
 pub use init::{InitOptions, initialize, user};
+pub use join::join;
 
 use crate::error::CommandError;
 use crate::output::Output;
@@ -18,6 +20,8 @@ use ::server::datadir::DataDir;
 pub enum Command {
     /// Initialize a domain in a new data directory: CA, keys and configuration
     Init(Box<init::Arguments>),
+    /// Make the data directory of one more replica of a cluster
+    Join(Box<join::Arguments>),
     /// Run the control plane
     ///
     /// Prints one line, `ready https://HOST:PORT`, to standard output once it accepts requests; logs go to standard
@@ -30,10 +34,13 @@ pub enum Command {
     Clock(clock::Command),
 }
 
-pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), CommandError> {
+pub async fn run(command: Command, mut reach: Reach, output: Output) -> Result<(), CommandError> {
+    // The only one of these commands that speaks to another control plane.
+    let pin = if matches!(command, Command::Join(_)) { reach.ca_pin.take() } else { None };
     let dir = || reach.data_dir().map(DataDir::new);
     match command {
         Command::Init(arguments) => init::run(*arguments, dir()?, output).await,
+        Command::Join(arguments) => join::run(*arguments, pin, dir()?, output).await,
         Command::Run(arguments) => run::run(arguments, dir()?).await,
         Command::Check => check::run(&dir()?, output),
         Command::Clock(command) => clock::run(command, reach, output).await,

@@ -32,7 +32,12 @@ variables do not: they may belong to another control plane.
 Contexts are in `$XDG_CONFIG_HOME/enlist/contexts.toml`, else in `~/.config/enlist`, mode 0600. They hold addresses and paths,
 never a secret. `context add --file` accepts only files that lie beside the context.toml.
 
-Files with a secret (`--key`, `--api-key-file`, `ca sign-intermediate --root-key`, `server init --ca-key`, the agent's
+Beside a CA file (`ca.pem`) may lie the revocation lists of its roots (`ca-crls.pem`): issuers on them are refused. `enlist operator renew`
+and `enlist ca update-trust` bring both up to date. A file of lists that is damaged, empty or a link that leads nowhere is an error, and never counts as none.
+
+`ca import-crl --file`, `ca roll prepare --cert` and `node import --cert` refuse a file that holds a private key (`private_key_refused`) before anything is sent.
+
+Files with a secret (`--key`, `--api-key-file`, `--root-key` and `--new-root-key` of `ca`, `server init --ca-key`, the agent's
 `--token-file`) are refused with `key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
 ";
 

@@ -5,6 +5,7 @@ use crate::trust::TrustError;
 use crate::unreachable::{TlsAlert, Unreachable};
 use crate::url::UrlError;
 use api::agent::NotNeeded;
+use api::code;
 use api::error::ErrorDetail;
 use std::time::Duration;
 
@@ -44,6 +45,11 @@ pub(crate) fn retry_after(text: &str) -> Option<Duration> {
     text.trim().parse().ok().map(|seconds: u64| Duration::from_secs(seconds.min(RETRY_AFTER_MOST)))
 }
 
+/// Whether this code says that a replica has no majority to ask.
+fn is_cut_off(word: &str) -> bool {
+    [code::NO_QUORUM, code::STALE, code::OUTCOME_UNKNOWN].iter().any(|code| code.word == word)
+}
+
 impl Error {
     pub(crate) fn unreachable(server: impl Into<String>, cause: Unreachable) -> Self {
         Error::Unreachable { server: server.into(), cause }
@@ -53,6 +59,8 @@ impl Error {
         match self {
             Error::Fault(_) => Exit::Fault,
             Error::Usage(_) => Exit::Usage,
+            // A replica answered, and there is no control plane behind it: too few replicas reach each other.
+            Error::Refused(refusal) if is_cut_off(&refusal.detail.code) => Exit::Unreachable,
             Error::Refused(_) => Exit::Refused,
             // The control plane was there, and turned our certificate away.
             Error::Unreachable {

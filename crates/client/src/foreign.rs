@@ -287,7 +287,7 @@ mod tests {
             time_limit: Duration::from_secs(30),
             answer_bytes,
         };
-        url.ask(&Trust::SystemRoots, request).await
+        url.ask(&Trust::system_roots(), request).await
     }
 
     #[tokio::test]

@@ -11,9 +11,11 @@
 //! - [`error`], [`unreachable`]: what went wrong, in words that tell one cause from another.
 
 pub mod agent;
+mod anchored;
 pub mod backoff;
-mod bounded;
+mod chain_verifier;
 mod connect;
+mod denied_issuers;
 pub mod error;
 mod exit;
 pub mod foreign;
@@ -21,6 +23,7 @@ mod pinned;
 pub mod probe;
 mod rationed;
 pub mod rest;
+mod root_lists;
 pub mod trust;
 pub mod unreachable;
 pub mod url;
@@ -28,9 +31,11 @@ mod watched;
 pub mod webhook;
 
 pub use agent::{AgentApi, LiveConnection};
+pub use denied_issuers::DeniedIssuers;
 pub use error::Error;
 pub use exit::Exit;
 pub use rest::OperatorApi;
-pub use trust::{TlsIdentity, Trust};
+pub use root_lists::{ListNotKept, RootLists, lists_beside};
+pub use trust::{TlsIdentity, Trust, TrustError};
 pub use unreachable::Unreachable;
 pub use url::ServerUrl;

@@ -4,11 +4,13 @@
 //! for. A pinned leaf is the server itself, so its name says nothing more; its dates and use still count. The
 //! library ignores an anchor's own dates, path length and use, so they are checked here.
 
+use crate::chain_verifier::ChainVerifier;
+use crate::denied_issuers::{DeniedIssuers, PathJudge, denied_anchors};
 use crate::trust::PinnedCa;
 use pki::pin::Pin;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
+use pki::verify::is_issued_by;
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::{CertificateError, OtherError};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::sync::Arc;
 use webpki::{EndEntityCert, KeyUsage, VerifiedPath, anchor_from_trusted_cert};
@@ -24,12 +26,18 @@ pub(crate) struct PinNotFound;
 pub(crate) struct PinnedVerifier {
     pin: Pin,
     found: PinnedCa,
+    denied: DeniedIssuers,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl PinnedVerifier {
-    pub(crate) fn new(pin: Pin, found: PinnedCa, algorithms: WebPkiSupportedAlgorithms) -> Self {
-        Self { pin, found, algorithms }
+    pub(crate) fn new(
+        pin: Pin,
+        found: PinnedCa,
+        denied: DeniedIssuers,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Self {
+        Self { pin, found, denied, algorithms }
     }
 
     fn chain_holds(
@@ -43,11 +51,15 @@ impl PinnedVerifier {
         let path_length = authority(pinned, now)?;
         let anchors = [anchor_from_trusted_cert(pinned).map_err(refusal)?];
         let leaf = EndEntityCert::try_from(leaf).map_err(refusal)?;
-        let short_enough = |path: &VerifiedPath<'_>| match path_length {
-            Some(most) if path.intermediate_certificates().count() > most => {
-                Err(webpki::Error::PathLenConstraintViolated)
+        let denied_anchors = denied_anchors(std::slice::from_ref(pinned), &self.denied);
+        let judge = PathJudge::new(&self.denied, &denied_anchors);
+        let holds = |path: &VerifiedPath<'_>| {
+            // A new root's cross-certificate is self-issued, and does not count (RFC 5280, 6.1.4).
+            let counted = path.intermediate_certificates().filter(|ca| ca.subject() != ca.issuer()).count();
+            match path_length {
+                Some(most) if counted > most => Err(webpki::Error::PathLenConstraintViolated),
+                _ => judge.judge(path),
             }
-            _ => Ok(()),
         };
         leaf.verify_for_usage(
             self.algorithms.all,
@@ -56,53 +68,34 @@ impl PinnedVerifier {
             now,
             KeyUsage::server_auth(),
             None,
-            Some(&short_enough),
+            Some(&holds),
         )
-        .map_err(refusal)?;
+        .map_err(|error| judge.reason(refusal(error)))?;
         leaf.verify_is_valid_for_subject_name(name).map_err(refusal)
     }
 }
 
-impl ServerCertVerifier for PinnedVerifier {
-    fn verify_server_cert(
+impl ChainVerifier for PinnedVerifier {
+    fn verify_chain(
         &self,
         leaf: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _ocsp: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<(), rustls::Error> {
         if self.pin.matches(leaf) {
             server(leaf, now)?;
+            let denied = |ca: &CertificateDer<'_>| is_issued_by(leaf, ca) && self.denied.deny(ca);
+            if self.denied.deny(leaf) || sent.iter().any(denied) {
+                return Err(CertificateError::Revoked.into());
+            }
         } else {
             let pinned = sent.iter().find(|certificate| self.pin.matches(certificate));
             let pinned = pinned.ok_or_else(|| CertificateError::Other(OtherError(Arc::new(PinNotFound))))?;
             self.chain_holds(leaf, sent, pinned, name, now)?;
             self.found.found(pinned);
         }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        Ok(())
     }
 }
 
@@ -148,7 +141,7 @@ fn in_time_and_for_servers(certificate: &X509Certificate<'_>, now: UnixTime) -> 
     Ok(())
 }
 
-fn refusal(error: webpki::Error) -> CertificateError {
+pub(crate) fn refusal(error: webpki::Error) -> CertificateError {
     use webpki::Error;
     match error {
         Error::CertExpired { .. } => CertificateError::Expired,
@@ -156,6 +149,7 @@ fn refusal(error: webpki::Error) -> CertificateError {
         Error::CertNotValidForName(_) => CertificateError::NotValidForName,
         Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         Error::UnknownIssuer | Error::PathLenConstraintViolated => CertificateError::UnknownIssuer,
+        Error::CertRevoked => CertificateError::Revoked,
         Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
         Error::BadDer | Error::BadDerTime => CertificateError::BadEncoding,
         other => CertificateError::Other(OtherError(Arc::new(other))),

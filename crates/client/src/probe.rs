@@ -5,15 +5,15 @@
 //! that is taken from the answer is its date. It chooses the failure class, nothing else: whoever
 //! holds the key of an expired certificate can send any date.
 
+use crate::chain_verifier::ChainVerifier;
 use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::error::Error;
 use crate::trust::{Trust, config_with};
 use crate::unreachable::Unreachable;
 use crate::url::ServerUrl;
 use lifecycle::names::Timestamp;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::CertificateError;
 use rustls::crypto::aws_lc_rs;
-use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,49 +68,26 @@ pub async fn date(server: &ServerUrl, trust: &Trust) -> Result<ServerDate, Error
 /// Checks like the one inside, at the moment at which the last certificate of the chain begins.
 #[derive(Debug)]
 struct AtItsTime {
-    inner: Arc<dyn ServerCertVerifier>,
+    inner: Arc<dyn ChainVerifier>,
     /// When the whole chain is in date, in Unix seconds.
     window: Mutex<Option<(u64, u64)>>,
 }
 
-impl ServerCertVerifier for AtItsTime {
-    fn verify_server_cert(
+impl ChainVerifier for AtItsTime {
+    fn verify_chain(
         &self,
         leaf: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
         _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<(), rustls::Error> {
         let window = window(std::iter::once(leaf).chain(sent))?;
         let moment = UnixTime::since_unix_epoch(Duration::from_secs(window.0));
-        let verified = self.inner.verify_server_cert(leaf, sent, name, ocsp, moment)?;
+        self.inner.verify_chain(leaf, sent, name, moment)?;
         if let Ok(mut place) = self.window.lock() {
             *place = Some(window);
         }
-        Ok(verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        Ok(())
     }
 }
 

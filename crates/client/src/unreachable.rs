@@ -43,6 +43,8 @@ pub enum Distrust {
     WrongName,
     #[error("no certificate of its chain matches the pin")]
     PinNotFound,
+    #[error("the issuer of its certificate is on the revocation list of the root that this host trusts")]
+    IssuerRevoked,
     #[error("{0}")]
     Other(String),
 }
@@ -112,6 +114,9 @@ impl Unreachable {
             Unreachable::Untrusted(Distrust::WrongName) => {
                 "use a name that the certificate has, or add this one to `names` in the control plane's enlist.toml and restart it"
             }
+            Unreachable::Untrusted(Distrust::IssuerRevoked) => {
+                "ask an operator whether the control plane has a certificate of another issuer (`enlist ca show`); if it has, what answers here is an impostor with the revoked issuer's key; if not, it has to be given one (`enlist ca roll`)"
+            }
             Unreachable::Untrusted(_) => {
                 "check CA file or pin: `enlist ca show` on the server prints the right one"
             }
@@ -120,6 +125,9 @@ impl Unreachable {
             }
             Unreachable::Alert(TlsAlert::Expired) => {
                 "check this host's clock; if it is right, a host recovers by itself, or with a repair bundle (`enlist node repair-bundle ID --out FILE`)"
+            }
+            Unreachable::Alert(TlsAlert::UnknownIssuer) => {
+                "check that certificate and server belong to the same domain; if they do, the certificate's issuer was retired: get another certificate"
             }
             Unreachable::Alert(_) => "check that certificate and server belong to the same domain",
             Unreachable::Garbage(_) => {
@@ -185,6 +193,7 @@ impl Distrust {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Distrust::WrongName
             }
+            CertificateError::Revoked => Distrust::IssuerRevoked,
             CertificateError::Other(other) if other.0.is::<PinNotFound>() => Distrust::PinNotFound,
             other => Distrust::Other(in_words(other).to_owned()),
         }
@@ -195,7 +204,6 @@ impl Distrust {
 fn in_words(error: &CertificateError) -> &'static str {
     match error {
         CertificateError::BadEncoding => "its certificate is malformed",
-        CertificateError::Revoked => "its certificate is revoked",
         CertificateError::BadSignature => "a signature in its chain is wrong",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its certificate is not for servers"

@@ -54,7 +54,7 @@ impl Webhook {
             time_limit: TIME_LIMIT,
             answer_bytes: 0,
         };
-        let answer = self.0.ask(&Trust::SystemRoots, request).await.map_err(Undelivered::Unreachable)?;
+        let answer = self.0.ask(&Trust::system_roots(), request).await.map_err(Undelivered::Unreachable)?;
         if answer.status.is_success() { Ok(()) } else { Err(Undelivered::Refused(answer.status)) }
     }
 }

@@ -144,7 +144,7 @@ impl World {
     }
 
     fn agent(&self, servers: Vec<ServerUrl>) -> AgentApi {
-        AgentApi::new(servers, &Trust::CaFile(vec![self.root.der.clone()]), None).unwrap()
+        AgentApi::new(servers, &Trust::cas(vec![self.root.der.clone()]), None).unwrap()
     }
 
     async fn enroll(&self, servers: Vec<ServerUrl>, patience: Option<u64>) -> Result<String, Error> {
@@ -197,12 +197,13 @@ async fn a_standing_connection_carries_words_both_ways_and_tells_how_it_ended() 
     let mut live = reply.message;
     assert_eq!(live.welcome().heartbeat_ms, 30_000);
     live.send(live_up::Message::Heartbeat(Heartbeat { interval_ms: 30_000 })).unwrap();
-    assert_eq!(live.receive().await, Ok(live_down::Message::Ack(Ack { server_time_ms: 8 })));
+    assert_eq!(live.receive().await, Ok(Some(live_down::Message::Ack(Ack { server_time_ms: 8 }))));
     live.send(live_up::Message::Hello(Hello::default())).unwrap();
     assert_eq!(live.receive().await.unwrap_err().code(), "node_revoked");
 
-    let live = agent.live(Hello::default(), "corr", None).await.unwrap().message;
-    live.finish().await;
+    let mut live = agent.live(Hello::default(), "corr", None).await.unwrap().message;
+    live.half_close();
+    while live.receive().await.is_ok() {}
 }
 
 #[tokio::test]
@@ -309,7 +310,7 @@ async fn a_revoked_identity_learns_that_it_is_revoked() {
     let identity = TlsIdentity::new(vec![client.der], client.key);
     let config = server::refusing(&world.leaf, &[], CertificateError::Revoked);
     let url = server::serve(config, |_| async {}).await;
-    let trust = Trust::CaFile(vec![world.root.der.clone()]);
+    let trust = Trust::cas(vec![world.root.der.clone()]);
     let agent = AgentApi::new(vec![url], &trust, Some(&identity)).unwrap();
     let deadline = Some(Instant::now() + Duration::from_secs(60));
     let error = agent.confirm(ConfirmRequest::default(), "corr", deadline).await.unwrap_err();
@@ -325,7 +326,7 @@ async fn an_alert_during_the_handshake_is_no_word_about_a_certificate() {
     let world = World::new();
     let client = world.root.client();
     let identity = TlsIdentity::new(vec![client.der], client.key);
-    let trust = Trust::CaFile(vec![world.root.der.clone()]);
+    let trust = Trust::cas(vec![world.root.der.clone()]);
     for alert in ABOUT_CERTIFICATES {
         let (forged, good) = (server::breaks_off(alert).await, world.grpc(&Fake::default()).await);
         let agent = AgentApi::new(vec![forged.clone()], &trust, Some(&identity)).unwrap();

@@ -39,7 +39,7 @@ fn distrusted(probed: Result<probe::ServerDate, Error>) -> Distrust {
 async fn a_chain_that_was_good_then_gives_its_date_and_says_whether_it_fits() {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Past);
-    let trust = Trust::CaFile(vec![root.der.clone()]);
+    let trust = Trust::cas(vec![root.der.clone()]);
     for (ago, fits) in [(2, true), (0, false)] {
         let at = days_ago(ago);
         let url = server::answers(server::config(&leaf, &[]), answer(at)).await;
@@ -53,10 +53,10 @@ async fn chain_name_and_use_count_as_always() {
     let (root, other) = (Authority::root(Dates::Now), Authority::root(Dates::Now));
     let leaf = root.server(&["localhost"], Dates::Past);
     let url = server::answers(server::config(&leaf, &[]), answer(days_ago(2))).await;
-    let stranger = Trust::CaFile(vec![other.der.clone()]);
+    let stranger = Trust::cas(vec![other.der.clone()]);
     assert_ne!(distrusted(probe::date(&url, &stranger).await), Distrust::Expired);
     let by_address = ServerUrl::parse(&format!("https://127.0.0.1:{}", url.port())).unwrap();
-    let trust = Trust::CaFile(vec![root.der.clone()]);
+    let trust = Trust::cas(vec![root.der.clone()]);
     assert_eq!(distrusted(probe::date(&by_address, &trust).await), Distrust::WrongName);
     let client = root.client();
     let url = server::answers(server::config(&client, &[]), answer(days_ago(0))).await;
@@ -81,7 +81,7 @@ async fn nothing_is_said_but_the_question() {
         }
     })
     .await;
-    probe::date(&url, &Trust::CaFile(vec![root.der.clone()])).await.unwrap();
+    probe::date(&url, &Trust::cas(vec![root.der.clone()])).await.unwrap();
     let expected = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", url.authority());
     assert_eq!(*heard.lock().unwrap(), [expected]);
 }
@@ -90,7 +90,7 @@ async fn nothing_is_said_but_the_question() {
 async fn an_endless_head_or_none_is_no_date() {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Now);
-    let trust = Trust::CaFile(vec![root.der.clone()]);
+    let trust = Trust::cas(vec![root.der.clone()]);
     for text in [format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(100_000)), "<html>".to_owned()] {
         let url = server::answers(server::config(&leaf, &[]), text).await;
         let probed = probe::date(&url, &trust).await;

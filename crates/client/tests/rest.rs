@@ -21,7 +21,7 @@ use world::server;
 fn tls() -> (ServerConfig, Trust) {
     let root = Authority::root(Dates::Now);
     let leaf = root.server(&["localhost"], Dates::Now);
-    (server::config(&leaf, &[]), Trust::CaFile(vec![root.der]))
+    (server::config(&leaf, &[]), Trust::cas(vec![root.der]))
 }
 
 fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
@@ -57,6 +57,17 @@ async fn a_refusal_is_told_as_the_control_plane_worded_it() {
     assert_eq!((error.exit_code(), error.code(), error.is_retryable()), (3, "overloaded", true));
     let Error::Refused(refusal) = error else { panic!("not refused: {error:?}") };
     assert_eq!((refusal.detail, refusal.retry_after), (detail, Some(Duration::from_secs(7))));
+}
+
+/// A replica that reaches no majority can do nothing: for a script that is a control plane out of reach.
+#[tokio::test]
+async fn a_replica_without_a_majority_is_a_control_plane_out_of_reach() {
+    for code in [code::NO_QUORUM, code::STALE, code::OUTCOME_UNKNOWN] {
+        let body =
+            serde_json::to_string(&ErrorBody::from(ErrorDetail::new(code, "alone", "01REQUEST"))).unwrap();
+        let error = asked(http("503 Service Unavailable", "", &body)).await.unwrap_err();
+        assert_eq!((error.exit_code(), error.code(), error.is_retryable()), (4, code.word, true));
+    }
 }
 
 #[tokio::test]
@@ -190,7 +201,7 @@ async fn the_reason_for_a_refused_certificate_is_read() {
         (CertificateError::BadEncoding, TlsAlert::Unacceptable),
     ] {
         let url = server::serve(server::refusing(&leaf, &[], refusal), |_| async {}).await;
-        let trust = Trust::CaFile(vec![root.der.clone()]);
+        let trust = Trust::cas(vec![root.der.clone()]);
         let credential = ApiCredential::Certificate(identity.clone());
         let operator = OperatorApi::over_tls(url, &trust, Some(&credential)).unwrap();
         let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
@@ -206,7 +217,7 @@ async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
     let credential = ApiCredential::Certificate(TlsIdentity::new(vec![client.der], client.key));
     for alert in [42, 44, 45, 48] {
         let url = server::breaks_off(alert).await;
-        let trust = Trust::CaFile(vec![root.der.clone()]);
+        let trust = Trust::cas(vec![root.der.clone()]);
         let operator = OperatorApi::over_tls(url, &trust, Some(&credential)).unwrap();
         let error = operator.get::<PolicyItem>(&Path::new("/v1/policy")).await.unwrap_err();
         assert_eq!((error.exit_code(), error.code()), (4, "endpoint_unreachable"));
@@ -217,7 +228,7 @@ async fn an_operator_is_not_told_of_a_refused_certificate_by_a_stranger() {
 
 #[tokio::test]
 async fn each_way_of_not_connecting_has_its_name() {
-    let trust = Trust::CaFile(vec![Authority::root(Dates::Now).der]);
+    let trust = Trust::cas(vec![Authority::root(Dates::Now).der]);
     let ask = async |url: &str| {
         let operator = OperatorApi::over_tls(ServerUrl::parse(url).unwrap(), &trust, None).unwrap();
         cause(operator.text(&Path::new("/healthz")).await.unwrap_err())

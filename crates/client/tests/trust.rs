@@ -116,6 +116,26 @@ async fn a_pinned_authority_keeps_to_its_path_length() {
 }
 
 #[tokio::test]
+async fn a_pin_on_the_old_root_follows_the_cross_certificate_to_the_new_one() {
+    let (old, new) = (Authority::root(Dates::Now), Authority::root(Dates::Now));
+    let issuer = new.intermediate("issuer");
+    let leaf = issuer.server(&["localhost"], Dates::Now);
+    let cross = new.cross_certificate(&old);
+    for pinned in [&old.der, &new.der, &cross] {
+        let config = server::config(&leaf, &[&issuer.der, &cross, &old.der, &new.der]);
+        assert_eq!(check(config, "localhost", pin(pinned)).await, Ok(()));
+    }
+    let config = server::config(&leaf, &[&issuer.der, &old.der, &new.der]);
+    let unsigned = check(config, "localhost", pin(&old.der)).await;
+    assert!(matches!(unsigned, Err(Distrust::UnknownIssuer | Distrust::Other(_))), "{unsigned:?}");
+    // Self-issued certificates do not count; the path length holds for all others.
+    let below = issuer.intermediate("below");
+    let leaf = below.server(&["localhost"], Dates::Now);
+    let config = server::config(&leaf, &[&below.der, &issuer.der, &cross, &old.der]);
+    assert_eq!(check(config, "localhost", pin(&old.der)).await, Err(Distrust::UnknownIssuer));
+}
+
+#[tokio::test]
 async fn a_pinned_leaf_vouches_for_nobody_else() {
     let root = Authority::root(Dates::Now);
     let pinned = root.server(&["localhost"], Dates::Now);
@@ -152,7 +172,7 @@ async fn a_ca_file_is_trusted_and_another_is_not() {
     let trust = Trust::from_ca_pem(pki::pem::certificate_pem(&root.der).as_bytes()).unwrap();
     assert_eq!(check(config(), "localhost", trust.clone()).await, Ok(()));
     assert_eq!(check(config(), "127.0.0.1", trust).await, Err(Distrust::WrongName));
-    let other = Trust::CaFile(vec![root.intermediate("other").der]);
+    let other = Trust::cas(vec![root.intermediate("other").der]);
     assert_eq!(check(config(), "localhost", other).await, Err(Distrust::UnknownIssuer));
 }
 
@@ -182,4 +202,57 @@ async fn the_key_exchange_is_post_quantum() {
     assert!(operator.text(&Path::new("/")).await.is_err());
     let expected = (Some(rustls::NamedGroup::X25519MLKEM768), Some(rustls::ProtocolVersion::TLSv1_3));
     assert_eq!(seen.recv().await, Some(expected));
+}
+
+#[tokio::test]
+async fn an_issuer_that_its_root_denies_is_refused_whatever_is_trusted() {
+    let root = Authority::root(Dates::Now);
+    let (denied, good) = (root.intermediate("denied"), root.intermediate("good"));
+    let leaf = denied.server(&["localhost"], Dates::Now);
+    let list = root.denies(&denied.der);
+    let config = || server::config(&leaf, &[&denied.der, &root.der]);
+    for trust in [
+        Trust::cas(vec![root.der.clone()]),
+        Trust::cas(vec![denied.der.clone()]),
+        Trust::cas(vec![root.der.clone(), denied.der.clone()]),
+        pin(&root.der),
+        pin(&denied.der),
+        pin(&leaf.der),
+    ] {
+        assert_eq!(check(config(), "localhost", trust.clone()).await, Ok(()));
+        let refused = Err(Distrust::IssuerRevoked);
+        assert_eq!(check(config(), "localhost", trust.denying(list.clone())).await, refused);
+    }
+    let leaf = good.server(&["localhost"], Dates::Now);
+    let config = server::config(&leaf, &[&good.der, &denied.der, &root.der]);
+    let trust = Trust::cas(vec![root.der.clone()]).denying(list);
+    assert_eq!(
+        check(config, "localhost", trust).await,
+        Ok(()),
+        "what else a server sends is not in its path"
+    );
+}
+
+#[tokio::test]
+async fn a_list_is_of_the_root_that_signed_it_and_not_of_another_with_its_name() {
+    let old = Authority::root(Dates::Now);
+    let new = Authority::root(Dates::Now);
+    let (denied, issuer) = (old.intermediate("issuer"), new.intermediate("issuer"));
+    let leaf = issuer.server(&["localhost"], Dates::Now);
+    let cross = new.cross_certificate(&old);
+    let config = || server::config(&leaf, &[&issuer.der, &cross, &old.der, &new.der]);
+    for trusted in [vec![old.der.clone()], vec![old.der.clone(), new.der.clone()], vec![new.der.clone()]] {
+        let trust = Trust::cas(trusted).denying(old.denies(&denied.der));
+        assert_eq!(check(config(), "localhost", trust).await, Ok(()));
+    }
+    // The serial alone is nobody's: it counts from the root that issued it.
+    let trust = Trust::cas(vec![new.der.clone()]).denying(old.denies(&issuer.der));
+    assert_eq!(check(config(), "localhost", trust).await, Ok(()));
+    let trust = Trust::cas(vec![old.der.clone()]).denying(new.denies(&issuer.der));
+    assert_eq!(check(config(), "localhost", trust).await, Err(Distrust::IssuerRevoked));
+    // Denied is the way by the old root only.
+    let trust = Trust::cas(vec![old.der.clone(), new.der.clone()]).denying(old.denies(&cross));
+    assert_eq!(check(config(), "localhost", trust).await, Ok(()));
+    let trust = Trust::cas(vec![old.der.clone()]).denying(old.denies(&cross));
+    assert_eq!(check(config(), "localhost", trust).await, Err(Distrust::IssuerRevoked));
 }

@@ -5,12 +5,14 @@
 
 use crate::batch::{Batch, EncodedEnvelope};
 use crate::options::Clock;
+use crate::peer::{LeaderLinks, ProposalFate};
 use crate::raft::Raft;
 use crate::view::{Board, View};
-use lifecycle::names::Timestamp;
+use lifecycle::names::{ReplicaId, Timestamp};
 use lifecycle::registry::Answer;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
@@ -19,6 +21,8 @@ const COMMANDS: usize = 512;
 const BYTES: usize = 1024 * 1024;
 /// Entries under way at a time.
 const IN_FLIGHT: u32 = 2;
+/// Groups of commands on their way to a leader elsewhere.
+const FORWARDED: u32 = 4;
 /// How long an entry may be under way before its proposers are told that its outcome is not known.
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -49,13 +53,18 @@ pub struct Committed {
 pub struct Waiting {
     pub item: Arc<EncodedEnvelope>,
     pub answer: oneshot::Sender<Result<Committed, ProposeError>>,
+    /// It came from another replica, which took this one for the leader: it is not passed on once more.
+    pub forwarded: bool,
 }
 
 pub struct Batcher {
     pub raft: Raft,
+    pub forwarder: Arc<LeaderLinks>,
     pub clock: Clock,
     pub board: Arc<Board>,
     pub queue: mpsc::Receiver<Waiting>,
+    /// While the lead is handed over nothing more enters the log here: the successor has to have all of it.
+    pub handing_over: Arc<AtomicBool>,
     /// Ends the batcher, by its value or by being dropped.
     pub closing: watch::Receiver<bool>,
 }
@@ -64,19 +73,76 @@ impl Batcher {
     /// Runs until closing, and then until what was queued before is answered.
     pub async fn run(mut self) {
         let permits = Arc::new(Semaphore::new(IN_FLIGHT as usize));
+        let forwards = Arc::new(Semaphore::new(FORWARDED as usize));
         let mut gathered = VecDeque::new();
         loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            let leads = self.raft.metrics().borrow().state.is_leader();
+            let kind = if leads { &permits } else { &forwards };
+            let Ok(permit) = Arc::clone(kind).acquire_owned().await else { return };
             if !self.gather(&mut gathered).await {
                 drop(permit);
                 break;
             }
             let group = cut(&mut gathered);
-            // Effective time is the larger of this and the last one: an entry that is under way needs no look here.
-            let at = (self.clock)().max(self.board.view().state.at);
-            self.submit(at, group, permit).await;
+            let (leads, leader) = {
+                let metrics = self.raft.metrics();
+                let metrics = metrics.borrow();
+                (metrics.state.is_leader(), metrics.current_leader)
+            };
+            if leads && self.handing_over.load(Ordering::Acquire) {
+                group
+                    .into_iter()
+                    .for_each(|waiting| drop(waiting.answer.send(Err(ProposeError::Unavailable))));
+                continue;
+            }
+            match leader.filter(|_| !leads) {
+                Some(leader) => self.forward(ReplicaId(leader), group, permit),
+                None => {
+                    // Effective time is the larger of this and the last one: an entry that is under way needs no look here.
+                    let at = (self.clock)().max(self.board.view().state.at);
+                    self.submit(at, group, permit).await;
+                }
+            }
         }
         drop(permits.acquire_many(IN_FLIGHT).await);
+        drop(forwards.acquire_many(FORWARDED).await);
+    }
+
+    /// Sends a group to the leader. What it answers is read from the registry, once this replica has applied it too.
+    fn forward(&self, leader: ReplicaId, group: Vec<Waiting>, permit: OwnedSemaphorePermit) {
+        let (forwarder, board) = (Arc::clone(&self.forwarder), Arc::clone(&self.board));
+        tokio::spawn(async move {
+            let (refused, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|waiting| waiting.forwarded);
+            refused.into_iter().for_each(|waiting| drop(waiting.answer.send(Err(ProposeError::Unavailable))));
+            let commands =
+                group.iter().map(|waiting| serde_bytes::ByteBuf::from(waiting.item.encoded.clone()));
+            let proposed = async {
+                let (index, fates) = forwarder.propose(leader, commands.collect()).await?;
+                Ok((board.reached(index).await, fates))
+            };
+            let proposed =
+                tokio::time::timeout(DEADLINE, proposed).await.unwrap_or(Err(ProposalFate::Unknown));
+            drop(permit);
+            for (at, waiting) in group.into_iter().enumerate() {
+                let result = match &proposed {
+                    Ok((view, fates)) => match fates.get(at) {
+                        Some(ProposalFate::Applied) => {
+                            let recorded = view.state.recent.get(&waiting.item.envelope.id);
+                            let answer = recorded.map(|recorded| recorded.answer.clone());
+                            answer
+                                .map(|answer| Committed { answer, view: Arc::clone(view) })
+                                .ok_or(ProposeError::OutcomeUnknown)
+                        }
+                        Some(ProposalFate::NotTaken) => Err(ProposeError::Unavailable),
+                        Some(ProposalFate::Unknown) | None => Err(ProposeError::OutcomeUnknown),
+                    },
+                    Err(ProposalFate::NotTaken) => Err(ProposeError::Unavailable),
+                    Err(ProposalFate::Unknown | ProposalFate::Applied) => Err(ProposeError::OutcomeUnknown),
+                };
+                // Whoever gave up waiting asks again, and gets the same answer.
+                let _ = waiting.answer.send(result);
+            }
+        });
     }
 
     /// Waits for proposals and takes all that are there; false when none will come any more.

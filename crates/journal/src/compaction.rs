@@ -1,8 +1,9 @@
 //! Log compaction: when enough bytes have gathered since the last snapshot, makes the next one and purges.
 //!
 //! The order matters: the audit store is synced before the snapshot is made, and what the older of the kept
-//! snapshots does not hold stays in the log.
+//! snapshots does not hold stays in the log. A replica that lacks an entry which was purged gets a snapshot instead.
 
+use crate::log::LogStore;
 use crate::raft::Raft;
 use crate::snapshot::SnapshotDir;
 use std::sync::Arc;
@@ -15,11 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Compactor {
     pub raft: Raft,
+    pub log: LogStore,
     pub snapshots: SnapshotDir,
     pub due: Arc<Notify>,
     /// Bytes of log since the last snapshot, and how many are too many.
     pub gathered: Arc<AtomicU64>,
     pub limit: u64,
+    /// Bytes of log that stay, for replicas that lag.
+    pub keep: u64,
     /// Ends the task, by its value or by being dropped.
     pub closing: watch::Receiver<bool>,
 }
@@ -58,12 +62,17 @@ impl Compactor {
         self.purge().await
     }
 
-    /// What the older of the kept snapshots holds leaves the log.
+    /// What the older of the kept snapshots holds leaves the log, but for the last bytes that are to be kept.
     async fn purge(&self) -> Result<(), String> {
         let indexes = self.snapshots.indexes().map_err(|error| error.to_string())?;
-        if let Some(older) = indexes.get(1) {
-            self.raft.trigger().purge_log(*older).await.map_err(|error| error.to_string())?;
+        let Some(older) = indexes.get(1).copied() else { return Ok(()) };
+        let upto = match self.keep {
+            0 => Some(older),
+            keep => self.log.before_last(keep).await?.map(|index| index.min(older)),
+        };
+        match upto {
+            Some(upto) => self.raft.trigger().purge_log(upto).await.map_err(|error| error.to_string()),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The door to replication: create or open, read, propose, shut down.
 
 use crate::audit::{self, Audit, LastCheckpoint, TrailFault};
+use crate::barrier::{BARRIER, Barriers, QuorumProof};
 use crate::batch::EncodedEnvelope;
 use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::compaction::Compactor;
@@ -8,31 +9,45 @@ use crate::framing::Framing;
 use crate::leadership::Leadership;
 use crate::lock::JournalLock;
 use crate::log::{self, LogStore};
+use crate::log_key::LogKey;
 use crate::machine::{self, Machine, Signals};
 use crate::open_error::OpenError;
-use crate::options::Options;
+use crate::options::{Options, PeerOptions};
+use crate::peer::{
+    LeaderLinks, MarkFile, PeerAnswers, PeerConnection, PeerNetwork, PeerRefusal, PeerStanding,
+    ReplicaReport, Roster, RosterParts, Served,
+};
 use crate::probe::{self, Inspected};
-use crate::raft::{self, FIRST_REPLICA, Raft};
-use crate::replicas::Replicas;
+use crate::pulse;
+use crate::raft::{self, FIRST_REPLICA, Raft, RaftState};
 use crate::snapshot::SnapshotDir;
 use crate::view::{Board, View};
-use lifecycle::names::ReplicaId;
+use lifecycle::names::{ReplicaId, Timestamp};
 use lifecycle::registry::{AuditGap, Envelope};
 use openraft::BasicNode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// How long one try of a proposal may take, and how many there are (D37).
 const TRY: Duration = Duration::from_secs(5);
 const TRIES: usize = 3;
-/// How long a read may wait for what other replicas have acknowledged.
-const BARRIER: Duration = Duration::from_secs(2);
+/// How long a proposal waits for a leader; and how long after the last proof of a quorum nothing is waited for any more.
+const NO_LEADER: Duration = Duration::from_secs(4);
+const NO_QUORUM: Duration = Duration::from_secs(5);
+/// Between two looks for a leader.
+const LEADER_PAUSE: Duration = Duration::from_millis(100);
 /// Proposals that may wait for an entry; more wait outside.
 const QUEUE: usize = 4096;
+/// A voter that was heard of within this time may be given the lead; how long its election is waited for; between two looks.
+const REACHABLE: Duration = Duration::from_secs(3);
+const ELECTION: Duration = Duration::from_secs(1);
+const HAND_OVER_PAUSE: Duration = Duration::from_millis(20);
 /// How long a replica may take to lead its own cluster of one.
 const LEAD: Duration = Duration::from_secs(60);
 
@@ -52,6 +67,15 @@ pub struct Journal {
     audit: Audit,
     gap: Option<AuditGap>,
     queue: mpsc::Sender<Waiting>,
+    replica: ReplicaId,
+    served: Arc<Served>,
+    proof: Arc<QuorumProof>,
+    barriers: mpsc::Sender<oneshot::Sender<Result<Arc<View>, ProposeError>>>,
+    /// Its audit trail is not the leader's.
+    pub(crate) trail_differs: AtomicBool,
+    pub(crate) lines_missing: AtomicBool,
+    /// The lead is being given to another replica, before a stop.
+    handing_over: Arc<AtomicBool>,
     closing: watch::Sender<bool>,
     /// What runs beside, until shut down.
     running: Mutex<Option<Running>>,
@@ -74,11 +98,24 @@ impl Journal {
             return Err(OpenError::Exists { dir: dir.clone() });
         }
         let (raft, parts) = start(&options, None, 0, lock).await?;
-        let members = BTreeMap::from([(FIRST_REPLICA, BasicNode::default())]);
+        let members = BTreeMap::from([(options.replica.0, BasicNode::default())]);
         raft.initialize(members).await.map_err(|error| OpenError::Start(error.to_string()))?;
         let checkpoint = LastCheckpoint::default();
         checkpoint.write(dir, &options.framing())?;
         Self::lead(options, raft, parts, checkpoint).await
+    }
+
+    /// Makes an empty log for a replica that joins a cluster: what is in it comes from the others.
+    pub async fn join(options: &Options) -> Result<(), OpenError> {
+        let dir = &options.dir;
+        let lock = JournalLock::take(dir)?;
+        if is_taken(dir)? {
+            return Err(OpenError::Exists { dir: dir.clone() });
+        }
+        let (raft, parts) = start(options, None, 0, lock).await?;
+        LastCheckpoint::default().write(dir, &options.framing())?;
+        stop(&raft, &parts.machine, &parts.log).await;
+        Ok(())
     }
 
     /// Opens a log: checks it without changing anything, applies it, and returns once this replica leads and
@@ -87,7 +124,8 @@ impl Journal {
         let dir = options.dir.clone();
         let held = JournalLock::take_existing(&dir)?;
         let framing = options.framing();
-        let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir, &framing)).await;
+        let joined = options.peers.is_some() && options.replica != ReplicaId(FIRST_REPLICA);
+        let inspected = tokio::task::spawn_blocking(move || probe::inspect(&dir, &framing, joined)).await;
         let Inspected { probe, image, damaged, checkpoint } =
             inspected.map_err(|error| OpenError::Start(error.to_string()))??;
         let lock = held.map_or_else(|| JournalLock::take(&options.dir), Ok)?;
@@ -97,7 +135,17 @@ impl Journal {
             snapshots.set_aside(&path).map_err(OpenError::io(&path))?;
         }
         let (raft, parts) = start(&options, image, probe.audit_seq, lock).await?;
-        Self::lead(options, raft, parts, checkpoint).await
+        if opens_alone(&raft, options.replica).await? {
+            return Self::lead(options, raft, parts, checkpoint).await;
+        }
+        // One of several: what it has not applied yet is applied once a leader says how far the cluster has come.
+        if let Some(seq) = parts.machine.differing_line() {
+            stop(&raft, &parts.machine, &parts.log).await;
+            return Err(OpenError::AuditDiffers { file: options.dir.join(audit::FILE), seq });
+        }
+        // Not before the others were asked what they have seen of this replica.
+        raft.runtime_config().elect(false);
+        Ok(Self::serve(options, raft, parts, checkpoint, None))
     }
 
     /// Waits until this replica leads and has applied its whole log; then begins to take proposals.
@@ -107,13 +155,13 @@ impl Journal {
         parts: Parts,
         checkpoint: LastCheckpoint,
     ) -> Result<Journal, OpenError> {
-        let Parts { log, machine, board, signals, lock } = parts;
-        let led = catch_up(&raft, &log).await;
+        let Parts { log, machine, board, .. } = &parts;
+        let led = catch_up(&raft, log, options.replica).await;
         let file = options.dir.join(audit::FILE);
         let beyond = machine.thread.call(|core| (core.audit_beyond(), core.gap())).await;
         let (beyond, gap) = beyond.map_err(|gone| OpenError::Start(gone.to_string()))?;
         if let Some(seq) = machine.differing_line().or(beyond.filter(|_| led.is_ok())) {
-            stop(&raft, &machine, &log).await;
+            stop(&raft, machine, log).await;
             return Err(OpenError::AuditDiffers { file, seq });
         }
         let reached = led.and_then(|()| {
@@ -121,34 +169,73 @@ impl Journal {
             checkpoint.check_line(&file)
         });
         if let Err(error) = reached {
-            stop(&raft, &machine, &log).await;
+            stop(&raft, machine, log).await;
             return Err(error);
         }
+        Ok(Self::serve(options, raft, parts, checkpoint, gap))
+    }
+
+    /// Begins to take proposals.
+    fn serve(
+        options: Options,
+        raft: Raft,
+        parts: Parts,
+        checkpoint: LastCheckpoint,
+        gap: Option<AuditGap>,
+    ) -> Journal {
+        let Parts { log, machine, board, signals, lock, roster } = parts;
+        let file = options.dir.join(audit::FILE);
         let framing = options.framing();
         let limit = options.snapshot_limit();
         let (closing, closed) = watch::channel(false);
+        let handing_over = Arc::new(AtomicBool::new(false));
         let (queue, inbox) = mpsc::channel(QUEUE);
+        let forwarder = Arc::new(LeaderLinks::new(roster.clone()));
         let batcher = Batcher {
             raft: raft.clone(),
-            clock: options.clock,
+            forwarder: Arc::clone(&forwarder),
+            clock: options.clock.clone(),
             board: Arc::clone(&board),
             queue: inbox,
+            handing_over: Arc::clone(&handing_over),
             closing: closed.clone(),
         };
         let compactor = Compactor {
             raft: raft.clone(),
+            log: log.clone(),
             snapshots: SnapshotDir::of(&options.dir, framing.clone()),
             due: signals.snapshot_due,
             gathered: signals.since_snapshot,
             limit,
-            closing: closed,
+            keep: options.keep_bytes,
+            closing: closed.clone(),
         };
         let running =
             Running { batcher: tokio::spawn(batcher.run()), compactor: tokio::spawn(compactor.run()), lock };
         let audit = Audit::new(file, Arc::clone(&board));
         let running = Mutex::new(Some(running));
+        let proof = Arc::new(QuorumProof::new());
+        let barriers =
+            Barriers { raft: raft.clone(), forwarder, board: Arc::clone(&board), proof: Arc::clone(&proof) };
+        let served = Arc::new(Served {
+            raft: raft.clone(),
+            roster,
+            board: Arc::clone(&board),
+            audit: audit.clone(),
+            snapshots: SnapshotDir::of(&options.dir, framing.clone()),
+            clock: options.clock,
+            wall: options.wall,
+            version: options.peers.map(|peers| peers.version).unwrap_or_default(),
+            queue: queue.clone(),
+            answers: OnceLock::new(),
+            clock_believed: AtomicBool::new(true),
+            address: std::sync::Mutex::new(None),
+            received: AtomicU64::new(0),
+            snapshots_installed: AtomicU64::new(0),
+            closing: closed,
+        });
         let (dir, checkpoint) = (options.dir, std::sync::Mutex::new(checkpoint));
-        Ok(Journal {
+        Journal {
             raft,
             log,
             machine,
@@ -159,9 +246,16 @@ impl Journal {
             audit,
             gap,
             queue,
+            replica: options.replica,
+            served,
+            proof,
+            barriers: barriers.start(),
+            trail_differs: AtomicBool::new(false),
+            lines_missing: AtomicBool::new(false),
+            handing_over,
             closing,
             running,
-        })
+        }
     }
 
     /// How far log and trail had come at the last checkpoint that was kept.
@@ -227,15 +321,25 @@ impl Journal {
         if *self.closing.borrow() {
             return Err(ProposeError::ShuttingDown);
         }
-        match tokio::time::timeout(BARRIER, self.raft.ensure_linearizable()).await {
-            Ok(Ok(_)) => Ok(self.view()),
-            Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
+        if !self.roster().is_fit() {
+            return Err(ProposeError::Unavailable);
         }
+        if self.is_alone() {
+            return match tokio::time::timeout(BARRIER, self.raft.ensure_linearizable()).await {
+                Ok(Ok(_)) => Ok(self.view()),
+                Ok(Err(_)) | Err(_) => Err(ProposeError::Unavailable),
+            };
+        }
+        let (waiter, passed) = oneshot::channel();
+        self.barriers.send(waiter).await.map_err(|_| ProposeError::Unavailable)?;
+        // Behind one that is under way and may be given up.
+        let passed = tokio::time::timeout(BARRIER * 2, passed).await;
+        passed.ok().and_then(Result::ok).unwrap_or(Err(ProposeError::Unavailable))
     }
 
     /// Which replica this is: the same at every start on its directory.
     pub fn replica(&self) -> ReplicaId {
-        ReplicaId(FIRST_REPLICA)
+        self.replica
     }
 
     /// Whether this replica leads now, confirmed by a quorum.
@@ -259,17 +363,278 @@ impl Journal {
             tracing::error!(%error, "a command cannot be encoded");
             ProposeError::Unavailable
         })?;
+        // A directory that was put back must not write beside the others before they could say so.
+        self.roster().settled().await;
+        if !self.is_fit() {
+            return Err(ProposeError::Unavailable);
+        }
         let item = Arc::new(item);
-        let mut queued = false;
-        for _ in 0..TRIES {
-            match tokio::time::timeout(TRY, self.attempt(&item, &mut queued)).await {
+        let (began, mut queued, mut tries) = (Instant::now(), false, 0);
+        let given_up = |queued| if queued { ProposeError::OutcomeUnknown } else { ProposeError::Unavailable };
+        while tries < TRIES {
+            if self.quorum_age() >= NO_QUORUM {
+                return Err(given_up(queued));
+            }
+            let attempt = async {
+                tokio::select! {
+                    result = tokio::time::timeout(TRY, self.attempt(&item, &mut queued)) => Some(result),
+                    () = self.quorum_lost() => None,
+                }
+            };
+            // Without a quorum nothing comes of waiting: the caller may ask another replica.
+            let Some(result) = attempt.await else { return Err(given_up(queued)) };
+            match result {
                 Ok(Ok(committed)) => return Ok(committed),
-                Ok(Err(ProposeError::OutcomeUnknown)) | Err(_) => {}
+                Ok(Err(ProposeError::OutcomeUnknown)) | Err(_) => tries += 1,
+                // A new leader is being elected: nothing was taken, and soon somebody will take it.
+                Ok(Err(ProposeError::Unavailable)) if !self.is_alone() && began.elapsed() < NO_LEADER => {
+                    tokio::time::sleep(LEADER_PAUSE).await;
+                }
                 Ok(Err(error)) if !queued => return Err(error),
                 Ok(Err(_)) => return Err(ProposeError::OutcomeUnknown),
             }
         }
-        Err(if queued { ProposeError::OutcomeUnknown } else { ProposeError::Unavailable })
+        Err(given_up(queued))
+    }
+
+    /// Ends when no quorum was heard of for some seconds; never for a replica that is alone.
+    async fn quorum_lost(&self) {
+        if self.is_alone() {
+            return std::future::pending().await;
+        }
+        pulse::lost(&self.proof, NO_QUORUM).await;
+    }
+
+    /// Whether this replica is the only one that votes: then it asks nobody.
+    pub fn is_alone(&self) -> bool {
+        is_alone(&self.raft, self.replica)
+    }
+
+    /// A replica that is alone has a quorum: once others vote too, that is where its proof begins.
+    pub(crate) fn is_its_own_quorum(&self) {
+        self.proof.given(Instant::now());
+    }
+
+    /// How long ago a quorum was last known to follow the leader; nothing for a replica that is alone.
+    pub fn quorum_age(&self) -> Duration {
+        if self.is_alone() && self.roster().is_fit() { Duration::ZERO } else { self.proof.age() }
+    }
+
+    /// For how long a quorum was asked for in vain.
+    pub fn quorum_failing_for(&self) -> Duration {
+        self.proof.failing_for()
+    }
+
+    /// Who leads, as far as this replica knows.
+    pub fn leader(&self) -> Option<ReplicaId> {
+        self.raft.metrics().borrow().current_leader.map(ReplicaId)
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.raft.metrics().borrow().state.is_leader()
+    }
+
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.served.roster
+    }
+
+    pub(crate) fn served(&self) -> &Arc<Served> {
+        &self.served
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
+    }
+
+    /// Answers a connection of another replica until it ends. `waiting` is held until that replica has proven itself.
+    pub async fn serve_peer(&self, connection: PeerConnection, waiting: impl Send) {
+        self.served.serve(connection, waiting).await;
+    }
+
+    /// Does what a replica of a cluster does all the time; ends when the journal closes.
+    pub async fn keep_pulse(self: &Arc<Self>) {
+        tokio::join!(pulse::run(Arc::clone(self)), pulse::keep_trail(Arc::clone(self)));
+    }
+
+    /// Who answers what other replicas ask beyond replication.
+    pub fn answer_peers(&self, answers: Arc<dyn PeerAnswers>) {
+        // Set once at start.
+        let _ = self.served.answers.set(answers);
+    }
+
+    /// Where this replica is reached, for the others to know before the registry does.
+    pub fn is_reached_at(&self, address: String) {
+        *self.served.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    }
+
+    /// What is known of another replica.
+    pub fn standing(&self, replica: ReplicaId) -> PeerStanding {
+        self.roster().standing(replica)
+    }
+
+    /// Whether another replica refuses to talk to this one for this reason.
+    pub fn is_refused(&self, why: PeerRefusal) -> bool {
+        self.roster().refusal(why)
+    }
+
+    /// Whether lines of the audit trail are still being copied from the leader.
+    pub fn lines_missing(&self) -> bool {
+        self.lines_missing.load(Ordering::Acquire)
+    }
+
+    /// Whether the audit trail here is not the leader's.
+    pub fn trail_differs(&self) -> bool {
+        self.trail_differs.load(Ordering::Acquire)
+    }
+
+    /// Whether this replica may judge and write: its directory is the only one of its identity, holds all that it has acknowledged,
+    /// and its trail is the leader's.
+    pub fn is_fit(&self) -> bool {
+        self.roster().is_fit() && !self.trail_differs()
+    }
+
+    /// Whether another replica has seen a later state of this directory than it holds.
+    pub fn is_rolled_back(&self) -> bool {
+        self.roster().is_rolled_back()
+    }
+
+    /// Whether it stands for election now.
+    pub(crate) fn let_stand(&self) {
+        let may = self.served.clock_believed.load(Ordering::Acquire);
+        let leaves = self.handing_over.load(Ordering::Acquire);
+        let elect = may && !leaves && self.is_fit() && self.roster().is_settled();
+        self.raft.runtime_config().elect(elect);
+        // A leader that finds itself to be a copy lets others take over.
+        self.raft.runtime_config().heartbeat(may && self.is_fit());
+    }
+
+    /// What this replica says of itself.
+    pub fn report(&self) -> ReplicaReport {
+        self.served.report()
+    }
+
+    /// Who votes, and who is only sent the log.
+    pub fn membership(&self) -> (BTreeSet<u64>, BTreeSet<u64>) {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        (membership.voter_ids().collect(), membership.learner_ids().collect())
+    }
+
+    /// Whether a replica votes or is sent the log.
+    pub fn is_replicated(&self, replica: ReplicaId) -> bool {
+        let (voters, learners) = self.membership();
+        voters.contains(&replica.0) || learners.contains(&replica.0)
+    }
+
+    /// How the replication stands, for those who look.
+    pub fn replication(&self) -> ReplicationProgress {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let matched = metrics.replication.iter().flatten();
+        ReplicationProgress {
+            term: metrics.current_term,
+            last_log: metrics.last_log_index.unwrap_or(0),
+            matched: matched.map(|(id, log_id)| (*id, log_id.map_or(0, |id| id.index))).collect(),
+            snapshots_installed: self.served.snapshots_installed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sends the log to one more replica. Only a leader does.
+    pub async fn add_learner(&self, replica: u64) -> Result<(), String> {
+        let added = self.raft.add_learner(replica, BasicNode::default(), false).await;
+        added.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// From now on these vote, and no others; one that no longer votes is sent nothing any more.
+    pub async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), String> {
+        let changed = self.raft.change_membership(voters, false).await;
+        changed.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Sends nothing more to one that does not vote.
+    pub async fn drop_learner(&self, replica: u64) -> Result<(), String> {
+        let change = openraft::ChangeMembers::RemoveNodes(BTreeSet::from([replica]));
+        self.raft.change_membership(change, false).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Whether this replica may lead. One that may not gives the lead away.
+    pub async fn may_lead(&self, may: bool) {
+        self.served.clock_believed.store(may, Ordering::Release);
+        self.let_stand();
+        if may || !self.is_leader() {
+            return;
+        }
+        let (voters, _) = self.membership();
+        for voter in voters.into_iter().map(ReplicaId).filter(|voter| *voter != self.replica) {
+            self.roster().ask_to_lead(voter);
+        }
+    }
+
+    /// Gives the lead to the voter that has come furthest, and waits until another replica leads, for at most `limit`. Tells whether
+    /// one does. Until then what is proposed waits, here and elsewhere. For a replica that is about to stop: it does not stand for
+    /// election any more.
+    pub async fn hand_over(&self, limit: Duration) -> bool {
+        if self.is_alone() || !self.is_leader() {
+            return false;
+        }
+        self.handing_over.store(true, Ordering::Release);
+        self.raft.runtime_config().elect(false);
+        let handed = tokio::time::timeout(limit, async {
+            while self.is_leader() {
+                match self.successor() {
+                    Some(successor) if self.roster().elect(successor).await => {
+                        self.until_led_elsewhere().await
+                    }
+                    _ => tokio::time::sleep(HAND_OVER_PAUSE).await,
+                }
+            }
+            self.until_led_elsewhere().await;
+        });
+        let handed = handed.await.is_ok() && self.leader().is_some_and(|leader| leader != self.replica);
+        self.handing_over.store(false, Ordering::Release);
+        handed
+    }
+
+    /// A voter that can be reached, has the whole log, and may lead by its clock.
+    fn successor(&self) -> Option<ReplicaId> {
+        let (voters, _) = self.membership();
+        let replication = self.replication();
+        let has_all = |id: &u64| replication.matched.get(id).is_some_and(|at| *at >= replication.last_log);
+        let others = voters.into_iter().filter(|id| *id != self.replica.0 && has_all(id)).map(ReplicaId);
+        let may_lead = |id: &ReplicaId| {
+            let standing = self.standing(*id);
+            standing.is_reachable(REACHABLE) && standing.report.is_some_and(|report| report.clock_believed)
+        };
+        others.into_iter().find(may_lead)
+    }
+
+    /// Waits for another leader, though not for long: the one that was asked may have lost the election.
+    async fn until_led_elsewhere(&self) {
+        let own = self.replica.0;
+        let wait = self.raft.wait(Some(ELECTION));
+        // Whoever waits looks who leads then.
+        let _ = wait
+            .metrics(move |seen| seen.current_leader.is_some_and(|leader| leader != own), "another one leads")
+            .await;
+    }
+
+    /// When the newest snapshot was written, by the machine's clock.
+    pub fn newest_snapshot(&self) -> Option<Timestamp> {
+        let snapshots = &self.served.snapshots;
+        let newest = snapshots.indexes().ok()?.into_iter().next()?;
+        let written = std::fs::metadata(snapshots.path(newest)).ok()?.modified().ok()?;
+        let since = written.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(Timestamp::from_millis(u64::try_from(since.as_millis()).ok()?))
+    }
+
+    /// Asks another replica something beyond replication.
+    pub async fn ask_peer(&self, replica: ReplicaId, question: Vec<u8>) -> Option<Vec<u8>> {
+        self.roster().ask(replica, question).await
     }
 
     /// `queued` becomes true once the command may have been taken, and false when it surely was not.
@@ -283,7 +648,7 @@ impl Journal {
         }
         let before = *queued;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { item: Arc::clone(item), answer };
+        let waiting = Waiting { item: Arc::clone(item), answer, forwarded: false };
         self.queue.send(waiting).await.map_err(|_| ProposeError::ShuttingDown)?;
         *queued = true;
         let result = answered.await.unwrap_or(Err(ProposeError::OutcomeUnknown));
@@ -307,6 +672,7 @@ impl Journal {
         let mut running = self.running.lock().await;
         let Some(Running { batcher, compactor, lock }) = running.take() else { return Ok(()) };
         self.closing.send_replace(true);
+        self.roster().keep_marks();
         let drained = tokio::time::timeout(TRY, batcher).await;
         let kept = compactor.await;
         let stopped = self.raft.shutdown().await;
@@ -333,6 +699,16 @@ fn shutdown_error(error: impl std::fmt::Display) -> ShutdownError {
     ShutdownError(error.to_string())
 }
 
+/// How replication stands.
+#[derive(Debug, Clone)]
+pub struct ReplicationProgress {
+    pub term: u64,
+    pub last_log: u64,
+    /// How far each replica has come; only a leader knows.
+    pub matched: BTreeMap<u64, u64>,
+    pub snapshots_installed: u64,
+}
+
 /// What a replica is made of.
 struct Parts {
     log: LogStore,
@@ -340,6 +716,7 @@ struct Parts {
     board: Arc<Board>,
     signals: Signals,
     lock: Arc<JournalLock>,
+    roster: Arc<Roster>,
 }
 
 async fn start(
@@ -353,8 +730,26 @@ async fn start(
     let (machine, board) = machine::start(options, image, held, &signals)?;
     let log = log::start(options, Arc::clone(&signals.audit_seq), Some(Arc::clone(&lock)))?;
     let config = raft::config()?;
-    match Raft::new(FIRST_REPLICA, config, Replicas, log.clone(), machine.clone()).await {
-        Ok(raft) => Ok((raft, Parts { log, machine, board, signals, lock })),
+    machine.installs_into(log.clone());
+    let (cluster, connector, seeds) = match options.peers.clone() {
+        Some(PeerOptions { cluster, connector, seeds, .. }) => (cluster, Some(connector), seeds),
+        None => (String::new(), None, BTreeMap::new()),
+    };
+    let key = options.key.clone().unwrap_or_else(|| LogKey::new(&[0; 32]));
+    let (own, parts_board) = (options.replica, Arc::clone(&board));
+    let roster = Roster::new(RosterParts {
+        own,
+        cluster,
+        key,
+        connector,
+        seeds,
+        board: parts_board,
+        log: log.clone(),
+        file: MarkFile { dir: options.dir.clone(), framing: options.framing() },
+    })?;
+    let network = PeerNetwork { roster: roster.clone() };
+    match Raft::new(own.0, config, network, log.clone(), machine.clone()).await {
+        Ok(raft) => Ok((raft, Parts { log, machine, board, signals, lock, roster })),
         Err(error) => {
             let differs = machine.differing_line();
             machine.close().await;
@@ -368,14 +763,28 @@ async fn start(
     }
 }
 
-async fn catch_up(raft: &Raft, log: &LogStore) -> Result<(), OpenError> {
+/// Whether a replica is the only one that votes.
+fn is_alone(raft: &Raft, replica: ReplicaId) -> bool {
+    let metrics = raft.metrics();
+    let metrics = metrics.borrow();
+    metrics.membership_config.membership().voter_ids().eq([replica.0])
+}
+
+/// The same of one that has just been started: what it tells others of itself comes a moment later.
+async fn opens_alone(raft: &Raft, replica: ReplicaId) -> Result<bool, OpenError> {
+    let voters =
+        move |state: &RaftState| state.membership_state.effective().membership().voter_ids().eq([replica.0]);
+    raft.with_raft_state(voters).await.map_err(|error| OpenError::Start(error.to_string()))
+}
+
+async fn catch_up(raft: &Raft, log: &LogStore, own: ReplicaId) -> Result<(), OpenError> {
     let start_error = |error: String| OpenError::Start(error);
     if raft.current_leader().await.is_none() {
         // A cluster of one need not wait for an election time-out.
         raft.trigger().elect().await.map_err(|error| start_error(error.to_string()))?;
     }
     raft.wait(Some(LEAD))
-        .current_leader(FIRST_REPLICA, "lead")
+        .current_leader(own.0, "lead")
         .await
         .map_err(|error| start_error(error.to_string()))?;
     raft.ensure_linearizable().await.map_err(|error| start_error(error.to_string()))?;

@@ -17,6 +17,11 @@ impl Leadership {
         Some(Self { term }).filter(|leadership| leadership.holds(raft))
     }
 
+    /// Each leadership has its own.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
     /// Whether it has not been lost since, as far as this replica knows.
     pub(crate) fn holds(&self, raft: &Raft) -> bool {
         let metrics = raft.metrics();

@@ -9,12 +9,14 @@
 //! - `log`: openraft's log in SQLite, written by one thread.
 //! - `machine`: applies committed entries on a thread of its own, and publishes views.
 //! - `snapshot`: files from which a replica starts again without the older log.
+//! - `peer`: what replicas say to each other; `barrier`: reads that must be fresh; `pulse`: what shows that a quorum is there.
 //! - [`audit`]: the hash chain, the store, and its verification.
 //! - [`probe`]: looks at a directory without touching it.
 //! - `schema`: the tables of a store, and that it holds nothing else.
 //! - `framing`, [`LogKey`]: what is stored is authenticated; [`take_in`]: a directory that is not yet.
 
 pub mod audit;
+mod barrier;
 mod batch;
 mod batcher;
 mod compaction;
@@ -27,11 +29,12 @@ mod log_key;
 mod machine;
 mod open_error;
 mod options;
+mod peer;
 mod probe;
+mod pulse;
 mod raft;
 mod readonly;
 mod regular;
-mod replicas;
 mod schema;
 mod snapshot;
 mod stored;
@@ -41,12 +44,16 @@ mod view;
 
 pub use audit::{Audit, AuditStoreError, LastCheckpoint, TrailFault, Verification, checkpoint_message};
 pub use batcher::{Committed, ProposeError};
-pub use journal::{Journal, ShutdownError};
+pub use journal::{Journal, ReplicationProgress, ShutdownError};
 pub use leadership::Leadership;
 pub use log_key::LogKey;
 pub use open_error::OpenError;
-pub use options::{Clock, Options};
-pub use probe::{DirectoryContents, probe};
+pub use options::{Clock, Options, PeerOptions};
+pub use peer::{
+    BoxedFuture, PeerAnswers, PeerConnection, PeerConnector, PeerRefusal, PeerStanding, PeerStream,
+    ReplicaReport,
+};
+pub use probe::{DirectoryContents, probe, probe_replica};
 pub use regular::{open_regular, read_small};
 pub use take_in::take_in;
 pub use view::{AuditHead, View};

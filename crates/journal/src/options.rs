@@ -2,7 +2,10 @@
 
 use crate::framing::Framing;
 use crate::log_key::LogKey;
-use lifecycle::names::Timestamp;
+use crate::peer::PeerConnector;
+use crate::raft::FIRST_REPLICA;
+use lifecycle::names::{ReplicaId, Timestamp};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,22 +21,54 @@ pub struct Options {
     /// The data directory: `log.db`, `audit.db` and `snapshots/` are in it.
     pub dir: PathBuf,
     pub clock: Clock,
+    /// What the machine's clock says, believed or not: replicas compare theirs.
+    pub wall: Option<Clock>,
     /// A pause after each fsync of the log, to measure as if the disk were slow.
     pub slow_fsync: Option<Duration>,
     /// Bytes of log after which a snapshot is made; 16 MiB when none are named.
     pub snapshot_bytes: Option<u64>,
+    /// Bytes of log that are kept at least, for replicas that lag; more is kept if the older snapshot does not hold it.
+    pub keep_bytes: u64,
     /// What authenticates everything stored. None only to open what an older version wrote, to be taken in.
     pub key: Option<LogKey>,
+    /// Which replica of its cluster this is.
+    pub replica: ReplicaId,
+    /// How it reaches the others; none for one that is to stay alone.
+    pub peers: Option<PeerOptions>,
+}
+
+/// What a replica needs to know to talk to others.
+#[derive(Clone)]
+pub struct PeerOptions {
+    /// The id of the cluster: replicas of another one are not talked to.
+    pub cluster: String,
+    /// Drawn at each start: two processes of one directory differ in it.
+    pub incarnation: u64,
+    pub connector: Arc<dyn PeerConnector>,
+    /// Where others are reached while the registry does not say.
+    pub seeds: BTreeMap<ReplicaId, String>,
+    /// Of this program.
+    pub version: String,
 }
 
 impl Options {
     pub fn new(dir: impl Into<PathBuf>, clock: Clock, key: LogKey) -> Self {
-        Self { dir: dir.into(), clock, slow_fsync: None, snapshot_bytes: None, key: Some(key) }
+        Self { key: Some(key), ..Self::unauthenticated(dir, clock) }
     }
 
     /// Of a directory that an older version wrote, without authentication.
     pub fn unauthenticated(dir: impl Into<PathBuf>, clock: Clock) -> Self {
-        Self { dir: dir.into(), clock, slow_fsync: None, snapshot_bytes: None, key: None }
+        Self {
+            dir: dir.into(),
+            clock,
+            wall: None,
+            slow_fsync: None,
+            snapshot_bytes: None,
+            keep_bytes: 0,
+            key: None,
+            replica: ReplicaId(FIRST_REPLICA),
+            peers: None,
+        }
     }
 
     pub(crate) fn framing(&self) -> Framing {

@@ -31,9 +31,14 @@ pub struct DirectoryContents {
 /// Looks at a data directory without changing it. Without a key it is one that an older version wrote: checksums are all
 /// that vouches for what it holds.
 pub fn probe(dir: &Path, key: Option<&LogKey>) -> Result<DirectoryContents, OpenError> {
+    probe_replica(dir, key, false)
+}
+
+/// The same of a replica that may have joined a cluster, and have nothing in its log yet.
+pub fn probe_replica(dir: &Path, key: Option<&LogKey>, joined: bool) -> Result<DirectoryContents, OpenError> {
     let _lock = JournalLock::take_existing(dir)?;
     let framing = key.cloned().map_or(Framing::Checksummed, Framing::Authenticated);
-    inspect(dir, &framing).map(|inspected| inspected.probe)
+    inspect(dir, &framing, joined).map(|inspected| inspected.probe)
 }
 
 /// A probe, with what is needed to go on from it.
@@ -45,8 +50,9 @@ pub struct Inspected {
     pub checkpoint: LastCheckpoint,
 }
 
-/// The caller holds the directory's lock.
-pub fn inspect(dir: &Path, framing: &Framing) -> Result<Inspected, OpenError> {
+/// The caller holds the directory's lock. The log of a replica that has `joined` a cluster may be empty: what is in it comes from
+/// the others.
+pub fn inspect(dir: &Path, framing: &Framing, joined: bool) -> Result<Inspected, OpenError> {
     let file = dir.join(log::FILE);
     if !file.exists() {
         return Err(OpenError::Missing { dir: dir.to_owned() });
@@ -62,18 +68,24 @@ pub fn inspect(dir: &Path, framing: &Framing) -> Result<Inspected, OpenError> {
     let newest_audit_seq = image.as_ref().map_or(0, |image| image.meta.audit.seq);
     let newest = image.as_ref().map(|image| image.meta.index());
     let image = match image {
+        // A peer gives the lines before it, and the log may end before it: there is no way back to an older one.
+        Some(image) if meta.installing == Some(image.meta.index()) => Some(image),
         Some(image) => with_trail(dir, framing, &meta, image)?,
         None => None,
     };
     let snapshot = image.as_ref().map(|image| image.meta.index());
     let committed = meta.committed.map(|id| id.index);
     let last_index = walked.last.or(meta.last_purged.map(|id| id.index)).max(snapshot);
-    let Some(last_index) = last_index else { return Err(OpenError::Unfinished { dir: dir.to_owned() }) };
+    let is_empty = last_index.is_none();
+    let Some(last_index) = last_index.or(joined.then_some(0)) else {
+        return Err(OpenError::Unfinished { dir: dir.to_owned() });
+    };
     if let Some(index) = committed.filter(|index| *index > last_index) {
         let what = format!("the log ends at index {last_index}, but index {index} was committed");
         return Err(OpenError::damaged(&file, Some(last_index), what));
     }
     let checkpoint = match LastCheckpoint::read(dir, framing)? {
+        Some(checkpoint) if is_empty => checkpoint,
         Some(checkpoint) => {
             check_end(&file, &meta, &walked, newest)?;
             checkpoint.check_log(&file, last_index)?;
@@ -124,6 +136,8 @@ fn check_end(file: &Path, meta: &LogMeta, walked: &Walked, newest: Option<u64>) 
         }
         (None, _) => return Err(OpenError::damaged(file, last, "what says where the log ends is missing")),
     }
+    // Unless another replica's snapshot was taken over, and the log not yet purged.
+    let newest = newest.filter(|newest| meta.installing != Some(*newest));
     match newest.filter(|newest| Some(*newest) > last) {
         Some(newest) => {
             let what =

@@ -21,6 +21,7 @@ pub type Entry = openraft::Entry<TypeConfig>;
 pub type LogId = openraft::LogId<u64>;
 pub type Vote = openraft::Vote<u64>;
 pub type StoredMembership = openraft::StoredMembership<u64, BasicNode>;
+pub type RaftState = openraft::RaftState<u64, BasicNode, tokio::time::Instant>;
 pub type StorageError = openraft::StorageError<u64>;
 
 /// The replica that founds a cluster.
@@ -31,8 +32,8 @@ pub const FIRST_REPLICA: u64 = 1;
 pub fn config() -> Result<Arc<Config>, OpenError> {
     let config = Config {
         cluster_name: "enlist".to_owned(),
-        heartbeat_interval: 250,
-        election_timeout_min: 1000,
+        heartbeat_interval: 400,
+        election_timeout_min: 1200,
         election_timeout_max: 2000,
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,

@@ -91,10 +91,13 @@ fn found() -> InitializeDomain {
             fingerprint: Fingerprint::new([4; 32]),
             not_after: later(365),
             sealed_key: vec![5; 3],
+            usage: IssuerUse::Both,
+            root: None,
         },
         audit_certificate: vec![6; 3],
         audit_sealed_key: vec![7; 3],
         node_signer: NodeSigner::DomainIssuer,
+        server_issuer: None,
     }
 }
 
@@ -215,6 +218,7 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         fingerprint: Fingerprint::new([15; 32]),
         issuer: issuer(),
         not_after: later(365),
+        replica: ReplicaId::FIRST,
     };
     let refusals = Refusals {
         reason: "token_invalid".to_owned(),
@@ -247,6 +251,51 @@ fn housekeeping() -> Vec<(&'static str, Command)> {
         ("tidy", Command::Tidy),
         ("expire", Command::Expire),
     ]
+}
+
+fn replica_certificate(number: u64) -> Issued {
+    Issued {
+        serial: Serial::parse(&format!("6c0{number}")).expect("a serial"),
+        ..issued(SpiffeId::replica(&domain(), ReplicaId(number)))
+    }
+}
+
+fn announce_replica() -> AnnounceReplica {
+    AnnounceReplica {
+        replica: ReplicaId(1),
+        peer: "192.0.2.1:8444".to_owned(),
+        urls: vec!["https://cp1.example:8443".to_owned()],
+        certificate: Some(replica_certificate(1)),
+    }
+}
+
+fn replica_commands() -> Vec<(&'static str, Command)> {
+    let hash = SecretHash::new([70; 32]);
+    let join = JoinReplica {
+        hash,
+        replica: ReplicaId(2),
+        peer: "192.0.2.2:8444".to_owned(),
+        urls: vec!["https://cp2.example:8443".to_owned(), "https://192.0.2.2:8443".to_owned()],
+        certificate: replica_certificate(2),
+    };
+    let create = Command::CreateReplicaToken { token: TokenId(id(71)), hash, ttl: Span::from_hours(1) };
+    let (replica, confirm) = (ReplicaId(1), Confirmation::NotAsked);
+    vec![
+        ("create_replica_token", create),
+        ("join_replica", Command::JoinReplica(join)),
+        ("announce_replica", Command::AnnounceReplica(announce_replica())),
+        ("remove_replica", Command::RemoveReplica { replica, confirm, forced: false }),
+    ]
+}
+
+fn server_certificate_of_replica() -> ServerCertificate {
+    ServerCertificate {
+        serial: Serial::parse("5b03").expect("a serial"),
+        fingerprint: Fingerprint::new([15; 32]),
+        issuer: issuer(),
+        not_after: later(365),
+        replica: ReplicaId(2),
+    }
 }
 
 fn sighting() -> Sighting {
@@ -430,28 +479,125 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
         force: true,
         audit_certificate: vec![25; 3],
         confirm: Confirmation::NotAsked,
+        other: None,
+        by_stored_bundles: false,
     };
     let rewrap = Rewrap {
         issuers: vec![(issuer(), vec![26; 3].into())],
         audit: vec![27; 3],
         roll: Some(vec![28; 3].into()),
+        pending: Vec::new(),
     };
     vec![
         ("prepare_roll", Command::PrepareRoll(prepare)),
         ("certify_roll", Command::CertifyRoll(Box::new(certified))),
         ("activate_issuer", Command::ActivateIssuer(activate)),
-        ("retire_issuer", Command::RetireIssuer { issuer: issuer() }),
+        ("retire_issuer", Command::RetireIssuer { issuer: issuer(), also: Vec::new() }),
         (
             "revoke_issuer",
             Command::RevokeIssuer {
                 issuer: issuer(),
                 reason: "lost".to_owned(),
                 confirm: Confirmation::NotAsked,
+                asks_for_holders: false,
             },
         ),
         ("rewrap", Command::Rewrap(rewrap)),
+        ("begin_roll", Command::BeginRoll(begin_roll())),
+        ("answer_roll", Command::AnswerRoll(Box::new(answer_roll()))),
+        ("abandon_roll", Command::AbandonRoll),
+        (
+            "retire_root",
+            Command::RetireRoot {
+                root: Fingerprint::new([2; 32]),
+                force: true,
+                confirm: Confirmation::NotAsked,
+                counts_operators: false,
+            },
+        ),
+        ("import_root_list", Command::ImportRootList(Box::new(import_root_list()))),
         ("publish_issuer", Command::PublishIssuer(Box::new(publish()))),
     ]
+}
+
+fn begin_roll() -> PendingRoll {
+    let request = |usage, kind, n: u8| IssuerRequest {
+        usage,
+        kind,
+        key: KeyHash::new([n; 32]),
+        request: "a request".to_owned(),
+        sealed_key: vec![n; 3],
+    };
+    let requests = vec![
+        request(IssuerUse::Node, IssuerKind::Sealed, 61),
+        request(IssuerUse::Server, IssuerKind::Pkcs11, 62),
+    ];
+    PendingRoll { requests, new_root: true }
+}
+
+fn answer_roll() -> AnswerRoll {
+    let root = NewRoot {
+        certificate: vec![63; 3],
+        fingerprint: Fingerprint::new([64; 32]),
+        not_after: later(7300),
+        cross_certificate: vec![65; 3],
+    };
+    let issuer = |name: &str, usage, kind, n: u8| NewIssuer {
+        id: IssuerId::parse(name).expect("an issuer"),
+        kind,
+        subject: format!("CN={name}"),
+        certificate: vec![n; 3],
+        fingerprint: Fingerprint::new([n; 32]),
+        not_after: later(1825),
+        sealed_key: vec![n; 3],
+        usage,
+        root: Some(root.fingerprint),
+    };
+    let issuers = vec![
+        issuer("node-2", IssuerUse::Node, IssuerKind::Sealed, 61),
+        issuer("server-2", IssuerUse::Server, IssuerKind::Pkcs11, 62),
+    ];
+    AnswerRoll { root: Some(root), issuers }
+}
+
+fn import_root_list() -> ImportRootList {
+    ImportRootList {
+        root: Fingerprint::new([2; 32]),
+        list: RootList { number: 1_794_778_622, denied: vec![serial()], der: vec![66; 3] },
+        issuers: vec![issuer()],
+        confirm: Confirmation::Asked(Some("sealed-1".to_owned())),
+        asks_for_nodes: false,
+    }
+}
+
+/// A domain with an issuer for each use.
+fn found_divided() -> Command {
+    let found = found();
+    let root = Some(found.root_fingerprint);
+    let node = NewIssuer { usage: IssuerUse::Node, root, ..found.issuer.clone() };
+    let server = NewIssuer {
+        id: IssuerId::parse("server-1").expect("an issuer"),
+        subject: "CN=Enlist Server Intermediate".to_owned(),
+        fingerprint: Fingerprint::new([67; 32]),
+        usage: IssuerUse::Server,
+        ..node.clone()
+    };
+    Command::InitializeDomain(Box::new(InitializeDomain {
+        issuer: node,
+        server_issuer: Some(server),
+        ..found
+    }))
+}
+
+fn activate_both() -> Command {
+    Command::ActivateIssuer(ActivateIssuer {
+        issuer: IssuerId::parse("node-2").expect("an issuer"),
+        force: true,
+        audit_certificate: vec![68; 3],
+        confirm: Confirmation::Asked(Some("node-2".to_owned())),
+        other: IssuerId::parse("server-2").ok(),
+        by_stored_bundles: true,
+    })
 }
 
 /// One of every command, by its stored name.
@@ -479,6 +625,7 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples.extend(vcluster_commands());
     samples.extend(recovery_commands());
     samples.extend(issuer_commands());
+    samples.extend(replica_commands());
     samples
 }
 
@@ -557,7 +704,21 @@ fn grown() -> Vec<(&'static str, Command)> {
                 issuer: issuer(),
                 reason: "lost".to_owned(),
                 confirm: Confirmation::Asked(None),
+                asks_for_holders: false,
             },
+        ),
+        (
+            "revoke_issuer_asked_for_holders",
+            Command::RevokeIssuer {
+                issuer: issuer(),
+                reason: "lost".to_owned(),
+                confirm: Confirmation::Asked(None),
+                asks_for_holders: true,
+            },
+        ),
+        (
+            "import_root_list_asked_for_nodes",
+            Command::ImportRootList(Box::new(ImportRootList { asks_for_nodes: true, ..import_root_list() })),
         ),
         (
             "accept_clock_asked",
@@ -574,10 +735,60 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
         ("found_ephemeral", found_ephemeral()),
+        ("found_divided", found_divided()),
+        ("activate_issuer_both", activate_both()),
+        (
+            "retire_issuers",
+            Command::RetireIssuer { issuer: issuer(), also: vec![IssuerId::parse("i2").expect("an issuer")] },
+        ),
+        (
+            "retire_root_confirmed",
+            Command::RetireRoot {
+                root: Fingerprint::new([2; 32]),
+                force: true,
+                confirm: Confirmation::Asked(Some("sha256:02".to_owned())),
+                counts_operators: false,
+            },
+        ),
+        (
+            "retire_root_counting_operators",
+            Command::RetireRoot {
+                root: Fingerprint::new([2; 32]),
+                force: true,
+                confirm: Confirmation::Asked(Some("sha256:02".to_owned())),
+                counts_operators: true,
+            },
+        ),
+        (
+            "rewrap_pending",
+            Command::Rewrap(Rewrap {
+                issuers: vec![(issuer(), vec![26; 3].into())],
+                audit: vec![27; 3],
+                roll: None,
+                pending: vec![vec![28; 3].into(), vec![29; 3].into()],
+            }),
+        ),
     ]
     .into_iter()
     .chain(narrowed())
+    .chain(replicas_grown())
     .collect()
+}
+
+/// What commands say that not every one has to say, in a cluster.
+fn replicas_grown() -> Vec<(&'static str, Command)> {
+    let confirm = Confirmation::Asked(Some("1".to_owned()));
+    vec![
+        (
+            "record_server_certificate_of_replica",
+            Command::RecordServerCertificate(server_certificate_of_replica()),
+        ),
+        (
+            "announce_replica_address",
+            Command::AnnounceReplica(AnnounceReplica { certificate: None, ..announce_replica() }),
+        ),
+        ("remove_replica_forced", Command::RemoveReplica { replica: ReplicaId(1), confirm, forced: true }),
+    ]
 }
 
 /// Operators and keys that are narrowed to vClusters.
@@ -735,6 +946,166 @@ fn a_snapshot_with_an_ephemeral_issuer_decodes_for_ever() {
     let issuer = state.ephemeral_issuer(ReplicaId(1)).expect("the issuer of the replica");
     assert_eq!((issuer.kind, issuer.certificate.as_slice()), (IssuerKind::Ephemeral, &[8; 3][..]));
     assert_eq!(state.ephemeral_version, 1);
+}
+
+/// The envelope of a sample, as it is on disk.
+fn stored(name: &str, n: u8) -> Envelope {
+    let sample = golden(&format!("entry.{name}.v1"), || {
+        let mut known = samples().into_iter().chain(grown());
+        let (_, command) = known.find(|(known, _)| *known == name).expect("a sample");
+        seal(&entry(StoredPayload::Commands(Batch::read(AT, vec![envelope(command)])))).expect("encodes")
+    });
+    let StoredPayload::Commands(batch) = open::<StoredEntry>(&sample).expect("decodes").payload else {
+        panic!("{name} holds no command")
+    };
+    let first = batch.envelopes().next().expect("an envelope").clone();
+    Envelope { id: RequestId(id(n)), ..first }
+}
+
+fn lines(state: &mut State, names: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (n, name) in (70..).zip(names) {
+        let applied = apply(state, &stored(name, n), AT);
+        assert_eq!(applied.answer, Ok(Outcome::Done), "{name}");
+        lines.extend(applied.events.iter().map(|event| {
+            let fields = event
+                .fields()
+                .into_iter()
+                .map(|(name, field)| format!("{name}={}", serde_json::to_value(field).expect("a field")));
+            format!("{} {}", event.name(), fields.collect::<Vec<_>>().join(" "))
+        }));
+    }
+    lines
+}
+
+/// A field that was added since is not written where it says nothing.
+#[test]
+fn commands_of_before_are_written_as_they_were() {
+    for name in [
+        "found",
+        "found_ephemeral",
+        "prepare_roll",
+        "certify_roll",
+        "activate_issuer",
+        "rewrap",
+        "record_server_certificate",
+    ] {
+        let sample = golden(&format!("entry.{name}.v1"), || panic!("{name} is an old sample"));
+        let read = open::<StoredEntry>(&sample).expect("decodes");
+        assert_eq!(seal(&read).expect("encodes"), sample, "{name}");
+    }
+}
+
+/// What versions that knew one issuer for both uses wrote to their logs gives the lines that it gave them.
+#[test]
+fn a_roll_of_before_is_applied_as_it_was() {
+    let mut state = State::default();
+    let rolled = ["found", "prepare_roll", "certify_roll", "activate_issuer", "retire_issuer"];
+    let [two, four, seventeen] = [2, 4, 0x17].map(|n: u8| format!("{n:02x}").repeat(32));
+    let expected = [
+        format!(
+            "domain.founded domain=\"fleet.example\" cluster_id=\"{}\" root_fingerprint=\"SHA256:{two}\" issuer=\"sealed-1\" issuer_fingerprint=\"SHA256:{four}\"",
+            ClusterId(id(1))
+        ),
+        format!("ca.requested key_hash=\"{seventeen}\""),
+        format!(
+            "ca.prepared issuer=\"sealed-2\" issuer_fingerprint=\"SHA256:{four}\" subject=\"CN=Enlist Intermediate\" not_after=\"{}\"",
+            later(365)
+        ),
+        "ca.activated issuer=\"sealed-2\" before=\"sealed-1\" forced=true".to_owned(),
+        "ca.retired issuer=\"sealed-1\"".to_owned(),
+    ];
+    assert_eq!(lines(&mut state, &rolled), expected);
+    let second = IssuerId::parse("sealed-2").expect("an issuer");
+    assert_eq!(state.client_issuer().map(|issuer| &issuer.id), Some(&second));
+    assert_eq!(state.server_issuer().map(|issuer| &issuer.id), Some(&second));
+    assert!(!state.is_divided());
+    let mut state = State::default();
+    let rewrapped = lines(&mut state, &["found", "prepare_roll", "rewrap"]);
+    assert_eq!(rewrapped.last().map(String::as_str), Some("ca.rewrapped issuers=[\"sealed-1\"]"));
+    assert_eq!(state.roll.map(|roll| roll.sealed_key), Some(vec![28; 3]));
+}
+
+#[test]
+fn a_roll_of_everything_is_applied_from_its_stored_form() {
+    let mut state = State::default();
+    let stored = ["found_divided", "begin_roll", "answer_roll", "activate_issuer_both", "retire_root"];
+    lines(&mut state, &stored);
+    let names =
+        [state.client_issuer(), state.server_issuer()].map(|issuer| issuer.map(|issuer| issuer.id.as_str()));
+    assert_eq!(names, [Some("node-2"), Some("server-2")]);
+    assert_eq!(state.server_trust().collect::<Vec<_>>(), [[63; 3]]);
+}
+
+#[test]
+fn a_snapshot_with_a_roll_decodes_for_ever() {
+    let sample = golden("snapshot_roll.v1", || {
+        let mut state = State::default();
+        lines(&mut state, &["found_divided", "import_root_list", "begin_roll", "answer_roll"]);
+        state.pending_roll = Some(begin_roll());
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&Image { state, ..image() }, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    assert_eq!(state.pending_roll, Some(begin_roll()));
+    let uses: Vec<_> = state.issuers.values().map(|issuer| (issuer.usage, issuer.state)).collect();
+    let expected = [
+        (IssuerUse::Node, IssuerState::Prepared),
+        (IssuerUse::Node, IssuerState::Active),
+        (IssuerUse::Server, IssuerState::Active),
+        (IssuerUse::Server, IssuerState::Prepared),
+    ];
+    assert_eq!(uses, expected);
+    let roots: Vec<_> = state.roots.iter().map(|root| root.state).collect();
+    assert_eq!(roots, [RootState::Active, RootState::Prepared]);
+    assert_eq!(state.cross_certificates(AT).collect::<Vec<_>>(), [[65; 3]]);
+    assert_eq!(state.root_lists().map(|list| list.number).collect::<Vec<_>>(), [1_794_778_622]);
+}
+
+#[test]
+fn a_snapshot_with_replicas_decodes_for_ever() {
+    let sample = golden("snapshot_replicas.v1", || {
+        let mut state = State::default();
+        let local = || envelope(Command::Tidy).actor;
+        for (n, actor, name) in [
+            (80, local(), "found"),
+            (81, Actor::Replica { id: ReplicaId(1) }, "announce_replica"),
+            (82, local(), "create_replica_token"),
+            (83, Actor::Stranger, "join_replica"),
+            (84, Actor::Reconciler, "record_server_certificate_of_replica"),
+            (85, local(), "remove_replica_forced"),
+        ] {
+            let applied = apply(&mut state, &Envelope { actor, ..stored(name, n) }, AT);
+            assert!(applied.answer.is_ok(), "{name}: {applied:?}");
+        }
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&Image { state, ..image() }, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let first = state.replicas.get(&ReplicaId(1)).expect("the first replica");
+    assert_eq!((first.state, first.removed_at), (ReplicaState::Removed, Some(AT)));
+    let second = state.member(ReplicaId(2)).expect("the second replica");
+    assert_eq!((second.peer.as_str(), second.urls.len()), ("192.0.2.2:8444", 2));
+    assert_eq!((second.serial.as_ref(), second.joined_at), (Some(&replica_certificate(2).serial), AT));
+    let owner = state.certificates.get(&replica_certificate(2).serial).map(|held| &held.owner);
+    assert_eq!(owner, Some(&Owner::Replica(ReplicaId(2))));
+    assert!(state.is_denied(&replica_certificate(1).serial));
+    let token = state.replica_token_with_hash(&SecretHash::new([70; 32])).expect("the token");
+    assert_eq!((token.used_at, token.used_by), (Some(AT), Some(ReplicaId(2))));
+    assert_eq!(state.server_certificates().collect::<Vec<_>>(), [&server_certificate_of_replica()]);
+    assert_eq!((state.last_replica, state.epoch, state.feature_level), (2, 1, 1));
+}
+
+/// What a domain of before replicas says of them.
+#[test]
+fn a_snapshot_of_before_has_no_replicas() {
+    let sample = golden("snapshot.v1", || panic!("an old sample"));
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    assert!(state.replicas.is_empty() && state.replica_tokens.is_empty());
+    assert_eq!((state.last_replica, state.epoch, state.feature_level), (1, 1, 1));
+    assert_eq!(state.server_certificate_of(ReplicaId::FIRST).map(|own| own.replica), Some(ReplicaId::FIRST));
 }
 
 #[test]

@@ -2,15 +2,16 @@
 //! time, actor, source and ids are added where the line is written.
 
 use crate::support::{
-    Domain, Enrolled, START, activate, check, confirm_failed, confirm_keeping, contact, create_tenant,
-    enroll, granted, issuer, local, only, operator, refused_with, revoke, set_policy, span,
+    Domain, Enrolled, Minted, NODE, ROOT, START, activate, check, confirm_failed, confirm_keeping, contact,
+    create_replica_token, create_tenant, enroll, granted, issuer, local, only, operator, refused_with,
+    remove_replica, replica, revoke, set_policy, span,
 };
-use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, Source, Title};
+use lifecycle::names::{Fingerprint, KeyHash, Label, Labels, ProfileName, ReplicaId, Source, Title};
 use lifecycle::registry::{
     AcceptRollback, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim, Command, Describe,
-    Event, ForwardingGapCause, Import, IssueRepairBundle, Issuer, IssuerKind, RaiseAlert, Refusals,
-    RefusedRecovery, RefusedRenewal, Register, Rewrap, Role, ServerCertificate, SkipForwarding, Tenants,
-    Underlay,
+    Event, ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Issuer, IssuerKind, NodeSigner,
+    RaiseAlert, Refusals, RefusedRecovery, RefusedRenewal, Register, Rewrap, Role, RootList,
+    ServerCertificate, SkipForwarding, Tenants, Underlay,
 };
 use lifecycle::registry::{Confirmation, event};
 use serde_json::{Value, json};
@@ -287,7 +288,8 @@ fn housekeeping_has_lines_of_its_own() {
         "issuer": "i1",
         "not_after": "2027-04-15T08:00:00Z",
     });
-    let certificate = ServerCertificate { serial, fingerprint, issuer: issuer("i1"), not_after };
+    let certificate =
+        ServerCertificate { serial, fingerprint, issuer: issuer("i1"), not_after, replica: ReplicaId::FIRST };
     let when = (Actor::Reconciler, Command::RecordServerCertificate(certificate));
     says(&mut domain, when, "server_certificate.issued", expected);
     let checkpoint = Checkpoint { seq: 9, head, signature: vec![0x01, 0xfe] };
@@ -417,19 +419,132 @@ fn a_roll_names_issuers_and_never_a_key() {
     let expected = json!({ "issuer": "i2", "before": "i1", "forced": true });
     says(&mut domain, (local(), activate("i2", true)), "ca.activated", expected);
     let sealed = |name: &str| (issuer(name), b"anew".to_vec().into());
-    let rewrap = Rewrap { issuers: vec![sealed("i1"), sealed("i2")], audit: b"anew".to_vec(), roll: None };
+    let rewrap = Rewrap {
+        issuers: vec![sealed("i1"), sealed("i2")],
+        audit: b"anew".to_vec(),
+        roll: None,
+        pending: Vec::new(),
+    };
     let expected = json!({ "issuers": ["i1", "i2"] });
     says(&mut domain, (local(), Command::Rewrap(rewrap)), "ca.rewrapped", expected);
     let revoke = Command::RevokeIssuer {
         issuer: issuer("i1"),
         reason: "lost".to_owned(),
         confirm: Confirmation::NotAsked,
+        asks_for_holders: false,
     };
     let expected = json!({ "issuer": "i1", "reason": "lost", "leaves": 1 });
     says(&mut domain, (local(), revoke), "ca.revoked", expected);
     domain.roll("i3");
-    let retire = Command::RetireIssuer { issuer: issuer("i2") };
+    let retire = Command::RetireIssuer { issuer: issuer("i2"), also: Vec::new() };
     says(&mut domain, (local(), retire), "ca.retired", json!({ "issuer": "i2" }));
+}
+
+#[test]
+fn a_domain_with_two_issuers_names_both() {
+    let mut domain = Domain::unfounded();
+    let command = domain.found_divided(NodeSigner::DomainIssuer);
+    let Command::InitializeDomain(found) = &command else { unreachable!() };
+    let server = found.server_issuer.as_ref().unwrap();
+    let expected = json!({
+        "domain": "fleet.example",
+        "cluster_id": found.cluster.to_string(),
+        "root_fingerprint": format!("SHA256:{}", found.root_fingerprint.hex()),
+        "issuer": "n1",
+        "issuer_fingerprint": format!("SHA256:{}", found.issuer.fingerprint.hex()),
+        "server_issuer": "s1",
+        "server_issuer_fingerprint": format!("SHA256:{}", server.fingerprint.hex()),
+    });
+    says(&mut domain, (local(), command), "domain.founded", expected);
+}
+
+#[test]
+fn a_roll_of_everything_names_uses_issuers_and_roots() {
+    let mut domain = Domain::divided();
+    domain.active();
+    let labelled = |fingerprint: Fingerprint| format!("SHA256:{}", fingerprint.hex());
+    let old = domain.state.roots[0].fingerprint;
+    let roll = domain.pending_roll(ROOT);
+    let hashes: Vec<String> = roll.requests.iter().map(|request| request.key.hex()).collect();
+    let expected = json!({ "key_hashes": hashes, "uses": ["node", "server"], "new_root": true });
+    says(&mut domain, (local(), Command::BeginRoll(roll)), "ca.requested", expected);
+    let answer = domain.roll_answer(2);
+    let new = answer.root.as_ref().unwrap().fingerprint;
+    let applied = domain.give(local(), Command::AnswerRoll(Box::new(answer.clone())));
+    let lines: Vec<Value> = applied.events.iter().map(line).collect();
+    let issuer_line = |place: usize, name: &str, usage: &str| {
+        json!({
+            "issuer": name,
+            "issuer_fingerprint": labelled(answer.issuers[place].fingerprint),
+            "subject": format!("CN={name}"),
+            "not_after": "2028-01-15T08:00:00Z",
+            "use": usage,
+            "kind": "sealed",
+        })
+    };
+    let root = json!({ "root_fingerprint": labelled(new), "not_after": "2037-01-12T08:00:00Z" });
+    assert_eq!(lines, [root, issuer_line(0, "n2", "node"), issuer_line(1, "s2", "server")]);
+    let activate = domain.activate_all(true);
+    let applied = domain.give(local(), activate);
+    let lines: Vec<Value> = applied.events.iter().map(line).collect();
+    assert_eq!(
+        lines,
+        [
+            json!({ "root_fingerprint": labelled(new), "before": labelled(old) }),
+            json!({ "issuer": "n2", "before": "n1", "forced": true }),
+            json!({ "issuer": "s2", "before": "s1", "forced": true }),
+        ]
+    );
+    let list = RootList { number: 7, denied: vec![domain.serial()], der: b"list".to_vec() };
+    let expected = json!({
+        "root_fingerprint": labelled(old),
+        "number": 7,
+        "denied_serials": [list.denied[0].as_str()],
+        "issuers": ["s1"],
+    });
+    let (issuers, confirm) = (vec![issuer("s1")], Confirmation::NotAsked);
+    let import = Command::ImportRootList(Box::new(ImportRootList {
+        root: old,
+        list,
+        issuers,
+        confirm,
+        asks_for_nodes: false,
+    }));
+    says(&mut domain, (local(), import), "ca.list_imported", expected);
+    let retire = Command::RetireRoot {
+        root: old,
+        force: true,
+        confirm: Confirmation::NotAsked,
+        counts_operators: false,
+    };
+    let expected = json!({ "root_fingerprint": labelled(old), "forced": true, "left_behind": 1 });
+    says(&mut domain.clone(), (local(), retire), "ca.root_retired", expected);
+    let confirm = Confirmation::Asked(Some(old.pin()));
+    let retire = |counts_operators| {
+        let confirm = confirm.clone();
+        (local(), Command::RetireRoot { root: old, force: true, confirm, counts_operators })
+    };
+    let mut expected = json!({
+        "root_fingerprint": labelled(old),
+        "forced": true,
+        "left_behind": 1,
+        "without_new_root": 1,
+    });
+    says(&mut domain.clone(), retire(false), "ca.root_retired", expected.clone());
+    expected["operators_left_behind"] = json!(0);
+    says(&mut domain, retire(true), "ca.root_retired", expected);
+}
+
+#[test]
+fn an_abandoned_roll_names_what_is_forgotten() {
+    let mut domain = Domain::divided();
+    domain.begin_roll(NODE);
+    let expected = json!({ "issuers": [], "root_fingerprint": null });
+    says(&mut domain, (local(), Command::AbandonRoll), "ca.abandoned", expected);
+    domain.prepare_roll(ROOT, 2);
+    let root = format!("SHA256:{}", domain.state.roots[1].fingerprint.hex());
+    let expected = json!({ "issuers": ["n2", "s2"], "root_fingerprint": root });
+    says(&mut domain, (local(), Command::AbandonRoll), "ca.abandoned", expected);
 }
 
 #[test]
@@ -589,4 +704,67 @@ fn a_repair_bundle_and_a_refused_recovery_name_the_node() {
             expected,
         );
     }
+}
+
+#[test]
+fn the_lines_of_a_cluster_name_the_replica() {
+    let mut domain = Domain::founded();
+    let first = domain.announce(1, true);
+    let certificate = first.certificate.clone().unwrap();
+    let expected = json!({
+        "replica_id": "1",
+        "peer": "r1:8444",
+        "urls": ["https://r1.example:8443"],
+        "cert_serial": certificate.serial.as_str(),
+        "not_after": certificate.not_after.to_string(),
+    });
+    let when = (replica(1), Command::AnnounceReplica(first));
+    says(&mut domain, when, "cluster.announced", expected);
+    let drawn = domain.drawn();
+    let minted = Minted { id: drawn.token, hash: drawn.hash };
+    let expected = json!({
+        "token_id": minted.id.to_string(),
+        "created_by": "local:root",
+        "expires_at": "2027-01-15T09:00:00Z",
+    });
+    says(&mut domain, (local(), create_replica_token(minted, "1h")), "cluster.token_created", expected);
+    let join = domain.join(minted);
+    let joined = join.certificate.clone();
+    let expected = json!({
+        "replica_id": "2",
+        "peer": "r2:8444",
+        "urls": ["https://r2.example:8443"],
+        "token_id": minted.id.to_string(),
+        "cert_serial": joined.serial.as_str(),
+        "mtls_cert_fingerprint": format!("SHA256:{}", joined.fingerprint.hex()),
+        "not_after": joined.not_after.to_string(),
+    });
+    says(&mut domain, (Actor::Stranger, Command::JoinReplica(join)), "cluster.joined", expected);
+    let expected = json!({ "replica_id": "2", "denied_serials": [joined.serial.as_str()] });
+    says(&mut domain, (local(), remove_replica(2)), "cluster.removed", expected);
+}
+
+/// A certificate that is denied by a renewal is named: who reads the trail knows all that is refused.
+#[test]
+fn what_the_renewal_of_a_replica_denies_is_in_its_line() {
+    let mut domain = Domain::cluster(1);
+    let first = domain.state.replicas[&ReplicaId(1)].serial.clone().unwrap();
+    let lines: Vec<Value> = (0..2)
+        .map(|_| {
+            let renewed = domain.announce(1, true);
+            line(&domain.give(replica(1), Command::AnnounceReplica(renewed)).events[0])
+        })
+        .collect();
+    assert_eq!(lines[0].get("denied_serials"), None);
+    assert_eq!(lines[1]["denied_serials"], json!([first.as_str()]));
+}
+
+#[test]
+fn the_server_certificate_of_another_replica_than_the_first_names_it() {
+    let mut domain = Domain::cluster(2);
+    let (actor, command) = domain.server_certificate("i1");
+    let Command::RecordServerCertificate(own) = command else { unreachable!() };
+    let own = ServerCertificate { replica: ReplicaId(2), ..own };
+    let applied = domain.give(actor, Command::RecordServerCertificate(own));
+    assert_eq!(line(&applied.events[0])["replica_id"], "2");
 }

@@ -1,16 +1,17 @@
 //! Who may do what, written out a second time: every command, every kind of actor.
 
 use crate::support::{
-    Domain, Enrolled, activate, check, confirm_ok, create_tenant, create_vcluster, granted, hardware, local,
-    only, operator, register, register_hardware, replica, revoke, set_policy, span, vcluster,
+    BOTH, Domain, Enrolled, activate, check, confirm_ok, create_replica_token, create_tenant,
+    create_vcluster, granted, hardware, local, only, operator, register, register_hardware, remove_replica,
+    replica, revoke, set_policy, span, vcluster,
 };
-use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, Serial, Source, TenantId};
+use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, Serial, Source, TenantId};
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
     Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
-    ForwardingGapCause, Import, IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock,
-    ReportSessions, Rewrap, Role, ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants,
-    authorize, may_reach, may_read,
+    ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
+    RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
+    SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 
@@ -59,7 +60,16 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RetireIssuer", "+ +-- --- --- - ? -- ? - --"),
     ("RevokeIssuer", "+ +-- --- --- - ? -- ? - --"),
     ("Rewrap", "+ +-- --- --- - ? -- ? - --"),
+    ("BeginRoll", "+ +-- --- --- - ? -- ? - --"),
+    ("AnswerRoll", "+ +-- --- --- - ? -- ? - --"),
+    ("AbandonRoll", "+ +-- --- --- - ? -- ? - --"),
+    ("RetireRoot", "+ +-- --- --- - ? -- ? - --"),
+    ("ImportRootList", "+ +-- --- --- - ? -- ? - --"),
     ("PublishIssuer", "- --- --- --- - - -- - - +-"),
+    ("CreateReplicaToken", "+ +-- --- --- - ? -- ? - --"),
+    ("JoinReplica", "+ +++ +++ +++ + + ++ + + ++"),
+    ("AnnounceReplica", "- --- --- --- - - -- - - +-"),
+    ("RemoveReplica", "+ +-- --- --- - ? -- ? - --"),
     ("Register by an operator", "+ ++- ++- 00- - ? -- ? - --"),
     ("Register by a token", "+ +++ +++ +++ + + ++ + + ++"),
     ("Describe", "+ ++- ++- 00- - ? -- ? - --"),
@@ -102,6 +112,7 @@ const READS: &[(Act, &str)] = &[
     (Act::ReadAudit, "+ +++ --- --- - ? -- ? - --"),
     (Act::ReadMetrics, "+ +++ --- --- - ? -- ? - --"),
     (Act::ReadClock, "+ +++ --- --- - ? -- ? - --"),
+    (Act::ReadCluster, "+ +++ --- --- - ? -- ? - --"),
 ];
 
 struct Cast {
@@ -171,6 +182,7 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         fingerprint: Fingerprint::new(domain.digest()),
         issuer: crate::support::issuer("i1"),
         not_after: domain.now,
+        replica: ReplicaId::FIRST,
     };
     let refusals = Refusals {
         reason: "token_invalid".to_owned(),
@@ -186,6 +198,12 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
     let mut commands = of_nodes(domain, node);
     commands.extend(of_issuers(domain));
     commands.extend(of_vclusters(&node.node));
+    commands.extend([
+        create_replica_token(token, "1h"),
+        Command::JoinReplica(domain.join(token)),
+        Command::AnnounceReplica(domain.announce(1, true)),
+        remove_replica(1),
+    ]);
     commands.extend([
         domain.found(),
         Command::CreateToken(domain.token_request()),
@@ -293,10 +311,31 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
         Command::PrepareRoll(domain.roll_request()),
         Command::CertifyRoll(Box::new(domain.next_issuer("i2"))),
         activate("i2", true),
-        Command::RetireIssuer { issuer: issuer.clone() },
-        Command::RevokeIssuer { issuer, reason: String::new(), confirm: Confirmation::NotAsked },
-        Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None }),
+        Command::RetireIssuer { issuer: issuer.clone(), also: Vec::new() },
+        Command::RevokeIssuer {
+            issuer,
+            reason: String::new(),
+            confirm: Confirmation::NotAsked,
+            asks_for_holders: false,
+        },
+        Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None, pending: Vec::new() }),
         domain.publish("e1"),
+        Command::BeginRoll(domain.pending_roll(BOTH)),
+        Command::AnswerRoll(Box::new(domain.roll_answer(2))),
+        Command::AbandonRoll,
+        Command::RetireRoot {
+            root: domain.state.roots[0].fingerprint,
+            force: true,
+            confirm: Confirmation::NotAsked,
+            counts_operators: false,
+        },
+        Command::ImportRootList(Box::new(ImportRootList {
+            root: domain.state.roots[0].fingerprint,
+            list: RootList { number: 1, denied: Vec::new(), der: Vec::new() },
+            issuers: Vec::new(),
+            confirm: Confirmation::NotAsked,
+            asks_for_nodes: false,
+        })),
     ]
 }
 
@@ -531,6 +570,7 @@ fn an_operator_whose_issuer_was_revoked_has_no_power() {
         issuer: crate::support::issuer("i1"),
         reason: "lost".to_owned(),
         confirm: Confirmation::NotAsked,
+        asks_for_holders: false,
     };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     assert_eq!(mark(authorize(&domain.state, &alice, &create_tenant("apex"))), '?');

@@ -414,6 +414,7 @@ fn what_was_prepared_wrongly_is_not_granted_and_consumes_nothing() {
             fingerprint: lifecycle::names::Fingerprint::new(domain.digest()),
             issuer: crate::support::issuer("i1"),
             not_after: domain.now.plus(span("1h")),
+            replica: lifecycle::names::ReplicaId::FIRST,
         };
         let record = (Actor::Reconciler, Command::RecordServerCertificate(server));
         check(&mut domain, record, granted(&["server_certificate.issued"]));
@@ -465,7 +466,7 @@ fn no_certificate_outlives_its_issuer_however_late_it_is_asked_for() {
     domain.pass(span("364d"));
     domain.pass(span("12h"));
     let enrolled = domain.enroll();
-    let end = domain.state.active_issuer().unwrap().not_after;
+    let end = domain.state.client_issuer().unwrap().not_after;
     assert_eq!(domain.state.certificates[&enrolled.serial].not_after, end);
 }
 

@@ -23,8 +23,15 @@ fn faults() -> impl Strategy<Value = Faults> {
         1 => prop_oneof![Just(600_000), Just(-600_000), Just(90_000_000), Just(-90_000_000)],
     ];
     let first = (prop::bool::weighted(0.4), rarely(), rarely(), rarely(), rarely());
-    (first, rarely(), ahead, rarely(), rarely()).prop_map(
-        |((down, recovery_down, stale, recovery_stale, revoked), full, ahead, superseded, no_token)| Faults {
+    (first, rarely(), ahead, rarely(), rarely(), rarely()).prop_map(
+        |(
+            (down, recovery_down, stale, recovery_stale, revoked),
+            full,
+            ahead,
+            superseded,
+            retired,
+            no_token,
+        )| Faults {
             down,
             recovery_down,
             stale,
@@ -33,6 +40,7 @@ fn faults() -> impl Strategy<Value = Faults> {
             full,
             ahead,
             superseded,
+            retired,
             no_token,
         },
     )
@@ -170,6 +178,61 @@ fn without_a_token_an_ended_certificate_is_blocked() {
         world.host.condition().map(|condition| condition.class),
         Some(Class::RecoveryEnrollmentBlocked)
     );
+}
+
+#[test]
+fn a_host_whose_issuer_was_retired_recovers_after_the_grace_period() {
+    let mut world = check(Faults { retired: true, ..Faults::NONE }, 4, Class::EndpointUnreachable);
+    assert_eq!(world.recoveries, 0, "another replica may know the issuer");
+    world.minutes(5);
+    assert!(world.is_well(), "{:?}", world.host);
+    assert_eq!(world.recoveries, 1);
+}
+
+#[test]
+fn without_a_token_a_host_whose_issuer_was_retired_is_blocked_after_the_grace_period() {
+    let retired = Faults { retired: true, no_token: true, ..Faults::NONE };
+    check(retired, 4, Class::EndpointUnreachable);
+    check(retired, 9, Class::RecoveryEnrollmentBlocked);
+}
+
+/// What a host does about an issuer that no replica knows, until somebody does: when it asks for recovery, and why.
+fn unknown_for(seconds: u64, token: bool, hardware: bool) -> Vec<(u64, Class)> {
+    let end = Timestamp::from_secs(1_000_000);
+    let mut host = HostMachine::new(Life { not_after: end, renew_at: end }, "u".to_owned());
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    host.learn(Input::Grace(Span::from_secs(20)), at(0), chance());
+    host.learn(Input::RecoveryReady(token), at(0), chance());
+    host.learn(Input::HardwareReady(hardware), at(0), chance());
+    let mut recoveries = Vec::new();
+    for second in 0..seconds {
+        for act in host.due(at(second)) {
+            let input = match act {
+                HostAction::Open | HostAction::Renew => Input::Opened(Err(FailureKind::UnknownIssuer.into())),
+                HostAction::Recover(class) => {
+                    recoveries.push((second, class));
+                    // What the control plane says to a host whose certificate is good.
+                    Input::Recovered(Err(FailureKind::Refused.into()))
+                }
+            };
+            host.learn(input, at(second), chance());
+        }
+    }
+    assert!(!host.is_revoked());
+    host.learn(Input::Opened(Ok(())), at(seconds), chance());
+    assert_eq!(host.condition(), None);
+    recoveries
+}
+
+#[test]
+fn a_replica_that_does_not_know_the_issuer_yet_costs_no_token_and_no_haste() {
+    assert_eq!(unknown_for(24, true, true), [], "the grace period and its jitter");
+    let asked = unknown_for(3600, true, false);
+    assert_eq!(asked.first(), Some(&(24, Class::EndpointUnreachable)), "which spends no token for nothing");
+    assert!((5..40).contains(&asked.len()), "asked {} times", asked.len());
+    assert!(asked.iter().all(|(_, class)| *class == Class::EndpointUnreachable));
+    assert_eq!(unknown_for(60, false, false), []);
+    assert_eq!(unknown_for(60, false, true).first(), Some(&(24, Class::CertExpired)), "by its hardware");
 }
 
 #[test]
@@ -345,4 +408,21 @@ fn a_revoked_machine_asks_now_and_then_whether_it_was_registered_anew() {
         }
         assert_eq!(asked, if hardware { 11 } else { 0 }, "every five minutes");
     }
+}
+
+#[test]
+fn a_pause_after_a_failed_renewal_ends_with_the_certificate_that_it_was_for() {
+    let life = |renew_at: u64, not_after: u64| Life {
+        not_after: Timestamp::from_secs(not_after),
+        renew_at: Timestamp::from_secs(renew_at),
+    };
+    let mut host = HostMachine::new(life(0, 1000), "u".to_owned());
+    let chance = || Chance { number: u32::MAX, id: "u".to_owned() };
+    host.learn(Input::Opened(Ok(())), at(990), chance());
+    assert!(host.due(at(990)).contains(&HostAction::Renew));
+    let busy = CallFailure { wait: Span::from_minutes(5), ..FailureKind::Transient.into() };
+    host.learn(Input::Renewed(Err(busy)), at(991), chance());
+    host.learn(Input::Loaded(life(1012, 1052)), at(992), chance());
+    let renews = (992..1400).find(|second| host.clone().due(at(*second)).contains(&HostAction::Renew));
+    assert_eq!(renews, Some(1012));
 }

@@ -82,6 +82,7 @@ fn what_did_not_come_from_an_imported_ca_is_not_ours() {
         issuer: issuer("i1"),
         reason: "lost".to_owned(),
         confirm: Confirmation::NotAsked,
+        asks_for_holders: false,
     };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     let late = import(&mut domain, "w1");

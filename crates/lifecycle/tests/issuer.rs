@@ -4,7 +4,7 @@ use crate::support::{
     Domain, Enrolled, ISSUER_LIFE, activate, check, contact, enroll, granted, issuer, local, only, refused,
     span,
 };
-use lifecycle::names::{Fingerprint, IdempotencyHash, IssuerId};
+use lifecycle::names::{Fingerprint, IdempotencyHash, IssuerId, ReplicaId};
 use lifecycle::registry::{
     Actor, Command, Confirmation, Envelope, IssuerState, NewIssuer, Rewrap, Role, ServerCertificate,
     Sighting, State, Tenants, would_apply,
@@ -27,7 +27,7 @@ fn certify(issuer: NewIssuer) -> (Actor, Command) {
 }
 
 fn retire(name: &str) -> (Actor, Command) {
-    (local(), Command::RetireIssuer { issuer: issuer(name) })
+    (local(), Command::RetireIssuer { issuer: issuer(name), also: Vec::new() })
 }
 
 fn revoke(name: &str) -> (Actor, Command) {
@@ -37,6 +37,7 @@ fn revoke(name: &str) -> (Actor, Command) {
             issuer: issuer(name),
             reason: "lost".to_owned(),
             confirm: Confirmation::NotAsked,
+            asks_for_holders: false,
         },
     )
 }
@@ -58,7 +59,7 @@ fn a_roll_is_prepared_once_and_the_request_that_is_out_stays_the_one() {
     assert_eq!(domain.state.roll, first);
     let next = domain.next_issuer("i2");
     check(&mut domain, certify(next), granted(&["ca.prepared"]));
-    check(&mut domain, (local(), again), refused("roll_underway"));
+    check(&mut domain, (local(), again), refused("roll_in_progress"));
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_certificate_that_came_back_is_trusted_and_does_not_sign() {
     check(&mut domain, certify(next), granted(&[]));
     assert_eq!(state_of(&domain, "i2"), IssuerState::Prepared);
     assert_eq!((domain.state.bundle_version, domain.state.roll.is_none()), (version + 1, true));
-    assert_eq!(domain.state.active_issuer().map(|issuer| issuer.id.as_str()), Some("i1"));
+    assert_eq!(domain.state.client_issuer().map(|issuer| issuer.id.as_str()), Some("i1"));
     let token = domain.mint();
     let request = domain.request(token);
     let mut request = domain.prepare(request);
@@ -129,8 +130,12 @@ fn renewing_and_enrolling_bring_the_bundle() {
     let mut domain = Domain::founded();
     let node = domain.active();
     domain.prepare_issuer("i2");
-    domain.renew(&node);
-    domain.enroll();
+    let renewed = domain.renew(&node);
+    let other = domain.enroll();
+    // Sent to both, and stored by neither as far as anybody knows.
+    assert_eq!(domain.state.adoption(), (0, 2));
+    check(&mut domain, contact(&renewed), granted(&["certificate.seen", "certificate.superseded"]));
+    domain.confirm(&other);
     assert_eq!(domain.state.adoption(), (2, 2));
     check(&mut domain, (local(), activate("i2", false)), granted(&["ca.activated"]));
 }
@@ -166,6 +171,7 @@ fn a_retiring_issuer_is_trusted_and_retires_when_nothing_hangs_on_it() {
         fingerprint: Fingerprint::new(domain.digest()),
         issuer: issuer("i1"),
         not_after: domain.now.plus(span("30d")),
+        replica: ReplicaId::FIRST,
     };
     let record =
         |server: &ServerCertificate| (Actor::Reconciler, Command::RecordServerCertificate(server.clone()));
@@ -232,7 +238,7 @@ fn after_the_signing_issuer_was_revoked_the_next_one_takes_over() {
     let request = domain.request(token);
     let request = domain.prepare(request);
     check(&mut domain, revoke("i1"), granted(&["ca.revoked"]));
-    assert!(domain.state.active_issuer().is_none());
+    assert!(domain.state.client_issuer().is_none());
     check(&mut domain, enroll(request), refused("try_again"));
     let next = domain.next_issuer("i2");
     check(&mut domain, certify(next), granted(&["ca.prepared"]));
@@ -266,7 +272,7 @@ fn sealing_anew_covers_every_key_that_is_held_and_no_other() {
     let prepare = Command::PrepareRoll(domain.roll_request());
     check(&mut domain, (local(), prepare), granted(&["ca.requested"]));
     let roll = Some(serde_bytes::ByteBuf::from(b"anew".to_vec()));
-    let good = Rewrap { issuers: sealed(&["i2", "i3"]), audit: b"anew".to_vec(), roll };
+    let good = Rewrap { issuers: sealed(&["i2", "i3"]), audit: b"anew".to_vec(), roll, pending: Vec::new() };
     let empty = serde_bytes::ByteBuf::new();
     for bad in [
         Rewrap { issuers: sealed(&["i2"]), ..good.clone() },

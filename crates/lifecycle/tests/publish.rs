@@ -22,7 +22,15 @@ fn changed(domain: &mut Domain, name: &str, change: impl FnOnce(&mut PublishIssu
 
 fn revoke(name: &str) -> (Actor, Command) {
     let confirm = Confirmation::NotAsked;
-    (local(), Command::RevokeIssuer { issuer: issuer(name), reason: "lost".to_owned(), confirm })
+    (
+        local(),
+        Command::RevokeIssuer {
+            issuer: issuer(name),
+            reason: "lost".to_owned(),
+            confirm,
+            asks_for_holders: false,
+        },
+    )
 }
 
 fn tidy(domain: &mut Domain) {
@@ -216,7 +224,15 @@ fn revoking_the_one_that_signs_is_confirmed() {
     domain.active();
     let revoke = |confirm: Option<&str>| {
         let confirm = Confirmation::Asked(confirm.map(str::to_owned));
-        (local(), Command::RevokeIssuer { issuer: issuer("e1"), reason: String::new(), confirm })
+        (
+            local(),
+            Command::RevokeIssuer {
+                issuer: issuer("e1"),
+                reason: String::new(),
+                confirm,
+                asks_for_holders: false,
+            },
+        )
     };
     check(&mut domain, revoke(None), refused("confirmation_needed"));
     check(&mut domain, revoke(Some("e1")), granted(&["ca.revoked"]));
@@ -232,9 +248,9 @@ fn replicas_do_not_replace_each_others_and_a_roll_replaces_none() {
     domain.roll("i2");
     let signs = |name: &str| domain.state.node_issuer(&issuer(name)).is_some();
     assert!(signs("e1") && signs("other") && !signs("i1") && !signs("i2"));
-    assert_eq!(domain.state.active_issuer().map(|issuer| issuer.id.as_str()), Some("i2"));
+    assert_eq!(domain.state.client_issuer().map(|issuer| issuer.id.as_str()), Some("i2"));
     check(&mut domain, (local(), activate("e1", true)), refused("issuer_not_prepared"));
-    assert_eq!(domain.state.active_issuer().map(|issuer| issuer.id.as_str()), Some("i2"));
+    assert_eq!(domain.state.client_issuer().map(|issuer| issuer.id.as_str()), Some("i2"));
 }
 
 #[test]

@@ -295,6 +295,7 @@ fn what_an_issuer_signed_is_not_handed_out_again_after_its_revocation() {
         issuer: crate::support::issuer("i2"),
         reason: "lost".to_owned(),
         confirm: Confirmation::NotAsked,
+        asks_for_holders: false,
     };
     check(&mut domain, (local(), revoke), granted(&["ca.revoked"]));
     let request = Renew { prepared: None, ..lost };
@@ -334,7 +335,7 @@ fn a_thousand_renewals_leave_no_more_than_a_few() {
         most = most.max(state.certificates.len()).max(state.nodes[&holder.node].serials.len());
         kept = kept.max(state.certified_keys.len());
         assert_eq!(state.certificates.len(), state.nodes[&holder.node].serials.len());
-        if domain.state.active_issuer().unwrap().not_after < domain.now.plus(span("2h")) {
+        if domain.state.client_issuer().unwrap().not_after < domain.now.plus(span("2h")) {
             domain.roll(&format!("i{round}"));
         }
     }

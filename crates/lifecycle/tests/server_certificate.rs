@@ -1,7 +1,7 @@
 //! The control plane's own certificate.
 
 use crate::support::{Domain, check, granted, issuer, refused, span};
-use lifecycle::names::{Fingerprint, Serial};
+use lifecycle::names::{Fingerprint, ReplicaId, Serial};
 use lifecycle::registry::{Actor, Command, ServerCertificate};
 
 fn certificate(domain: &mut Domain) -> ServerCertificate {
@@ -10,6 +10,7 @@ fn certificate(domain: &mut Domain) -> ServerCertificate {
         fingerprint: Fingerprint::new(domain.digest()),
         issuer: issuer("i1"),
         not_after: domain.now.plus(span("90d")),
+        replica: ReplicaId::FIRST,
     }
 }
 

@@ -92,6 +92,7 @@ fn a_denial_says_what_ended_the_certificate_and_time_does_not_change_it() {
         issuer: issuer("i1"),
         reason: "lost".to_owned(),
         confirm: Confirmation::NotAsked,
+        asks_for_holders: false,
     };
     check(&mut domain, (local(), command), granted(&["ca.revoked"]));
     assert_eq!(verdict(&domain, &other.serial), Verdict::Denied(Denial::IssuerRevoked));

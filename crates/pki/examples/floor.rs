@@ -14,8 +14,8 @@ const ROUNDS: u32 = 2000;
 fn main() {
     let at = Timestamp::from_secs(1_800_000_000);
     let domain = TrustDomain::parse("probectl").unwrap();
-    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
     let key = HostKey::generate().unwrap();
     let (request, spki) = (key.csr_pem().unwrap(), key.spki());
     let issuance = Issuance {
@@ -26,7 +26,7 @@ fn main() {
         lifetime: Span::from_hours(24),
     };
     let leaf = sign_leaf(&issuer, &spki, &issuance).unwrap().der.into();
-    let issuers = NodeIssuers::new([(&domain, made.intermediate_der.as_slice())]).unwrap();
+    let issuers = NodeIssuers::new([(&domain, made.node.der.as_slice())]).unwrap();
 
     measure("csr::read", || drop(pki::csr::read(request.as_bytes()).unwrap()));
     measure("sign_leaf", || drop(sign_leaf(&issuer, &spki, &issuance).unwrap()));

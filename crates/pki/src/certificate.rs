@@ -9,6 +9,8 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyIdMethod, 
 use x509_parser::x509::X509Name;
 
 use crate::issuer::SigningIssuer;
+use crate::pkcs11::HsmError;
+use crate::signing_key::SignatureError;
 use crate::{der, x509_time};
 
 /// The upper bound of RFC 5280 on a common name and on an organization.
@@ -30,8 +32,18 @@ pub enum SignError {
     ServerName(String),
     #[error("the certificate could not be built: {0}")]
     Build(String),
-    #[error("the issuer's key could not sign")]
-    Signature,
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+}
+
+impl SignError {
+    /// Why the HSM with the issuer's key did not sign, if that is the reason.
+    pub fn hsm(&self) -> Option<&HsmError> {
+        match self {
+            Self::Signature(SignatureError::Hsm(error)) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl From<rcgen::Error> for SignError {
@@ -133,7 +145,7 @@ pub(crate) fn with_issuer_name(
     let (head, algorithm, rest) =
         around_issuer(unsigned, before).ok_or_else(|| SignError::Build("unreadable body".to_owned()))?;
     let body = der::wrap(der::SEQUENCE, &[head, issuer.name(), rest]);
-    let signature = issuer.key().signature(&body).ok_or(SignError::Signature)?;
+    let signature = issuer.key().signature(&body)?;
     Ok(der::wrap(der::SEQUENCE, &[&body, algorithm, &der::wrap(der::BIT_STRING, &[&[0], &signature])]))
 }
 

@@ -1,10 +1,12 @@
-//! Lists of revoked certificates (RFC 5280, version 2): one list per issuer, whole every time.
+//! Lists of revoked certificates (RFC 5280, version 2): one list per issuer, whole every time; and one list per root, of
+//! the issuers below it that hosts must not trust any more.
 
 use lifecycle::names::{Serial, Span, Timestamp};
 use rcgen::{CertificateRevocationListParams, RevocationReason, RevokedCertParams, SerialNumber};
 
 use crate::certificate::{SignError, with_issuer_name};
 use crate::issuer::SigningIssuer;
+pub use crate::root_list::{MAX_NUMBER, RootListError, RootListFacts, read_root_list, root_list_entries};
 use crate::x509_time;
 
 /// How long a list is good. It is signed again daily, so that a verifier survives some days without.
@@ -78,6 +80,24 @@ pub fn sign_crl(issuer: &SigningIssuer, contents: Contents) -> Result<Vec<u8>, C
     Ok(with_issuer_name(unsigned.der(), BEFORE_ISSUER, issuer)?)
 }
 
+/// Signs the list of the issuers below a root that must not be trusted any more, each since a moment. Hosts keep the list
+/// of the highest number and do not enforce `next_update`: a list has to hold until the root ends.
+pub fn sign_root_list(
+    root: &SigningIssuer,
+    denied: &[(Serial, Timestamp)],
+    number: u64,
+    this_update: Timestamp,
+    next_update: Timestamp,
+) -> Result<Vec<u8>, CrlError> {
+    let entry = |(serial, at): &(Serial, Timestamp)| Revoked {
+        serial: serial.clone(),
+        at: *at,
+        reason: CrlReason::Unspecified,
+    };
+    let revoked = denied.iter().map(entry).collect();
+    sign_crl(root, Contents { revoked, number, this_update, next_update })
+}
+
 /// By number (a serial has no leading zeros, so the shorter one is smaller), then by time.
 fn order(revoked: &Revoked) -> (usize, &str, Timestamp) {
     let digits = revoked.serial.as_str();
@@ -120,8 +140,8 @@ mod tests {
 
     fn issuer() -> SigningIssuer {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        SigningIssuer::new(&made.node.der, &made.node.key).unwrap()
     }
 
     fn contents(revoked: Vec<Revoked>) -> Contents {

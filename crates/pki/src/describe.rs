@@ -71,6 +71,16 @@ pub fn server_names(der: &[u8]) -> Result<Vec<String>, DescribeError> {
     Ok(names.value.general_names.iter().filter_map(text).collect())
 }
 
+/// Whether a CA's certificate lets it issue certificates to servers: it names no use, or this one. What cannot be read does not.
+pub fn may_issue_to_servers(der: &[u8]) -> bool {
+    let Ok((_, ca)) = X509Certificate::from_der(der) else { return false };
+    match crate::extended_use::of_certificate(&ca) {
+        Ok(None) => true,
+        Ok(Some(uses)) => uses.any || uses.server_auth,
+        Err(_) => false,
+    }
+}
+
 pub(crate) fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     let name = certificate.subject().iter_common_name().next();
     name.and_then(|name| name.as_str().ok()).map(str::to_owned)

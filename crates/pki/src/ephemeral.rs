@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn what_another_ca_signed_or_somebody_changed_is_refused() {
-        let made = hierarchy::create(&domain(), AT, [[1; 16], [2; 16]]).unwrap();
-        assert!(check(&made.root_der).is_err() && check(&made.intermediate_der).is_err());
+        let made = hierarchy::create(&domain(), AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        assert!(check(&made.root_der).is_err() && check(&made.node.der).is_err());
         let good = create(&domain(), [1; 16], AT).unwrap();
         let whole = good.certificate();
         for place in 0..whole.len() {

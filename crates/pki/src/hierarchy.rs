@@ -1,25 +1,31 @@
-//! The CAs that Enlist makes itself: an offline root, an intermediate that signs, and what else hangs
+//! The CAs that Enlist makes itself: an offline root, the intermediates that sign, and what else hangs
 //! below them without being a node or a server.
 
-use lifecycle::names::{Span, Timestamp, TrustDomain};
+use lifecycle::names::{IssuerUse, Span, Timestamp, TrustDomain};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
 };
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_EXTENDED_KEY_USAGE, OID_X509_EXT_KEY_USAGE,
+    OID_X509_EXT_NAME_CONSTRAINTS,
+};
 use x509_parser::prelude::FromDer as _;
 use zeroize::Zeroizing;
 
 use crate::certificate::{SignError, Signed, Validity, blank, key_identifier, role_name, role_owner, sign};
 use crate::issuer::{IssuerError, SigningIssuer};
 use crate::leaf::validity;
-use crate::pem;
+pub use crate::new_root::{CrossSignedRoot, new_root, new_root_for, new_root_key};
 use crate::signing_key::{SigningKey, SigningKeyError};
 use crate::spki::PublicKey;
+use crate::verify::is_issued_by;
+use crate::{extended_use, pem};
 
 const ROOT_ROLE: &str = "Enlist Root CA";
 pub(crate) const AUDIT_ROLE: &str = "Enlist Audit";
-const ROOT_LIFETIME: Span = Span::from_days(3652);
+pub const ROOT_LIFETIME: Span = Span::from_days(3652);
 /// Of an intermediate, unless its root ends earlier.
 pub const INTERMEDIATE_LIFETIME: Span = Span::from_days(365);
 /// CAs begin an hour early, so that a host whose clock is behind can verify at once what they sign.
@@ -41,10 +47,14 @@ pub enum HierarchyError {
     PathLength,
     #[error("this is the key of the CA that would sign, not of a CA below it")]
     OwnKey,
+    #[error("the new root needs a key of its own; this is the key of the old one")]
+    OldKey,
+    #[error("this CA certificate is not self-signed, so it is no root")]
+    NotRoot,
 }
 
 /// Why certificates given as a chain are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     #[error("certificate {0} of the chain cannot be read")]
     Unreadable(usize),
@@ -52,9 +62,11 @@ pub enum ChainError {
     Detached(usize),
     #[error("the last certificate of the chain is not a self-signed root: append its parents")]
     NoRoot,
+    #[error("certificate {0} of the chain has a critical extension ({1}), which hosts would refuse")]
+    Critical(usize, String),
 }
 
-/// Checks that each certificate is signed by the next and the last by itself.
+/// Checks that each certificate is signed by the next and the last by itself, and that hosts understand what they say.
 pub fn check_chain(chain: &[CertificateDer<'_>]) -> Result<(), ChainError> {
     let parsed: Vec<X509Certificate<'_>> = chain
         .iter()
@@ -63,50 +75,86 @@ pub fn check_chain(chain: &[CertificateDer<'_>]) -> Result<(), ChainError> {
             X509Certificate::from_der(der).map(|(_, read)| read).map_err(|_| ChainError::Unreadable(at + 1))
         })
         .collect::<Result<_, _>>()?;
-    let signed_by = |child: &X509Certificate<'_>, parent: &X509Certificate<'_>| {
-        child.issuer() == parent.subject() && child.verify_signature(Some(parent.public_key())).is_ok()
-    };
-    for (at, (child, parent)) in parsed.iter().zip(parsed.iter().skip(1)).enumerate() {
-        if !signed_by(child, parent) {
+    for (at, (child, parent)) in chain.iter().zip(chain.iter().skip(1)).enumerate() {
+        if !is_issued_by(child, parent) {
             return Err(ChainError::Detached(at + 1));
         }
     }
-    if parsed.last().is_some_and(|root| signed_by(root, root)) { Ok(()) } else { Err(ChainError::NoRoot) }
+    if !chain.last().is_some_and(|root| is_issued_by(root, root)) {
+        return Err(ChainError::NoRoot);
+    }
+    let understood = [
+        OID_X509_EXT_BASIC_CONSTRAINTS,
+        OID_X509_EXT_KEY_USAGE,
+        OID_X509_EXT_EXTENDED_KEY_USAGE,
+        OID_X509_EXT_NAME_CONSTRAINTS,
+    ];
+    for (at, certificate) in parsed.iter().enumerate() {
+        let mut extensions = certificate.iter_extensions();
+        if let Some(found) = extensions.find(|found| found.critical && !understood.contains(&found.oid)) {
+            return Err(ChainError::Critical(at + 1, found.oid.to_id_string()));
+        }
+    }
+    Ok(())
 }
 
 /// Everything a new control plane starts from. The root's key leaves as PEM, for a safe; the
-/// intermediate's as PKCS#8, for sealing.
+/// issuers' as PKCS#8, for sealing.
 pub struct Hierarchy {
     pub root_der: Vec<u8>,
     pub root_key_pem: Zeroizing<String>,
-    pub intermediate_der: Vec<u8>,
-    pub intermediate_key: Zeroizing<Vec<u8>>,
+    pub node: IssuerMaterial,
+    pub server: IssuerMaterial,
 }
 
-/// Founds a trust domain: P-256 throughout, ten years for the root, one for the intermediate.
+/// An intermediate and its key in PKCS#8.
+pub struct IssuerMaterial {
+    pub der: Vec<u8>,
+    pub key: Zeroizing<Vec<u8>>,
+}
+
+/// Makes the CAs of a trust domain, P-256 throughout: a root for ten years, and for a year each the issuer of nodes and
+/// operators, and that of the control plane's own certificates.
 pub fn create(
     domain: &TrustDomain,
     at: Timestamp,
-    serials: [[u8; 16]; 2],
+    serials: [[u8; 16]; 3],
 ) -> Result<Hierarchy, HierarchyError> {
-    let [root_serial, intermediate_serial] = serials;
-    let (root_der, root_key) = self_signed(domain, ROOT_ROLE, 1, at, ROOT_LIFETIME, root_serial)?;
+    let [root_serial, node_serial, server_serial] = serials;
+    let (root_der, root_key) = create_root(domain, root_serial, at)?;
     let root = SigningIssuer::new(&root_der, &root_key)?;
-    let (key, intermediate_key) = SigningKey::generate()?;
-    let signed = sign_intermediate(&root, &key.spki(), intermediate_serial, at, INTERMEDIATE_LIFETIME)?;
-    Ok(Hierarchy {
-        root_der,
-        root_key_pem: pem::key_pem_pkcs8(&root_key),
-        intermediate_der: signed.der,
-        intermediate_key,
-    })
+    let node = issuer_below(&root, IssuerUse::Node, node_serial, at)?;
+    let server = issuer_below(&root, IssuerUse::Server, server_serial, at)?;
+    Ok(Hierarchy { root_der, root_key_pem: pem::key_pem_pkcs8(&root_key), node, server })
 }
 
-/// Certifies the key of an intermediate CA, when a domain is initialized and at every roll. Whose CA it is, the root's name
-/// says.
+/// The root alone, for issuers whose keys are made elsewhere; and its key in PKCS#8.
+pub fn create_root(
+    domain: &TrustDomain,
+    serial: [u8; 16],
+    at: Timestamp,
+) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), HierarchyError> {
+    self_signed(domain, ROOT_ROLE, 1, at, ROOT_LIFETIME, serial)
+}
+
+/// Makes a P-256 key and certifies it as an intermediate for [`INTERMEDIATE_LIFETIME`].
+pub fn issuer_below(
+    root: &SigningIssuer,
+    usage: IssuerUse,
+    serial: [u8; 16],
+    at: Timestamp,
+) -> Result<IssuerMaterial, HierarchyError> {
+    let (signing, key) = SigningKey::generate()?;
+    let signed = sign_intermediate(root, &signing.spki(), usage, serial, at, INTERMEDIATE_LIFETIME)?;
+    Ok(IssuerMaterial { der: signed.der, key })
+}
+
+/// Certifies the key of an intermediate CA for one use, when a domain is initialized and at every roll. Whose CA it is,
+/// the root's name says.
 pub fn sign_intermediate(
     root: &SigningIssuer,
     spki: &[u8],
+    usage: IssuerUse,
     serial: [u8; 16],
     at: Timestamp,
     lifetime: Span,
@@ -121,15 +169,32 @@ pub fn sign_intermediate(
     let end = validity(root, at, lifetime)?.not_after;
     let begin = at.whole_second().minus(CA_BACKDATE).max(root.not_before());
     let validity = Validity { not_before: begin, not_after: end };
-    let name = intermediate_name(&owner(root.certificate()), spki);
-    Ok(sign(root, &key, ca(name, 0, serial, validity), validity)?)
+    let mut params = ca(intermediate_name(&owner(root.certificate()), usage, spki), 0, serial, validity);
+    params.extended_key_usages = extended_use::purposes(usage);
+    Ok(sign(root, &key, params, validity)?)
 }
 
 /// With a piece of the key's digest: verifiers look for issuers and their lists of revocations by name, so
 /// two keys must not share one.
-pub(crate) fn intermediate_name(owner: &str, spki: &[u8]) -> DistinguishedName {
+pub(crate) fn intermediate_name(owner: &str, usage: IssuerUse, spki: &[u8]) -> DistinguishedName {
+    role_name(owner, &intermediate_role(usage, spki))
+}
+
+/// What follows the owner in that name.
+pub(crate) fn intermediate_role(usage: IssuerUse, spki: &[u8]) -> String {
+    let role = match usage {
+        IssuerUse::Both => "Enlist Intermediate CA",
+        IssuerUse::Node => "Enlist Node CA",
+        IssuerUse::Server => "Enlist Server CA",
+    };
     let digest: String = crate::digest::key_hash(spki).hex().chars().take(8).collect();
-    role_name(owner, &format!("Enlist Intermediate CA {digest}"))
+    format!("{role} {digest}")
+}
+
+/// The domain of a root that was made here. None of another root, nor where the domain's name was too long for the certificate.
+pub fn domain_of_root(root_der: &[u8]) -> Option<String> {
+    let (_, root) = X509Certificate::from_der(root_der).ok()?;
+    role_owner(root.subject(), ROOT_ROLE)
 }
 
 /// What the root is called without its role: the trust domain, for a root that was made here. Of another
@@ -208,7 +273,12 @@ fn self_signed(
     Ok((certificate.der().to_vec(), pkcs8))
 }
 
-fn ca(name: DistinguishedName, below: u8, serial: [u8; 16], validity: Validity) -> CertificateParams {
+pub(crate) fn ca(
+    name: DistinguishedName,
+    below: u8,
+    serial: [u8; 16],
+    validity: Validity,
+) -> CertificateParams {
     let mut params = blank(serial, validity);
     params.distinguished_name = name;
     may_sign(&mut params, below);
@@ -229,31 +299,53 @@ mod tests {
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     #[test]
-    fn an_intermediate_is_named_after_its_domain_and_its_key() {
+    fn an_intermediate_is_named_after_its_domain_its_use_and_its_key() {
         for (domain, organization) in [("probectl".to_owned(), None), ("d".repeat(63), Some("d".repeat(63)))]
         {
             let domain = TrustDomain::parse(&domain).unwrap();
-            let made = create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-            let facts = describe::facts(&made.intermediate_der).unwrap();
-            let digest = crate::digest::key_hash(&facts.spki).hex();
-            let role = format!("Enlist Intermediate CA {}", digest.get(..8).unwrap());
-            let expected = match organization {
-                None => format!("CN={domain} {role}"),
-                Some(organization) => format!("O={organization}, CN={role}"),
-            };
-            assert_eq!(facts.subject, expected);
+            let made = create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+            for (der, role) in [(&made.node.der, "Enlist Node CA"), (&made.server.der, "Enlist Server CA")] {
+                let facts = describe::facts(der).unwrap();
+                let digest = crate::digest::key_hash(&facts.spki).hex();
+                let role = format!("{role} {}", digest.get(..8).unwrap());
+                let expected = match &organization {
+                    None => format!("CN={domain} {role}"),
+                    Some(organization) => format!("O={organization}, CN={role}"),
+                };
+                assert_eq!(facts.subject, expected);
+            }
         }
+    }
+
+    #[test]
+    fn each_issuer_has_the_extended_key_usage_of_its_use_alone() {
+        let domain = TrustDomain::parse("probectl").unwrap();
+        let made = create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
+        let root = SigningIssuer::new(&made.root_der, root_key.secret_der()).unwrap();
+        let undivided = issuer_below(&root, IssuerUse::Both, [4; 16], AT).unwrap();
+        for (der, usage) in [
+            (&made.node.der, IssuerUse::Node),
+            (&made.server.der, IssuerUse::Server),
+            (&undivided.der, IssuerUse::Both),
+        ] {
+            let (_, parsed) = X509Certificate::from_der(der).unwrap();
+            assert!(extended_use::is_exactly(extended_use::of_certificate(&parsed).unwrap(), usage));
+        }
+        let name = describe::facts(&undivided.der).unwrap().subject;
+        assert!(name.starts_with("CN=probectl Enlist Intermediate CA "), "{name}");
     }
 
     #[test]
     fn a_root_certifies_other_keys_and_an_intermediate_none() {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let made = create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
         let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
         let root = SigningIssuer::new(&made.root_der, root_key.secret_der()).unwrap();
-        let intermediate = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
-        let sign =
-            |by: &SigningIssuer, spki: &[u8], lifetime| sign_intermediate(by, spki, [3; 16], AT, lifetime);
+        let intermediate = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
+        let sign = |by: &SigningIssuer, spki: &[u8], lifetime| {
+            sign_intermediate(by, spki, IssuerUse::Node, [3; 16], AT, lifetime)
+        };
         let (own, other) = (root.key().spki(), intermediate.key().spki());
         assert_eq!(sign(&root, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::OwnKey);
         assert_eq!(sign(&intermediate, &own, INTERMEDIATE_LIFETIME).unwrap_err(), HierarchyError::PathLength);

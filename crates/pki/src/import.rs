@@ -75,11 +75,11 @@ mod tests {
     const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     fn ca() -> hierarchy::Hierarchy {
-        hierarchy::create(&TrustDomain::parse("dev").unwrap(), AT, [[1; 16], [2; 16]]).unwrap()
+        hierarchy::create(&TrustDomain::parse("dev").unwrap(), AT, [[1; 16], [2; 16], [3; 16]]).unwrap()
     }
 
     fn leaf(ca: &hierarchy::Hierarchy, name: Option<&str>) -> Vec<u8> {
-        let issuer = SigningIssuer::new(&ca.intermediate_der, &ca.intermediate_key).unwrap();
+        let issuer = SigningIssuer::new(&ca.node.der, &ca.node.key).unwrap();
         let issuance = Issuance {
             subject: SpiffeId::parse("spiffe://dev/tenant/default/agent/w").unwrap(),
             common_name: name.map(str::to_owned),
@@ -97,8 +97,8 @@ mod tests {
         let read = read(pem::certificate_pem(&der).as_bytes()).unwrap();
         assert_eq!((read.common_name.as_str(), read.der.as_ref()), ("worker:w", der.as_slice()));
         assert_eq!(read.not_after, AT.plus(Span::from_days(7)));
-        assert!(read.is_issued_by(&ca.intermediate_der));
-        assert!(!read.is_issued_by(&other.intermediate_der), "the same name with another key");
+        assert!(read.is_issued_by(&ca.node.der));
+        assert!(!read.is_issued_by(&other.node.der), "the same name with another key");
         assert!(!read.is_issued_by(&ca.root_der));
     }
 

@@ -1,5 +1,7 @@
 //! A certificate authority that can sign: its certificate and its key, checked against each other once.
 
+use std::sync::Arc;
+
 use lifecycle::names::{IssuerId, Timestamp};
 use rcgen::KeyIdMethod;
 use x509_parser::certificate::X509Certificate;
@@ -7,8 +9,9 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::FromDer as _;
 
 use crate::certificate::key_identifier;
+use crate::pkcs11::{Hsm, HsmError, HsmKey};
 use crate::signing_key::SigningKey;
-pub use crate::signing_key::SigningKeyError;
+pub use crate::signing_key::{SignatureError, SigningKeyError};
 use crate::spki::{KeyError, PublicKey};
 use crate::x509_time;
 
@@ -20,6 +23,8 @@ pub enum IssuerError {
     PublicKey(#[from] KeyError),
     #[error(transparent)]
     PrivateKey(#[from] SigningKeyError),
+    #[error(transparent)]
+    Hsm(#[from] HsmError),
     #[error("the private key does not belong to this certificate")]
     KeyMismatch,
     #[error("this is not a CA certificate (version 3 with basicConstraints CA:TRUE)")]
@@ -54,6 +59,13 @@ impl SigningIssuer {
     /// `key_der` may be PKCS#8, SEC1 or PKCS#1.
     pub fn new(certificate_der: &[u8], key_der: &[u8]) -> Result<Self, IssuerError> {
         Self::read(certificate_der, || Ok(SigningKey::read(key_der)?))
+    }
+
+    /// With a key in an HSM, which need not be there yet: the certificate says what its public part is.
+    pub fn in_hsm(certificate_der: &[u8], hsm: &Arc<Hsm>, label: &str) -> Result<Self, IssuerError> {
+        let (_, ca) = X509Certificate::from_der(certificate_der).map_err(|_| IssuerError::Malformed)?;
+        let key = hsm.key(label, ca.public_key().raw)?;
+        Self::with_key(certificate_der, SigningKey::in_hsm(key))
     }
 
     /// With a key that has no written form.
@@ -134,6 +146,11 @@ impl SigningIssuer {
 
     pub(crate) fn key(&self) -> &SigningKey {
         &self.key
+    }
+
+    /// The key, if it is in an HSM: then every signature may keep the caller waiting.
+    pub fn hsm_key(&self) -> Option<&HsmKey> {
+        self.key.hsm_key()
     }
 
     pub(crate) fn template(&self) -> &rcgen::Issuer<'static, Unsigned> {
@@ -229,11 +246,12 @@ mod tests {
         shared::<SigningIssuer>();
         let domain = TrustDomain::parse("probectl").unwrap();
         let made =
-            hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]).unwrap();
+            hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16], [3; 16]])
+                .unwrap();
         let root_key = pem::private_key(made.root_key_pem.as_bytes()).unwrap();
         let new = |cert: &[u8], key: &[u8]| SigningIssuer::new(cert, key).map(|issuer| issuer.id());
         assert_eq!(new(&made.root_der, root_key.secret_der()), Ok(issuer_id(&made.root_der)));
-        assert_eq!(new(&made.intermediate_der, root_key.secret_der()), Err(IssuerError::KeyMismatch));
+        assert_eq!(new(&made.node.der, root_key.secret_der()), Err(IssuerError::KeyMismatch));
         assert_eq!(new(&made.root_der[1..], root_key.secret_der()), Err(IssuerError::Malformed));
         assert_eq!(new(&made.root_der, b"key"), Err(IssuerError::PrivateKey(SigningKeyError::Unreadable)));
     }

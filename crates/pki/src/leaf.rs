@@ -62,8 +62,8 @@ mod tests {
 
     fn issuer() -> SigningIssuer {
         let domain = TrustDomain::parse("probectl").unwrap();
-        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-        SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+        let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        SigningIssuer::new(&made.node.der, &made.node.key).unwrap()
     }
 
     fn issuance(common_name: Option<&str>, at: Timestamp, lifetime: Span) -> Issuance {

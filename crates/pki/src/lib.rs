@@ -4,10 +4,10 @@
 //! nonces are drawn here, because only here may they exist.
 //!
 //! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`], [`proof`].
-//! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`hierarchy`], [`ephemeral`]
+//! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`replica_cert`], [`hierarchy`], [`ephemeral`]
 //!   (a CA in memory), [`sign`] (audit).
-//! - Taking back and replacing: [`crl`], [`roll`], [`succession`] (of trust bundles).
-//! - Keeping keys: [`seal`] at rest, [`agent_key`] and [`wireguard`] on a host.
+//! - Taking back and replacing: [`crl`], [`roll`] (of issuers and roots), [`succession`] (of trust bundles).
+//! - Keeping keys: [`seal`] at rest, [`pkcs11`] in an HSM, [`agent_key`] and [`wireguard`] on a host.
 
 pub mod agent_key;
 mod certificate;
@@ -17,15 +17,20 @@ mod der;
 pub mod describe;
 pub mod digest;
 pub mod ephemeral;
+mod extended_use;
 pub mod hierarchy;
 pub mod import;
 pub mod issuer;
 mod kek;
 pub mod leaf;
+mod new_root;
 pub mod pem;
 pub mod pin;
+pub mod pkcs11;
 pub mod proof;
+pub mod replica_cert;
 pub mod roll;
+mod root_list;
 pub mod seal;
 pub mod server_cert;
 pub mod sign;

@@ -3,12 +3,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{
+    CertificateDer, CertificateRevocationListDer, CertificateSigningRequestDer, PrivateKeyDer,
+};
 use zeroize::Zeroizing;
 
 /// A bundle of sixteen certificates with large RSA keys fits several times over.
 const MAX_BYTES: usize = 64 * 1024;
 const MAX_BLOCKS: usize = 16;
+/// A roll asks for one issuer, or for one of each use.
+const MAX_REQUESTS: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
@@ -16,6 +20,8 @@ pub enum PemError {
     TooLong,
     #[error("more than {MAX_BLOCKS} certificates in one PEM file")]
     TooMany,
+    #[error("more than {MAX_REQUESTS} certificate requests in one PEM file")]
+    TooManyRequests,
     #[error("no {0} in this PEM text")]
     Missing(&'static str),
     #[error("not PEM: {0}")]
@@ -42,6 +48,42 @@ pub fn first_certificate(pem: &[u8]) -> Result<CertificateDer<'static>, PemError
         Some(certificate) => certificate.map_err(malformed),
         None => Err(PemError::Missing("certificate")),
     }
+}
+
+/// Every certificate request in the text, in order: one, or one for each of the two issuers of a roll.
+pub fn certificate_requests(pem: &[u8]) -> Result<Vec<CertificateSigningRequestDer<'static>>, PemError> {
+    bounded(pem)?;
+    let text = std::str::from_utf8(pem).map_err(|_| PemError::Malformed("not text".to_owned()))?;
+    // As Java's keytool writes it.
+    let text = text.replace("NEW CERTIFICATE REQUEST", "CERTIFICATE REQUEST");
+    let mut found = Vec::new();
+    for request in CertificateSigningRequestDer::pem_slice_iter(text.as_bytes()) {
+        if found.len() == MAX_REQUESTS {
+            return Err(PemError::TooManyRequests);
+        }
+        found.push(request.map_err(malformed)?);
+    }
+    if found.is_empty() { Err(PemError::Missing("certificate request")) } else { Ok(found) }
+}
+
+/// The one list of revoked certificates in the text.
+pub fn revocation_list(pem: &[u8]) -> Result<CertificateRevocationListDer<'static>, PemError> {
+    bounded(pem)?;
+    let mut lists = CertificateRevocationListDer::pem_slice_iter(pem);
+    match (lists.next(), lists.next()) {
+        (Some(list), None) => list.map_err(malformed),
+        (None, _) => Err(PemError::Missing("revocation list")),
+        (Some(_), Some(_)) => Err(PemError::Malformed("more than one revocation list".to_owned())),
+    }
+}
+
+/// Every list of revoked certificates in the text, in order, at least one. Other blocks are skipped.
+pub fn revocation_lists(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, PemError> {
+    bounded(pem)?;
+    let lists: Result<Vec<_>, _> =
+        CertificateRevocationListDer::pem_slice_iter(pem).take(MAX_BLOCKS).collect();
+    let lists = lists.map_err(malformed)?;
+    if lists.is_empty() { Err(PemError::Missing("revocation list")) } else { Ok(lists) }
 }
 
 /// The first private key: PKCS#8, SEC1 or PKCS#1. `openssl ecparam -genkey` writes an `EC PARAMETERS`
@@ -147,6 +189,31 @@ mod tests {
         assert_eq!(certificates(many.as_bytes()), Err(PemError::TooMany));
         assert_eq!(certificates(&vec![b'-'; MAX_BYTES + 1]), Err(PemError::TooLong));
         assert_eq!(certificates(b"nothing here"), Err(PemError::Missing("certificate")));
+    }
+
+    #[test]
+    fn one_or_two_requests_are_read_and_no_third() {
+        let read = |count: usize| {
+            let requests = certificate_requests(request_pem(b"x").repeat(count).as_bytes());
+            requests.map(|requests| requests.len())
+        };
+        assert_eq!([read(1), read(2)], [Ok(1), Ok(2)]);
+        assert_eq!(read(0), Err(PemError::Missing("certificate request")));
+        assert_eq!(read(3), Err(PemError::TooManyRequests));
+        let broken = request_pem(b"x") + "-----BEGIN CERTIFICATE REQUEST-----\n!";
+        assert!(matches!(certificate_requests(broken.as_bytes()), Err(PemError::Malformed(_))));
+    }
+
+    #[test]
+    fn a_list_stands_alone() {
+        let list = crl_pem(b"x");
+        let beside = chain_pem([b"root".as_slice()]) + &list + &crl_pem(b"y");
+        let read = revocation_lists(beside.as_bytes()).unwrap();
+        assert_eq!(read.iter().map(|der| der.as_ref()).collect::<Vec<_>>(), [b"x", b"y"]);
+        assert_eq!(revocation_lists(b""), Err(PemError::Missing("revocation list")));
+        assert_eq!(revocation_list(list.as_bytes()).unwrap().as_ref(), b"x");
+        assert!(matches!(revocation_list(list.repeat(2).as_bytes()), Err(PemError::Malformed(_))));
+        assert_eq!(revocation_list(b""), Err(PemError::Missing("revocation list")));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::certificate::{SignError, Signed, Validity, blank, common_name, sign};
 use crate::issuer::SigningIssuer;
 use crate::leaf::validity;
-use crate::signing_key::SigningKey;
+use crate::signing_key::{SignatureError, SigningKey};
 
 /// The common name of those who choose none. Nothing reads it.
 pub const DEFAULT_COMMON_NAME: &str = "enlist-control-plane";
@@ -31,7 +31,7 @@ pub fn issue_server(
     at: Timestamp,
     lifetime: Span,
 ) -> Result<ServerIdentity, SignError> {
-    let (key, key_pkcs8) = SigningKey::generate().map_err(|_| SignError::Signature)?;
+    let (key, key_pkcs8) = SigningKey::generate().map_err(|_| SignatureError::Library)?;
     let begin = at.whole_second().minus(BACKDATE).max(issuer.not_before());
     let validity = Validity { not_before: begin, ..validity(issuer, at, lifetime)? };
     let mut params = blank(serial, validity);

@@ -10,6 +10,7 @@ use rcgen::PublicKeyData as _;
 use rustls_pki_types::PrivateKeyDer;
 use zeroize::Zeroizing;
 
+use crate::pkcs11::{HsmError, HsmKey};
 use crate::spki::{KeyKind, rcgen_algorithm};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,10 +23,20 @@ pub enum SigningKeyError {
     Generation,
 }
 
+/// Why a key did not sign.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    #[error("the issuer's key could not sign")]
+    Library,
+    #[error("the issuer's key could not sign: {0}")]
+    Hsm(#[from] HsmError),
+}
+
 enum Pair {
     Ecdsa(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
     Rsa(Box<RsaKeyPair>),
+    Hsm(Box<HsmKey>),
 }
 
 pub(crate) struct SigningKey {
@@ -85,8 +96,20 @@ impl SigningKey {
         Ok(Zeroizing::new(der.as_ref().to_vec()))
     }
 
+    /// A key that stays in an HSM.
+    pub fn in_hsm(key: HsmKey) -> Self {
+        Self { kind: key.kind(), pair: Pair::Hsm(Box::new(key)) }
+    }
+
     pub fn kind(&self) -> KeyKind {
         self.kind
+    }
+
+    pub fn hsm_key(&self) -> Option<&HsmKey> {
+        match &self.pair {
+            Pair::Hsm(key) => Some(key),
+            Pair::Ecdsa(_) | Pair::Ed25519(_) | Pair::Rsa(_) => None,
+        }
     }
 
     /// SubjectPublicKeyInfo in DER.
@@ -94,9 +117,9 @@ impl SigningKey {
         self.subject_public_key_info()
     }
 
-    /// ECDSA with the curve's own digest, Ed25519, or RSA PKCS#1 with SHA-256. Nothing if the library fails.
-    pub fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
-        match &self.pair {
+    /// ECDSA with the curve's own digest, Ed25519, or RSA PKCS#1 with SHA-256. A key in an HSM may keep the caller waiting.
+    pub fn signature(&self, message: &[u8]) -> Result<Vec<u8>, SignatureError> {
+        let signature = match &self.pair {
             Pair::Ecdsa(pair) => {
                 pair.sign(&SystemRandom::new(), message).ok().map(|signature| signature.as_ref().to_vec())
             }
@@ -106,7 +129,9 @@ impl SigningKey {
                 let signed = pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature);
                 signed.ok().map(|()| signature)
             }
-        }
+            Pair::Hsm(key) => return Ok(key.signature(message)?),
+        };
+        signature.ok_or(SignatureError::Library)
     }
 }
 
@@ -120,6 +145,7 @@ impl rcgen::PublicKeyData for SigningKey {
             Pair::Ecdsa(pair) => pair.public_key().as_ref(),
             Pair::Ed25519(pair) => pair.public_key().as_ref(),
             Pair::Rsa(pair) => pair.public_key().as_ref(),
+            Pair::Hsm(key) => key.der_bytes(),
         }
     }
 
@@ -130,6 +156,6 @@ impl rcgen::PublicKeyData for SigningKey {
 
 impl rcgen::SigningKey for SigningKey {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        self.signature(message).ok_or(rcgen::Error::RemoteKeyError)
+        self.signature(message).map_err(|_| rcgen::Error::RemoteKeyError)
     }
 }

@@ -12,6 +12,7 @@ use x509_parser::oid_registry::{
 };
 use x509_parser::prelude::FromDer as _;
 
+use crate::roll::{has_known_signature, is_signed_by};
 use crate::spki::PublicKey;
 use crate::{der, describe, x509_time};
 
@@ -263,11 +264,28 @@ fn peer(
 
 /// Whether this CA signed this certificate, whatever else is to be said of either.
 pub fn is_issued_by(leaf: &CertificateDer<'_>, ca: &[u8]) -> bool {
-    let (Ok((_, leaf)), Ok((_, ca))) = (X509Certificate::from_der(leaf), X509Certificate::from_der(ca))
-    else {
+    let der: &[u8] = leaf;
+    let (Ok((_, leaf)), Ok((_, ca))) = (X509Certificate::from_der(der), X509Certificate::from_der(ca)) else {
         return false;
     };
-    leaf.issuer() == ca.subject() && leaf.verify_signature(Some(ca.public_key())).is_ok()
+    leaf.issuer().as_raw() == ca.subject().as_raw() && has_signed(&ca, der, &leaf)
+}
+
+/// By the algorithms of a TLS handshake. Nobody verifies a root's own signature there, so an old root may have signed itself with
+/// SHA-1.
+fn has_signed(ca: &X509Certificate<'_>, der: &[u8], leaf: &X509Certificate<'_>) -> bool {
+    is_signed_by(der, ca.public_key().raw) || (ca == leaf && leaf.verify_signature(None).is_ok())
+}
+
+/// Whether it is certain that this CA has not signed this certificate: another is named in it, or the signature, of an algorithm that
+/// verifiers know, is not by this CA's key. What cannot be read is not certain.
+pub fn is_issued_by_another(leaf: &CertificateDer<'_>, ca: &[u8]) -> bool {
+    let der: &[u8] = leaf;
+    let (Ok((_, leaf)), Ok((_, ca))) = (X509Certificate::from_der(der), X509Certificate::from_der(ca)) else {
+        return false;
+    };
+    leaf.issuer().as_raw() != ca.subject().as_raw()
+        || (has_known_signature(der) && !has_signed(&ca, der, &leaf))
 }
 
 fn refusal(error: webpki::Error) -> PeerError {

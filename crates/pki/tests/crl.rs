@@ -14,10 +14,10 @@ use pki::pem;
 
 fn founded(bench: &Bench) -> SigningIssuer {
     let domain = TrustDomain::parse("probectl").unwrap();
-    let made = hierarchy::create(&domain, now(), [[1; 16], [2; 16]]).unwrap();
+    let made = hierarchy::create(&domain, now(), [[1; 16], [2; 16], [3; 16]]).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
-    bench.write("ca.pem", &pem::certificate_pem(&made.intermediate_der));
-    SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap()
+    bench.write("ca.pem", &pem::certificate_pem(&made.node.der));
+    SigningIssuer::new(&made.node.der, &made.node.key).unwrap()
 }
 
 /// Writes a leaf to a file of that name.

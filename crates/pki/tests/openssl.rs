@@ -6,7 +6,7 @@ mod bench;
 use std::path::{Path, PathBuf};
 
 use bench::{Bench, now};
-use lifecycle::names::{Span, SpiffeId, Timestamp, TrustDomain};
+use lifecycle::names::{IssuerUse, Span, SpiffeId, Timestamp, TrustDomain};
 use pki::csr::{self, CsrError, KeyError, KeyKind};
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
@@ -14,6 +14,7 @@ use pki::leaf::{Issuance, sign_leaf};
 use pki::pem;
 use pki::roll::{IntermediateError, check_intermediate, intermediate_request};
 use pki::server_cert::{DEFAULT_COMMON_NAME, issue_server};
+use pki::verify::{is_issued_by, is_issued_by_another};
 
 impl Bench {
     /// A key by `genpkey` and a request for it.
@@ -46,10 +47,10 @@ const P384: &str = "-algorithm EC -pkeyopt ec_paramgen_curve:P-384";
 fn every_accepted_key_and_digest_becomes_a_certificate_that_openssl_verifies() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
-    bench.write("intermediate.pem", &pem::certificate_pem(&made.intermediate_der));
+    bench.write("intermediate.pem", &pem::certificate_pem(&made.node.der));
     for (key, digest, kind) in [
         (P256, "-sha256", KeyKind::P256),
         (P256, "-sha384", KeyKind::P256),
@@ -107,8 +108,8 @@ fn what_a_request_asks_for_is_ignored() {
                 -addext subjectAltName=URI:spiffe://probectl/tenant/default/agent/another,DNS:another";
     let request = csr::read(&bench.request(P256, &format!("{wish} -subj /CN=another"))).unwrap();
     let at = now();
-    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
     let signed = sign_leaf(&issuer, &request.spki, &issuance(at)).unwrap();
     bench.write("leaf.pem", &pem::certificate_pem(&signed.der));
     let text = bench.run("x509 -in leaf.pem -noout -text");
@@ -133,19 +134,21 @@ fn a_request_with_a_bad_signature_is_refused() {
 fn the_certificates_say_what_they_should() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
     let request = csr::read(&bench.request(P256, "-sha256")).unwrap();
     let leaf = sign_leaf(&issuer, &request.spki, &issuance(at)).unwrap();
     let nameless =
         sign_leaf(&issuer, &request.spki, &Issuance { common_name: None, ..issuance(at) }).unwrap();
     let names = ["localhost", "cp-1.example", "10.0.0.1", "fd00::1"];
+    let server_issuer = SigningIssuer::new(&made.server.der, &made.server.key).unwrap();
     let server =
-        issue_server(&issuer, &names, DEFAULT_COMMON_NAME, [4; 16], at, Span::from_days(30)).unwrap();
-    let (audit, _) = hierarchy::audit_signer(&issuer, &domain(), [5; 16], at).unwrap();
+        issue_server(&server_issuer, &names, DEFAULT_COMMON_NAME, [4; 16], at, Span::from_days(30)).unwrap();
+    let (audit, _) = hierarchy::audit_signer(&server_issuer, &domain(), [5; 16], at).unwrap();
     for (name, der) in [
         ("root", &made.root_der),
-        ("intermediate", &made.intermediate_der),
+        ("intermediate", &made.node.der),
+        ("server-intermediate", &made.server.der),
         ("leaf", &leaf.der),
         ("nameless", &nameless.der),
         ("server", &server.signed.der),
@@ -154,8 +157,10 @@ fn the_certificates_say_what_they_should() {
         bench.write(&format!("{name}.pem"), &pem::certificate_pem(der));
     }
     keep(bench.0.path());
-    let chain = "-x509_strict -CAfile root.pem -untrusted intermediate.pem";
+    let chain =
+        "-x509_strict -CAfile root.pem -untrusted intermediate.pem -untrusted server-intermediate.pem";
     bench.run("verify -x509_strict -CAfile root.pem intermediate.pem");
+    bench.run("verify -x509_strict -CAfile root.pem server-intermediate.pem");
     bench.run(&format!("verify {chain} -purpose sslclient leaf.pem"));
     bench.run(&format!("verify {chain} -purpose sslclient nameless.pem"));
     bench.run(&format!("verify {chain} -purpose sslserver -verify_hostname cp-1.example server.pem"));
@@ -180,7 +185,11 @@ fn the_certificates_say_what_they_should() {
             "CN = probectl Enlist Root CA",
         ],
     );
-    says("intermediate", &["critical CA:TRUE, pathlen:0", "critical Certificate Sign, CRL Sign"]);
+    let issuer_says = ["critical CA:TRUE, pathlen:0", "critical Certificate Sign, CRL Sign"];
+    says("intermediate", &issuer_says);
+    says("server-intermediate", &issuer_says);
+    says("intermediate", &["Extended Key Usage: TLS Web Client Authentication X509v3"]);
+    says("server-intermediate", &["Extended Key Usage: TLS Web Server Authentication X509v3"]);
     says(
         "leaf",
         &[
@@ -244,8 +253,8 @@ fn an_imported_ca_of_any_kind_and_name_signs() {
 fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
     let bench = Bench::new();
     let at = now();
-    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16]]).unwrap();
-    let waiting = intermediate_request(&domain()).unwrap();
+    let made = hierarchy::create(&domain(), at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let waiting = intermediate_request(&domain(), IssuerUse::Node).unwrap();
     bench.write("root.pem", &pem::certificate_pem(&made.root_der));
     bench.write("root-key.pem", &made.root_key_pem);
     bench.write("csr.pem", &waiting.csr_pem);
@@ -254,10 +263,14 @@ fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
             "x509 -req -in csr.pem -CA root.pem -CAkey root-key.pem -out new.pem -set_serial 9 {line}"
         ));
         let der = pem::certificates(&std::fs::read(bench.path("new.pem")).unwrap()).unwrap().remove(0);
-        check_intermediate(&der, &[&made.root_der], &waiting.spki, at).map(|_| der)
+        check_intermediate(&der, &[&made.root_der], &waiting.spki, IssuerUse::Node, at).map(|_| der)
     };
     let der = check("-days 300 -copy_extensions copyall -sha512").unwrap();
     bench.run("verify -x509_strict -CAfile root.pem new.pem");
+    let other = hierarchy::create(&domain(), at, [[4; 16], [5; 16], [6; 16]]).unwrap();
+    let verified = |root: &[u8]| (is_issued_by(&der, root), is_issued_by_another(&der, root));
+    assert_eq!(verified(&made.root_der), (true, false));
+    assert_eq!(verified(&other.root_der), (false, true), "of the same name, with another key");
     let issuer = SigningIssuer::new(&der, &waiting.key).unwrap();
     let spki = csr::read(&bench.request(P256, "-sha256")).unwrap().spki;
     let leaf = sign_leaf(&issuer, &spki, &issuance(now())).unwrap();
@@ -266,7 +279,7 @@ fn openssl_grants_a_request_for_an_intermediate_as_it_stands() {
     bench.write("csr.pem", &waiting.csr_pem);
     assert_eq!(check("-days 300").unwrap_err(), IntermediateError::NotCa);
     let weak = check("-days 300 -copy_extensions copyall -sha1");
-    assert_eq!(weak.unwrap_err(), IntermediateError::ForeignRoot);
+    assert!(matches!(weak.unwrap_err(), IntermediateError::ForeignRoot(_)));
 }
 
 #[test]

@@ -20,8 +20,8 @@ struct Given {
 
 fn given(domain: &str) -> Given {
     let domain = TrustDomain::parse(domain).unwrap();
-    let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+    let made = hierarchy::create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
     Given { domain, made, issuer }
 }
 
@@ -40,7 +40,7 @@ impl Given {
     fn issuers(&self) -> NodeIssuers {
         NodeIssuers::new([
             (&self.domain, self.made.root_der.as_slice()),
-            (&self.domain, self.made.intermediate_der.as_slice()),
+            (&self.domain, self.made.node.der.as_slice()),
         ])
         .unwrap()
     }
@@ -79,7 +79,7 @@ fn only_the_issuer_itself_vouches_for_a_leaf() {
 #[test]
 fn a_leaf_is_found_among_many_issuers_of_the_same_name() {
     let all: Vec<Given> = (0..40).map(|_| given("probectl")).collect();
-    let cas = all.iter().map(|one| (&one.domain, one.made.intermediate_der.as_slice()));
+    let cas = all.iter().map(|one| (&one.domain, one.made.node.der.as_slice()));
     let issuers = NodeIssuers::new(cas).unwrap();
     for one in &all {
         assert!(check(&issuers, &one.leaf(URI), AT).is_ok());
@@ -91,10 +91,10 @@ fn a_leaf_is_found_among_many_issuers_of_the_same_name() {
 fn what_a_revoked_issuer_signed_is_revoked() {
     let (ours, theirs) = (given("probectl"), given("probectl"));
     let mut issuers = ours.issuers();
-    issuers.add_revoked(&theirs.domain, &theirs.made.intermediate_der).unwrap();
+    issuers.add_revoked(&theirs.domain, &theirs.made.node.der).unwrap();
     assert!(check(&issuers, &ours.leaf(URI), AT).is_ok());
     assert_eq!(check(&issuers, &theirs.leaf(URI), AT), Err(PeerError::RevokedIssuer));
-    issuers.add_revoked(&ours.domain, &ours.made.intermediate_der).unwrap();
+    issuers.add_revoked(&ours.domain, &ours.made.node.der).unwrap();
     assert_eq!(check(&issuers, &ours.leaf(URI), AT), Err(PeerError::RevokedIssuer), "listed as both");
 }
 
@@ -143,8 +143,8 @@ fn a_stranger_is_unknown_whatever_names_it_uses() {
 fn an_issuer_vouches_for_its_own_domain_only() {
     let (ours, theirs) = (given("probectl"), given("other"));
     let both = NodeIssuers::new([
-        (&ours.domain, ours.made.intermediate_der.as_slice()),
-        (&theirs.domain, theirs.made.intermediate_der.as_slice()),
+        (&ours.domain, ours.made.node.der.as_slice()),
+        (&theirs.domain, theirs.made.node.der.as_slice()),
     ])
     .unwrap();
     assert!(check(&both, &ours.leaf(URI), AT).is_ok());
@@ -159,7 +159,7 @@ fn certificates_for_other_uses_are_no_node_certificates() {
     assert_eq!(check(&issuers, &server.signed.der.into(), AT), Err(PeerError::NotClientAuth));
     let (audit, _) = hierarchy::audit_signer(&given.issuer, &given.domain, [6; 16], AT).unwrap();
     assert_eq!(check(&issuers, &audit.into(), AT), Err(PeerError::NotClientAuth));
-    let ca = CertificateDer::from(given.made.intermediate_der.as_slice());
+    let ca = CertificateDer::from(given.made.node.der.as_slice());
     assert!(matches!(check(&issuers, &ca, AT), Err(PeerError::Malformed(_) | PeerError::UnknownIssuer)));
 }
 

@@ -4,6 +4,7 @@
 //! [`issuance::enroll`] asks the rules, signs and proposes, and the journal commits. No rule of the registry lives here.
 
 mod ca;
+mod cluster;
 mod doors;
 mod edge;
 mod fleet;
@@ -15,4 +16,6 @@ mod reconcile;
 
 pub use edge::socket::user_name;
 pub use process::app::App;
-pub use process::{chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, run};
+pub use process::{
+    chance, clock, clock_repair, config, config_warnings, datadir, from_taskrun, init, join, run,
+};

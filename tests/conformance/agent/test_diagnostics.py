@@ -1,5 +1,6 @@
 """What a host writes down about itself, within its bounds, and the room it keeps for bad days."""
 
+import contextlib
 import json
 import re
 
@@ -13,8 +14,13 @@ FIELDS = {"at", "correlation_id", "class", "evidence", "remedy", "next"}
 
 
 def records(path) -> list[dict]:
+    """Those that are whole: the daemon may be writing one, or making room for it."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else []
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    found = []
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            found += [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return found
 
 
 def size(path) -> int:

@@ -12,7 +12,7 @@ import certs
 import native
 from agents import enroll
 from clocks import shifted
-from daemons import Daemon
+from daemons import Daemon, lasting_port
 from linked import mode
 from machine import AGENT, run, until
 from mounts import fill, small_disk, with_hosts
@@ -134,11 +134,12 @@ def test_a_wrong_clock(plane, host, hours):
 
 def test_a_certificate_that_has_ended(plane_of_its_own, place):
     """Proves GPU-25: cert_expired when the clock is right."""
-    plane = plane_of_its_own
+    plane, listen = plane_of_its_own, ("--listen", f"127.0.0.1:{lasting_port()}")
+    plane.restart(*listen)
     assert enroll(plane, place / "a", token=plane.token()).code == 0
     plane.stop()
     later = shifted(40)
-    plane.start("--listen", f"127.0.0.1:{plane.port}", env=later)
+    plane.start(*listen, env=later)
     _, _, checks = doctor(place / "a", env=later)
     assert checks["expiry"]["class"] == "cert_expired", checks
     assert checks["clock"]["ok"] and checks["tls"]["ok"], checks

@@ -1,6 +1,7 @@
 """What hosts say of themselves: read, kept, bounded, and what follows from it (GPU-06, GPU-24, GPU-34, D36 in part)."""
 
 import contextlib
+import time
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_it_outlives_a_restart_and_the_host(plane_of_its_own):
         before = plane.node(node.id)
         # Told to those who watch when it is written down.
         ill = lambda n: n["node_id"] == node.id and n["health"]["reason"] == "disk_full"  # noqa: E731
-        assert events.wait("node", "its trouble was told", ill)["excluded"][0] == "disk_full"
+        assert "disk_full" in events.wait("node", "its trouble was told", ill)["excluded"]
         until(lambda: KINDS & alerts(plane, node.id).keys() == {"renewal_failing", "disk_full"}, "alerts were raised")
         raised = alerts(plane, node.id)
     plane.kill()
@@ -149,12 +150,13 @@ def test_it_outlives_a_restart_and_the_host(plane_of_its_own):
 def test_pressure_is_not_taken_for_silence(plane_of_its_own):
     """GPU-34: `node_observability_disk_pressure` stays the reason when the node falls silent; else it is out of reach."""
     plane = plane_of_its_own
-    plane.policy("liveness.grace", "1s")
     with speaking(plane) as (pressed, live), speaking(plane) as (quiet, other):
         say(live, observability_pressure=True)
         say(other)
         assert plane.node(pressed.id)["health"]["reason"] == "node_observability_disk_pressure"
         assert plane.node(quiet.id)["health"]["reason"] is None
+        # Not before: either could have fallen silent by now.
+        plane.policy("liveness.grace", "1s")
     until(lambda: {n["state"] for n in plane.nodes()} == {"inactive"}, "both fell silent")
     assert plane.node(pressed.id)["health"]["reason"] == "node_observability_disk_pressure"
     silent = plane.node(quiet.id)
@@ -316,13 +318,16 @@ def test_hostile_words_are_bounded(plane):
 
 def test_a_host_that_changes_its_mind_does_not_fill_the_trail(plane):
     """GPU-24: alternating words lead to a few lines, and the last one is the one that counts."""
+    began = time.monotonic()
     with speaking(plane) as (node, live):
         for number in range(40):
             say(live, **{"class": "disk_full" if number % 2 else ""})
         say(live, **{"class": "disk_full"})
         until(lambda: alerts(plane, node.id).keys() == {"disk_full"}, "the last word counts")
         story = [line["event_type"] for line in plane.items(f"/v1/nodes/{node.id}/timeline")]
-        assert len([name for name in story if name.startswith("alert.")]) <= 3, story
+        # It is looked at every ten seconds.
+        most = 3 + (time.monotonic() - began) / 10
+        assert len([name for name in story if name.startswith("alert.")]) <= most, story
 
 
 PROFILE = """

@@ -19,13 +19,13 @@ LAYOUTS = {
 }
 
 
-def checked(key, cert, ca) -> str:
-    """That three files are one identity; its serial."""
+def checked(key, cert, ca, chain=None) -> str:
+    """That three files are one identity; its serial. `chain` holds the intermediates where `cert` is the leaf alone."""
     leaf = certs.certificates(cert.read_bytes())[0]
     secret = key.read_bytes()
     assert certs.public_der(certs.serialization.load_pem_private_key(secret, None)) == certs.public_der(leaf)
     if ca:
-        assert certs.verifies(certs.pem(leaf), ca.read_bytes())
+        assert certs.verifies_by_chain(cert.read_bytes() + (chain.read_bytes() if chain else b""), ca.read_bytes())
     evidence.private_key("agent", secret)
     return certs.serial(leaf)
 
@@ -134,7 +134,8 @@ def test_files_may_be_anywhere(plane, place):
     (place / "a/agent.toml").write_text(f'[files]\ncert = "{place}/x/c.pem"\nkey = "{place}/x/k.pem"\nca = "ca.crt"\n')
     done = enroll(plane, place / "a", token=plane.token())
     assert done.code == 0, done
-    assert checked(place / "x/k.pem", place / "x/c.pem", place / "a/ca.crt")
+    chain = place / "a/identity/current/chain.pem"
+    assert checked(place / "x/k.pem", place / "x/c.pem", place / "a/ca.crt", chain)
     assert os.readlink(place / "x/c.pem") == str(place / "a/identity/current/cert.pem")
     assert mode(place / "x/k.pem") == 0o600
 

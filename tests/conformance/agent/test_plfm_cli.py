@@ -157,7 +157,7 @@ def test_the_files_serve_other_programs(names, plane, place):
     """Proves PLFM-19: what lies in certs/ verifies, and opens the control plane to curl."""
     enrolled(names, plane, place)
     there = place / "a" / "certs"
-    assert certs.verifies((there / "agent.crt").read_bytes(), (there / "ca.crt").read_bytes())
+    assert certs.verifies_by_chain((there / "agent.crt").read_bytes(), (there / "ca.crt").read_bytes())
     from machine import tool
 
     files = ("--cacert", there / "ca.crt", "--cert", there / "agent.crt", "--key", there / "agent.key")

@@ -15,7 +15,7 @@ def test_a_shorter_silence_makes_nobody_inactive(plane_of_its_own, keys):
         nodes = [daemon.wait_connected().node_id() for daemon in daemons]
         began = [beats(plane, node) for node in nodes]
         for key in keys:
-            plane.policy(key, {"liveness.grace": "4s", "liveness.interval": "1s"}[key])
+            plane.policy(key, {"liveness.grace": "6s", "liveness.interval": "1s"}[key])
         # By the interval of before there would be one heartbeat in this time.
         until(lambda: min(len(seen()) for seen in began) >= 6, "their heartbeats follow", 28)
         states = {plane.node(node)["state"] for node in nodes}

@@ -137,7 +137,7 @@ def test_an_agent_is_enrolled_with_the_printed_command(names, control, place):
 def test_a_wrong_pin_is_refused_and_costs_nothing(names, control, place):
     """Proves PROBE-22: no trust on first use; without a pin only public trust counts."""
     token = minted(names, control, "-tenant", "acme")
-    base = ("enroll", "--server", control.url, "--token", "-", "--dir", place / "id", "--timeout", "3s")
+    base = ("enroll", "--server", control.url, "--token", "-", "--dir", place / "id", "--timeout", "60s")
     for trust in (("--ca-pin", "ab" * 32), ()):
         done = names("probectl-agent", *base, *trust, ok=False, stdin=token["token"].encode())
         assert done.code == 4, done

@@ -220,8 +220,9 @@ def test_a_hosts_file_that_cannot_be_written_stops_nothing(plane, place):
 
 
 def diagnostics(directory) -> list[dict]:
-    files = sorted((directory / "diagnostics").glob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    """Those that are whole: the daemon may be writing one."""
+    lines = [line for file in sorted((directory / "diagnostics").glob("*.jsonl")) for line in file.read_text().splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def test_the_daemon_lives_by_the_profile_that_it_is_sent(place):

@@ -89,7 +89,7 @@ def test_the_system_store_is_not_asked(plane, place, workers):
     until(lambda: "server_tls_untrusted" in worker.whole_log(), "the worker says whom it does not trust")
     pins = (("--ca-file", other_file), ("--ca-pin", "sha256:" + "ab" * 32))
     for trust in pins:
-        command = enroll_command(plane, place / "a", "--json", "--token", "-", "--timeout", "3s", trust=trust)
+        command = enroll_command(plane, place / "a", "--json", "--token", "-", "--timeout", "60s", trust=trust)
         done = run(*machine.prefix, *command, stdin=minted["token"].encode())
         assert (done.code, done.error()["code"]) == (4, "server_tls_untrusted"), done
     assert plane.token_state(minted["token_id"]) == "unused", "nobody was sent the token"
@@ -97,7 +97,7 @@ def test_the_system_store_is_not_asked(plane, place, workers):
     done = run(*machine.prefix, *command, stdin=minted["token"].encode())
     assert done.code == 0, done
     evidence.private_key("agent", (place / "b/identity/current/key.pem").read_bytes())
-    again = enroll_command(plane, place / "c", "--json", "--token", "-", "--timeout", "3s", trust=("--system-roots",))
+    again = enroll_command(plane, place / "c", "--json", "--token", "-", "--timeout", "60s", trust=("--system-roots",))
     done = run(*trusting(other.pem).prefix, *again, stdin=plane.token().encode())
     assert (done.code, done.error()["code"]) == (4, "server_tls_untrusted"), "a store without that CA is another matter"
 

@@ -8,7 +8,7 @@ import pytest
 import certs
 from agents import enroll_command
 from faults import Patient
-from impostors import Authority, Crossing
+from impostors import Authority, Crossing, behind, home
 from machine import run, scratch, secret, until
 from native import pb
 from plane import ControlPlane
@@ -25,21 +25,15 @@ def crossing():
 
 @pytest.fixture(scope="module")
 def plane(crossing):
-    """Hosts know it by the crossing alone, for recovery too."""
-    url = f"https://127.0.0.1:{crossing.port}"
-    with ControlPlane(init=("--advertise", url)) as made:
-        made.policy("liveness.interval", "1s")
-        made.policy("liveness.grace", "2s")
-        made.address = made.url
-        made.url = url
-        crossing.lead(int(made.address.rpartition(":")[2]))
+    with behind(crossing, **{"liveness.grace": "2s"}) as made:
+        home(made, crossing)
         yield made
 
 
 @pytest.fixture
 def patient(plane, crossing):
     """A host that was well, with a recovery token, and is switched off."""
-    crossing.lead(int(plane.address.rpartition(":")[2]))
+    home(plane, crossing)
     made = Patient(plane, plane.token(), ENLIST_AGENT_CHECK_INTERVAL="1s")
     made.start().wait_connected()
     made.wait_token()
@@ -72,7 +66,7 @@ def settled(patient, before: tuple) -> bool:
 def is_well_again(patient, plane, crossing) -> None:
     """With the true control plane: connected as before, and the refusal is over with the next renewal."""
     patient.stop()
-    crossing.lead(int(plane.address.rpartition(":")[2]))
+    home(plane, crossing)
     patient.start().wait_connected()
     serial = patient.serial()
     plane.cli("node", "rotate", patient.node)
@@ -90,7 +84,7 @@ def refused_loudly(patient) -> None:
     assert not check["ok"] and check["class"] == UNTRUSTED and "recovery_ca_file" in check["remedy"], check
 
 
-@pytest.mark.parametrize("kind", ["own_root", "signed_root"])
+@pytest.mark.parametrize("kind", ["own_root", "signed_root", "resigned", "resigned_beside"])
 def test_a_recovery_ca_that_nothing_vouches_for_is_not_kept(plane, crossing, patient, kind):
     """Neither it nor the token that comes with it: what was kept still works. Proves GPU-05."""
     before, kept = trusted(patient), token(patient)
@@ -108,7 +102,7 @@ def test_a_recovery_ca_that_nothing_vouches_for_is_not_kept(plane, crossing, pat
 
 @pytest.mark.parametrize("by", ["command", "daemon"])
 @pytest.mark.parametrize("answer", ["not_needed", "issued"])
-@pytest.mark.parametrize("kind", ["own_root", "signed_root"])
+@pytest.mark.parametrize("kind", ["own_root", "signed_root", "resigned"])
 def test_a_recovery_brings_no_other_root(plane, crossing, patient, by, answer, kind):
     """Neither the bundle beside `recovery_not_needed` nor the one in an answer to Recover. Proves GPU-05."""
     before, kept, serial = trusted(patient), token(patient), patient.serial()
@@ -119,6 +113,20 @@ def test_a_recovery_brings_no_other_root(plane, crossing, patient, by, answer, k
         asked(patient, plane, rogue, before, by)
         assert trusted(patient) == before, "the host trusts the thief's root from now on"
         assert token(patient) == kept and patient.serial() == serial
+        refused_loudly(patient)
+    is_well_again(patient, plane, crossing)
+
+
+@pytest.mark.parametrize("kind", ["own_root", "resigned", "resigned_beside"])
+def test_a_bundle_on_the_stream_brings_no_other_root(plane, crossing, patient, kind):
+    """Whoever has an issuing key puts nothing among what a host trusts, however it signs itself anew."""
+    before, thief = trusted(patient), Thief(plane)
+    pushed = pb.LiveDown(bundle=pb.Bundle(version=91, pem=getattr(thief, kind)().decode()))
+    with Rogue(plane, thief, pushes=(pushed,)) as rogue:
+        crossing.lead(rogue.port)
+        patient.start()
+        until(lambda: rogue.heard and settled(patient, before), "it was offered a bundle", 60)
+        assert trusted(patient) == before, "the host trusts the thief from now on"
         refused_loudly(patient)
     is_well_again(patient, plane, crossing)
 
@@ -152,22 +160,19 @@ def test_the_next_root_comes_by_every_way_with_the_signature_of_the_last(plane, 
     crossed, alone = cross_signed(plane)
     (true,) = roots_of(plane.bundle)
     next_root = certs.fingerprint(certs.certificate(alone))
-    with Rogue(plane, bundle=plane.bundle + crossed) as rogue:
+    with Rogue(plane, bundle=plane.bundle + crossed + alone) as rogue:
         rogue.not_needed, rogue.spiffe = True, patient.spiffe
-        rogue.grant = rogue.profile(plane.bundle + crossed)
+        rogue.grant = rogue.profile(plane.bundle + crossed + alone)
         crossing.lead(rogue.port)
         patient.start().wait_connected()
         until(lambda: len(trusted(patient)[1]) == 2, "the recovery CA has a successor")
         patient.stop()
         patient.agent("recover")
-        assert trusted(patient)[0] == roots_of(plane.bundle + crossed)
-        rogue.bundle = (plane.bundle + crossed + alone).decode()
-        patient.agent("recover")
-        assert trusted(patient)[0] == {true, next_root, certs.fingerprint(certs.certificate(crossed))}
+        assert trusted(patient)[0] == {true, next_root}, "roots alone are stored"
         rogue.not_needed, rogue.bundle = False, (alone + crossed).decode()
         done = patient.agent("recover")
         assert done.code == 0, done
-        assert trusted(patient)[0] == {next_root, certs.fingerprint(certs.certificate(crossed))}
+        assert trusted(patient)[0] == {next_root}
         assert patient.status().get("trust_refused") is None
 
 
@@ -177,8 +182,10 @@ def roots_of(pem: bytes) -> set:
 
 def test_a_version_out_of_reach_is_not_the_last_bundle_that_a_host_takes(plane, crossing, patient):
     """The number beside a bundle is nobody's signature: after the largest of all, what the root has signed is still taken."""
-    crossed, _ = cross_signed(plane)
-    pushed = pb.LiveDown(bundle=pb.Bundle(version=2**64 - 1, pem=plane.bundle.decode()))
+    crossed, alone = cross_signed(plane)
+    # The number alone would not be stored.
+    stored = {"node_issuers": plane.bundle.decode(), "node_issuers_version": 2**64 - 1}
+    pushed = pb.LiveDown(bundle=pb.Bundle(version=2**64 - 1, pem=plane.bundle.decode(), **stored))
     with Rogue(plane, pushes=(pushed,)) as rogue:
         crossing.lead(rogue.port)
         patient.start()
@@ -189,7 +196,7 @@ def test_a_version_out_of_reach_is_not_the_last_bundle_that_a_host_takes(plane, 
 
         until(reported, "it has kept the number", 60)
         patient.stop()
-    pushed = pb.LiveDown(bundle=pb.Bundle(version=7, pem=(plane.bundle + crossed).decode()))
+    pushed = pb.LiveDown(bundle=pb.Bundle(version=7, pem=(plane.bundle + crossed + alone).decode()))
     with Rogue(plane, pushes=(pushed,)) as true:
         crossing.lead(true.port)
         patient.start()
@@ -197,15 +204,16 @@ def test_a_version_out_of_reach_is_not_the_last_bundle_that_a_host_takes(plane, 
     is_well_again(patient, plane, crossing)
 
 
+@pytest.mark.parametrize("kind", ["own_root", "resigned"])
 @pytest.mark.parametrize("trust", ["pin", "file"])
-def test_an_enrollment_brings_no_other_root_than_the_one_that_was_named(plane, crossing, trust):
+def test_an_enrollment_brings_no_other_root_than_the_one_that_was_named(plane, crossing, trust, kind):
     """The operator named the CA; whoever has the issuing key alone cannot put another in its place. Proves GPU-05."""
     place, thief = scratch("enr") / "a", Thief(plane)
     named = {"pin": ("--ca-pin", plane.pin), "file": ("--ca-file", plane.dir / "ca" / "bundle.pem")}[trust]
-    with Rogue(plane, thief, bundle=thief.own_root()) as rogue:
+    with Rogue(plane, thief, bundle=getattr(thief, kind)()) as rogue:
         rogue.spiffe = "spiffe://test.example/tenant/default/agent/n-1"
         file = secret(scratch("tok") / "token", "enroll_" + "A" * 43)
-        command = enroll_command(plane, place, "--json", "--token-file", file, "--timeout", "5s", server=rogue.url, trust=named)
+        command = enroll_command(plane, place, "--json", "--token-file", file, "--timeout", "60s", server=rogue.url, trust=named)
         done = run(*command)
         assert rogue.heard and done.code == 1 and done.error()["code"] == "answer_invalid", done
     assert not (place / "identity" / "current").exists(), "nothing is stored"

@@ -1,5 +1,6 @@
 """Whoever can write the data directory while it is stopped cannot rewrite what happened."""
 
+import contextlib
 import json
 import os
 
@@ -182,14 +183,19 @@ def test_an_anchor_inside_of_the_data_directory_is_a_mistake(anchored):
 def test_an_anchor_that_cannot_be_written_stops_nothing(anchored):
     """While it runs the failure is logged and counted."""
     plane = anchored
-    plane.anchor.unlink()
-    plane.anchor.mkdir()
+
+    def is_blocked() -> bool:
+        # The control plane may write it anew between the two.
+        plane.anchor.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            plane.anchor.mkdir()
+        return plane.anchor.is_dir()
+
+    until(is_blocked, "a directory lies in the way")
     (plane.anchor / "x").write_text("")
     plane.host = native.enroll(plane)
     plane.host.confirm()
     plane.api("POST", f"/v1/nodes/{plane.host.id}/revoke", {"reason": "stolen"})
-    from machine import until
-
     until(lambda: b"enlist_audit_anchor_failures_total 1" in plane.api("GET", "/metrics").body, "the failure is counted")
     assert native.alert(plane, plane.host.files) == REVOKED
     plane.stop()

@@ -1,12 +1,15 @@
 """Founding a domain."""
 
+import json
 import os
+import signal
+import subprocess
 
 import pytest
 
 import evidence
 import native
-from machine import ENLIST, run
+from machine import ENLIST, PATIENCE, clean_env, run, until
 from plane import ControlPlane
 from starts import picture, refused
 
@@ -124,3 +127,71 @@ def test_a_key_beside_what_it_protects_is_warned_of(place):
     )
     assert done.code == 0, done
     assert "warn" in done.err.lower() and "key-encryption key" in done.err
+
+
+def interrupted(place, *arguments, when, number=signal.SIGINT) -> subprocess.Popen:
+    """Ends an initialization by a signal, once a condition holds."""
+    base = ("--dir", place / "d", "--domain", "x.example", "--listen", "127.0.0.1:0", "--root-key-out", place / "root.key")
+    command = [str(part) for part in (ENLIST, "server", "init", *base, *arguments, "--json")]
+    process = subprocess.Popen(
+        command, env=clean_env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until(lambda: when() or process.poll() is not None, "it has begun")
+        if process.poll() is None:
+            process.send_signal(number)
+        process.out, process.err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_init_that_is_interrupted_leaves_nothing_in_the_way(place, number):
+    """Here it waits for its key-encryption key. The corrected command works at once."""
+    kek = place / "kek"
+    os.mkfifo(kek, 0o600)
+    done = interrupted(place, "--kek", f"file:{kek}", when=(place / "root.key").exists, number=number)
+    error = json.loads(done.err)["error"]
+    assert done.returncode == 1 and error["code"] == "interrupted" and error["hint"] and done.out == "", (done.out, done.err)
+    assert [path.name for path in place.iterdir()] == ["kek"]
+    base = ("--dir", place / "d", "--domain", "x.example", "--listen", "127.0.0.1:0", "--root-key-out", place / "root.key")
+    done = run(ENLIST, "server", "init", *base, "--kek", f"file:{place}/other", "--json")
+    assert done.code == 0, done
+    evidence.private_key("root", (place / "root.key").read_bytes())
+
+
+def test_a_domain_is_made_whole_or_not_at_all(place):
+    """Interrupted while the directory is made: either it is there with its root key, or neither is."""
+    ends = set()
+    for attempt in range(6):
+        here = place / str(attempt)
+        here.mkdir()
+        done = interrupted(here, "--kek", f"file:{place}/kek", when=(here / "d").exists)
+        ends.add(done.returncode)
+        if done.returncode == 0:
+            evidence.private_key("root", (here / "root.key").read_bytes())
+            assert (here / "d" / "VERSION").exists() and json.loads(done.out)["root_key_file"] == str(here / "root.key")
+        else:
+            assert done.returncode == 1 and list(here.iterdir()) == [], (done.err, list(here.rglob("*")))
+    assert ends <= {0, 1}
+
+
+def test_a_mistake_leaves_no_root_key_behind(place):
+    """`--issuer pkcs11` was forgotten, or the PIN itself was given: the corrected command finds the paths free."""
+    base = ("--dir", place / "d", "--domain", "x.example", "--kek", f"file:{place}/kek", "--root-key-out", place / "root.key")
+    hsm = ("--pkcs11-module", "/nonexistent.so", "--pkcs11-token", "t", "--pkcs11-key", "k")
+    for arguments, code in (
+        ((*hsm, "--pkcs11-pin", "env:PIN"), "usage"),
+        (("--issuer", "pkcs11", *hsm, "--pkcs11-pin", "1234"), "config_invalid"),
+        (("--listen", "nowhere"), "config_invalid"),
+    ):
+        done = run(ENLIST, "server", "init", *base, *arguments, "--json")
+        error = done.error()
+        assert done.code == 2 and error["code"] == code and error["hint"], done
+        assert "server check" not in error["hint"], "there is no directory that could be checked"
+        assert list(place.iterdir()) == []
+    done = run(ENLIST, "server", "init", *base, "--listen", "127.0.0.1:0", "--json")
+    assert done.code == 0, done
+    evidence.private_key("root", (place / "root.key").read_bytes())

@@ -7,6 +7,7 @@ import sys
 import certs
 import native
 import pytest
+import rolls
 from certs import openssl_ca
 from machine import ENLIST, missing, missing_pkilint, run, scratch, tool, until
 from plane import ControlPlane
@@ -104,7 +105,7 @@ def test_the_list_of_revocations_is_public_and_openssl_obeys_it(plane, node):
         assert (checked.code == 0) == good, checked
         assert good or "certificate revoked" in checked.err + checked.out
     blocks = plane.cli("ca", "crl").json()["pem"]
-    assert blocks.count("BEGIN X509 CRL") == 1
+    assert blocks.count("BEGIN X509 CRL") == len(plane.cli("ca", "show").json()["issuers"]) == 2
     assert plane.https("GET", "/v1/ca/crl?issuer=nobody").status == 404
     assert plane.https("GET", "/v1/ca/crl?format=xml").status == 400
 
@@ -145,6 +146,50 @@ def test_revoking_an_issuer_denies_everything_under_it(plane_of_its_own):
     plane.start()
     assert native.alert(plane, node.files) == REVOKED
     assert run(ENLIST, "ca", "show", "--dir", plane.dir, "--json").json()["issuers"][0]["state"] == "revoked"
+
+
+def test_a_retiring_issuer_is_revoked_only_when_it_is_confirmed(plane_of_its_own):
+    """It cuts off whoever uses a certificate of it: the question says how many, and afterwards how they get in again."""
+    plane = plane_of_its_own
+    node, moved = native.enroll(plane), native.enroll(plane)
+    node.confirm()
+    moved.confirm()
+    plane.cli("operator", "add", "ann", "--role", "viewer", "--out", scratch("op"))
+    (old,) = rolls.issuers(plane)
+    rolls.prepare(plane)
+    plane.cli("ca", "roll", "activate", "--force", "--yes")
+    moved = moved.renewed()
+    moved.confirm()
+    assert rolls.states(plane) == ["active", "retiring"]
+    asked = plane.cli("ca", "revoke", old["id"], "--reason", "stolen", ok=False)
+    assert (asked.code, asked.error()["code"], asked.error()["affected"]) == (3, "confirmation_needed", 1), asked
+    assert "is retiring" in asked.error()["message"] and "operators affected (1): ann; " in asked.error()["message"], asked
+    wrong = plane.api("POST", f"/v1/ca/issuers/{old['id']}/revoke", {"confirm": "yes"})
+    assert (wrong.status, wrong.code) == (409, "confirmation_needed"), wrong
+    assert native.alert(plane, node.files) is None
+    told = run(ENLIST, "ca", "revoke", old["id"], "--reason", "stolen", "--yes", "--dir", plane.dir)
+    text = " ".join(told.out.split())
+    assert "enlist token create --node ID" in text and "enlist-agent enroll" in text and "enlist operator add NAME" in text, text
+    assert native.alert(plane, node.files) == REVOKED and native.alert(plane, moved.files) is None
+    # Nobody uses this one any more.
+    (current,) = [one for one in rolls.issuers(plane) if one["state"] == "active"]
+    rolls.prepare(plane)
+    plane.cli("ca", "roll", "activate", "--force", "--yes")
+    moved.renewed().confirm()
+    plane.cli("ca", "revoke", current["id"])
+
+
+def test_the_question_about_a_server_issuer_is_true(plane_of_its_own):
+    """Nobody refuses the control plane by it: hosts go by lists of the root. The control plane is as reachable afterwards as before."""
+    plane = plane_of_its_own
+    node = native.enroll(plane)
+    node.confirm()
+    (server,) = rolls.issuers(plane, "server")
+    message = plane.cli("ca", "revoke", server["id"], ok=False).error()["message"]
+    assert "refuse nothing by this" in message and "refused at once" not in message and "nodes affected" not in message, message
+    assert "`enlist ca sign-crl`" in message and "`enlist ca import-crl`" in message, message
+    plane.cli("ca", "revoke", server["id"], "--yes")
+    assert native.alert(plane, node.files) is None
 
 
 def test_a_list_names_what_time_alone_has_ended(plane, node):

@@ -5,8 +5,10 @@ import concurrent.futures
 import certs
 import native
 import pytest
+from certs import x509
+from impostors import Authority
 from machine import ENLIST, run, scratch, until
-from rolls import signed, states
+from rolls import signed, states, status
 
 
 def test_a_roll_from_beginning_to_end(plane_of_its_own):
@@ -24,9 +26,10 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
         for _ in range(2):
             plane.cli("ca", "roll", "prepare", "--csr-out", again)
             assert csr.read_bytes() == again.read_bytes()
-        again.write_text("somebody's")
+        other = certs.csr(certs.ec_key())
+        again.write_text(other)
         refused = plane.cli("ca", "roll", "prepare", "--csr-out", again, ok=False)
-        assert (refused.code, refused.error()["code"], again.read_text()) == (2, "file_exists", "somebody's")
+        assert (refused.code, refused.error()["code"], again.read_text()) == (2, "file_exists", other)
         plane.cli("ca", "roll", "prepare", "--csr-out", again, "--force")
         assert csr.read_bytes() == again.read_bytes()
         certificate = signed(plane, csr)
@@ -88,6 +91,40 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
     assert plane.cli("audit", "verify").json()["ok"]
 
 
+def spoiled_answers_are_refused(plane, good: list) -> None:
+    """An unknown critical extension, or the serial number of another CA; signed by the true root."""
+    root = Authority(plane)
+    _, on_record, *_ = certs.certificates((plane.dir / "ca" / "server.pem").read_bytes())
+    unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.55555.1"), b"\x05\x00")
+    assert on_record.issuer == root.certificate.subject
+
+    def signed_anew(like, serial: int | None = None, extension=None):
+        builder = x509.CertificateBuilder().subject_name(like.subject).issuer_name(like.issuer)
+        builder = builder.public_key(like.public_key()).serial_number(serial or x509.random_serial_number())
+        builder = builder.not_valid_before(like.not_valid_before_utc).not_valid_after(like.not_valid_after_utc)
+        for found in like.extensions:
+            builder = builder.add_extension(found.value, found.critical)
+        if extension is not None:
+            builder = builder.add_extension(extension, True)
+        return builder.sign(root.key, certs.SHA256)
+
+    def answered(certificate) -> dict:
+        file = scratch("answer") / "answer.pem"
+        file.write_bytes(b"".join(certs.pem(one) for one in [certificate, *good[1:]]))
+        refused = plane.cli("ca", "roll", "prepare", "--cert", file, ok=False)
+        assert refused.code == 3, refused
+        return refused.error()
+
+    critical = answered(signed_anew(good[0], extension=unknown))
+    assert critical["code"] == "bad_request" and critical["hint"], critical
+    assert "critical extensions" in critical["message"] and "1.3.6.1.4.1.55555.1" in critical["message"], critical
+    for owner in (root.certificate, on_record):
+        taken = answered(signed_anew(good[0], serial=owner.serial_number))
+        assert taken["code"] == "bad_request" and taken["hint"], taken
+        assert "serial number" in taken["message"] and certs.serial(owner) in taken["message"], taken
+    assert status(plane)["stage"] == "requested"
+
+
 def test_what_comes_back_is_checked(plane_of_its_own):
     plane = plane_of_its_own
     place = scratch("bad")
@@ -103,9 +140,11 @@ def test_what_comes_back_is_checked(plane_of_its_own):
     root = place / "root.pem"
     root.write_bytes(plane.bundle)
     assert plane.cli("ca", "roll", "prepare", "--cert", root, ok=False).error()["code"] == "bad_request"
-    assert plane.cli("ca", "roll", "prepare", "--cert", signed(plane, csr)).json()["stage"] == "prepared"
+    good = signed(plane, csr)
+    spoiled_answers_are_refused(plane, certs.certificates(good.read_bytes()))
+    assert plane.cli("ca", "roll", "prepare", "--cert", good).json()["stage"] == "prepared"
     again = plane.cli("ca", "roll", "prepare", "--csr-out", csr, ok=False)
-    assert again.error()["code"] == "roll_underway"
+    assert again.error()["code"] == "roll_in_progress"
 
 
 @pytest.mark.parametrize("killed", [False, True])

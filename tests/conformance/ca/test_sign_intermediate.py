@@ -106,6 +106,50 @@ def test_two_intermediates_have_two_names(files):
     assert len(names) == 2
 
 
+def asking(*uses) -> str:
+    return certs.csr(certs.ec_key(), extensions=(x509.ExtendedKeyUsage(list(uses)),) if uses else ())
+
+
+def test_each_request_is_answered_with_the_use_that_it_asks_for(files):
+    """One or two in a file, in their order: the extended key usage is the one asked for and no other, and so is the name."""
+    client, server = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
+    for place, wanted in enumerate(([client], [server], [None], [client, server], [server, client])):
+        requests = [asking(use) if use else asking() for use in wanted]
+        (files / f"{place}.csr").write_text("".join(requests))
+        done = sign(files, csr=f"{place}.csr", out=f"{place}.pem")
+        assert done.code == 0, done
+        made = certs.certificates((files / f"{place}.pem").read_bytes())
+        told = done.json()["issuers"]
+        assert len(made) == len(told) == len(wanted)
+        for use, csr, one, line in zip(wanted, requests, made, told):
+            key = x509.load_pem_x509_csr(csr.encode()).public_key()
+            assert certs.public_der(one.public_key()) == certs.public_der(key)
+            stated = [found.value for found in one.extensions if found.oid == x509.ExtensionOID.EXTENDED_KEY_USAGE]
+            assert [list(found) for found in stated] == ([[use]] if use else [])
+            role, word = {client: ("Node", "node"), server: ("Server", "server"), None: ("Intermediate", "both")}[use]
+            [name] = one.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+            assert name.value.startswith(f"test.example Enlist {role} CA ")
+            assert (line["use"], line["fingerprint"]) == (word, "sha256:" + certs.fingerprint(one))
+            assert certs.verifies(certs.pem(one), (files / "root.pem").read_bytes(), "-x509_strict")
+
+
+def test_requests_that_no_issuer_answers_are_refused(files):
+    """Both uses in one, another use, three requests, the same key twice, a bad one after a good one."""
+    client, server = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
+    good = asking(client)
+    for name, text, word in (
+        ("both", asking(client, server), "other uses"),
+        ("any", asking(x509.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE), "other uses"),
+        ("three", good + asking(server) + asking(), "more than 2"),
+        ("twice", good + good, "same key"),
+        ("second", good + certs.spoiled(asking(server)), "signature"),
+        ("cut", good + "-----BEGIN CERTIFICATE REQUEST-----\nMII", "cut"),
+    ):
+        (files / name).write_text(text)
+        refused(sign(files, csr=name), "csr_invalid", word)
+    assert not (files / "new.pem").exists()
+
+
 def test_the_key_is_read_as_it_was_printed(place):
     """With the lines around it, and whatever else `server init` said."""
     base = ("--domain", "x.example", "--kek", f"file:{place}/kek", "--listen", "127.0.0.1:0")

@@ -26,7 +26,8 @@ def test_compliance_01_valid_token_enrolls(plane):
     assert set(answer) == {"host_id", "mtls_cert", "mtls_ca_chain", "overlay_config", "cluster_config"}
     leaf, *rest = certs.certificates(answer["mtls_cert"])
     assert len(rest) == 1 and certs.public_der(leaf.public_key()) == certs.public_der(host.key)
-    assert certs.verifies(certs.pem(leaf), answer["mtls_ca_chain"].encode())
+    assert certs.verifies_by_chain(answer["mtls_cert"], answer["mtls_ca_chain"].encode())
+    assert rest[0] not in certs.certificates(answer["mtls_ca_chain"]), "what signs nodes is no anchor for servers"
     assert certs.verifies((plane.dir / "ca" / "server.pem").read_bytes(), answer["mtls_ca_chain"].encode())
     config = answer["overlay_config"]
     assert set(config) == {"host_overlay_ipv6", "listen_port", "mtu", "peers"}

@@ -184,7 +184,7 @@ def test_the_pin_follows_a_roll(programs):
     with probectl.control_plane() as plane:
         before = pin(plane)
         assert mint(plane)["server_cert_pin"] == before
-        rolls.prepare(plane)
+        rolls.prepare(plane, "server")
         plane.cli("ca", "roll", "activate", "--force")
         until(lambda: pin(plane) != before, "the listener presents its next certificate")
         assert mint(plane)["server_cert_pin"] == pin(plane)

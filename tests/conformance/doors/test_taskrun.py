@@ -62,8 +62,9 @@ def test_a_worker_enrolls(plane):
     uses = leaf.extensions.get_extension_for_class(certs.x509.ExtendedKeyUsage).value
     assert [use._name for use in uses] == ["clientAuth"]
     assert moment(body["expires_at"]) == leaf.not_valid_after_utc
-    assert certs.verifies(certs.pem(leaf), body["ca_cert"].encode(), "-purpose", "sslclient")
+    assert certs.verifies_by_chain(body["worker_cert"], body["ca_cert"].encode(), "-purpose", "sslclient")
     trust = certs.certificates(body["ca_cert"])
+    assert chain[1] not in trust, "what signs nodes is no anchor for servers"
     assert [certs.fingerprint(c) for c in trust][-1] == plane.pin.removeprefix("sha256:"), "roots come last"
     assert plane.node("w-1")["state"] == "enrolled"
     assert plane.node("w-1")["profile"] == "taskrun"

@@ -115,7 +115,8 @@ def test_an_enrollment_with_a_wrong_clock(plane, place, offset):
     clock, minted = Clock(offset), plane.mint()
     begun = time.monotonic()
     done = enroll(plane, place / "a", token=minted["token"], env=clock.env)
-    assert time.monotonic() - begun < 10, done
+    # It would be tried for five minutes.
+    assert time.monotonic() - begun < 45, done
     assert done.code == 1 and done.error()["code"] == SKEW, done
     assert plane.token_state(minted["token_id"]) == "unused"
     clock.set("+0")

@@ -73,9 +73,10 @@ def test_a_repaired_node_is_held_until_it_has_been_well_for_a_while(plane):
     with back.door() as door:
         stream = door.live(node.id, recovery_wanted=True)
         stream.next("welcome")
-        plane.policy("quarantine.observe", "1s")
         stream.evidence(**{"class": "disk_full"})
         stream.next("ack")
+        # Not before: it would be well for a second until it says so.
+        plane.policy("quarantine.observe", "1s")
         three_seconds(plane)
         assert plane.node(node.id)["quarantined"], "something is wrong with it"
         stream.evidence(cert_serial=back.serial)

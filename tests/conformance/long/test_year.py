@@ -10,11 +10,14 @@ import os
 import random
 import time
 
+import certs
 import clocks
+import evidence
 import pytest
 from daemons import Daemon, free_port
-from machine import AGENT, ENLIST, run, scratch, tool, until
+from machine import AGENT, run, tool, until
 from plane import ControlPlane
+from rolls import prepare, prepare_root, roots, states
 
 DAYS = int(os.environ.get("ENLIST_DAYS", "30"))
 SEED = int(os.environ.get("ENLIST_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -23,9 +26,10 @@ PROFILES = {"default": 1, "pact": 3, "taskrun": 7}
 """One agent of each, and how many days its certificates live."""
 STEPS = math.ceil(DAYS * 24 / STEP) + 2
 """A little more than the days, so that what ends with them has ended."""
-ROLLS = [DAYS // 10, DAYS * 5 // 6] if DAYS >= 300 else [DAYS // 3]
-"""On which days the intermediate is rolled. In a year there are 243 days between, after which the control plane's
-own certificate is due by itself."""
+LATE = DAYS * 5 // 6
+ROLLS = [(DAYS // 10, "root"), (LATE, "node"), (LATE, "server")] if DAYS >= 300 else [(DAYS // 3, "root")]
+"""From which day on what is rolled: the root, and both issuers with it; in a year each issuer too, one after the other.
+There are 243 days between, after which the control plane's own certificate is due by itself."""
 PER_NODE = 5
 AGENT_KIB = 64 + 256
 """The identity and what is kept beside it, and the ring of diagnostics at its largest."""
@@ -110,29 +114,25 @@ class World:
                 120.0,
             )
 
-    def roll(self, *command) -> dict:
-        return self.plane.cli("ca", "roll", *command).json()
-
-    def begin_roll(self) -> None:
+    def begin_roll(self, what: str) -> None:
         """Prepared, signed by whoever keeps the root key at this time, taken up by everybody, and put to use."""
-        place = scratch("root")
-        key, root, csr, out = (place / name for name in ("root.key", "root.pem", "next.csr", "next.pem"))
-        key.write_text(self.plane.founded["root_key_pem"])
-        key.chmod(0o600)
-        root.write_bytes(self.plane.bundle)
-        self.roll("prepare", "--csr-out", csr)
-        signing = ("--root-key", key, "--root-cert", root, "--csr", csr, "--out", out)
-        done = run(ENLIST, "ca", "sign-intermediate", *signing, env=self.plane.env)
-        key.unlink()
-        assert done.code == 0, done
-        self.roll("prepare", "--cert", out)
-        until(lambda: not self.roll("status")["missing"], f"everybody has what is new on day {self.day:.1f}")
-        self.roll("activate")
+        plane = self.plane
+        if what == "root":
+            answer, key = prepare_root(plane)
+            self.new_root = certs.fingerprint(certs.certificates(answer.read_bytes())[0])
+            evidence.private_key("root", key.read_bytes())
+            plane.founded["root_key_pem"] = key.read_text()
+            key.unlink()
+        else:
+            prepare(plane, what)
+        adopted = lambda: not plane.cli("ca", "roll", "status").json()["missing"]  # noqa: E731
+        until(adopted, f"everybody has what is new on day {self.day:.1f}")
+        plane.cli("ca", "roll", "activate")
 
     def retire(self) -> bool:
-        """Whether nothing hangs on the old intermediate any more; if so, it is gone now."""
+        """Whether nothing hangs on what was before any more; if so, it is gone now."""
         done = self.plane.cli("ca", "roll", "retire", ok=False)
-        assert done.code == 0 or done.error()["code"] == "issuer_in_use", done
+        assert done.code == 0 or done.error()["code"] in ("issuer_in_use", "root_in_use"), done
         return done.code == 0
 
     def server_serial(self) -> str:
@@ -195,28 +195,26 @@ def world(programs):
 def test_a_domain_lives_through_the_year(world):
     """Nobody is stranded, nothing grows without end, and the trail is whole. D10, D13, D24, D32, D33, D34, I12.
 
-    Every agent is connected and has renewed in time at every step; the intermediate is rolled with the root's key
-    and the old one retired; the control plane's certificate is renewed by itself; no one enrolls twice.
+    Every agent is connected and has renewed in time at every step; the root is rolled, and then each issuer with the key of
+    the new root, and what was before is retired; the control plane's certificate is renewed by itself; no one enrolls twice.
 
-    Proves TASK-03.
+    Proves TASK-03, TASK-18, D13.
     """
     print(f"\nseed {SEED}, {DAYS} days in {STEPS} steps of {STEP} h, rolls on days {ROLLS}")
     names = [agent.node_id() for agent in world.agents]
-    rolls, retiring, retired = list(ROLLS), False, 0
+    rolls, rolling, retired = list(ROLLS), None, 0
     servers = {world.server_serial(): 0.0}
     quarters = {round(STEPS * part / 4) for part in (1, 2, 3, 4)}
     for number in range(1, STEPS + 1):
         world.step()
         servers.setdefault(world.server_serial(), world.day)
-        if rolls and world.day >= rolls[0]:
-            assert not retiring, "the last roll has not come to its end"
-            rolls.pop(0)
-            world.begin_roll()
-            retiring = True
-            print(f"rolled on day {world.day:.1f}")
-        elif retiring and world.retire():
-            retiring, retired = False, retired + 1
-            print(f"retired on day {world.day:.1f}")
+        if rolling and world.retire():
+            print(f"what was before the {rolling} was retired on day {world.day:.1f}")
+            rolling, retired = None, retired + 1
+        elif not rolling and rolls and world.day >= rolls[0][0]:
+            _, rolling = rolls.pop(0)
+            world.begin_roll(rolling)
+            print(f"rolled the {rolling} on day {world.day:.1f}")
         if number in quarters:
             world.wait_tidy()
             print(world.figures())
@@ -225,26 +223,30 @@ def test_a_domain_lives_through_the_year(world):
     check_server_certificates(servers)
     check_trail(world, names)
     check_sizes(world.figures())
-    check_issuers(world, retired)
+    check_issuers(world)
     for agent in world.agents:
         assert agent.keys_match()
+        trusted = certs.certificates((agent.current / "bundle.pem").read_bytes())
+        assert [certs.fingerprint(one) for one in trusted] == [world.new_root], "it trusts the new root alone"
 
 
 def check_server_certificates(servers: dict) -> None:
-    """A new one at each roll, and one when two thirds of its year are over."""
+    """A new one at each roll that brings a server issuer, and one when two thirds of its year are over."""
     print(f"control plane's certificates since day: {[round(day, 1) for day in servers.values()]}")
-    by_itself = 1 if len(ROLLS) == 2 else 0
-    assert len(servers) == 1 + len(ROLLS) + by_itself, servers
+    by_itself = 1 if DAYS >= 300 else 0
+    assert len(servers) == 1 + by_itself + sum(what != "node" for _, what in ROLLS), servers
 
 
-def check_issuers(world, retired: int) -> None:
-    """One signs; those before it are retired, and forgotten when they have ended."""
-    shown = world.plane.cli("ca", "show").json()["issuers"]
-    print(f"issuers: {[(issuer['state'], issuer['not_after']) for issuer in shown]}")
-    states = sorted(issuer["state"] for issuer in shown)
+def check_issuers(world) -> None:
+    """One of each use signs; those before it are retired, and forgotten when they have ended. The first root is retired."""
+    shown = lambda: world.plane.cli("ca", "show").json()["issuers"]  # noqa: E731
+    until(lambda: all(moment(issuer["not_after"]) > world.now() for issuer in shown()), "what has ended is forgotten")
+    print(f"issuers: {[(issuer['use'], issuer['state'], issuer['not_after']) for issuer in shown()]}")
     ended = 1 if DAYS >= 365 else 0
-    assert states == ["active", *["retired"] * (retired - ended)], shown
-    assert all(moment(issuer["not_after"]) > world.now() for issuer in shown), shown
+    for usage in ("node", "server"):
+        rolled = sum(what in ("root", usage) for _, what in ROLLS)
+        assert states(world.plane, usage) == ["active", *["retired"] * (rolled - ended)], shown()
+    assert roots(world.plane) == ["retired", "active"]
 
 
 def check_trail(world, names: list) -> None:

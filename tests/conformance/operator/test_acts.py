@@ -85,7 +85,7 @@ def test_show_tells_who_did_it_when_and_why(plane):
     done = run(ENLIST, "node", "show", node.id, "--dir", plane.dir)
     assert f"by {ended['by']} at {ended['at']}: stolen" in done.out
     assert [text.split() for text in done.out.splitlines() if text.split()[:1] == ["health"]] == [["health", "-"]]
-    (said,) = [text for text in plane.log().splitlines() if "who-did-it-1" in text]
+    (said,) = [text for text in plane.err.read_text().splitlines() if "who-did-it-1" in text]
     assert "host.revoked" in said and node.id in said and line["actor"] in said and "stolen" not in said
     act(plane, node.id, "reinstate")
     assert plane.node(node.id)["ended"] is None

@@ -28,7 +28,9 @@ def needed(answer) -> dict:
 
 
 def issuer(plane, state: str = "active") -> dict:
-    return next(item for item in plane.api("GET", "/v1/ca").json()["issuers"] if item["state"] == state)
+    """That of nodes."""
+    issuers = plane.api("GET", "/v1/ca").json()["issuers"]
+    return next(item for item in issuers if (item["use"], item["state"]) == ("node", state))
 
 
 def policy(plane, value: str, **more):
@@ -47,8 +49,8 @@ def test_revoking_the_only_issuer_is_confirmed_with_its_id(fleet):
     assert fleet.api("POST", path, {}).status == 200
 
 
-def test_an_issuer_that_does_not_sign_is_revoked_without_a_question(fleet):
-    """Only the active one is asked about."""
+def test_an_issuer_that_nobody_uses_is_revoked_without_a_question(fleet):
+    """A prepared one has signed nothing."""
     rolls.prepare(fleet)
     path = f"/v1/ca/issuers/{issuer(fleet, 'prepared')['id']}/revoke"
     assert fleet.api("POST", path, {"reason": "not wanted"}).status == 200
@@ -122,7 +124,7 @@ def test_a_question_fits_the_terminal_and_is_left_with_its_line_ended(fleet, col
     command = (ENLIST, "ca", "roll", "activate", "--force", "--dir", fleet.dir)
     with Terminal(*command, columns=columns) as terminal:
         asked = " ".join(terminal.until("Continue? [y/N] ").split())
-        assert "that trust the root go on as before" in asked, asked
+        assert "hosts go on as before" in asked, asked
         terminal.type("\x04")
         assert terminal.end() == 3, terminal.written
         lines = terminal.lines()

@@ -104,7 +104,8 @@ def test_flags_then_variables_then_the_current_context_then_the_usual_place(plan
         assert enlist("ca", "show", env=both, code=2).error()["code"] == "usage"
         assert enlist("ca", "show", "--context", "first", "--dir", second.dir, env=home, code=2)
         enlist("context", "remove", "second", env=home)
-        assert enlist("ca", "show", env=home, code=4).error()["message"].startswith("no operator socket at /var/lib")
+        # Nothing is there, or no control plane runs there.
+        assert "/var/lib/enlist" in enlist("ca", "show", env=home, code=4).error()["message"]
 
 
 def test_credentials_beside_a_context_take_the_place_of_its_own(plane, place, home, alice):

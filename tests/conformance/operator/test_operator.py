@@ -15,7 +15,7 @@ def test_no_credential_is_401(plane):
     """On every route of the operator API and of the doors; only health, OpenAPI and the like are open, and what is
     redeemed by what its body holds."""
     document = plane.https("GET", "/openapi.json").json()
-    public = {"/healthz", "/readyz", "/openapi.json", "/v1/ca/crl"}
+    public = {"/healthz", "/readyz", "/openapi.json", "/v1/ca/crl", "/v1/ca/trust"}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method not in ("get", "post", "put", "delete", "patch"):

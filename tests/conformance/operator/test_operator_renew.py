@@ -266,3 +266,31 @@ def test_a_renewed_certificate_outlives_a_restart(plane, alice):
     assert works(plane, (new / "cert.pem", new / "key.pem")) == 200
     assert native.alert(plane, alice.files) is not None
     assert plane.cli("audit", "verify").json()["ok"]
+
+
+def test_a_renewal_says_which_unused_certificate_it_ends(plane, alice):
+    """One that `--out` wrote and nobody used: the next renewal with the old certificate ends it, and says so."""
+    new = scratch("new") / "n"
+    first = alice.run("operator", "renew", "--out", new).json()
+    assert "denied_serials" not in first
+    done = run(ENLIST, "operator", "renew", "--out", scratch("again") / "n", *alice.reach)
+    assert done.code == 0 and first["cert_serial"] in done.out and "no longer accepted" in done.out, done
+    assert native.alert(plane, (new / "cert.pem", new / "key.pem")) is not None, "and it is so"
+    unused = alice.lines("operator.renewed")[-1]["cert_serial"]
+    assert alice.run("operator", "renew").json()["denied_serials"] == [unused]
+    assert "denied_serials" not in alice.run("operator", "renew").json(), "what was used is replaced, as always"
+
+
+def test_a_key_of_another_certificate_is_named(plane, alice):
+    """Two files that do not belong together, or that changed places: said in words, before anybody is asked."""
+    other = Alice(plane)
+    (cert, key), (other_cert, other_key) = alice.files, other.files
+    for own, word in (
+        (("--cert", cert, "--key", other_key), str(cert)),
+        (("--cert", other_cert, "--key", key), str(other_cert)),
+        (("--cert", key, "--key", cert), str(cert)),
+    ):
+        done = run(ENLIST, "node", "list", "--server", plane.url, "--ca", alice.out / "ca.pem", *own, "--json")
+        error = done.error()
+        assert done.code == 2 and word in error["message"] and "--key" in error["hint"], done
+        assert not any(raw in done.err for raw in ("KeyMismatch", "consistent", "key_exposed")), done

@@ -266,6 +266,9 @@ def test_every_line_that_dev_prints_works_in_another_terminal():
         commands = [line for line in whole(dev.lines()) if " --dir " in line]
         assert len(dev.lines()) <= 34 and not dev.too_wide(), text
         assert not LOG_LINE.search(text) and "panicked" not in text
+        key = directory / "root.key"
+        assert str(key) in text and key.stat().st_mode & 0o777 == 0o600 and "PRIVATE KEY" in key.read_text()
+        evidence.private_key("root", key.read_bytes())
 
         (enroll,) = [line for line in commands if " enroll " in line]
         (keep,) = [line for line in commands if " run " in line]
@@ -291,6 +294,7 @@ def test_every_line_that_dev_prints_works_in_another_terminal():
         assert dev.end() == 0
         ended = "\n".join(dev.lines())
         assert "Stopped" in ended and not LOG_LINE.search(ended), ended
+        assert "stop it and its agents first" in text and "stop the agents" in ended, ended
     for key in directory.glob("*/identity/*/key.pem"):
         evidence.private_key("agent", key.read_bytes())
     (again,) = [line.strip() for line in dev.lines() if " dev --dir " in line]
@@ -298,6 +302,47 @@ def test_every_line_that_dev_prints_works_in_another_terminal():
     assert done.returncode == 0, done
     assert b"Everything works" in done.stdout and b"enroll_" not in done.stdout
     assert pasted(f"rm -rf {directory}").returncode == 0 and not directory.exists()
+
+
+def test_the_root_of_dev_can_be_rolled_with_its_demo_agent_and_its_key_is_told_apart_afterwards():
+    """As docs/ca.md says: the demo agent has to run, or it never has the new bundle. `root.key` is then that of a retired root."""
+    directory = dev_place()
+    with Terminal(ENLIST, "dev", "--dir", directory, "--listen", "127.0.0.1:0") as dev:
+        text = dev.until("rm -rf")
+        for token in re.findall(r"enroll_[A-Za-z0-9_-]{43}", text):
+            evidence.token(token)
+        evidence.private_key("root", (directory / "root.key").read_bytes())
+        agent = subprocess.Popen(
+            [directory / "bin" / "enlist-agent", "run", "--dir", directory / "demo-agent"],
+            env=clean_env(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        try:
+            enlist = (ENLIST, "ca", "--dir", directory)
+            csr, new, answer = (directory.parent / name for name in ("new.csr", "new.key", "new.pem"))
+
+            def act(*arguments):
+                done = run(*enlist, *arguments)
+                assert done.code == 0, done
+
+            act("roll", "prepare", "--new-root", "--csr-out", csr)
+            flags = ("--root-key", directory / "root.key", "--root-cert", directory / "ca" / "bundle.pem", "--csr", csr)
+            done = run(ENLIST, "ca", "sign-root", *flags, "--new-root-key-out", new, "--out", answer)
+            assert done.code == 0, done
+            evidence.private_key("root", new.read_bytes())
+            act("roll", "prepare", "--new-root", "--cert", answer)
+            until(lambda: run(*enlist, "roll", "activate").code == 0, "the demo node has the bundle")
+        finally:
+            agent.terminate()
+            agent.wait(PATIENCE)
+        dev.interrupt()
+        assert dev.end() == 0
+    for key in directory.glob("*/identity/*/key.pem"):
+        evidence.private_key("agent", key.read_bytes())
+    again = run(ENLIST, "dev", "--once", "--dir", directory, "--listen", "127.0.0.1:0")
+    assert again.code == 0 and "key of an earlier root" in again.out, again
+    told = run(ENLIST, "dev", "--once", "--dir", directory, "--listen", "127.0.0.1:0", "--json")
+    evidence.token(told.json()["token"]["token"])
+    assert "root_key" not in told.json(), told
 
 
 def test_the_log_of_dev_is_in_its_directory_or_where_it_is_asked_for():

@@ -40,7 +40,7 @@ def test_renewals_under_an_open_stream_break_nothing(plane_of_its_own, place):
     plane = plane_of_its_own
     often(plane)
     plane.policy("liveness.interval", "1s")
-    plane.policy("liveness.grace", "5s")
+    plane.policy("liveness.grace", "20s")
     plane.cli("vcluster", "create", "often-a")
     host = Machine(plane, ENLIST_AGENT_METRICS_TEXTFILE=str(place / "agent.prom"))
     host.register("often-1", "--vcluster", "often-a").start().wait_connected()

@@ -80,8 +80,9 @@ def test_it_verifies_nodes_and_never_the_control_plane(memory_plane):
     assert ca not in ephemeral.exported(memory_plane, "--server")
     assert ca not in certs.certificates(memory_plane.bundle)
     assert ca not in certs.certificates((memory_plane.dir / "ca" / "server.pem").read_bytes())
-    (sealed,) = issuers(memory_plane, "sealed")
-    assert sealed["state"] == "active" and sealed["crl"] is True and sealed["leaves"] == 0
+    sealed = {issuer["use"]: issuer for issuer in issuers(memory_plane, "sealed")}
+    assert set(sealed) == {"node", "server"} and all(issuer["state"] == "active" for issuer in sealed.values())
+    assert sealed["node"]["crl"] is True and sealed["node"]["leaves"] == 0
 
 
 def test_operators_are_certified_by_the_sealed_issuer(memory_plane):
@@ -298,7 +299,7 @@ def test_the_sealed_issuer_is_rolled_as_ever(memory_plane):
     )  # fmt: skip
     memory_plane.cli("ca", "roll", "prepare", "--cert", place / "cert.pem")
     memory_plane.cli("ca", "roll", "activate", "--force", "--yes")
-    states = sorted(issuer["state"] for issuer in issuers(memory_plane, "sealed"))
+    states = sorted(issuer["state"] for issuer in issuers(memory_plane, "sealed") if issuer["use"] == "node")
     assert states == ["active", "retiring"]
     assert current(memory_plane) == {**before, "leaves": current(memory_plane)["leaves"]}
     assert issued_by(certs.certificate(native.enroll(memory_plane).answer.certificate), anchor(memory_plane))

@@ -22,7 +22,7 @@ READABLE = {
     "/v1/events",
 }
 """What such an operator may read; every other path is refused."""
-PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/v1/ca/crl"}
+PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/v1/ca/crl", "/v1/ca/trust"}
 
 
 @pytest.fixture(scope="module")

@@ -110,8 +110,11 @@ setting_keys! {
     "files.key" FILES_KEY ValueKind::Path, foreign_variable("GPUAAS_KEY_PATH"), worker_key("worker_key");
     /// Path of a link to the CA
     "files.ca" FILES_CA ValueKind::Path, worker_key("ca_cert");
-    /// Path of one more link to the CA, for programs that verify this host's own certificate
-    "files.node_ca" FILES_NODE_CA ValueKind::Path, foreign_variable("GPUAAS_NODE_CERT_CA_BUNDLE_PATH");
+    /// Path of a link to the issuers of nodes and the roots, for programs that verify certificates of nodes, this host's own
+    /// among them
+    "files.node_issuers" FILES_NODE_ISSUERS ValueKind::Path, foreign_variable("GPUAAS_NODE_CERT_CA_BUNDLE_PATH");
+    /// The older name of `files.node_issuers`; both may be set, to two paths
+    "files.node_ca" FILES_NODE_CA ValueKind::Path;
     /// Addresses for WireGuard that are advertised when enrolling: IPv4, IPv6 or both, with or without a port (51820).
     /// Without it, with the layout `plfm`: the address from which this host reaches the control plane
     "underlay" UNDERLAY ValueKind::Underlay;

@@ -161,7 +161,10 @@ fn files(layers: &Layers<'_>) -> Files {
         cert: layers.path(keys::FILES_CERT),
         key: layers.path(keys::FILES_KEY),
         ca: layers.path(keys::FILES_CA),
-        node_ca: layers.path(keys::FILES_NODE_CA),
+        node_issuers: [keys::FILES_NODE_ISSUERS, keys::FILES_NODE_CA]
+            .iter()
+            .filter_map(|key| layers.path(key))
+            .collect(),
         given: None,
     }
 }
@@ -254,7 +257,7 @@ mod tests {
             check("diagnostic_bytes = 4096\n[paths]\nruntime = '/run/x'\n", &variables, &[]).unwrap();
         assert_eq!(config.recovery.url.as_deref(), Some("https://rescue:1"));
         assert_eq!(config.recovery.ca_file.as_deref(), Some(Path::new("/rescue.pem")));
-        assert_eq!(config.files.node_ca.as_deref(), Some(Path::new("/node-ca.pem")));
+        assert_eq!(config.files.node_issuers, [Path::new("/node-ca.pem")]);
         assert_eq!(config.daemon.metrics_prefix, "gpuaas_node_agent_");
         let upkeep = config.upkeep;
         assert_eq!(upkeep.diagnostic_path, Path::new("/var/tmp/d"));

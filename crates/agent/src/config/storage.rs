@@ -16,8 +16,14 @@ pub enum KeyStorage {
 }
 
 /// Links on a disk cannot lead into memory that is mounted nowhere.
-const LINKS: [&str; 5] =
-    [keys::LAYOUT, keys::FILES_CERT, keys::FILES_KEY, keys::FILES_CA, keys::FILES_NODE_CA];
+const LINKS: [&str; 6] = [
+    keys::LAYOUT,
+    keys::FILES_CERT,
+    keys::FILES_KEY,
+    keys::FILES_CA,
+    keys::FILES_NODE_ISSUERS,
+    keys::FILES_NODE_CA,
+];
 
 pub(super) fn choose(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> KeyStorage {
     if layers.text(keys::STORAGE) != Some("memory") {

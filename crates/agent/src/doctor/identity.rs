@@ -143,7 +143,12 @@ fn said(subject: &DoctorSubject, answer: Result<Standing, Error>, serial: &Seria
         }
         FailureKind::UnknownIssuer => {
             let what = format!("the control plane does not know the issuer of certificate {serial}");
-            Some(Some(Check::bad(NAME, class, what).with(error.hint().to_owned())).into())
+            let at = subject.daemon.as_ref().and_then(|daemon| daemon.recovers_at.as_ref());
+            let remedy = at.map_or_else(
+                || code::UNKNOWN_ISSUER.to_owned(),
+                |at| format!("nothing: its issuer was retired, as a rule, and the daemon recovers by itself at {at}, with its recovery token"),
+            );
+            Some(Some(Check::bad(NAME, class, what).with(remedy)).into())
         }
         // Another check says it; and a control plane of before does not know the call.
         FailureKind::Transient

@@ -119,7 +119,7 @@ fn held<'a>(
             .into());
     }
     match chosen(subject, found) {
-        Ok(endpoint) => Ok((kept, endpoint)),
+        Ok(endpoint) => Ok((kept, endpoint.denying(subject.denied()))),
         Err(fault) if subject.config.is_err() => {
             Err(blocked(fault.message).with(fault.hint).follows("config", "a setting is wrong").into())
         }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use client::{ServerUrl, Trust};
+use client::{DeniedIssuers, ServerUrl, Trust};
 
 use crate::config::hosts::Hosts;
 use crate::config::{self, AgentConfig, Environment, KeyStorage, Upkeep, Values};
@@ -118,7 +118,13 @@ impl DoctorSubject {
             return Ok(identity.trust());
         }
         let config = self.config.as_ref().map_err(Clone::clone)?;
-        plan::recognised(config, &self.servers()).map(|(_, trust)| trust)
+        let trusted = plan::recognised(config, &self.servers()).map(|(_, trust)| trust);
+        trusted.map(|trust| trust.denying(self.denied()))
+    }
+
+    /// What the roots deny, as far as this host has kept it.
+    pub fn denied(&self) -> DeniedIssuers {
+        identity::stored_lists(&self.kept).denied()
     }
 
     /// Names that this host must know by itself.

@@ -116,7 +116,10 @@ pub(crate) async fn obtain(
         Pending::resume_or_begin(dir.path(), &plan.credential, || wireguard_key(dir.path(), plan))
     });
     let pending = begun.map_err(|error| not_begun(&error))?;
-    let answer = match rpc::enroll(plan, &pending, options).await {
+    // Of an identity that is replaced: what its roots deny is no control plane at first contact either.
+    let lists = identity::stored_lists(dir.path());
+    let trust = plan.trust.clone().denying(lists.denied());
+    let answer = match rpc::enroll(plan, &trust, &pending, options).await {
         Ok(answer) => answer,
         Err(fault) => {
             // The token is dead for good, so there is nothing left to ask again for.
@@ -128,7 +131,7 @@ pub(crate) async fn obtain(
     };
     let servers = persist::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
-    let identity = answer::check(&answer, pending.key, &plan.trust, clock::now())?;
+    let identity = answer::check(&answer, pending.key, &trust, lists, clock::now())?;
     if let Err(error) = persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
         return Err(not_persisted(dir, &identity, &servers, &error, options).await);
     }

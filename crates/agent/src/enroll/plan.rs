@@ -1,13 +1,13 @@
 //! Everything that must be settled before a token or an identity leaves this host: where to, and by what the control plane
 //! is recognised.
 
-use std::io;
 use std::path::PathBuf;
 
 use client::url::UrlError;
 use client::{ServerUrl, Trust};
 
 use super::credential::EnrollCredential;
+use crate::ca_file;
 use crate::code::AgentCode;
 use crate::config::{AgentConfig, KeyStorage, RecoveryConfig, TrustChoice, UnderlayAddresses};
 use crate::fault::{Fault, Mistake};
@@ -98,7 +98,7 @@ pub fn servers(config: &AgentConfig) -> Result<Vec<ServerUrl>, Fault> {
 fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
     let path = match choice {
         TrustChoice::Pin(pin) => return Ok(Trust::pin(*pin)),
-        TrustChoice::SystemRoots => return Ok(Trust::SystemRoots),
+        TrustChoice::SystemRoots => return Ok(Trust::system_roots()),
         TrustChoice::CaFile(path) => path,
     };
     let unusable = |reason: String| {
@@ -108,8 +108,7 @@ fn trust(choice: &TrustChoice) -> Result<Trust, Fault> {
             "name a PEM file with the control plane's CA: `enlist ca export --server` writes it",
         )
     };
-    let pem = std::fs::read(path).map_err(|error: io::Error| unusable(error.to_string()))?;
-    Trust::from_ca_pem(&pem).map_err(|error| unusable(error.to_string()))
+    ca_file::trust(path).map_err(unusable)
 }
 
 fn trust_missing() -> Fault {

@@ -60,6 +60,7 @@ impl CallOptions {
 /// Asks for a certificate for this key: for the token, or for what this machine is known by.
 pub async fn enroll(
     plan: &EnrollPlan,
+    trust: &Trust,
     pending: &Pending,
     options: &CallOptions,
 ) -> Result<EnrollResponse, Fault> {
@@ -91,12 +92,11 @@ pub async fn enroll(
         hardware_identity: identity.as_ref().map(SysfsIdentity::message),
         memory_storage: plan.storage == KeyStorage::Memory,
     };
-    let agent =
-        AgentApi::new(plan.servers.clone(), &plan.trust, None).map_err(fault)?.on_retry(options.on_retry());
+    let agent = AgentApi::new(plan.servers.clone(), trust, None).map_err(fault)?.on_retry(options.on_retry());
     let key = &pending.idempotency_key;
     match agent.enroll(request, key, &options.correlation_id, options.deadline()).await {
         Ok(reply) => Ok(reply.message),
-        Err(error) => Err(clock_or_fault(error, &plan.servers, &plan.trust).await),
+        Err(error) => Err(clock_or_fault(error, &plan.servers, trust).await),
     }
 }
 

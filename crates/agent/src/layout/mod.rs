@@ -10,7 +10,7 @@ mod link;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pki::pem;
+use pki::{describe, pem};
 use rustls_pki_types::CertificateDer;
 
 use crate::code::AgentCode;
@@ -24,7 +24,7 @@ use link::{IdentityLink, Look};
 const CERT: &str = "layout-cert.pem";
 /// The key in SEC1 form.
 const KEY: &str = "layout-key.pem";
-/// What verifies the control plane and the leaf alike: intermediates, then roots.
+/// What verifies the control plane: intermediates, then roots.
 const CA: &str = "layout-ca.pem";
 
 /// Names, forms and modes of one document.
@@ -86,8 +86,8 @@ pub struct Files {
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub ca: Option<PathBuf>,
-    /// What verifies this host's own certificate. A file that the operator put there stays.
-    pub node_ca: Option<PathBuf>,
+    /// What verifies the certificates of nodes, this host's own among them. Files that the operator put there stay.
+    pub node_issuers: Vec<PathBuf>,
     /// The CA file that the operator put there for first contact. It stays the operator's.
     pub given: Option<PathBuf>,
 }
@@ -118,9 +118,11 @@ impl Files {
     fn links(&self, dir: &Path) -> Vec<IdentityLink> {
         let key = if self.is_probectl() { KEY } else { identity::KEY };
         let cert = if self.layout.is_some() { CERT } else { identity::CERT };
-        let node_ca = self.node_ca.clone().filter(|path| link::is_link(path) || !path.exists());
-        let wanted = [(&self.key, key), (&self.cert, cert), (&self.ca, CA), (&node_ca, CA)];
+        let node_issuers = self.node_issuers.iter().filter(|path| link::is_link(path) || !path.exists());
+        let node_issuers = node_issuers.map(|path| (path.clone(), identity::NODE_ISSUERS));
+        let wanted = [(&self.key, key), (&self.cert, cert), (&self.ca, CA)];
         let wanted = wanted.into_iter().filter_map(|(path, name)| Some((path.clone()?, name)));
+        let wanted = wanted.chain(node_issuers);
         // The operator's own CA file, if that is where it lies, is as good as a link.
         let links = wanted.filter(|(path, _)| Some(path) != self.given.as_ref() || link::is_link(path));
         links.map(|(path, name)| IdentityLink::new(dir, path, name)).collect()
@@ -142,8 +144,18 @@ impl Files {
         if self.layout.is_some() {
             extras.push(Extra { name: CERT, text: chain(&[leaf, &identity.chain]) });
         }
-        if self.ca.is_some() || self.node_ca.is_some() {
-            extras.push(Extra { name: CA, text: chain(&[&identity.chain, &identity.bundle]) });
+        if self.ca.is_some() {
+            // Some TLS libraries ignore the uses of a CA that they were given as an anchor, so an issuer of nodes alone is not
+            // given where the control plane is verified; probectl's document wants the leaf verified by this file too.
+            let issuers = identity.chain.iter();
+            let issuers = issuers.filter(|ca| self.is_probectl() || describe::may_issue_to_servers(ca));
+            let issuers: Vec<CertificateDer<'static>> = issuers.cloned().collect();
+            extras.push(Extra { name: CA, text: chain(&[&issuers, &identity.bundle]) });
+        }
+        if !self.node_issuers.is_empty() && identity.node_issuers.is_empty() {
+            // A control plane of an older version does not say them; this one is known.
+            let text = chain(&[&identity.chain, &identity.bundle]);
+            extras.push(Extra { name: identity::NODE_ISSUERS, text });
         }
         if self.is_probectl() {
             let text = identity.key.to_sec1_pem().map_err(io::Error::other)?;

@@ -7,7 +7,6 @@ use client::AgentApi;
 use lifecycle::host::Class;
 use lifecycle::names::{Span, Timestamp};
 use pki::agent_key::HostKey;
-use pki::succession::check_introduction;
 use rustls_pki_types::CertificateDer;
 
 use super::endpoint::RecoveryEndpoint;
@@ -20,6 +19,8 @@ use crate::issued::{IssuedAnswer, agrees};
 use crate::store::identity::HostIdentity;
 use crate::store::trust_refused;
 use crate::token::SecretToken;
+use crate::trust_offer::TrustOffer;
+use client::RootLists;
 
 /// As whom, with what and why. The certificate that was lost is not shown.
 pub fn request(
@@ -88,6 +89,9 @@ fn as_recovery(answer: EnrollResponse) -> RecoverResponse {
         chain: answer.chain,
         bundle: answer.bundle,
         bundle_version: answer.bundle_version,
+        root_crls: answer.root_crls,
+        node_issuers: answer.node_issuers,
+        node_issuers_version: answer.node_issuers_version,
         cert_serial: answer.cert_serial,
         not_after: answer.not_after,
         renew_at: answer.renew_at,
@@ -112,15 +116,17 @@ pub async fn ask(
 }
 
 /// The identity that the answer holds, for the key that asked for it; of this node, if it is known which one this is. What
-/// is to be trusted from now on is vouched for by what is trusted here, and by the CAs that verify the recovery endpoint.
+/// is to be trusted from now on is vouched for by what is trusted here, and by the CAs that verify the recovery endpoint. `lists`
+/// are those that are here.
 pub fn check(
     answer: &RecoverResponse,
     key: Arc<HostKey>,
     known: Option<&HostIdentity>,
     anchors: &[CertificateDer<'static>],
+    lists: RootLists,
     at: Timestamp,
 ) -> Result<HostIdentity, Fault> {
-    let identity = IssuedAnswer::from(answer).check(key, at)?;
+    let mut identity = IssuedAnswer::from(answer).check(key, at)?;
     agrees("spiffe_id", &answer.spiffe_id, &identity.spiffe.to_string())?;
     agrees("node_id", &answer.node_id, identity.node_id().unwrap_or_default())?;
     if let Some(known) = known {
@@ -128,25 +134,26 @@ pub fn check(
         agrees("the domain", known.spiffe.domain.as_str(), identity.spiffe.domain.as_str())?;
         agrees("the tenant", known.tenant().unwrap_or_default(), identity.tenant().unwrap_or_default())?;
     }
-    vouched(&identity.bundle, known, anchors, at).map_err(|reason| {
+    let offer = TrustOffer::from(answer);
+    identity.bundle = next_bundle(&offer, known, anchors, &lists, at).map_err(|reason| {
         let what = format!("the trust bundle of a recovery is not kept: {reason}");
         Fault::host(AgentCode::BundleNotKept, what, trust_refused::REMEDY)
     })?;
+    identity.meta_mut().bundle_version = offer.bundle_version;
+    identity.root_lists = lists;
+    offer.take_beside_bundle(&mut identity);
     Ok(identity)
 }
 
-/// Whether what is trusted here says that a bundle is to be trusted next. Where nothing is trusted by name, because the
-/// operator pinned the server itself or chose the system's roots, there is nothing to hold it against.
-pub fn vouched(
-    bundle: &[CertificateDer<'static>],
+/// The bundle to be trusted next, if what is trusted here says so.
+pub fn next_bundle(
+    offer: &TrustOffer<'_>,
     known: Option<&HostIdentity>,
     anchors: &[CertificateDer<'static>],
+    lists: &RootLists,
     at: Timestamp,
-) -> Result<(), String> {
-    let trusted: Vec<CertificateDer<'_>> =
-        known.iter().flat_map(|known| &known.bundle).chain(anchors).cloned().collect();
-    if trusted.is_empty() {
-        return Ok(());
-    }
-    check_introduction(&trusted, bundle, at).map_err(|error| error.to_string())
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bundle = known.into_iter().flat_map(|known| &known.bundle);
+    let trusted: Vec<CertificateDer<'static>> = bundle.chain(anchors).cloned().collect();
+    offer.bundle(&trusted, lists, at)
 }

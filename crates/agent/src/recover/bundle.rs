@@ -8,6 +8,7 @@ use std::path::Path;
 use api::agent::BundleEvidence;
 use client::{ServerUrl, Trust};
 use lifecycle::names::Timestamp;
+use pki::succession::without_cross_certificates;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -98,8 +99,9 @@ fn parse(text: &[u8], at: Timestamp) -> Result<CheckedBundle, String> {
     }
     let url = ServerUrl::parse(&written.recovery_url).map_err(|error| format!("recovery_url: {error}"))?;
     let recovery_ca_sha256 = pki::digest::fingerprint(written.recovery_ca_pem.as_bytes()).pin();
-    let trust = Trust::from_ca_pem(written.recovery_ca_pem.as_bytes());
-    let trust = trust.map_err(|error| format!("recovery_ca_pem: {error}"))?;
+    let cas = pki::pem::certificates(written.recovery_ca_pem.as_bytes());
+    let cas = cas.map_err(|error| format!("recovery_ca_pem: {error}"))?;
+    let trust = Trust::cas(without_cross_certificates(&cas));
     let token = SecretToken::new(token).ok_or("recovery_token is empty")?;
     if written.node_id.is_empty() || written.domain.is_empty() {
         return Err("names no node".to_owned());
@@ -177,7 +179,7 @@ mod tests {
 
     fn check(change: impl FnOnce(&mut Value)) -> Result<CheckedBundle, String> {
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::create(&domain, AT, [[1; 16], [2; 16]]).unwrap();
+        let made = pki::hierarchy::create(&domain, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
         let mut bundle = json!({
             "version": 1, "node_id": "n-1", "domain": "test.example", "recovery_token": "hush-hush",
             "recovery_profile_id": "p", "recovery_url": "https://there:1",

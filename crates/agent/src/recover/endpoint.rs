@@ -1,9 +1,10 @@
 //! The recovery endpoint and the CA that verifies it: as agent.toml names them, else as the recovery profile that the
 //! control plane issued, else those of every day, but only where the operator has set `recovery_same_as_runtime`.
 
-use client::{ServerUrl, Trust};
+use client::{DeniedIssuers, ServerUrl, Trust};
 use rustls_pki_types::CertificateDer;
 
+use crate::ca_file;
 use crate::code::AgentCode;
 use crate::config::RecoveryConfig;
 use crate::fault::Fault;
@@ -13,6 +14,13 @@ use crate::store::recovery::StoredRecoveryProfile;
 pub struct RecoveryEndpoint {
     pub servers: Vec<ServerUrl>,
     pub trust: Trust,
+}
+
+impl RecoveryEndpoint {
+    /// The same, without the issuers that their roots have revoked.
+    pub fn denying(self, denied: DeniedIssuers) -> Self {
+        Self { trust: self.trust.denying(denied), ..self }
+    }
 }
 
 /// Servers and trust of the daily connection.
@@ -33,7 +41,7 @@ pub fn choose(
         None => None,
     };
     let own = own_trust(config)?;
-    let stored = || profile.map(|profile| Trust::CaFile(profile.ca.clone()));
+    let stored = || profile.map(|profile| Trust::cas(profile.ca.clone()));
     let servers = match (named, profile) {
         (Some(url), _) => vec![url],
         (None, Some(profile)) => vec![profile.url.clone()],
@@ -52,8 +60,7 @@ pub fn choose(
 fn own_trust(config: &RecoveryConfig) -> Result<Option<Trust>, Fault> {
     let Some(path) = &config.ca_file else { return Ok(None) };
     let unusable = |reason: String| blocked(format!("recovery_ca_file {}: {reason}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-    Trust::from_ca_pem(&pem).map(Some).map_err(|error| unusable(error.to_string()))
+    ca_file::trust(path).map(Some).map_err(unusable)
 }
 
 /// What vouches for a recovery CA: the bundle in use, and what agent.toml names.
@@ -88,7 +95,7 @@ mod tests {
     fn check(config: &RecoveryConfig, known: bool, trusted: bool) -> Option<String> {
         let profile =
             StoredRecoveryProfile { id: "p".to_owned(), url: url("https://profile:1"), ca: Vec::new() };
-        let trust = trusted.then(|| Trust::CaFile(Vec::new()));
+        let trust = trusted.then(|| Trust::cas(Vec::new()));
         let runtime = RuntimeEndpoint { servers: vec![url("https://runtime:1")], trust };
         let endpoint = choose(config, Some(&profile).filter(|_| known), &runtime);
         endpoint.ok().and_then(|endpoint| endpoint.servers.first().map(ToString::to_string))

@@ -79,7 +79,7 @@ fn who(dir: &Dir, identity: Option<&HostIdentity>) -> Vec<KnownNode> {
         SpiffePath::Agent { node, .. } => {
             Some(KnownNode { node: node.to_string(), domain: Some(spiffe.domain.to_string()) })
         }
-        SpiffePath::Operator { .. } => None,
+        SpiffePath::Operator { .. } | SpiffePath::Replica { .. } => None,
     };
     if let Some(identity) = identity {
         return named(&identity.spiffe).into_iter().collect();
@@ -110,6 +110,7 @@ pub(crate) fn plan(
     let certified = identity::leaves(dir.path()).into_iter().map(|leaf| leaf.not_before).max();
     let trusted = clock_floor::newest(found.profile.iter().flat_map(|profile| &profile.ca));
     let made = certified.max(trusted);
+    let denied = identity::stored_lists(dir.path()).denied();
     if let Some(bundle) = bundle {
         let evidence = Some(bundle.evidence());
         let made = made.max(Some(bundle.issued_at));
@@ -117,7 +118,7 @@ pub(crate) fn plan(
         return Ok(RecoverPlan {
             token,
             profile,
-            endpoint,
+            endpoint: endpoint.denying(denied),
             identity,
             evidence,
             node_id,
@@ -152,7 +153,7 @@ pub(crate) fn plan(
     Ok(RecoverPlan {
         token: kept.value,
         profile: kept.profile,
-        endpoint,
+        endpoint: endpoint.denying(denied),
         identity,
         evidence: None,
         node_id,

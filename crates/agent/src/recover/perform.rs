@@ -30,12 +30,13 @@ use crate::issued;
 use crate::space::Ballast;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
-use crate::store::identity::{HostIdentity, IdentityMeta};
+use crate::store::identity::{self, HostIdentity};
 use crate::store::last_attempts::{self, LastAttempts};
 use crate::store::recovery::VouchedGrant;
 use crate::store::recovery_attempt::RecoveryAttempt;
 use crate::store::{recovery, recovery_attempt, revoked, tolerance, trust_refused, unconfirmed};
 use crate::token::SecretToken;
+use crate::trust_offer::TrustOffer;
 use crate::{chance, clock, code, status};
 
 /// Long enough for a control plane that is there.
@@ -120,7 +121,9 @@ async fn carry_out(
         Err(failed) => return Err(refused(dir, config, &plan, failed)),
     };
     let anchors = plan.endpoint.trust.anchors();
-    let checked = ask::check(&answer, Arc::new(begun.key), plan.identity.as_ref(), anchors, clock::now());
+    let lists = identity::stored_lists(dir.path());
+    let checked =
+        ask::check(&answer, Arc::new(begun.key), plan.identity.as_ref(), anchors, lists, clock::now());
     let identity = checked.inspect_err(|fault| note_refusal(dir, fault))?;
     if !plan.node_id.is_empty() {
         issued::agrees("node_id", &plan.node_id, identity.node_id().unwrap_or_default())?;
@@ -271,8 +274,8 @@ pub(crate) fn keep_grant(
     grant: &RecoveryGrant,
 ) -> io::Result<()> {
     let trusted = endpoint::vouchers(config, &identity.bundle);
-    match VouchedGrant::check(dir.path(), grant, &trusted, clock::now()) {
-        Ok(vouched) => recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), vouched),
+    match VouchedGrant::check(dir.path(), grant, &trusted, &identity.root_lists, clock::now()) {
+        Ok(vouched) => recovery::keep(dir.path(), identity.node_id().unwrap_or_default(), &vouched),
         Err(reason) => {
             note_refusal(dir, &Fault::host(AgentCode::BundleNotKept, reason, trust_refused::REMEDY));
             Ok(())
@@ -287,18 +290,22 @@ fn refresh(
     anchors: &[CertificateDer<'static>],
     answer: &NotNeeded,
 ) -> bool {
-    let Ok(bundle) = issued::certificates("bundle", &answer.bundle) else { return false };
-    if bundle == before.bundle {
-        return false;
-    }
+    let offer = TrustOffer::from(answer);
+    let bundle = match ask::next_bundle(&offer, Some(before), anchors, &before.root_lists, clock::now()) {
+        Ok(bundle) => bundle,
+        Err(reason) => {
+            let what = format!("the trust bundle of a recovery is not kept: {reason}");
+            note_refusal(dir, &Fault::host(AgentCode::BundleNotKept, what, trust_refused::REMEDY));
+            return false;
+        }
+    };
     let mut identity = HostIdentity { bundle, ..before.clone() };
-    identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: answer.bundle_version, ..meta });
-    if client::trust::client_config(&identity.trust(), None, b"h2").is_err() {
+    identity.meta_mut().bundle_version = offer.bundle_version;
+    offer.take_beside_bundle(&mut identity);
+    if identity.bundle == before.bundle && identity.root_lists == before.root_lists {
         return false;
     }
-    if let Err(reason) = ask::vouched(&identity.bundle, Some(before), anchors, clock::now()) {
-        let what = format!("the trust bundle of a recovery is not kept: {reason}");
-        note_refusal(dir, &Fault::host(AgentCode::BundleNotKept, what, trust_refused::REMEDY));
+    if client::trust::client_config(&identity.trust(), None, b"h2").is_err() {
         return false;
     }
     let generations = Generations::under(dir.path());

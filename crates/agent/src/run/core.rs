@@ -4,28 +4,34 @@
 use std::io;
 use std::path::Path;
 
+use client::unreachable::{Distrust, Unreachable};
 use client::{Error, ServerUrl};
 use lifecycle::host::{
     self, CandidateOrigin, Chance, Class, Condition, FailureKind, FollowUp, HostMachine, Input, Life, Now,
 };
 use lifecycle::names::{Span, Timestamp};
-use pki::succession::{check_succession, left_out};
+use pki::digest::TrustDigest;
+use pki::succession::left_out;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 
+use super::rate_limit::RateLimit;
 use super::reporting::Reporting;
 use super::start;
 use crate::code::{self, AgentCode};
 use crate::failed_call::FailedCall;
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
+use crate::issued;
 use crate::layout::Files;
 use crate::space::{self, Ballast};
 use crate::status::LastAttempt;
 use crate::store::dir::Dir;
 use crate::store::generation::{Generations, Number};
-use crate::store::identity::{HostIdentity, IdentityMeta};
+use crate::store::identity::{self, HostIdentity};
+use crate::store::stored_trust::StoredTrust;
 use crate::store::{revoked, trust_refused};
+use crate::trust_offer::TrustOffer;
 use crate::{chance, clock};
 
 /// A new certificate on disk that has yet to be proven.
@@ -43,6 +49,9 @@ pub struct AgentCore {
     pub exit_on_revoked: bool,
     pub identity: HostIdentity,
     pub candidate: Option<Candidate>,
+    pub stored_trust: StoredTrust,
+    /// How often a renewal may begin that is not one after a failure, whoever names its time: each is a generation on the disk.
+    pub renewals: RateLimit,
     pub machine: HostMachine,
     /// Of this process, for the control plane to tell it from a copy of the identity.
     pub instance: String,
@@ -107,9 +116,20 @@ impl AgentCore {
     /// The candidate was welcomed: from here on it is this host's identity. If the disk would not have it, it is proven
     /// again later.
     pub fn adopt_candidate(&mut self) -> io::Result<Option<CandidateOrigin>> {
-        let Some(candidate) = self.candidate.take() else { return Ok(None) };
+        let Some(mut candidate) = self.candidate.take() else { return Ok(None) };
         let generations = Generations::under(self.path());
-        if let Err(error) = self.ballast.rescue(|| generations.switch(candidate.number, None)) {
+        // A list that came while the candidate was waiting stays.
+        let lists = candidate.identity.root_lists.and(&self.identity.root_lists);
+        let newer = lists != candidate.identity.root_lists;
+        candidate.identity.root_lists = lists;
+        let switch = || {
+            let number = match newer {
+                true => self.files.write(&candidate.identity, &generations, Some(candidate.number))?,
+                false => candidate.number,
+            };
+            generations.switch(number, None)
+        };
+        if let Err(error) = self.ballast.rescue(switch) {
             let kind = if space::is_full(&error) { FailureKind::DiskFull } else { FailureKind::Transient };
             self.candidate = Some(candidate);
             self.learn(Input::Opened(Err(kind.into())));
@@ -117,7 +137,10 @@ impl AgentCore {
             return Err(error);
         }
         self.identity = candidate.identity;
-        self.learn(Input::Loaded(life(&self.identity)));
+        let mut life = life(&self.identity);
+        let wait = u64::try_from(self.renewals.wait(Instant::now()).as_millis()).unwrap_or(u64::MAX);
+        life.renew_at = life.renew_at.max(clock::now().plus(Span::from_millis(wait)));
+        self.learn(Input::Loaded(life));
         Ok(Some(candidate.origin))
     }
 
@@ -133,21 +156,8 @@ impl AgentCore {
         }
     }
 
-    /// The same identity with other certificates to trust, in use when this returns.
-    pub fn keep_bundle(
-        &mut self,
-        version: u64,
-        certificates: Vec<CertificateDer<'static>>,
-    ) -> Result<(), String> {
-        let mut identity = HostIdentity { bundle: certificates, ..self.identity.clone() };
-        let lost = IdentityMeta {
-            renew_at: String::new(),
-            profile: String::new(),
-            bundle_version: 0,
-            servers: Vec::new(),
-        };
-        let meta = identity.meta.take().unwrap_or(lost);
-        identity.meta = Some(IdentityMeta { bundle_version: version, ..meta });
+    /// The same identity with other things to trust, in use when this returns.
+    pub fn keep_trust(&mut self, identity: HostIdentity) -> Result<(), String> {
         // What cannot be used must not replace what can.
         client::trust::client_config(&identity.trust(), Some(&identity.credentials()), b"h2")
             .map_err(|error| Error::from(error).to_string())?;
@@ -158,25 +168,62 @@ impl AgentCore {
             generations.switch(number, spare)
         };
         self.ballast.rescue(write).map_err(|error| error.to_string())?;
+        for (root, number, denied) in identity.root_lists.newer_than(&self.identity.root_lists) {
+            tracing::info!(root, number, denied, "revocation list of a root stored");
+        }
         self.identity = identity;
         Ok(())
+    }
+
+    /// Where the control plane says that it is reached, for the next start: by then the servers of the certificate's answer may be gone.
+    pub fn keep_servers(&mut self, servers: &[String]) {
+        let servers = issued::bounded(servers);
+        let Some(mut meta) = self.identity.meta.clone().filter(|meta| meta.servers != servers) else {
+            return;
+        };
+        if servers.is_empty() {
+            return;
+        }
+        meta.servers = servers;
+        match self.ballast.rescue(|| identity::rewrite_meta(self.dir.path(), &meta)) {
+            Ok(()) => self.identity.meta = Some(meta),
+            Err(error) => self.not_written("the addresses of the control plane could not be stored", &error),
+        }
+    }
+
+    /// What the generation in use has on disk now: files may be lost or written over while this runs.
+    pub fn stored_trust(&mut self) -> TrustDigest {
+        self.stored_trust.read(self.dir.path())
     }
 
     /// The bundle that may take the place of the one in use: only what is trusted now says what is trusted next. The
     /// version is nobody's signature, so one that is lower only adds: whoever once sent a number out of reach would otherwise
     /// have sent the last bundle that this host takes.
-    pub fn succeeding(
-        &self,
-        version: u64,
-        mut bundle: Vec<CertificateDer<'static>>,
-    ) -> Result<Vec<CertificateDer<'static>>, String> {
+    pub fn succeeding(&self, offer: &TrustOffer<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
         let (current, at) = (&self.identity.bundle, clock::now());
-        check_succession(current, &bundle, at).map_err(|error| error.to_string())?;
-        if version < self.identity.bundle_version() {
+        let mut bundle = offer.bundle(current, &self.identity.root_lists, at)?;
+        if offer.bundle_version < self.identity.bundle_version() {
             let kept = left_out(current, &bundle, at);
             bundle.extend(kept);
         }
         Ok(bundle)
+    }
+
+    /// Takes the lists of the roots and the issuers of nodes that come with a bundle; what is not taken is in the log.
+    pub fn take_beside_bundle(&mut self, offer: &TrustOffer<'_>, identity: &mut HostIdentity) {
+        self.take_lists(offer, identity);
+        if let Err(reason) = offer.take_issuers(identity) {
+            self.reporting.log(AgentCode::BundleNotKept, &reason);
+        }
+    }
+
+    /// The lists alone: they are signed by a root, whatever came with them.
+    pub fn take_lists(&mut self, offer: &TrustOffer<'_>, identity: &mut HostIdentity) {
+        for reason in offer.take_lists(identity) {
+            let code = FaultCode::from(AgentCode::BundleNotKept);
+            let class = Class::ServerTlsUntrusted;
+            self.reporting.log_call("list refused", class, &code, &reason, trust_refused::LIST_REMEDY);
+        }
     }
 
     /// What was offered to this host to trust is not taken: in the log, in the diagnostics, and for `status` and `doctor`.
@@ -243,7 +290,13 @@ impl AgentCore {
         };
         let what = format!("{act}: {}{tried}", failed.error);
         let (class, code) = (self.class(failed.kind), failed.code());
+        let denied = matches!(
+            &failed.error,
+            Error::Unreachable { cause: Unreachable::Untrusted(Distrust::IssuerRevoked), .. }
+        );
         let hint = match class {
+            // No repair bundle makes a denied issuer good.
+            Class::RecoveryEnrollmentBlocked if denied => failed.error.hint(),
             Class::RecoveryEnrollmentBlocked
                 if code.is_one_of(&[
                     api::code::RECOVERY_NOT_NEEDED,
@@ -255,6 +308,7 @@ impl AgentCore {
             }
             // It recovers, or needs what a recovery takes: the hint about the call itself is no way out.
             Class::CertExpired | Class::RecoveryEnrollmentBlocked => "",
+            Class::EndpointUnreachable if failed.kind == FailureKind::UnknownIssuer => code::UNKNOWN_ISSUER,
             Class::EndpointUnreachable
             | Class::ServerTlsUntrusted
             | Class::IdentityRevokedOrFenced

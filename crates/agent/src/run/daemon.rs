@@ -19,6 +19,7 @@ use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
 use super::host_sessions::HostSessions;
 use super::metrics_listener::{self, MetricsPage};
+use super::paced_offers::{self, PacedOffers};
 use super::recovery::IdentityRecovery;
 use super::renewal::CertificateRenewal;
 use super::reporting::{Outlets, Reporting};
@@ -34,8 +35,9 @@ use crate::failed_call::failure_kind;
 use crate::fault::Fault;
 use crate::service_manager::ServiceManager;
 use crate::space::Ballast;
-use crate::status::{AgentState, Disk, Status};
+use crate::status::{AgentState, Disk, ISSUER_UNKNOWN, Status};
 use crate::store::dir::Dir;
+use crate::store::stored_trust::StoredTrust;
 use crate::store::{grace, last_attempts, recovery_attempt, revoked, tolerance};
 use crate::{chance, clock};
 
@@ -47,6 +49,9 @@ pub struct Daemon {
     upkeep: HostUpkeep,
     configuration: HostConfiguration,
     sessions: HostSessions,
+    offers: PacedOffers,
+    /// A renewal was ordered, and waits for its time.
+    renewal_ordered: bool,
 }
 
 impl Daemon {
@@ -90,6 +95,8 @@ impl Daemon {
             machine: HostMachine::new(life(&found.identity), correlation_id),
             identity: found.identity,
             candidate: None,
+            stored_trust: StoredTrust::default(),
+            renewals: paced_offers::pace(Instant::now()),
             instance: chance::hex_128().map_err(no_chance)?,
             started: Instant::now(),
         };
@@ -101,6 +108,8 @@ impl Daemon {
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
             sessions,
+            offers: PacedOffers::new(Instant::now()),
+            renewal_ordered: false,
         };
         daemon.begin(found.candidate);
         Ok(daemon)
@@ -164,6 +173,14 @@ impl Daemon {
         if let Err(what) = self.session.tick() {
             self.disconnected(FailureKind::Transient.into(), &what);
         }
+        if !self.session.is_connected() {
+            self.offers.forget();
+        }
+        self.take_up_offers();
+        if self.renewal_ordered && self.core.renewals.wait(Instant::now()).is_zero() {
+            self.renewal_ordered = false;
+            self.core.learn(Input::RenewalOrdered);
+        }
         if self.upkeep.look(&mut self.core) {
             let servers = self.servers();
             self.recovery.check_ready(&mut self.core, &servers);
@@ -177,9 +194,16 @@ impl Daemon {
     }
 
     fn wake(&self) -> Instant {
+        let now = Instant::now();
         let machine = self.core.started + pause(self.core.machine.wake(self.core.now()));
-        let parts =
-            [self.session.wake(), self.core.reporting.wake(), Some(self.upkeep.wake()), self.sessions.wake()];
+        let parts = [
+            self.session.wake(),
+            self.core.reporting.wake(),
+            Some(self.upkeep.wake()),
+            self.sessions.wake(),
+            self.offers.wake(),
+            self.renewal_ordered.then(|| now + self.core.renewals.wait(now)),
+        ];
         parts.into_iter().flatten().fold(machine, Instant::min)
     }
 
@@ -193,6 +217,8 @@ impl Daemon {
                 }
             }
             HostAction::Renew => {
+                // It fulfils every order that has come.
+                self.renewal_ordered = false;
                 let target = self.target();
                 self.session.orders.renewal_begins();
                 if let Err(reason) = self.renewal.begin(&mut self.core, target) {
@@ -217,7 +243,8 @@ impl Daemon {
     }
 
     /// What this host says of itself: each part its own.
-    fn evidence(&self) -> Evidence {
+    fn evidence(&mut self) -> Evidence {
+        let stored_trust = self.core.stored_trust().to_vec();
         let core = &self.core;
         let condition = core.machine.condition();
         let shown = |text: &str| if condition.is_some() { text.to_owned() } else { String::new() };
@@ -225,6 +252,7 @@ impl Daemon {
             cert_serial: core.identity.facts.serial.to_string(),
             cert_not_after: core.identity.facts.not_after.to_string(),
             bundle_version: core.identity.bundle_version(),
+            stored_trust,
             clock_offset_ms: core.machine.offset().unwrap_or_default(),
             disk_free_bytes: Disk::of(core.path()).available_bytes.unwrap_or_default(),
             class: condition.map(|condition| condition.class.to_string()).unwrap_or_default(),
@@ -252,6 +280,12 @@ impl Daemon {
             status.reason("revoked", true);
         }
         status.clock_offset_ms = core.machine.offset();
+        if core.machine.is_issuer_unknown() {
+            let now = core.now();
+            status.reason(ISSUER_UNKNOWN, true);
+            let left = core.machine.recovers_in(now).filter(|left| left.millis() > 0);
+            status.recovers_at = left.map(|left| now.wall.plus(left).whole_second().to_string());
+        }
         self.session.status(core, &mut status);
         self.recovery.status(&mut status);
         self.upkeep.status(&mut status);

@@ -23,8 +23,9 @@ use crate::fault::{Exit, Fault};
 use crate::issued::{IssuedAnswer, invalid};
 use crate::layout::{Files, Layout};
 use crate::store::dir::Dir;
-use crate::store::identity::HostIdentity;
+use crate::store::identity::{self, HostIdentity};
 use crate::store::{disk, renewal_key};
+use crate::trust_offer::TrustOffer;
 use crate::{chance, clock};
 
 const CAP: Span = Span::from_minutes(1);
@@ -68,12 +69,14 @@ pub async fn adopt(
     there: ImportedCertificate<'_>,
 ) -> Result<HostIdentity, Fault> {
     let (choice, trust) = recognised(config, servers)?;
+    let lists = identity::stored_lists(dir.path());
+    let trust = trust.denying(lists.denied());
     let ImportedCertificate { files, worker, credentials } = there;
     let next = renewal_key::resume_or_begin(dir.path()).map_err(|error| not_kept(dir.path(), &error))?;
     let agent = AgentApi::new(servers.to_vec(), &trust, Some(&credentials)).map_err(rpc::fault)?;
     let renewed = renewed(&agent, &next, &options(contact, None)?.correlation_id).await?;
-    let identity = IssuedAnswer::from(&renewed).check(Arc::new(next), clock::now())?;
-    answer::named(&trust, &identity.bundle, clock::now())?;
+    let mut identity = IssuedAnswer::from(&renewed).check(Arc::new(next), clock::now())?;
+    answer::take_trust(&mut identity, TrustOffer::from(&renewed), &trust, lists, clock::now())?;
     if identity.node_id() != Some(worker.as_str()) {
         return Err(invalid(format!("the certificate is not that of worker {worker}")));
     }

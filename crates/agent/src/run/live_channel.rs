@@ -4,13 +4,22 @@ use std::time::Duration;
 
 use api::agent::{Evidence, Heartbeat, live_down, live_up};
 use client::{Error, LiveConnection};
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::rate_limit::RateLimit;
 
 /// How long messages of a connection that was replaced are still received, where the control plane does not say.
 const DRAIN: Duration = Duration::from_secs(30);
+/// The longest, whatever it says.
+const MOST_DRAIN: Duration = Duration::from_secs(600);
 /// Between two messages about sessions.
 const TOGETHER: Duration = Duration::from_millis(500);
 const USUAL: Duration = Duration::from_secs(30);
+/// How many messages are received at once, and how often one more. What comes faster waits in the network, where flow control
+/// stops the sender.
+const BURST: u32 = 200;
+const EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct LiveChannel {
@@ -20,6 +29,7 @@ pub struct LiveChannel {
     told_ms: u64,
     heartbeat_at: Instant,
     received_at: Instant,
+    rate: RateLimit,
     /// What was last sent about this host.
     pub sent: Option<Evidence>,
     /// How many sessions were on record when the connection was welcomed; nothing where sessions are not known.
@@ -42,6 +52,7 @@ impl LiveChannel {
             told_ms,
             heartbeat_at: now + heartbeat,
             received_at: now,
+            rate: RateLimit::new(BURST, EVERY, now),
             sent: None,
             sessions_on_record,
             sessions_sent: None,
@@ -57,10 +68,21 @@ impl LiveChannel {
         }
     }
 
+    /// Nothing is lost if this is dropped while it waits. A message of a kind that this version does not know is passed over, and
+    /// counts as one.
     pub async fn receive(&mut self) -> Result<live_down::Message, Error> {
-        let message = self.live.receive().await?;
-        self.received_at = Instant::now();
-        Ok(message)
+        loop {
+            let wait = self.rate.wait(Instant::now());
+            if !wait.is_zero() {
+                sleep(wait).await;
+            }
+            let message = self.live.receive().await?;
+            self.received_at = Instant::now();
+            self.rate.count(self.received_at);
+            if let Some(message) = message {
+                return Ok(message);
+            }
+        }
     }
 
     pub fn send(&mut self, message: live_up::Message) -> Result<(), Error> {
@@ -99,10 +121,22 @@ impl LiveChannel {
         Ok(Instant::now() < self.dead_at())
     }
 
-    /// Replaced by another: what is under way still arrives, for as long as the control plane lets it.
-    pub fn drain(self, drain_ms: u64) {
-        let within = if drain_ms == 0 { DRAIN } else { Duration::from_millis(drain_ms) };
-        tokio::spawn(timeout(within, self.live.finish()));
+    /// Replaced by another: what is under way still arrives, for as long as the control plane lets it, and no faster than before.
+    pub fn drain(mut self, drain_ms: u64) -> DrainedChannel {
+        let within = if drain_ms == 0 { DRAIN } else { Duration::from_millis(drain_ms).min(MOST_DRAIN) };
+        self.live.half_close();
+        let drained = async move { while self.receive().await.is_ok() {} };
+        DrainedChannel(tokio::spawn(async move { _ = timeout(within, drained).await }))
+    }
+}
+
+/// A connection that was replaced. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct DrainedChannel(JoinHandle<()>);
+
+impl Drop for DrainedChannel {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -24,6 +24,8 @@ mod live_channel;
 mod metrics;
 mod metrics_listener;
 mod orders;
+mod paced_offers;
+mod rate_limit;
 mod recovery;
 mod renewal;
 mod reporting;

@@ -21,10 +21,12 @@ use crate::fault_code::FaultCode;
 use crate::recover::endpoint::{RecoveryEndpoint, RuntimeEndpoint, choose};
 use crate::recover::{ask, clock_floor, endpoint};
 use crate::status::Status;
+use crate::store::identity::HostIdentity;
 use crate::store::recovery::{self, StoredRecoveryToken, VouchedGrant};
 use crate::store::recovery_attempt::{self, RecoveryAttempt};
 use crate::store::{trust_refused, unconfirmed};
-use crate::{clock, hardware, issued, space};
+use crate::trust_offer::TrustOffer;
+use crate::{clock, hardware, space};
 
 /// How the call ended.
 pub type RecoverResult = Result<Box<RecoverResponse>, FailedCall>;
@@ -104,7 +106,8 @@ impl IdentityRecovery {
     pub fn granted(&mut self, core: &mut AgentCore, grant: Option<&RecoveryGrant>, servers: &[ServerUrl]) {
         let Some(grant) = grant else { return };
         let trusted = endpoint::vouchers(&self.config, &core.identity.bundle);
-        let vouched = match VouchedGrant::check(core.path(), grant, &trusted, clock::now()) {
+        let lists = &core.identity.root_lists;
+        let vouched = match VouchedGrant::check(core.path(), grant, &trusted, lists, clock::now()) {
             Ok(vouched) => vouched,
             Err(reason) => {
                 core.trust_refused(&reason);
@@ -112,7 +115,7 @@ impl IdentityRecovery {
             }
         };
         let node = core.identity.node_id().unwrap_or_default();
-        match core.ballast.rescue(|| recovery::keep(core.path(), node, vouched)) {
+        match core.ballast.rescue(|| recovery::keep(core.path(), node, &vouched)) {
             Ok(()) => {
                 core.trust_accepted();
                 if !grant.token.is_empty() {
@@ -143,7 +146,8 @@ impl IdentityRecovery {
         }
         let runtime = RuntimeEndpoint { servers: servers.to_vec(), trust: Some(core.identity.trust()) };
         let endpoint = choose(&self.config, found.profile.as_ref(), &runtime);
-        endpoint.map(|endpoint| (token, endpoint)).map_err(|fault| fault.message)
+        let denied = core.identity.root_lists.denied();
+        endpoint.map(|endpoint| (token, endpoint.denying(denied))).map_err(|fault| fault.message)
     }
 
     /// The recovery token comes first; where there is none that is good for anything, the hardware, if that may.
@@ -253,7 +257,8 @@ impl IdentityRecovery {
     /// The answer, checked and on disk as a generation that is not in use. False if it cannot be kept.
     pub fn keep(&mut self, core: &mut AgentCore, answer: &RecoverResponse) -> bool {
         let Some(key) = self.key.take() else { return false };
-        let checked = ask::check(answer, key, Some(&core.identity), &self.anchors, clock::now());
+        let lists = core.identity.root_lists.clone();
+        let checked = ask::check(answer, key, Some(&core.identity), &self.anchors, lists, clock::now());
         match checked.and_then(|identity| Ok((core.write(&identity)?, identity))) {
             Ok((number, identity)) => {
                 if let Err(error) = unconfirmed::set(core.path(), &identity.facts.serial) {
@@ -338,15 +343,22 @@ pub fn not_needed(failed: &FailedCall) -> Option<&NotNeeded> {
 /// The node is well, and only its bundle was stale. What vouches for the new one is the one in use, or the CA that verifies
 /// the recovery endpoint. False if it is the one in use, so that nothing is cured by it.
 fn refresh(core: &mut AgentCore, answer: &NotNeeded, anchors: &[CertificateDer<'static>]) -> bool {
-    let certificates = match issued::certificates("bundle", &answer.bundle) {
-        Ok(certificates) if certificates != core.identity.bundle => certificates,
-        Ok(_) | Err(_) => return false,
+    let offer = TrustOffer::from(answer);
+    let (known, at) = (&core.identity, clock::now());
+    let bundle = match ask::next_bundle(&offer, Some(known), anchors, &known.root_lists, at) {
+        Ok(bundle) => bundle,
+        Err(reason) => {
+            core.trust_refused(&format!("the trust bundle of a recovery is not kept: {reason}"));
+            return false;
+        }
     };
-    if let Err(reason) = ask::vouched(&certificates, Some(&core.identity), anchors, clock::now()) {
-        core.trust_refused(&format!("the trust bundle of a recovery is not kept: {reason}"));
+    let mut identity = HostIdentity { bundle, ..core.identity.clone() };
+    identity.meta_mut().bundle_version = offer.bundle_version;
+    core.take_beside_bundle(&offer, &mut identity);
+    if identity.bundle == core.identity.bundle && identity.root_lists == core.identity.root_lists {
         return false;
     }
-    match core.keep_bundle(answer.bundle_version, certificates) {
+    match core.keep_trust(identity) {
         Ok(()) => {
             core.trust_accepted();
             tracing::info!(version = answer.bundle_version, "trust bundle refreshed by recovery");

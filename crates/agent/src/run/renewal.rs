@@ -17,8 +17,9 @@ use crate::fault_code::FaultCode;
 use crate::issued::{IssuedAnswer, agrees};
 use crate::space;
 use crate::store::generation::Number;
-use crate::store::identity::{HostIdentity, IdentityMeta};
+use crate::store::identity::HostIdentity;
 use crate::store::{recovery, renewal_key};
+use crate::trust_offer::TrustOffer;
 
 /// How the call ended.
 pub type RenewResult = Result<Box<RenewResponse>, FailedCall>;
@@ -114,16 +115,22 @@ fn checked(
 ) -> Result<(Number, HostIdentity), Fault> {
     let mut identity = IssuedAnswer::from(answer).check(key, clock::now())?;
     agrees("the node", &core.identity.spiffe.to_string(), &identity.spiffe.to_string())?;
-    match core.succeeding(answer.bundle_version, std::mem::take(&mut identity.bundle)) {
+    let offer = TrustOffer::from(answer);
+    identity.root_lists = core.identity.root_lists.clone();
+    identity.node_issuers = core.identity.node_issuers.clone();
+    identity.meta_mut().node_issuers_version = core.identity.node_issuers_version();
+    match core.succeeding(&offer) {
         Ok(bundle) => {
             identity.bundle = bundle;
+            identity.meta_mut().bundle_version = offer.bundle_version;
+            core.take_beside_bundle(&offer, &mut identity);
             core.trust_accepted();
         }
         Err(reason) => {
             core.trust_refused(&format!("the trust bundle of a renewal is not kept: {reason}"));
             identity.bundle.clone_from(&core.identity.bundle);
-            let version = core.identity.bundle_version();
-            identity.meta = identity.meta.map(|meta| IdentityMeta { bundle_version: version, ..meta });
+            identity.meta_mut().bundle_version = core.identity.bundle_version();
+            core.take_lists(&offer, &mut identity);
         }
     }
     Ok((core.write(&identity)?, identity))

@@ -12,12 +12,13 @@ use tokio::time::Instant;
 use super::call::{Call, CallPanicked, CallTarget};
 use super::core::AgentCore;
 use super::host_sessions::HostSessions;
-use super::live_channel::LiveChannel;
+use super::live_channel::{DrainedChannel, LiveChannel};
 use super::orders::Orders;
 use crate::enroll::persist::SERVERS;
 use crate::failed_call::FailedCall;
 use crate::status::{AgentState, CHANNEL_DOWN, ChannelState, Status};
-use crate::store::{recovery, unconfirmed};
+use crate::store::generation::Generations;
+use crate::store::{recovery, stored_trust, unconfirmed};
 
 /// How opening the connection ended.
 pub type OpenResult = Result<Box<Opened>, FailedCall>;
@@ -52,6 +53,8 @@ pub struct LiveSession {
     /// Whether the call is made as the certificate to be proven.
     proving: bool,
     channel: Option<LiveChannel>,
+    /// The connection before, one at most: whoever has many replaced must not fill the table of open files.
+    drained: Option<DrainedChannel>,
     standing: Option<Standing>,
     pub orders: Orders,
 }
@@ -65,6 +68,7 @@ impl LiveSession {
             call: Call::default(),
             proving: false,
             channel: None,
+            drained: None,
             standing: None,
             orders: Orders::default(),
         }
@@ -115,6 +119,11 @@ impl LiveSession {
     ) -> Result<(), Error> {
         let identity = core.candidate.as_ref().map_or(&core.identity, |candidate| &candidate.identity);
         let target = CallTarget::new(servers, identity, core.machine.correlation_id())?;
+        let generations = Generations::under(core.path());
+        let generation = match &core.candidate {
+            Some(candidate) => generations.path(candidate.number),
+            None => generations.current_path(),
+        };
         let hello = Hello {
             node_id: identity.node_id().unwrap_or_default().to_owned(),
             instance_id: core.instance.clone(),
@@ -124,6 +133,8 @@ impl LiveSession {
             recovery_wanted: true,
             config_sequence,
             config_wanted: true,
+            node_issuers_version: Some(identity.node_issuers_version()),
+            stored_trust: stored_trust::of_generation(&generation).to_vec(),
         };
         let confirm = unconfirmed::is_set(core.path(), &identity.facts.serial);
         self.proving = core.candidate.is_some();
@@ -151,7 +162,9 @@ impl LiveSession {
         let drain_ms = opened.live.welcome().drain_ms;
         self.hear(opened.live.welcome());
         if let Some(old) = self.channel.replace(LiveChannel::new(opened.live)) {
-            old.drain(drain_ms);
+            // The one that was drained before is closed first.
+            self.drained = None;
+            self.drained = Some(old.drain(drain_ms));
         }
     }
 

@@ -54,6 +54,11 @@ impl Generations {
         self.0.join(CURRENT)
     }
 
+    /// The agent's directory, in which it lies.
+    pub fn dir(&self) -> &Path {
+        self.0.parent().unwrap_or(&self.0)
+    }
+
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.0

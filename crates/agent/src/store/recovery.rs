@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use api::agent::{RecoveryGrant, RecoveryProfile};
+use client::RootLists;
 use client::ServerUrl;
 use lifecycle::names::Timestamp;
 use pki::pem;
-use pki::succession::check_introduction;
+use pki::succession::roots_to_follow;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -85,8 +86,12 @@ struct RecoveryProfileFile {
 }
 
 /// What the control plane gave this node, whose recovery CA is vouched for by what the host trusts.
-#[derive(Debug, Clone, Copy)]
-pub struct VouchedGrant<'a>(&'a RecoveryGrant);
+#[derive(Debug, Clone)]
+pub struct VouchedGrant<'a> {
+    grant: &'a RecoveryGrant,
+    /// The recovery CA without the certificates that only vouch for it. Nothing of a profile that cannot be used.
+    ca: Vec<CertificateDer<'static>>,
+}
 
 impl<'a> VouchedGrant<'a> {
     /// The recovery CA says what a host trusts next where its bundle is stale, so it is believed no more easily than a
@@ -95,21 +100,29 @@ impl<'a> VouchedGrant<'a> {
     pub fn check(
         dir: &Path,
         grant: &'a RecoveryGrant,
-        trusted: &[CertificateDer<'_>],
+        trusted: &[CertificateDer<'static>],
+        lists: &RootLists,
         at: Timestamp,
     ) -> Result<Self, String> {
         let Some(offered) = grant.profile.as_ref().and_then(|profile| check(profile).ok()) else {
-            return Ok(Self(grant));
+            return Ok(Self { grant, ca: Vec::new() });
         };
         let kept = read_profile(dir).map(|profile| profile.ca).unwrap_or_default();
-        let known: Vec<CertificateDer<'_>> = trusted.iter().cloned().chain(kept).collect();
-        let vouched = check_introduction(&known, &offered.ca, at);
-        vouched.map(|()| Self(grant)).map_err(|error| format!("the recovery CA is not kept: {error}"))
+        let known: Vec<CertificateDer<'static>> = trusted.iter().cloned().chain(kept).collect();
+        let not_kept = |error: &dyn std::fmt::Display| format!("the recovery CA is not kept: {error}");
+        if known.is_empty() {
+            return Err(not_kept(&"nothing is trusted here"));
+        }
+        let denied = lists.denied();
+        roots_to_follow(&known, &offered.ca, |der| denied.deny(der), at)
+            .map(|ca| Self { grant, ca })
+            .map_err(|error| not_kept(&error))
     }
 }
 
 /// Keeps what the control plane gave this node; on disk when this returns. What cannot be used replaces nothing.
-pub fn keep(dir: &Path, node: &str, VouchedGrant(grant): VouchedGrant<'_>) -> io::Result<()> {
+pub fn keep(dir: &Path, node: &str, vouched: &VouchedGrant<'_>) -> io::Result<()> {
+    let VouchedGrant { grant, ca } = vouched;
     let token = token(node, grant)?;
     if let Some(profile) = &grant.profile {
         check(profile)?;
@@ -122,7 +135,7 @@ pub fn keep(dir: &Path, node: &str, VouchedGrant(grant): VouchedGrant<'_>) -> io
     }
     disk::remove(&place(dir).join(INELIGIBLE))?;
     if let Some(profile) = &grant.profile {
-        keep_profile(dir, profile)?;
+        keep_profile(dir, profile, ca)?;
     }
     let Some((token, named)) = token else { return Ok(()) };
     let before = read_token(dir).and_then(|before| name_of(dir, &before));
@@ -221,9 +234,10 @@ fn check(profile: &RecoveryProfile) -> io::Result<StoredRecoveryProfile> {
 }
 
 /// A crash between the two leaves a place that is not trusted, never one that should not be.
-fn keep_profile(dir: &Path, profile: &RecoveryProfile) -> io::Result<()> {
+fn keep_profile(dir: &Path, profile: &RecoveryProfile, ca: &[CertificateDer<'_>]) -> io::Result<()> {
+    let ca = pem::chain_pem(ca.iter().map(AsRef::as_ref));
     let said = serde_json::to_vec(&RecoveryProfileFile { id: profile.id.clone(), url: profile.url.clone() })?;
-    for (name, bytes) in [(CA, profile.ca.as_bytes()), (PROFILE, said.as_slice())] {
+    for (name, bytes) in [(CA, ca.as_bytes()), (PROFILE, said.as_slice())] {
         let path = place(dir).join(name);
         if disk::read(&path).is_ok_and(|there| there == bytes) {
             continue;
@@ -278,7 +292,8 @@ mod tests {
 
     fn ca() -> String {
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16]]);
+        let made =
+            pki::hierarchy::create(&domain, Timestamp::from_secs(1_800_000_000), [[1; 16], [2; 16], [3; 16]]);
         pem::certificate_pem(&made.unwrap().root_der)
     }
 
@@ -294,7 +309,8 @@ mod tests {
     }
 
     fn give(dir: &Path, grant: &RecoveryGrant) -> io::Result<()> {
-        keep(dir, "n-1", VouchedGrant(grant))
+        let ca = grant.profile.as_ref().and_then(|profile| check(profile).ok()).map(|profile| profile.ca);
+        keep(dir, "n-1", &VouchedGrant { grant, ca: ca.unwrap_or_default() })
     }
 
     fn mode(path: &Path) -> u32 {

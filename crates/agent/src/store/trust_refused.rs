@@ -16,6 +16,9 @@ const SENTENCE: usize = 600;
 /// What is true of every one of them.
 pub const REMEDY: &str = "ask an operator whether the control plane was replaced; if it was, name its CA in agent.toml (recovery_ca_file) or use a repair bundle; if not, its issuing key is in other hands: revoke that issuer";
 
+/// Of a root's revocation list that is not taken.
+pub const LIST_REMEDY: &str = "ask an operator which list is the newest (`enlist ca show`): a control plane that was restored from a backup has to be given it again (`enlist ca import-crl`)";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRefused {
     /// RFC 3339.

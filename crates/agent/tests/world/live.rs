@@ -72,7 +72,11 @@ impl Lives {
     }
 
     pub fn send_bundle(&self, version: u64, pem: &str) {
-        self.tell(live_down::Message::Bundle(Bundle { version, pem: pem.to_owned() }));
+        self.send_trust(Bundle { version, pem: pem.to_owned(), ..Bundle::default() });
+    }
+
+    pub fn send_trust(&self, bundle: Bundle) {
+        self.tell(live_down::Message::Bundle(bundle));
     }
 
     /// Ends every connection.

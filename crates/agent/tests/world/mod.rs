@@ -4,4 +4,4 @@ pub mod host;
 pub mod live;
 pub mod plane;
 pub mod running;
-mod tls;
+pub mod tls;

@@ -10,7 +10,7 @@ use api::agent::{
 };
 use api::code;
 use api::error::ErrorDetail;
-use lifecycle::names::{NodeId, Span, SpiffeId, TenantId, Timestamp};
+use lifecycle::names::{IssuerUse, NodeId, Span, SpiffeId, TenantId, Timestamp};
 use pki::agent_key::HostKey;
 use pki::hierarchy::sign_intermediate;
 use pki::issuer::SigningIssuer;
@@ -170,7 +170,8 @@ impl Plane {
         let key = pem::private_key(self.domain.made.root_key_pem.as_bytes()).unwrap();
         let root = SigningIssuer::new(&self.domain.made.root_der, key.secret_der()).unwrap();
         let spki = HostKey::generate().unwrap().spki();
-        let signed = sign_intermediate(&root, &spki, [9; 16], self.at, Span::from_days(1)).unwrap();
+        let signed =
+            sign_intermediate(&root, &spki, IssuerUse::Node, [9; 16], self.at, Span::from_days(1)).unwrap();
         pem::certificate_pem(&signed.der)
     }
 
@@ -252,7 +253,7 @@ impl Plane {
             tenant: tenant.to_string(),
             spiffe_id: subject.to_string(),
             certificate: pem::certificate_pem(&signed.der),
-            chain: pem::certificate_pem(&self.domain.made.intermediate_der),
+            chain: pem::certificate_pem(&self.domain.made.node.der),
             bundle: self.root_pem(),
             cert_serial: signed.serial.to_string(),
             not_after: signed.not_after.to_string(),
@@ -261,6 +262,7 @@ impl Plane {
             profile: "default".to_owned(),
             servers: vec![self.url.clone(), "https://second.example:8443".to_owned()],
             bundle_version: 1,
+            ..EnrollResponse::default()
         }
     }
 }
@@ -336,6 +338,7 @@ impl Agent for Door {
             profile: answer.profile,
             servers: vec![self.plane.url.clone()],
             recovery: None,
+            ..RenewResponse::default()
         }))
     }
 
@@ -382,6 +385,7 @@ impl Agent for Door {
             renew_at: answer.renew_at,
             profile: answer.profile,
             servers: vec![self.plane.url.clone()],
+            ..RecoverResponse::default()
         }))
     }
 

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::plane::{Door, Plane};
 
-/// A founded domain with its issuer.
+/// A founded domain with its issuer of nodes.
 pub struct Domain {
     pub name: TrustDomain,
     pub made: Hierarchy,
@@ -27,17 +27,18 @@ pub struct Domain {
 impl Domain {
     pub fn found(at: Timestamp) -> Self {
         let name = TrustDomain::parse("test.example").unwrap();
-        let made = hierarchy::create(&name, at, [[1; 16], [2; 16]]).unwrap();
-        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&name, at, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.node.der, &made.node.key).unwrap();
         Self { name, made, issuer }
     }
 
     /// Client certificates are optional, as on a real listener.
     pub fn tls(&self, at: Timestamp) -> ServerConfig {
         let names = ["localhost", "127.0.0.1"];
-        let server = issue_server(&self.issuer, &names, "plane", [3; 16], at, Span::from_days(1)).unwrap();
+        let issuer = SigningIssuer::new(&self.made.server.der, &self.made.server.key).unwrap();
+        let server = issue_server(&issuer, &names, "plane", [3; 16], at, Span::from_days(1)).unwrap();
         let der = |der: &[u8]| CertificateDer::from(der.to_vec());
-        let chain = vec![der(&server.signed.der), der(&self.made.intermediate_der), der(&self.made.root_der)];
+        let chain = vec![der(&server.signed.der), der(&self.made.server.der), der(&self.made.root_der)];
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(der(&self.made.root_der)).unwrap();

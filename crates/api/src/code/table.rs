@@ -127,6 +127,8 @@ codes! {
         "register the machine: `enlist node register ID --mac MAC`; what is registered must match what the machine says of itself";
     VCLUSTER_NOT_FOUND "vcluster_not_found" 404 NotFound final
         "check the name with `enlist vcluster list`, or create the vCluster: `enlist vcluster create`; it must be of the node's tenant";
+    REPLICA_NOT_FOUND "replica_not_found" 404 NotFound final
+        "check the id with `enlist cluster status`";
     ALREADY_ACTIVE "already_active" 409 AlreadyExists final
         "if this is the machine itself, wait until the node is inactive (`liveness.grace`); if not, somebody else has its place: see `enlist node show ID --timeline`";
     NODE_ALREADY_ENROLLED "node_already_enrolled" 409 FailedPrecondition final
@@ -155,14 +157,20 @@ codes! {
         "enroll the node first: `enlist token create --node ID`";
     HELLO_EXPECTED "hello_expected" 409 FailedPrecondition final
         "send Hello first";
-    ROLL_UNDERWAY "roll_underway" 409 FailedPrecondition final
-        "activate the prepared issuer first: `enlist ca roll activate`";
+    ROLL_IN_PROGRESS "roll_in_progress" 409 FailedPrecondition final
+        "finish the roll that is in progress (`enlist ca roll status` names its next step), or give it up: `enlist ca roll abandon`";
+    ROOT_IN_USE "root_in_use" 409 FailedPrecondition final
+        "let the named nodes connect and store the new trust bundle, or wait until their certificates expire; --force retires the root all the same, and these nodes have to recover";
+    LIST_OLDER "list_older" 409 FailedPrecondition final
+        "import the newest list; `enlist ca show --json` has the number of the one on record";
+    LIST_INVALID "list_invalid" 400 InvalidArgument final
+        "sign a list where the root key is, with `enlist ca sign-crl`; its --previous FILE takes over what the list on record denies, and `enlist ca crl --roots` writes that list";
     NO_ROLL "no_roll" 409 FailedPrecondition final
         "begin a roll: `enlist ca roll prepare --csr-out FILE`";
     ISSUER_NOT_PREPARED "issuer_not_prepared" 409 FailedPrecondition final
         "prepare an issuer: `enlist ca roll prepare`; `enlist ca show` lists the issuers";
     NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
-        "wait until every node has the new trust bundle (`enlist ca roll status`), or override with --force";
+        "start the agents of the nodes that lack it, which store the new trust bundle within seconds, or wait for them (`enlist ca roll status`); decommission nodes that are gone, or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
         "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again";
     NO_REVOCATION_LIST "no_revocation_list" 409 FailedPrecondition final
@@ -193,6 +201,20 @@ codes! {
         "the node's identity is in use; if this host did not confirm it, `enlist token create --node ID` and enroll again";
     SERIAL_IN_USE "serial_in_use" 409 AlreadyExists final
         "issue the certificate again with a serial of its own";
+    WOULD_LOSE_MAJORITY "would_lose_majority" 409 FailedPrecondition final
+        "bring back the other replicas first (`enlist cluster status` shows which are unreachable); `enlist cluster remove ID --force` removes the replica all the same, unless it is the only one";
+    REPLICA_REMOVED "replica_removed" 409 FailedPrecondition final
+        "the removal is final: to use the machine again, join it as a new replica, with a new token (`enlist cluster token`) and an empty directory";
+    PEER_ADDRESS_IN_USE "peer_address_in_use" 409 AlreadyExists final
+        "choose another --peer-listen; if a replica that is gone has this address, remove that replica first: `enlist cluster remove ID`";
+    TOO_MANY_REPLICAS "too_many_replicas" 409 FailedPrecondition final
+        "remove a replica that is gone: `enlist cluster status`, `enlist cluster remove ID`";
+    KEK_WRONG "kek_wrong" 409 FailedPrecondition final
+        "pass the key-encryption key of the domain with --kek; `kek` in the enlist.toml of a replica says where that replica reads it from";
+    REPLICA_DUPLICATE "replica_duplicate" 409 AlreadyExists final
+        "stop one of the two processes; a directory runs in one place only, and another machine joins with a token: `enlist cluster token`";
+    REPLICA_ROLLED_BACK "replica_rolled_back" 409 FailedPrecondition final
+        "remove the replica (`enlist cluster remove ID`) and join its machine again with an empty directory";
     TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
         "use the tenant as it is, or choose another name";
     OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final
@@ -209,6 +231,8 @@ codes! {
         "wait until older certificates of the node or operator have expired, and renew less often";
     TOO_MANY_ISSUERS "too_many_issuers" 429 ResourceExhausted retry
         "find out why the control plane restarts so often (`enlist audit list --event ca.published`); nodes keep their certificates meanwhile, and issuing works again when the oldest certificates have expired";
+    TOO_MANY_TOKENS "too_many_tokens" 429 ResourceExhausted retry
+        "use a token that was created for a replica before, or wait until one has expired";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry
         "connect again, and read messages as they arrive";
     OVERLOADED "overloaded" 429 ResourceExhausted retry
@@ -221,10 +245,14 @@ codes! {
         "send the same request again, with the same Idempotency-Key if it had one";
     UNAVAILABLE "unavailable" 503 Unavailable retry
         "send the request again shortly, or to another replica; /readyz gives the reasons";
+    NO_QUORUM "no_quorum" 503 Unavailable retry
+        "bring back enough replicas for a majority (`enlist cluster status` shows which are unreachable), then send the request again";
+    STALE "stale" 503 Unavailable retry
+        "send the request to another replica, or again when this one has found a majority of the others; `enlist cluster status` shows what it reaches";
     CLOCK_SKEW "clock_skew" 503 Unavailable retry
         "correct the clock of the control plane's machine, or accept it there: `enlist server clock accept` (one that was set back: stop, `enlist server clock repair`); then send the request again";
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
-        "send the request again shortly; if this persists, check the issuer with `enlist ca show`";
+        "send the request again shortly; if this persists, `enlist ca show` says which issuers are active and why one in an HSM does not sign";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final
         "check whether the request was carried out, then send it as a new request";
     ADDRESSES_EXHAUSTED "addresses_exhausted" 503 ResourceExhausted final

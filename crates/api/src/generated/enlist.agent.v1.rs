@@ -79,7 +79,8 @@ pub struct EnrollResponse {
     /// The intermediates between leaf and root, PEM.
     #[prost(string, tag = "5")]
     pub chain: ::prost::alloc::string::String,
-    /// What a host must trust to reach the control plane, PEM.
+    /// What a host must trust to reach the control plane, PEM: roots, then cross-certificates by which a host that trusts
+    /// an older root follows. The host stores the roots only.
     #[prost(string, tag = "6")]
     pub bundle: ::prost::alloc::string::String,
     /// Lower-case hex without leading zeros.
@@ -105,6 +106,15 @@ pub struct EnrollResponse {
     /// Empty is maintenance mode: the configuration is the domain's defaults.
     #[prost(string, tag = "14")]
     pub vcluster: ::prost::alloc::string::String,
+    /// The revocation lists of the roots, PEM (`X509 CRL`): they name issuers that a host must refuse.
+    #[prost(string, tag = "15")]
+    pub root_crls: ::prost::alloc::string::String,
+    /// What verifies the certificates of nodes, PEM: their issuers, then the roots. Never by what to trust the control plane.
+    #[prost(string, tag = "16")]
+    pub node_issuers: ::prost::alloc::string::String,
+    /// Rises whenever `node_issuers` changes.
+    #[prost(uint64, tag = "17")]
+    pub node_issuers_version: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfirmRequest {
@@ -204,7 +214,8 @@ pub struct RenewResponse {
     /// The intermediates between leaf and root, PEM.
     #[prost(string, tag = "2")]
     pub chain: ::prost::alloc::string::String,
-    /// What a host must trust to reach the control plane, PEM.
+    /// What a host must trust to reach the control plane, PEM: roots, then cross-certificates by which a host that trusts
+    /// an older root follows. The host stores the roots only.
     #[prost(string, tag = "3")]
     pub bundle: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
@@ -225,6 +236,15 @@ pub struct RenewResponse {
     /// A new recovery token, if the host wants one and may have one.
     #[prost(message, optional, tag = "10")]
     pub recovery: ::core::option::Option<RecoveryGrant>,
+    /// The revocation lists of the roots, PEM (`X509 CRL`): they name issuers that a host must refuse.
+    #[prost(string, tag = "11")]
+    pub root_crls: ::prost::alloc::string::String,
+    /// What verifies the certificates of nodes, PEM: their issuers, then the roots. Never by what to trust the control plane.
+    #[prost(string, tag = "12")]
+    pub node_issuers: ::prost::alloc::string::String,
+    /// Rises whenever `node_issuers` changes.
+    #[prost(uint64, tag = "13")]
+    pub node_issuers_version: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -291,7 +311,8 @@ pub struct RecoverResponse {
     /// The intermediates between leaf and root, PEM.
     #[prost(string, tag = "6")]
     pub chain: ::prost::alloc::string::String,
-    /// What a host must trust to reach the control plane, PEM.
+    /// What a host must trust to reach the control plane, PEM: roots, then cross-certificates by which a host that trusts
+    /// an older root follows. The host stores the roots only.
     #[prost(string, tag = "7")]
     pub bundle: ::prost::alloc::string::String,
     #[prost(uint64, tag = "8")]
@@ -309,11 +330,21 @@ pub struct RecoverResponse {
     pub profile: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "13")]
     pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The revocation lists of the roots, PEM (`X509 CRL`): they name issuers that a host must refuse.
+    #[prost(string, tag = "14")]
+    pub root_crls: ::prost::alloc::string::String,
+    /// What verifies the certificates of nodes, PEM: their issuers, then the roots. Never by what to trust the control plane.
+    #[prost(string, tag = "15")]
+    pub node_issuers: ::prost::alloc::string::String,
+    /// Rises whenever `node_issuers` changes.
+    #[prost(uint64, tag = "16")]
+    pub node_issuers_version: u64,
 }
 /// Goes with the refusal `recovery_not_needed`: a node whose only fault is what it trusts, or where it looks for the
 /// control plane, is cured by this.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NotNeeded {
+    /// As in RecoverResponse.
     #[prost(string, tag = "1")]
     pub bundle: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
@@ -321,6 +352,15 @@ pub struct NotNeeded {
     /// Where the control plane can be reached: https URLs, in order of preference.
     #[prost(string, repeated, tag = "3")]
     pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The revocation lists of the roots, PEM (`X509 CRL`): they name issuers that a host must refuse.
+    #[prost(string, tag = "4")]
+    pub root_crls: ::prost::alloc::string::String,
+    /// What verifies the certificates of nodes, PEM: their issuers, then the roots. Never by what to trust the control plane.
+    #[prost(string, tag = "5")]
+    pub node_issuers: ::prost::alloc::string::String,
+    /// Rises whenever `node_issuers` changes.
+    #[prost(uint64, tag = "6")]
+    pub node_issuers_version: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveUp {
@@ -372,6 +412,15 @@ pub struct Hello {
     /// Whether it wants its configuration.
     #[prost(bool, tag = "8")]
     pub config_wanted: bool,
+    /// The `node_issuers` on disk: the last `node_issuers_version`. Absent from hosts that keep none, which are not sent a
+    /// Bundle for them.
+    #[prost(uint64, optional, tag = "9")]
+    pub node_issuers_version: ::core::option::Option<u64>,
+    /// SHA-256 of what is on disk: the roots, the `node_issuers` and the revocation lists of the roots. Each is the set of its DER
+    /// encodings; of each, in this order, the number of its members (8 bytes, big endian) and the SHA-256 of every one of them,
+    /// ascending, after the text `enlist stored trust 1`. Empty from hosts that do not say it: they are judged by the versions.
+    #[prost(bytes = "vec", tag = "10")]
+    pub stored_trust: ::prost::alloc::vec::Vec<u8>,
 }
 /// The recovery token with this id is on disk: the one before it may die. Answered by Ack.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -479,6 +528,9 @@ pub struct Evidence {
     /// Whether what it tells, or its logs, had to make room for what it needs.
     #[prost(bool, tag = "16")]
     pub observability_pressure: bool,
+    /// As in Hello, and now.
+    #[prost(bytes = "vec", tag = "17")]
+    pub stored_trust: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FreeSpace {
@@ -608,14 +660,25 @@ pub struct Ack {
     #[prost(int64, tag = "1")]
     pub server_time_ms: i64,
 }
-/// What a host must trust, PEM. Sent after Welcome to a host that has another version, and on change.
-/// Evidence with this version says that it is on disk.
+/// What a host must trust, and what verifies nodes. Sent after Welcome to a host that has another version of either, or other
+/// contents by its `stored_trust`, and on change of either; at most once on a connection while the same is to be stored and is not.
+/// Evidence says that it is on disk: by `stored_trust`, or by this version where a host says none.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Bundle {
     #[prost(uint64, tag = "1")]
     pub version: u64,
+    /// Roots, then cross-certificates, PEM.
     #[prost(string, tag = "2")]
     pub pem: ::prost::alloc::string::String,
+    /// The revocation lists of the roots, PEM (`X509 CRL`): they name issuers that a host must refuse.
+    #[prost(string, tag = "3")]
+    pub root_crls: ::prost::alloc::string::String,
+    /// What verifies the certificates of nodes, PEM: their issuers, then the roots. Never by what to trust the control plane.
+    #[prost(string, tag = "4")]
+    pub node_issuers: ::prost::alloc::string::String,
+    /// Rises whenever `node_issuers` changes.
+    #[prost(uint64, tag = "5")]
+    pub node_issuers_version: u64,
 }
 /// What the control plane thinks of the node. Sent on change.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -101,6 +101,9 @@ impl Route {
             codes.extend([code::UNAUTHENTICATED, code::FORBIDDEN, code::CROSS_SITE]);
             codes.extend([code::RATE_LIMITED, code::UNAVAILABLE]);
         }
+        if self.access == Access::Node {
+            codes.push(code::STALE);
+        }
         if self.body.is_some() {
             codes.extend([code::TOO_LARGE, code::UNSUPPORTED_MEDIA_TYPE, code::TIMEOUT]);
         }
@@ -112,6 +115,7 @@ impl Route {
         }
         if self.method != Method::Get {
             codes.extend([code::TRY_AGAIN, code::OUTCOME_UNKNOWN, code::REQUEST_TOO_OLD, code::NOT_FOUNDED]);
+            codes.push(code::NO_QUORUM);
         }
         codes.extend([code::OVERLOADED, code::INTERNAL]);
         codes.sort_by_key(|code| (code.status, code.word));

@@ -14,4 +14,7 @@ pub struct Alive {
 pub struct Health {
     pub ready: bool,
     pub reasons: Vec<String>,
+    /// What the replica that answers is in its cluster: `leader`, `follower`, `learner` or `cut_off`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub role: String,
 }

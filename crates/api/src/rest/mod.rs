@@ -6,6 +6,7 @@
 pub mod alerts;
 pub mod audit;
 pub mod ca;
+pub mod cluster;
 pub mod health;
 pub mod nodes;
 pub mod one_or_more;

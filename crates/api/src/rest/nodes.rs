@@ -52,7 +52,7 @@ pub struct NodeItem {
     pub cert_not_after: Option<String>,
     #[schema(required)]
     pub last_seen: Option<String>,
-    /// Whether it has a live stream to the replica that answers.
+    /// Whether it has a live stream to any replica that can be reached.
     // A control plane of before says it of one node at a time only.
     #[serde(default)]
     #[schema(required)]

@@ -81,6 +81,10 @@ pub struct RenewedOperator {
     pub ca: String,
     pub cert_serial: String,
     pub not_after: String,
+    /// The serials of certificates that an earlier renewal issued and nobody ever used: they are denied now.
+    #[serde(default)]
+    #[schema(required)]
+    pub denied_serials: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -41,8 +41,8 @@ pub fn measure() -> Result<Floor, Box<dyn std::error::Error>> {
     // Now, because rustls asks the clock.
     let at = server::clock::now();
     let domain = TrustDomain::parse("bench")?;
-    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]])?;
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)?;
+    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]])?;
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key)?;
     let pem = HostKey::generate()?.csr_pem()?;
     let csr = best_of_five(500, || timed(|| drop(std::hint::black_box(pki::csr::read(pem.as_bytes())))));
     let request = pki::csr::read(pem.as_bytes())?;
@@ -56,19 +56,19 @@ pub fn measure() -> Result<Floor, Box<dyn std::error::Error>> {
     let sign = best_of_five(500, || {
         timed(|| drop(std::hint::black_box(sign_leaf(&issuer, &request.spki, &issuance))))
     });
-    let (server, client) = configs(&made, &issuer, at)?;
+    let (server, client) = configs(&made, at)?;
     let handshake = best_of_five(200, || handshake(&server, &client));
     Ok(Floor { handshake, csr, sign })
 }
 
 fn configs(
     made: &pki::hierarchy::Hierarchy,
-    issuer: &SigningIssuer,
     at: Timestamp,
 ) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), Box<dyn std::error::Error>> {
     let names = ["localhost"];
-    let identity = pki::server_cert::issue_server(issuer, &names, "bench", [6; 16], at, Span::from_days(1))?;
-    let chain = [identity.signed.der.clone(), made.intermediate_der.clone(), made.root_der.clone()];
+    let issuer = SigningIssuer::new(&made.server.der, &made.server.key)?;
+    let identity = pki::server_cert::issue_server(&issuer, &names, "bench", [6; 16], at, Span::from_days(1))?;
+    let chain = [identity.signed.der.clone(), made.server.der.clone(), made.root_der.clone()];
     let chain = chain.into_iter().map(CertificateDer::from).collect();
     let key = PrivateKeyDer::Pkcs8(identity.key_pkcs8.to_vec().into());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

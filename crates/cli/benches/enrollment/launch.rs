@@ -16,12 +16,17 @@ pub fn program() -> Result<PathBuf, Error> {
     Ok(built.join("enlist"))
 }
 
-/// Initializes the domain `bench` in `dir/cp`, with issuers of a kind.
-pub fn init(dir: &Path, listen: &str, issuer: &str) -> Result<PathBuf, Error> {
+/// A variable of the environment.
+pub type Variable = (&'static str, String);
+
+/// Initializes the domain `bench` in `dir/cp` with these flags, in an environment with more in it.
+pub fn init(dir: &Path, listen: &str, flags: &[String], environment: &[Variable]) -> Result<PathBuf, Error> {
     let data = dir.join("cp");
     let kek = format!("file:{}", dir.join("kek").display());
     let status = Command::new(program()?)
-        .args(["server", "init", "--domain", "bench", "--listen", listen, "--issuer", issuer])
+        .args(["server", "init", "--domain", "bench", "--listen", listen])
+        .args(flags)
+        .envs(environment.iter().cloned())
         .args(["--json", "--kek", &kek, "--dir"])
         .arg(&data)
         .stdout(Stdio::null())
@@ -30,10 +35,11 @@ pub fn init(dir: &Path, listen: &str, issuer: &str) -> Result<PathBuf, Error> {
     if status.success() { Ok(data) } else { Err("server init failed".into()) }
 }
 
-/// The process and its address, once it serves.
-pub fn run(data: &Path, preload: Option<&Path>) -> Result<(Child, String), Error> {
+/// The process and its address, once it serves, in an environment with more in it.
+pub fn run(data: &Path, preload: Option<&Path>, environment: &[Variable]) -> Result<(Child, String), Error> {
     let mut run = Command::new(program()?);
     run.args(["server", "run", "--dir"]).arg(data).env("ENLIST_LOG", "error").stdout(Stdio::piped());
+    run.envs(environment.iter().cloned());
     if let Some(shim) = preload {
         run.env("LD_PRELOAD", shim);
     }

@@ -21,7 +21,11 @@ pub async fn run(
     clients: usize,
     preload: Option<&Path>,
 ) -> Result<Run, Box<dyn std::error::Error>> {
-    let plane = Plane::start(preload)?;
+    run_on(Plane::start(preload)?, rounds, clients).await
+}
+
+/// Against a control plane that runs.
+pub async fn run_on(plane: Plane, rounds: usize, clients: usize) -> Result<Run, Box<dyn std::error::Error>> {
     let tokens = tokens::mint(&plane, rounds).await.map_err(|error| error.to_string())?;
     let csr = HostKey::generate()?.csr_pem()?;
     let requests: Arc<Vec<Bytes>> =

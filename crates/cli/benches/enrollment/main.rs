@@ -7,6 +7,7 @@
 
 mod floor;
 mod framing;
+mod hsm;
 mod launch;
 mod load;
 mod plane;
@@ -85,5 +86,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "\n`rest` is what is neither cryptography nor journal: accept, HTTP/2, gRPC, scheduling, memory."
     );
-    Ok(())
+    let clients = arguments.clients.iter().copied().filter(|clients| *clients > 1).min().unwrap_or(64);
+    runtime.block_on(hsm::compare(arguments.enrollments, clients))
 }

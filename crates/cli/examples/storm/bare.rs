@@ -42,14 +42,19 @@ struct Authority {
 pub async fn serve() -> Result<(), Error> {
     let at = server::clock::now();
     let domain = TrustDomain::parse("bench")?;
-    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]])?;
-    let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)?;
-    let own =
-        pki::server_cert::issue_server(&issuer, &["localhost"], "bench", [6; 16], at, Span::from_days(1))?;
-    let chain: Vec<CertificateDer<'static>> = [own.signed.der.clone(), made.intermediate_der.clone()]
-        .into_iter()
-        .map(CertificateDer::from)
-        .collect();
+    let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]])?;
+    let issuer = SigningIssuer::new(&made.node.der, &made.node.key)?;
+    let server_issuer = SigningIssuer::new(&made.server.der, &made.server.key)?;
+    let own = pki::server_cert::issue_server(
+        &server_issuer,
+        &["localhost"],
+        "bench",
+        [6; 16],
+        at,
+        Span::from_days(1),
+    )?;
+    let chain: Vec<CertificateDer<'static>> =
+        [own.signed.der.clone(), made.server.der.clone()].into_iter().map(CertificateDer::from).collect();
     let key = || PrivateKeyDer::Pkcs8(own.key_pkcs8.to_vec().into());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = || {
@@ -57,7 +62,7 @@ pub async fn serve() -> Result<(), Error> {
             .with_protocol_versions(&[&rustls::version::TLS13])
     };
     let mut anchors = RootCertStore::empty();
-    anchors.add(CertificateDer::from(made.intermediate_der.clone()))?;
+    anchors.add(CertificateDer::from(made.node.der.clone()))?;
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(anchors), provider.clone()).build()?;
     let mut open = builder()?.with_no_client_auth().with_single_cert(chain.clone(), key())?;

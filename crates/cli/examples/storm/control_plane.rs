@@ -25,8 +25,9 @@ impl ControlPlane {
         let dir = tempfile::Builder::new().prefix("enlist-storm").tempdir()?;
         let listen = format!("127.0.0.1:{}", lasting_port()?);
         let text = |error: Box<dyn std::error::Error>| error.to_string();
-        let data = launch::init(dir.path(), &listen, issuer).map_err(text)?;
-        let (child, url) = launch::run(&data, None).map_err(text)?;
+        let data = launch::init(dir.path(), &listen, &["--issuer".to_owned(), issuer.to_owned()], &[])
+            .map_err(text)?;
+        let (child, url) = launch::run(&data, None, &[]).map_err(text)?;
         let plane = Self { child, url, data, dir };
         plane.enlist(&["policy", "set", "attestors", "join-token,recovery-token,hardware"])?;
         plane.enlist(&["vcluster", "create", VCLUSTER])?;
@@ -79,7 +80,7 @@ impl ControlPlane {
     /// How long until it served.
     pub fn start_again(&mut self) -> Result<Duration, Error> {
         let began = Instant::now();
-        (self.child, self.url) = launch::run(&self.data, None).map_err(|error| error.to_string())?;
+        (self.child, self.url) = launch::run(&self.data, None, &[]).map_err(|error| error.to_string())?;
         Ok(began.elapsed())
     }
 

@@ -27,6 +27,11 @@ pub fn mac(number: usize) -> String {
     format!("0c:42:a1:{a:02x}:{b:02x}:{c:02x}")
 }
 
+/// Of every attempt of a machine to enroll: they are one enrollment, whichever answer it reads.
+pub fn idempotency_key(number: usize) -> String {
+    format!("boot-{number}")
+}
+
 pub fn serial(number: usize) -> String {
     format!("BMC{number:08}")
 }
@@ -55,8 +60,9 @@ pub struct Opened {
 /// Boots, and stays on a stream for as long as the run lasts; comes back when it is lost.
 pub async fn live(shared: Arc<Shared>, number: usize) {
     let mut backoff = Backoff::new(LONGEST_PAUSE);
+    let mut key = None;
     let identity = loop {
-        match enrolled(&shared, number).await {
+        match enrolled(&shared, number, &mut key).await {
             Ok(identity) => break identity,
             Err(error) => shared.tally.failed("Enroll", &*error),
         }
@@ -77,10 +83,15 @@ pub async fn live(shared: Arc<Shared>, number: usize) {
     }
 }
 
-async fn enrolled(shared: &Shared, number: usize) -> Result<Identity, Error> {
+/// With the key of the first attempt, as hosts do: an answer that was lost is for no other, and the machine's place is taken by it.
+async fn enrolled(shared: &Shared, number: usize, key: &mut Option<HostKey>) -> Result<Identity, Error> {
+    let key = match key {
+        Some(key) => key,
+        None => key.insert(HostKey::generate()?),
+    };
     match shared.api {
-        Api::Pact => pact::enroll(&shared.dialer, &shared.stranger, number).await,
-        Api::Native => native::enroll(&shared.dialer, &shared.stranger, number).await,
+        Api::Pact => pact::enroll(&shared.dialer, &shared.stranger, number, key).await,
+        Api::Native => native::enroll(&shared.dialer, &shared.stranger, number, key).await,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::fleet::Shared;
 use crate::framing::{Error, frame};
 use crate::machine::{self, Identity, Opened};
-use crate::transport::{Dialer, Messages, Up, call, once};
+use crate::transport::{Dialer, Messages, Up, call, call_once, once};
 use api::agent::{
     ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse, HardwareIdentity, Hello,
     LiveDown, LiveUp, live_down, live_up,
@@ -16,8 +16,12 @@ use pki::agent_key::HostKey;
 use rustls::ClientConfig;
 use std::sync::Arc;
 
-pub async fn enroll(dialer: &Dialer, stranger: &Arc<ClientConfig>, number: usize) -> Result<Identity, Error> {
-    let key = HostKey::generate()?;
+pub async fn enroll(
+    dialer: &Dialer,
+    stranger: &Arc<ClientConfig>,
+    number: usize,
+    key: &HostKey,
+) -> Result<Identity, Error> {
     let request = EnrollRequest {
         csr: key.csr_pem()?,
         hardware_identity: Some(HardwareIdentity {
@@ -28,8 +32,9 @@ pub async fn enroll(dialer: &Dialer, stranger: &Arc<ClientConfig>, number: usize
         ..EnrollRequest::default()
     };
     let (mut sender, _driver) = dialer.http2(number, stranger.clone()).await?;
+    let (path, idempotency) = ("enlist.agent.v1.Agent/Enroll", machine::idempotency_key(number));
     let answer: EnrollResponse =
-        call(&mut sender, "enlist.agent.v1.Agent/Enroll", once(frame(&request))).await?.first().await?;
+        call_once(&mut sender, path, &idempotency, once(frame(&request))).await?.first().await?;
     if answer.node_id != machine::node_id(number) {
         return Err(format!("machine {number} was taken for {}", answer.node_id).into());
     }

@@ -3,7 +3,7 @@
 use crate::fleet::Shared;
 use crate::framing::{Error, frame};
 use crate::machine::{self, Identity, Opened};
-use crate::transport::{Dialer, Messages, call, once};
+use crate::transport::{Dialer, Messages, call, call_once, once};
 use api::doors::pact::enrollment::{EnrollRequest, EnrollResponse, HardwareIdentity};
 use api::doors::pact::stream::{
     BootConfigRequest, ConfigChunk, ConfigUpdate, SubscribeRequest, config_chunk, config_update,
@@ -13,22 +13,24 @@ use pki::agent_key::HostKey;
 use rustls::ClientConfig;
 use std::sync::Arc;
 
-pub async fn enroll(dialer: &Dialer, stranger: &Arc<ClientConfig>, number: usize) -> Result<Identity, Error> {
-    let key = HostKey::generate()?;
+pub async fn enroll(
+    dialer: &Dialer,
+    stranger: &Arc<ClientConfig>,
+    number: usize,
+    key: &HostKey,
+) -> Result<Identity, Error> {
     let request = EnrollRequest {
         hardware_identity: Some(HardwareIdentity {
             mac_address: machine::mac(number),
             bmc_serial: machine::serial(number),
             ..HardwareIdentity::default()
         }),
-        csr: machine::request(&key)?,
+        csr: machine::request(key)?,
     };
     let (mut sender, _driver) = dialer.http2(number, stranger.clone()).await?;
+    let (path, idempotency) = ("pact.enrollment.EnrollmentService/Enroll", machine::idempotency_key(number));
     let answer: EnrollResponse =
-        call(&mut sender, "pact.enrollment.EnrollmentService/Enroll", once(frame(&request)))
-            .await?
-            .first()
-            .await?;
+        call_once(&mut sender, path, &idempotency, once(frame(&request))).await?.first().await?;
     if answer.node_id != machine::node_id(number) {
         return Err(format!("machine {number} was taken for {}", answer.node_id).into());
     }

@@ -111,10 +111,26 @@ pub fn once(body: Bytes) -> Up {
 
 /// Calls a method; what comes back, message by message.
 pub async fn call(sender: &mut SendRequest<Up>, path: &str, body: Up) -> Result<Messages, Error> {
-    let request = http::Request::post(format!("https://localhost/{path}"))
+    answered(sender, post(path).body(body)?).await
+}
+
+/// The same of a call that may be made again where its answer was lost, with the same idempotency key.
+pub async fn call_once(
+    sender: &mut SendRequest<Up>,
+    path: &str,
+    key: &str,
+    body: Up,
+) -> Result<Messages, Error> {
+    answered(sender, post(path).header(api::header::IDEMPOTENCY_KEY, key).body(body)?).await
+}
+
+fn post(path: &str) -> http::request::Builder {
+    http::Request::post(format!("https://localhost/{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .body(body)?;
+}
+
+async fn answered(sender: &mut SendRequest<Up>, request: http::Request<Up>) -> Result<Messages, Error> {
     let response = tokio::time::timeout(ANSWER_LIMIT, sender.send_request(request)).await??;
     refused(response.headers())?;
     Ok(Messages { body: response.into_body(), read: BytesMut::new() })

@@ -1,138 +1,102 @@
 //! `enlist ca sign-intermediate`: on the machine where the root key is, without a control plane.
 
-use crate::error::{CommandError, Exit};
+use super::issuer_request::{self, CertifiedIssuer};
+use super::new_file;
+use super::root_key::RootFlags;
+use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
-use crate::private_file;
-use crate::reach::{self, Reach};
+use crate::reach::Reach;
+use crate::screen::Screen;
 use crate::shell;
-use ::server::{chance, clock};
+use ::server::clock;
 use lifecycle::names::Span;
 use pki::hierarchy::{self, HierarchyError};
-use pki::issuer::{IssuerError, SigningIssuer};
-use pki::leaf::Signed;
-use pki::{csr, describe, pem};
+use pki::pem;
 use serde::Serialize;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// What is left to do when somebody else may have the root key.
-const EXPOSED: &str = "the root key is exposed, and whoever has it can impersonate the control plane to every host: \
-    initialize a new domain and enroll the hosts there (docs/ca.md, \"An exposed root key\")";
+/// In lines that fit a terminal of 80 columns: clap writes it in one.
+pub const USAGE: &str = "enlist ca sign-intermediate [OPTIONS] --root-key <FILE|URI>
+           --root-cert <FILE> --csr <FILE> --out <FILE>";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Root key that `enlist server init` printed or wrote, PEM
-    #[arg(long, value_name = "FILE")]
-    root_key: PathBuf,
-    /// Root certificate, PEM, or a bundle that contains it
-    #[arg(long, value_name = "FILE")]
-    root_cert: PathBuf,
-    /// CSR that `enlist ca roll prepare --csr-out` wrote, PEM
+    #[command(flatten)]
+    root: RootFlags,
+    /// File that `enlist ca roll prepare --csr-out` wrote, PEM: one CSR, or one for each of two issuers
     #[arg(long, value_name = "FILE")]
     csr: PathBuf,
-    /// New file for the certificate; must not exist
+    /// New file for the certificates, in the order of the CSRs; must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Lifetime of the certificate; it ends with the root's at the latest
+    /// Lifetime of the certificates; they end with the root's at the latest
     #[arg(long, value_name = "DAYS", default_value_t = hierarchy::INTERMEDIATE_LIFETIME.secs() / 86_400,
         value_parser = clap::value_parser!(u64).range(1..=3652))]
     days: u64,
 }
 
+/// Two CSRs come from a roll of the root as well, and nothing in them tells.
+const KEEPS_ROOT: &str = "both issuers are below the root that is active; if the roll was begun with --new-root, they will be refused: \
+    sign the same file with `enlist ca sign-root` instead";
+
 #[derive(Serialize)]
-struct SignedIntermediate {
-    subject: String,
-    fingerprint: String,
-    not_after: String,
+struct SignedIntermediates {
+    /// Of the first certificate, for scripts of when there was always one.
+    #[serde(flatten)]
+    first: CertifiedIssuer,
+    /// In the order of the CSRs.
+    issuers: Vec<CertifiedIssuer>,
     out: String,
 }
 
 pub fn run(arguments: &Arguments, reach: &Reach, output: Output) -> Result<(), CommandError> {
-    let root = root(&arguments.root_cert, &arguments.root_key)?;
-    let request =
-        csr::read(&reach::read(&arguments.csr)?).map_err(|error| bad_csr(&arguments.csr, &error))?;
-    let at = clock::now();
-    let serial = chance::serial(at).map_err(|error| CommandError::fault("chance", error.to_string()))?;
-    let signed =
-        hierarchy::sign_intermediate(&root, &request.spki, serial, at, Span::from_days(arguments.days));
-    let signed = signed.map_err(|error| refused(arguments, &error))?;
-    let report = report(&signed, &arguments.out)?;
-    write(&arguments.out, &pem::certificate_pem(&signed.der))?;
+    let root = arguments.root.read()?;
+    let requests = issuer_request::read(&arguments.csr)?;
+    arguments.root.check_domain(&root, &requests, &arguments.csr)?;
+    let lifetime = Span::from_days(arguments.days);
+    let refused = |error: &HierarchyError| match error {
+        HierarchyError::OwnKey => issuer_request::bad(&arguments.csr, error),
+        _ => arguments.root.bad_certificate(error),
+    };
+    let signed = issuer_request::sign(&requests, &root, clock::now(), lifetime, refused)?;
+    let (issuers, ders): (Vec<CertifiedIssuer>, Vec<Vec<u8>>) = signed.into_iter().unzip();
+    let Some(first) = issuers.first().cloned() else {
+        return Err(issuer_request::bad(&arguments.csr, &"no CSR in this file"));
+    };
+    new_file::write(&arguments.out, &pem::chain_pem(ders.iter().map(Vec::as_slice)))?;
+    let report = SignedIntermediates { first, issuers, out: arguments.out.display().to_string() };
     output.document(&report, |report| {
         let submit = format!("ca roll prepare --cert {}", shell::quoted(&arguments.out));
         let submit = shell::paragraph(&shell::same_target(reach, &submit), output.screen());
-        format!("{}next, with the certificate on the control plane's machine:\n{submit}", text(report))
+        let text = text(report, output.screen());
+        let text = match report.issuers.as_slice() {
+            [_] => text,
+            _ => format!("{text}{}\n", output.screen().hang(0, 0, KEEPS_ROOT)),
+        };
+        format!("{text}next, with the file on the control plane's machine:\n{submit}")
     })
 }
 
-/// The certificate in the file that belongs to the key.
-fn root(certificates: &Path, key: &Path) -> Result<SigningIssuer, CommandError> {
-    let key_pem = private_file::read(key, EXPOSED)?;
-    let key_der = pem::private_key(&key_pem).map_err(|error| bad_root(key, &error))?;
-    let found = pem::certificates(&reach::read(certificates)?);
-    let mut mismatch = IssuerError::KeyMismatch;
-    for certificate in found.map_err(|error| bad_root(certificates, &error))? {
-        match SigningIssuer::new(&certificate, key_der.secret_der()) {
-            Ok(root) => return Ok(root),
-            Err(error @ IssuerError::PrivateKey(_)) => return Err(bad_root(key, &error)),
-            Err(error) => mismatch = error,
-        }
-    }
-    Err(bad_root(certificates, &mismatch))
-}
-
-fn bad_root(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
-    let message = format!("{}: {error}", path.display());
-    let hint = "give the root key that `enlist server init` printed or wrote, and the root certificate of that key, PEM";
-    CommandError::new(Exit::Usage, "ca_unusable", message, hint)
-}
-
-fn bad_csr(path: &Path, error: &dyn std::fmt::Display) -> CommandError {
-    let message = format!("{}: {error}", path.display());
-    let hint = "give the CSR as `enlist ca roll prepare --csr-out` wrote it: one PEM block, unchanged";
-    CommandError::new(Exit::Usage, "csr_invalid", message, hint)
-}
-
-fn refused(arguments: &Arguments, error: &HierarchyError) -> CommandError {
-    match error {
-        HierarchyError::OwnKey => bad_csr(&arguments.csr, error),
-        _ => bad_root(&arguments.root_cert, error),
-    }
-}
-
-fn report(signed: &Signed, out: &Path) -> Result<SignedIntermediate, CommandError> {
-    let facts =
-        describe::facts(&signed.der).map_err(|error| CommandError::fault("signing", error.to_string()))?;
-    Ok(SignedIntermediate {
-        subject: facts.subject,
-        fingerprint: facts.fingerprint.pin(),
-        not_after: facts.not_after.to_string(),
-        out: out.display().to_string(),
-    })
-}
-
-fn write(path: &Path, pem: &str) -> Result<(), CommandError> {
-    let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o644).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(CommandError::exists(path, "choose another --out path"));
-        }
-        Err(error) => return Err(CommandError::file(path, &error)),
+fn text(report: &SignedIntermediates, screen: Screen) -> String {
+    let mut text = match report.issuers.as_slice() {
+        [_] => "the intermediate certificate is signed\n".to_owned(),
+        both => format!("{} intermediate certificates are signed\n", both.len()),
     };
-    file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
-        let _ = std::fs::remove_file(path);
-        CommandError::file(path, &error)
-    })
+    for issuer in &report.issuers {
+        text.push_str(&issuer_text(issuer, screen));
+    }
+    text + &Fields::new().with("written to", &report.out).text_on(screen)
 }
 
-fn text(report: &SignedIntermediate) -> String {
+/// An issuer's certificate, for people.
+pub fn issuer_text(issuer: &CertifiedIssuer, screen: Screen) -> String {
     let fields = Fields::new()
-        .with("subject", &report.subject)
-        .with("fingerprint", &report.fingerprint)
-        .with("valid until", &report.not_after)
-        .with("certificate", &report.out);
-    format!("the intermediate certificate is signed\n{}", fields.text())
+        .with("issuer", &issuer.id)
+        .with("use", issuer.usage)
+        .with("subject", &issuer.subject)
+        .with("serial", &issuer.serial)
+        .with("fingerprint", &issuer.fingerprint)
+        .with("valid until", &screen.full(&issuer.not_after));
+    format!("{}\n", fields.text_on(screen))
 }

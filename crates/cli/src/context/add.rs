@@ -69,9 +69,9 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Co
         let next = if item.current {
             format!("It is the current context: commands without --dir, --socket, --server or --context go to {place}.")
         } else {
-            format!("Make it the current one: enlist context use {name}")
+            format!("Make it the current one: `enlist context use {name}`")
         };
-        format!("context {name} is saved in {file}\n{next}\n")
+        output.screen().hang(0, 0, &format!("context {name} is saved in {file}\n{next}\n"))
     })
 }
 

@@ -129,13 +129,8 @@ impl ContextsFile {
         // Of a process that was killed: whoever holds the lock may take it away.
         let _ = std::fs::remove_file(&fresh);
         let mut file = PrivateFile::create(&fresh)?;
-        match file.write(text.as_bytes()) {
-            Ok(()) => file.replace(&self.0).map(|()| done),
-            Err(failure) => {
-                file.discard();
-                Err(failure)
-            }
-        }
+        file.write(text.as_bytes())?;
+        file.replace(&self.0).map(|()| done)
     }
 
     fn exposed(&self) -> CommandError {

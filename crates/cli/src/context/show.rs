@@ -65,8 +65,9 @@ fn used_fields(target: &Target) -> ContextFields {
                 ServerTrust::Pin(pin) => (None, Some(pin)),
             };
             let (cert, key, api_key_file) = match credential {
-                OperatorCredential::Certificate { cert, key } => (Some(cert), Some(key), None),
-                OperatorCredential::ApiKey(file) => (None, None, Some(file)),
+                Some(OperatorCredential::Certificate { cert, key }) => (Some(cert), Some(key), None),
+                Some(OperatorCredential::ApiKey(file)) => (None, None, Some(file)),
+                None => (None, None, None),
             };
             Context { server: Some(url), ca, ca_pin, cert, key, api_key_file, ..Context::default() }
         }

@@ -1,7 +1,7 @@
 //! What `enlist dev` prints: less than a screen, and every line of it usable.
 
 use super::Demo;
-use super::directory::DevDirectory;
+use super::directory::{DevDirectory, RootKeyFile};
 use crate::error::CommandError;
 use crate::fields::Fields;
 use crate::output::Output;
@@ -23,6 +23,7 @@ pub struct DevSession<'a> {
     /// For a node of the user's own.
     pub token: &'a MintedToken,
     pub demo: Option<&'a Demo>,
+    pub root_key: RootKeyFile,
     /// Where the log is, unless it goes to standard error.
     pub log: Option<&'a Path>,
     pub once: bool,
@@ -35,6 +36,9 @@ struct DevSummary<'a> {
     ca_pin: &'a str,
     token: &'a MintedToken,
     demo_node: Option<&'a NodeItem>,
+    /// For trying rolls of issuers and of the root; not there in a directory of an older version, nor once the root has rolled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_key: Option<String>,
 }
 
 pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), CommandError> {
@@ -44,23 +48,45 @@ pub fn print(session: &DevSession<'_>, output: Output) -> Result<(), CommandErro
         ca_pin: &session.token.ca_pin,
         token: session.token,
         demo_node: session.demo.map(|demo| &demo.node),
+        root_key: active_root_key(session.directory, session.root_key),
     };
     output.document(&summary, |summary| text(session, summary, output.screen()))
 }
 
+/// The file of the active root's key, if it is here.
+pub fn active_root_key(directory: &DevDirectory, file: RootKeyFile) -> Option<String> {
+    match file {
+        RootKeyFile::Active => Some(directory.root_key().display().to_string()),
+        RootKeyFile::Former | RootKeyFile::Absent => None,
+    }
+}
+
+/// Where to look for it.
+pub fn root_key_place(directory: &DevDirectory, file: RootKeyFile) -> Option<String> {
+    match file {
+        RootKeyFile::Former => Some(format!(
+            "where `sign-root` wrote it: {} is the key of an earlier root",
+            directory.root_key().display()
+        )),
+        RootKeyFile::Active | RootKeyFile::Absent => active_root_key(directory, file),
+    }
+}
+
 fn text(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> String {
+    let root_key = root_key_place(session.directory, session.root_key);
     let fields = Fields::new()
         .with("control plane", &summary.server_url)
         .with("data directory", &summary.dir)
+        .with_some("root key", root_key.as_deref())
         .with_some("log", session.log.map(|log| log.display().to_string()).as_deref())
         .with_some("demo node", session.demo.map(|demo| demo.story.as_str()))
         .with_some("SPIFFE ID", summary.demo_node.and_then(|node| node.spiffe_id.as_deref()));
     format!(
         "A control plane is running.\n\
-         Not for production: the key that seals its CA key lies in the same directory.\n\n\
+         Not for production: all its keys, also the root key, lie in one directory.\n\n\
          {}\n{}",
         fields.text_on(screen),
-        if session.once { ending(session, screen) } else { steps(session, summary, screen) }
+        if session.once { ending(session.directory, screen) } else { steps(session, summary, screen) }
     )
 }
 
@@ -77,7 +103,8 @@ fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> 
          Keep that node connected and its certificate renewed, until Ctrl-C\n\
          (a real host does so as a service: docs/agent.md):\n{run}\n\
          Look at the fleet:\n{list}{audit}{create}\n\
-         Ctrl-C stops the control plane. To undo everything:\n{undo}",
+         Ctrl-C stops the control plane.\n\
+         To undo everything, stop it and its agents first, then:\n{undo}",
         expires = screen.full(&token.expires_at),
         enroll = shown(format!(
             "echo {} | {agent} enroll --server {server_url} --ca-pin {ca_pin} --token - --dir {mine}",
@@ -92,9 +119,9 @@ fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> 
 }
 
 /// With --once nothing stays to be tried.
-fn ending(session: &DevSession<'_>, screen: Screen) -> String {
-    let dir = quoted(session.directory.dir.path());
-    if session.directory.is_temporary() {
+pub fn ending(directory: &DevDirectory, screen: Screen) -> String {
+    let dir = quoted(directory.base());
+    if directory.is_temporary() {
         return format!(
             "Everything works. Stopping now because of --once, and removing {dir}.\n\
              Without --once it keeps running, and says how to enroll a node of your own.\n"
@@ -111,9 +138,9 @@ pub fn print_stopped(directory: &DevDirectory, enlist: &Path, output: Output) ->
     if output.is_json() {
         return Ok(());
     }
-    let (enlist, dir) = (quoted(enlist), quoted(directory.dir.path()));
+    let (enlist, dir) = (quoted(enlist), quoted(directory.base()));
     output.verbatim(&format!(
         "\nStopped. All data is kept; start the control plane again with\n  {enlist} dev --dir {dir}\n\
-         or remove the data:\n  rm -rf {dir}\n"
+         or stop the agents that you started, and remove the data:\n  rm -rf {dir}\n"
     ))
 }

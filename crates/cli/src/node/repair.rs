@@ -38,19 +38,13 @@ pub async fn issue(
     // Before anything is asked: issuing ends every other recovery token of the node.
     let mut file = PrivateFile::create(out)?;
     let path = Url::new("/v1/nodes").segment(id).segment("repair-bundle");
-    let answer: Result<RepairBundle, _> = operator.post(&path, &IssueRepairBundleRequest { expires }).await;
-    let bundle = match answer {
-        Ok(bundle) => bundle,
-        Err(error) => {
-            file.discard();
-            return Err(error.into());
-        }
-    };
+    let bundle: RepairBundle = operator.post(&path, &IssueRepairBundleRequest { expires }).await?;
     let mut text = serde_json::to_string_pretty(&bundle).map_err(|error| {
         CommandError::fault("json", format!("the result cannot be written as JSON: {error}"))
     })?;
     text.push('\n');
     file.write(text.as_bytes())?;
+    file.keep();
     output.document(&shown(&bundle, out), |shown| human(shown, out, output.screen()))
 }
 

@@ -3,6 +3,9 @@
 use crate::context::saved::Context;
 use crate::error::CommandError;
 use crate::private_file::{PrivateFile, own_directory};
+use crate::reach::ca_trust::CaTrust;
+use crate::screen::Screen;
+use crate::shell;
 use crate::table::{harmless, or_dash};
 use api::rest::operators::AddedOperator;
 use pki::agent_key::HostKey;
@@ -26,7 +29,7 @@ impl IdentityFiles {
         let there = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         there.map_err(|error| CommandError::file(dir, &error))?;
         own_directory(dir)?;
-        for name in ["cert.pem", "ca.pem", "context.toml"] {
+        for name in ["cert.pem", "ca.pem", "ca-crls.pem", "context.toml"] {
             let path = dir.join(name);
             if path.symlink_metadata().is_ok() {
                 return Err(CommandError::exists(&path, "choose another --out directory"));
@@ -42,22 +45,29 @@ impl IdentityFiles {
         self.key.csr_pem().map_err(|error| CommandError::fault("key", error.to_string()))
     }
 
+    /// For when no certificate was issued.
     pub fn discard(self) {
-        self.key_file.discard();
+        drop(self.key_file);
         if self.made {
             let _ = std::fs::remove_dir(&self.dir);
         }
     }
 
     /// Leaf and chain together, as TLS clients want them; the context last, as it names the others.
-    pub fn finish(self, issued: &OperatorCertificate<'_>) -> Result<(), CommandError> {
+    pub fn finish(mut self, issued: &OperatorCertificate<'_>) -> Result<(), CommandError> {
+        // A certificate of it is issued, whatever becomes of the other files.
+        self.key_file.keep();
         let write = |name: &str, text: &str| {
             let path = self.dir.join(name);
             let made = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
             made.map_err(|error| CommandError::file(&path, &error))
         };
         write("cert.pem", &format!("{}{}", issued.leaf, issued.chain))?;
-        write("ca.pem", issued.ca)?;
+        write("ca.pem", &issued.ca.ca_pem())?;
+        match issued.ca.lists_pem().as_str() {
+            "" => {}
+            lists => write("ca-crls.pem", lists)?,
+        }
         match issued.server {
             Some(server) => write("context.toml", &context(server)?),
             None => Ok(()),
@@ -65,22 +75,25 @@ impl IdentityFiles {
     }
 }
 
-/// What the control plane sent.
+/// What goes into the files.
 pub struct OperatorCertificate<'a> {
     pub leaf: &'a str,
     pub chain: &'a str,
-    pub ca: &'a str,
+    /// What verifies the control plane.
+    pub ca: &'a CaTrust,
     /// Where the control plane is reached with it, if that is known.
     pub server: Option<&'a str>,
 }
 
 impl<'a> OperatorCertificate<'a> {
-    pub fn of(added: &'a AddedOperator, server: Option<&'a str>) -> Result<Self, CommandError> {
-        match (&added.certificate, &added.ca) {
-            (Some(leaf), Some(ca)) => {
-                Ok(Self { leaf, chain: added.chain.as_deref().unwrap_or_default(), ca, server })
-            }
-            _ => Err(CommandError::fault("answer_incomplete", "the control plane sent no certificate")),
+    pub fn of(
+        added: &'a AddedOperator,
+        ca: &'a CaTrust,
+        server: Option<&'a str>,
+    ) -> Result<Self, CommandError> {
+        match &added.certificate {
+            Some(leaf) => Ok(Self { leaf, chain: added.chain.as_deref().unwrap_or_default(), ca, server }),
+            None => Err(CommandError::fault("answer_incomplete", "the control plane sent no certificate")),
         }
     }
 }
@@ -100,19 +113,23 @@ fn context(server: &str) -> Result<String, CommandError> {
     ))
 }
 
-pub fn text(added: &AddedOperator, dir: &Path, server: Option<&str>) -> String {
+pub fn text(added: &AddedOperator, dir: &Path, server: Option<&str>, screen: Screen) -> String {
     let (name, until) = (harmless(&added.name), harmless(or_dash(added.not_after.as_deref())));
     let dir = dir.display();
+    let line = |command: String| shell::paragraph(&command, screen);
     let next = match server {
         Some(_) => format!(
-            "On the machine of the operator:\n  \
-             enlist context add {name} --file {dir}/context.toml --use\n  \
-             enlist node list\n"
+            "On the machine of the operator:\n{}{}",
+            line(format!("enlist context add {name} --file {dir}/context.toml --use")),
+            line("enlist node list".to_owned())
         ),
         None => format!(
-            "From anywhere:\n  \
-             enlist --server URL --cert {dir}/cert.pem --key {dir}/key.pem --ca {dir}/ca.pem node list\n"
+            "From anywhere:\n{}",
+            line(format!(
+                "enlist --server URL --cert {dir}/cert.pem --key {dir}/key.pem --ca {dir}/ca.pem node list"
+            ))
         ),
     };
-    format!("operator {name} is added; certificate until {until}, in {dir}\n\n{next}")
+    let said = screen.hang(0, 2, &format!("operator {name} is added; certificate until {until}, in {dir}"));
+    format!("{said}\n\n{next}")
 }

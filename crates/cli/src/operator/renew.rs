@@ -4,8 +4,9 @@ use super::identity;
 use super::replacement::Replacement;
 use crate::error::CommandError;
 use crate::output::Output;
+use crate::reach::ca_trust::{self, TrustChange};
 use crate::reach::certificate::{self, ClientCertificate};
-use crate::reach::credential::OperatorCredential;
+use crate::reach::credential::{OperatorCredential, ServerTrust, missing_credential};
 use crate::reach::target::{ChosenTarget, Target};
 use crate::reach::{self, Reach};
 use crate::table::harmless;
@@ -27,36 +28,58 @@ struct RenewalResult {
     key: String,
     /// Whether the new certificate has been used, and the old one is refused.
     in_use: bool,
+    /// Certificates of earlier renewals that were never used: they are refused from now on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    denied_serials: Vec<String>,
+    /// What verifies the control plane, and what has changed; null in place with a pin, which names no file.
+    trust: Option<TrustChange>,
 }
 
 /// The certificate in use, and whom to ask with it.
 struct CertificateInUse<'a> {
     server: &'a str,
     url: ServerUrl,
-    trust: Trust,
+    server_trust: &'a ServerTrust,
     cert: &'a Path,
     key: &'a Path,
 }
 
 impl CertificateInUse<'_> {
-    fn open(&self) -> Result<(OperatorApi, ClientCertificate), CommandError> {
-        let (operator, presented) = certificate::open(&self.url, &self.trust, self.cert, self.key)?;
+    fn open(&self, trust: &Trust) -> Result<(OperatorApi, ClientCertificate), CommandError> {
+        let (operator, presented) = certificate::open(&self.url, trust, self.cert, self.key)?;
         presented.check(false)?;
         Ok((operator, presented))
+    }
+
+    /// Whether what verifies the control plane is in a file that can be read again, and be replaced: a pipe cannot.
+    fn ca_file(&self) -> Option<&Path> {
+        match self.server_trust {
+            ServerTrust::Ca(ca) if ca.is_file() => Some(ca),
+            ServerTrust::Ca(_) | ServerTrust::Pin(_) => None,
+        }
+    }
+
+    /// Refuses files that cannot be used before anybody is asked.
+    fn check(&self) -> Result<(), CommandError> {
+        match self.ca_file() {
+            Some(_) => self.open(&reach::trust(self.server_trust)?).map(drop),
+            None => Ok(()),
+        }
     }
 }
 
 pub async fn run(reach: &Reach, out: Option<&Path>, output: Output) -> Result<(), CommandError> {
     let ChosenTarget { target, by } = reach.chosen()?;
     let done = match identity(&target) {
-        Ok(identity) => match out {
-            Some(dir) => into_directory(&identity, dir).await,
-            None => in_place(&identity).await,
+        Ok(identity) => match (identity.check(), out) {
+            (Err(failure), _) => Err(failure),
+            (Ok(()), Some(dir)) => into_directory(&identity, &target, dir).await,
+            (Ok(()), None) => in_place(&identity).await,
         },
         Err(failure) => Err(failure),
     };
     let done = done.map_err(|failure| by.explain(failure))?;
-    output.document(&done, text)
+    output.document(&done, |done| output.screen().hang(0, 2, &text(done)))
 }
 
 fn identity(target: &Target) -> Result<CertificateInUse<'_>, CommandError> {
@@ -65,17 +88,18 @@ fn identity(target: &Target) -> Result<CertificateInUse<'_>, CommandError> {
             "the operator socket uses no certificate, so there is none to renew",
             "give --context NAME, or --server URL with --cert, --key and --ca; `enlist operator add NAME --role ROLE --out DIR` issues a first certificate",
         )),
-        Target::Server { credential: OperatorCredential::ApiKey(_), .. } => Err(CommandError::usage(
+        Target::Server { credential: None, .. } => Err(missing_credential()),
+        Target::Server { credential: Some(OperatorCredential::ApiKey(_)), .. } => Err(CommandError::usage(
             "an API key has no certificate to renew",
             "create a new key with `enlist operator key create`, then revoke the old one with `enlist operator key revoke ID`",
         )),
         Target::Server {
             url: server,
             server_trust,
-            credential: OperatorCredential::Certificate { cert, key },
+            credential: Some(OperatorCredential::Certificate { cert, key }),
         } => {
             let url = ServerUrl::parse(server).map_err(client::Error::from)?;
-            Ok(CertificateInUse { server, url, trust: reach::trust(server_trust)?, cert, key })
+            Ok(CertificateInUse { server, url, server_trust, cert, key })
         }
     }
 }
@@ -85,8 +109,13 @@ async fn request_certificate(operator: &OperatorApi, csr: String) -> Result<Rene
 }
 
 /// New files in a directory of their own.
-async fn into_directory(identity: &CertificateInUse<'_>, dir: &Path) -> Result<RenewalResult, CommandError> {
-    let (operator, _) = identity.open()?;
+async fn into_directory(
+    identity: &CertificateInUse<'_>,
+    target: &Target,
+    dir: &Path,
+) -> Result<RenewalResult, CommandError> {
+    let (ca, change) = ca_trust::follow(target, &dir.join("ca.pem")).await?;
+    let (operator, _) = identity.open(&ca.trust())?;
     let files = identity::IdentityFiles::prepare(dir)?;
     let answer = match request_certificate(&operator, files.request()?).await {
         Ok(answer) => answer,
@@ -98,37 +127,44 @@ async fn into_directory(identity: &CertificateInUse<'_>, dir: &Path) -> Result<R
     let issued = identity::OperatorCertificate {
         leaf: &answer.certificate,
         chain: &answer.chain,
-        ca: &answer.ca,
+        ca: &ca,
         server: Some(identity.server),
     };
     files.finish(&issued)?;
-    Ok(renewed(answer, dir.join("cert.pem"), dir.join("key.pem"), false))
+    Ok(renewed(answer, dir.join("cert.pem"), dir.join("key.pem"), false, Some(change)))
 }
 
 async fn in_place(identity: &CertificateInUse<'_>) -> Result<RenewalResult, CommandError> {
     let (cert, key) = (identity.cert, identity.key);
-    let lock = Replacement::lock(cert, key)?;
-    let (operator, presented) = identity.open()?;
-    let files = lock.prepare(&presented)?;
-    let answer = match request_certificate(&operator, files.request()?).await {
-        Ok(answer) => answer,
-        Err(failure) => {
-            files.discard();
-            return Err(failure);
+    let (trust, change) = match identity.ca_file() {
+        Some(ca) => {
+            let (ca, change) = ca_trust::update(identity.server, ca).await?;
+            (ca.trust(), Some(change))
         }
+        None => (reach::trust(identity.server_trust)?, None),
     };
+    let lock = Replacement::lock(cert, key)?;
+    let (operator, presented) = identity.open(&trust)?;
+    let files = lock.prepare(&presented)?;
+    let answer = request_certificate(&operator, files.request()?).await?;
     let chain = format!("{}{}", answer.certificate, answer.chain);
-    let fits = |cert: &Path, key: &[u8]| certificate::with(&identity.url, &identity.trust, cert, key);
+    let fits = |cert: &Path, key: &[u8]| certificate::with(&identity.url, &trust, cert, key);
     let (operator, _) = files.finish(&chain, fits)?;
     // Its first use makes the old one invalid. If this request is lost, the next command does the same.
     let used = operator.get::<serde_json::Value>(&Url::new("/v1/policy")).await.is_ok();
-    Ok(renewed(answer, cert.to_owned(), key.to_owned(), used))
+    Ok(renewed(answer, cert.to_owned(), key.to_owned(), used, change))
 }
 
-fn renewed(answer: RenewedOperator, cert: PathBuf, key: PathBuf, in_use: bool) -> RenewalResult {
-    let RenewedOperator { name, role, tenant, cert_serial, not_after, .. } = answer;
+fn renewed(
+    answer: RenewedOperator,
+    cert: PathBuf,
+    key: PathBuf,
+    in_use: bool,
+    trust: Option<TrustChange>,
+) -> RenewalResult {
+    let RenewedOperator { name, role, tenant, cert_serial, not_after, denied_serials, .. } = answer;
     let (cert, key) = (cert.display().to_string(), key.display().to_string());
-    RenewalResult { name, role, tenant, cert_serial, not_after, cert, key, in_use }
+    RenewalResult { name, role, tenant, cert_serial, not_after, cert, key, in_use, denied_serials, trust }
 }
 
 fn text(done: &RenewalResult) -> String {
@@ -138,5 +174,20 @@ fn text(done: &RenewalResult) -> String {
     } else {
         "The old certificate is accepted until the new one is first used."
     };
-    format!("operator {name} has a new certificate until {until}, in {}\n{old}\n", harmless(&done.cert))
+    let denied = match done.denied_serials.as_slice() {
+        [] => String::new(),
+        [one] => format!(
+            "The certificate of an earlier renewal, serial {}, was never used and is no longer accepted.\n",
+            harmless(one)
+        ),
+        several => format!(
+            "The certificates of earlier renewals, serials {}, were never used and are no longer accepted.\n",
+            harmless(&several.join(" "))
+        ),
+    };
+    let trust = done.trust.as_ref().map(TrustChange::text).unwrap_or_default();
+    format!(
+        "operator {name} has a new certificate until {until}, in {}\n{old}\n{denied}{trust}",
+        harmless(&done.cert)
+    )
 }

@@ -1,11 +1,12 @@
 //! A new certificate and key in the place of the old ones. `reach/certificate.rs` says in which order, and why a kill
 //! between any two steps leaves a pair that works.
 
-use crate::error::{CommandError, Exit};
-use crate::private_file::{PrivateFile, own_directory};
-use crate::reach::certificate::{ClientCertificate, pending_path};
+use crate::error::CommandError;
+use crate::private_file::{PrivateFile, lock_directory, own_directory};
+use crate::reach::certificate::ClientCertificate;
+use crate::reach::pending_path;
 use pki::agent_key::HostKey;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The two files, for one process at a time: another one's half must not end up beside ours.
@@ -42,15 +43,8 @@ impl Replacement {
         for dir in [dir, cert.parent().unwrap_or(dir)] {
             own_directory(dir)?;
         }
-        let held = File::open(dir).map_err(|error| CommandError::file(dir, &error))?;
-        match held.try_lock() {
-            Ok(()) => Ok(ReplacementLock { cert, key, _held: held }),
-            Err(TryLockError::WouldBlock) => {
-                let message = format!("another process renews the certificate in {}", dir.display());
-                Err(CommandError::new(Exit::Fault, "renewal_in_progress", message, "wait until it is done"))
-            }
-            Err(TryLockError::Error(error)) => Err(CommandError::file(dir, &error)),
-        }
+        let held = lock_directory(dir)?;
+        Ok(ReplacementLock { cert, key, _held: held })
     }
 }
 
@@ -71,28 +65,15 @@ impl ReplacementLock {
         }
         let new = HostKey::generate().map_err(|error| CommandError::fault("key", error.to_string()))?;
         let mut key_file = create_like(key)?;
-        let cert_file = match key_file.write(new.to_pem().as_bytes()).and_then(|()| create_like(cert)) {
-            Ok(file) => file,
-            Err(failure) => {
-                key_file.discard();
-                return Err(failure);
-            }
-        };
+        key_file.write(new.to_pem().as_bytes())?;
+        let cert_file = create_like(cert)?;
         Ok(Replacement { lock: self, key: new, key_file, cert_file })
     }
 }
 
 /// A file that waits beside this one, with its owner and mode.
 fn create_like(path: &Path) -> Result<PrivateFile, CommandError> {
-    let (old, new) = (path.metadata().map_err(|error| CommandError::file(path, &error))?, pending_path(path));
-    let file = PrivateFile::create(&new)?;
-    match file.copy_owner_and_mode(&old) {
-        Ok(()) => Ok(file),
-        Err(error) => {
-            file.discard();
-            Err(CommandError::file(&new, &error))
-        }
-    }
+    PrivateFile::create_like(&pending_path(path), path)
 }
 
 impl Replacement {
@@ -100,31 +81,20 @@ impl Replacement {
         self.key.csr_pem().map_err(|error| CommandError::fault("key", error.to_string()))
     }
 
-    pub fn discard(self) {
-        self.key_file.discard();
-        self.cert_file.discard();
-    }
-
-    /// Replaces both, once the new ones are known to belong together.
+    /// Replaces both, once the new ones are known to belong together. Otherwise nothing is left of the new ones.
     pub fn finish<T>(
         mut self,
         chain: &str,
         fits: impl FnOnce(&Path, &[u8]) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
         let ReplacementLock { cert, key, .. } = &self.lock;
-        let written = self.cert_file.write(chain.as_bytes());
-        match written.and_then(|()| fits(&pending_path(cert), self.key.to_pem().as_bytes())) {
-            Ok(opened) => {
-                self.key_file.replace(key)?;
-                self.cert_file.replace(cert)?;
-                Ok(opened)
-            }
-            Err(failure) => {
-                self.key_file.discard();
-                self.cert_file.discard();
-                Err(failure)
-            }
-        }
+        self.cert_file.write(chain.as_bytes())?;
+        let opened = fits(&pending_path(cert), self.key.to_pem().as_bytes())?;
+        // From here on the key may be the new one, and then this is the certificate that fits it.
+        self.cert_file.keep();
+        self.key_file.replace(key)?;
+        self.cert_file.replace(cert)?;
+        Ok(opened)
     }
 }
 
@@ -145,7 +115,7 @@ mod tests {
     fn presented(path: PathBuf) -> ClientCertificate {
         let domain = lifecycle::names::TrustDomain::parse("test.example").unwrap();
         let at = lifecycle::names::Timestamp::from_secs(1_800_000_000);
-        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
+        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]]).unwrap();
         ClientCertificate { path, facts: pki::describe::facts(&made.root_der).unwrap() }
     }
 
@@ -191,7 +161,7 @@ mod tests {
         std::fs::write(pending_path(&cert), "fits the key").unwrap();
         std::fs::write(pending_path(&key), "left behind").unwrap();
         let lock = Replacement::lock(&cert, &key).unwrap();
-        lock.prepare(&presented(pending_path(&cert))).unwrap().discard();
+        drop(lock.prepare(&presented(pending_path(&cert))).unwrap());
         assert_eq!(std::fs::read_to_string(&cert).unwrap(), "fits the key");
         assert_eq!(names(dir.path()), ["cert.pem", "key.pem"]);
     }

@@ -4,20 +4,14 @@
 //! one first, under a name with `.new`; then the key is replaced, then the certificate. Killed in between, it leaves
 //! the new key, the old certificate, and beside it the one that fits: [`open`] takes that.
 
+use super::pending_path;
 use crate::error::{CommandError, Exit};
 use crate::private_file;
 use client::rest::ApiCredential;
-use client::{OperatorApi, ServerUrl, TlsIdentity, Trust};
+use client::{OperatorApi, ServerUrl, TlsIdentity, Trust, TrustError};
 use lifecycle::names::Timestamp;
 use pki::describe::{self, Facts};
 use std::path::{Path, PathBuf};
-
-/// Under which name a new file waits to take the place of this one.
-pub fn pending_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    PathBuf::from(name)
-}
 
 /// The certificate that is presented.
 pub struct ClientCertificate {
@@ -32,8 +26,13 @@ pub fn open(
     cert: &Path,
     key: &Path,
 ) -> Result<(OperatorApi, ClientCertificate), CommandError> {
-    let key =
-        private_file::read(key, "ask for another certificate: `enlist operator add` on the control plane")?;
+    let otherwise = "ask for another certificate: `enlist operator add` on the control plane";
+    let key = private_file::read_key(key, otherwise).map_err(|error| {
+        error.or_bad(|why| {
+            let message = format!("the client key {}: {why}", key.display());
+            CommandError::usage(message, "give the certificate as --cert, and its private key as --key, PEM")
+        })
+    })?;
     match with(url, trust, cert, &key) {
         Err(failure) => {
             let other = pending_path(&cert.canonicalize().unwrap_or_else(|_| cert.to_owned()));
@@ -52,6 +51,14 @@ pub fn with(
 ) -> Result<(OperatorApi, ClientCertificate), CommandError> {
     let chain = super::read(cert)?;
     let identity = TlsIdentity::from_pem(&chain, key).map_err(client::Error::from)?;
+    identity.check().map_err(|error| match error {
+        TrustError::OtherKey => {
+            let message = format!("the private key is not that of the certificate {}", cert.display());
+            let hint = "give the two files that were written together, as --cert and --key (or ENLIST_CERT and ENLIST_KEY)";
+            CommandError::usage(message, hint)
+        }
+        other => client::Error::from(other).into(),
+    })?;
     let credential = ApiCredential::Certificate(identity);
     let operator = OperatorApi::over_tls(url.clone(), trust, Some(&credential))?;
     Ok((operator, ClientCertificate { path: cert.to_owned(), facts: leaf(cert, &chain)? }))
@@ -131,7 +138,7 @@ mod tests {
     fn the_last_third_is_late_and_the_end_is_the_end() {
         let at = Timestamp::from_secs(1_800_000_000);
         let domain = TrustDomain::parse("test.example").unwrap();
-        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16]]).unwrap();
+        let made = pki::hierarchy::create(&domain, at, [[1; 16], [2; 16], [3; 16]]).unwrap();
         let facts = describe::facts(&made.root_der).unwrap();
         let life = facts.not_after.since(facts.not_before).secs();
         let after = |secs: u64| age(&facts, facts.not_before.plus(lifecycle::names::Span::from_secs(secs)));

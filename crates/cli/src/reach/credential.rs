@@ -44,6 +44,14 @@ pub fn server_trust(
     })
 }
 
+/// For what needs one.
+pub fn missing_credential() -> CommandError {
+    CommandError::usage(
+        "no operator credential is given",
+        "give --cert FILE and --key FILE, or --api-key-file FILE",
+    )
+}
+
 /// The credentials that one source names.
 #[derive(Default)]
 struct GivenCredential {
@@ -62,7 +70,7 @@ pub fn credential(
     flags: &Reach,
     variables: Variables<'_>,
     context: Option<&Context>,
-) -> Result<OperatorCredential, CommandError> {
+) -> Result<Option<OperatorCredential>, CommandError> {
     let path = |name: &str| variables(name).map(PathBuf::from);
     let mut given = GivenCredential {
         cert: flags.cert.clone(),
@@ -81,12 +89,9 @@ pub fn credential(
         given = GivenCredential { cert, key, api_key: api_key_file };
     }
     match (given.cert, given.key, given.api_key) {
-        (Some(cert), Some(key), None) => Ok(OperatorCredential::Certificate { cert, key }),
-        (None, None, Some(file)) => Ok(OperatorCredential::ApiKey(file)),
-        (None, None, None) => Err(CommandError::usage(
-            "no operator credential is given",
-            "give --cert FILE and --key FILE, or --api-key-file FILE",
-        )),
+        (Some(cert), Some(key), None) => Ok(Some(OperatorCredential::Certificate { cert, key })),
+        (None, None, Some(file)) => Ok(Some(OperatorCredential::ApiKey(file))),
+        (None, None, None) => Ok(None),
         (_, _, None) => Err(CommandError::usage(
             "a certificate and its private key must be given together",
             "give both --cert and --key",

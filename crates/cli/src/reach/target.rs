@@ -11,7 +11,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Socket(PathBuf),
-    Server { url: String, server_trust: ServerTrust, credential: OperatorCredential },
+    /// Without a credential only what everybody may ask can be asked.
+    Server {
+        url: String,
+        server_trust: ServerTrust,
+        credential: Option<OperatorCredential>,
+    },
 }
 
 /// What decided.
@@ -26,18 +31,13 @@ pub enum ChosenBy {
 }
 
 impl ChosenBy {
-    fn context(&self) -> Option<&str> {
-        match self {
-            ChosenBy::Context { name, .. } => Some(name),
-            ChosenBy::Setting(_) | ChosenBy::Default => None,
-        }
-    }
-
-    /// A failure with the context that led to it, if one did.
+    /// A failure with the context or the variable that led to it, if one did.
     pub fn explain(&self, failure: CommandError) -> CommandError {
-        match self.context() {
-            Some(name) => failure.in_context(name),
-            None => failure,
+        match self {
+            ChosenBy::Context { name, .. } => failure.in_context(name),
+            // Nobody has typed it.
+            ChosenBy::Setting(variable @ ("ENLIST_DIR" | "ENLIST_SOCKET")) => failure.led_by(variable),
+            ChosenBy::Setting(_) | ChosenBy::Default => failure,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::screen::Screen;
 use ::server::config::{ConfigMistake, ControlPlaneConfig};
 use ::server::config_warnings::warnings;
 use ::server::datadir::DataDir;
-use ::server::run::{RunError, check};
+use ::server::run::{RunError, check, hsm_complaint};
 use serde::Serialize;
 
 /// What `--json` prints, good or not.
@@ -46,8 +46,15 @@ fn result(dir: &DataDir, checked: Result<&ControlPlaneConfig, &RunError>) -> Con
         server_url: config.and_then(ControlPlaneConfig::server_url),
         kek: config.map(|config| config.kek.to_string()),
         mistakes,
-        warnings: config.map(|config| warnings(dir, config)).unwrap_or_default(),
+        warnings: config.map(|config| all_warnings(dir, config)).unwrap_or_default(),
     }
+}
+
+/// With what is wrong with the HSM, which is asked.
+fn all_warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
+    let mut all = warnings(dir, config);
+    all.extend(hsm_complaint(dir, config));
+    all
 }
 
 fn text(result: &ConfigCheck, screen: Screen) -> String {

@@ -6,6 +6,10 @@ use ::server::datadir::DirError;
 use ::server::init::InitError;
 use ::server::run::RunError;
 use lifecycle::registry::Rejection;
+use pki::pkcs11::HsmError;
+
+/// What an imported CA has to be.
+pub const IMPORTED: &str = "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM";
 
 impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
@@ -14,6 +18,7 @@ impl From<RunError> for CommandError {
             RunError::Config(mistakes) => return CommandError::config(mistakes.0),
             RunError::Dir(error) => return directory(&error),
             RunError::Kek(_) => "kek_unavailable",
+            RunError::Hsm(_) => "issuer_unavailable",
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
             RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
             RunError::Anchor(error) if error.is_rollback() => "directory_rolled_back",
@@ -22,6 +27,7 @@ impl From<RunError> for CommandError {
             RunError::Clock { .. } => "clock_wrong",
             RunError::Listen { .. } | RunError::Plain { .. } => "cannot_listen",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
+            RunError::Chance(_) => "chance",
         };
         CommandError::new(Exit::Fault, code, message, remedy)
     }
@@ -48,18 +54,18 @@ impl From<InitError> for CommandError {
     fn from(error: InitError) -> Self {
         let message = error.to_string();
         let (exit, code, remedy) = match error {
-            InitError::Config(mistakes) => return CommandError::config(mistakes.0),
+            InitError::Config(mistakes) => {
+                let hint = "correct the flags that give these settings; see `enlist server init --help`";
+                return CommandError::config(mistakes.0).with_hint(hint);
+            }
             InitError::Dir(error) => return directory(&error),
             InitError::Kek(_) => (
                 Exit::Fault,
                 "kek_unavailable",
                 "give --kek file:PATH (created if missing) or --kek env:NAME (64 hex digits)",
             ),
-            InitError::Imported(_) => (
-                Exit::Usage,
-                "ca_unusable",
-                "give --ca-cert (issuer first, root last) and the issuer's --ca-key, PEM",
-            ),
+            InitError::Hsm(ref error) => (Exit::Fault, "issuer_unavailable", init_remedy(error)),
+            InitError::Imported(_) => (Exit::Usage, "ca_unusable", IMPORTED),
             InitError::ServerCertificate(_) => (
                 Exit::Usage,
                 "server_certificate",
@@ -82,8 +88,29 @@ impl From<InitError> for CommandError {
     }
 }
 
+/// Before there is a configuration, the flags say where the HSM is.
+fn init_remedy(error: &HsmError) -> &'static str {
+    match error {
+        HsmError::Module { .. } => {
+            "give --pkcs11-module the HSM's PKCS#11 library, and install what that library needs"
+        }
+        HsmError::TokenAbsent { .. } | HsmError::TokenAmbiguous { .. } => {
+            "connect the token, or give --pkcs11-token a label that one token has (pkcs11-tool --list-slots)"
+        }
+        HsmError::PinUnreadable { .. } => "give --pkcs11-pin file:PATH (mode 0600) or env:NAME",
+        HsmError::PinRefused { .. } => {
+            "write the right PIN of the token's user into the file or variable that --pkcs11-pin names, then run the command \
+             again; tokens lock after a few wrong PINs"
+        }
+        HsmError::KeyKind { .. } | HsmError::KeyAmbiguous { .. } | HsmError::PublicKeyMissing { .. } => {
+            "give --pkcs11-key the label of one P-256 or P-384 key with its public part, or a label that no key has yet"
+        }
+        other => other.remedy(),
+    }
+}
+
 /// A directory that is not there is a mistake in the command; one that is taken or damaged is a fault.
-fn directory(error: &DirError) -> CommandError {
+pub(super) fn directory(error: &DirError) -> CommandError {
     let (exit, code) = match error {
         DirError::Missing(_) => (Exit::Usage, "directory_missing"),
         DirError::Exists(_) => (Exit::Fault, "directory_exists"),

@@ -58,10 +58,17 @@ pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError>
             "nodes are given a localhost URL for the control plane; set names or advertise in enlist.toml"
         );
     }
-    announce(&server.url());
+    // The operator socket is served, and nobody has to wait for an HSM to stop or to configure this service.
+    serving::manager().ready();
+    let served = async {
+        server.serving().await;
+        announce(&server.url());
+        std::future::pending::<()>().await;
+    };
     let cause = tokio::select! {
         () = signals.next() => None,
         cause = server.failed() => Some(cause),
+        () = served => None,
     };
     let stopped = serving::stop(server, &mut signals).await;
     match cause {
@@ -82,6 +89,5 @@ fn announce(url: &str) {
     if let Err(error) = writeln!(stdout, "ready {url}").and_then(|()| stdout.flush()) {
         tracing::warn!(%error, "the ready line could not be written");
     }
-    serving::manager().ready();
     tracing::info!(url, "ready");
 }

@@ -12,6 +12,8 @@ use tonic::Streaming;
 
 /// How many messages may wait for the network. More means that the other side has stopped reading.
 const WAITING: usize = 64;
+/// The longest id of an order. The control plane's ids are ULIDs, of 26 bytes; an id is kept until it is answered, and logged.
+const ORDER_ID: usize = 64;
 
 /// Dropping it closes the connection.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl LiveConnection {
             Err(status) => return Err(connection.failure(&status)),
         };
         let welcome = match next(&connection, &mut down).await? {
-            live_down::Message::Welcome(welcome) => welcome,
+            Some(live_down::Message::Welcome(welcome)) => welcome,
             _ => {
                 return Err(
                     connection.broken(Unreachable::Garbage("its first message is not Welcome".to_owned()))
@@ -63,15 +65,15 @@ impl LiveConnection {
         if sent { Ok(()) } else { Err(self.connection.broken(Unreachable::TimedOut("stream"))) }
     }
 
-    /// The next message; an error is the end. Nothing is lost if this is dropped while it waits.
-    pub async fn receive(&mut self) -> Result<live_down::Message, Error> {
+    /// The next message, or nothing of one whose kind this version does not know; an error is the end. Nothing is lost if this is
+    /// dropped while it waits.
+    pub async fn receive(&mut self) -> Result<Option<live_down::Message>, Error> {
         next(&self.connection, &mut self.down).await
     }
 
-    /// Half-closes the stream and reads until the server ends it.
-    pub async fn finish(mut self) {
+    /// Says nothing more. The server ends the stream when it has said what it has to say.
+    pub fn half_close(&mut self) {
         self.up = None;
-        while self.receive().await.is_ok() {}
     }
 }
 
@@ -79,17 +81,21 @@ fn message(word: live_up::Message) -> LiveUp {
     LiveUp { message: Some(word) }
 }
 
-/// A message of a kind that this version does not know is passed over.
+fn is_overlong(message: &live_down::Message) -> bool {
+    matches!(message, live_down::Message::Order(order) if order.order_id.len() > ORDER_ID)
+}
+
 async fn next(
     connection: &GrpcConnection,
     down: &mut Streaming<LiveDown>,
-) -> Result<live_down::Message, Error> {
-    loop {
-        match down.message().await {
-            Ok(Some(LiveDown { message: Some(message) })) => return Ok(message),
-            Ok(Some(LiveDown { message: None })) => {}
-            Ok(None) => return Err(connection.broken(Unreachable::Closed)),
-            Err(status) => return Err(connection.failure(&status)),
+) -> Result<Option<live_down::Message>, Error> {
+    match down.message().await {
+        Ok(Some(LiveDown { message: Some(message) })) if is_overlong(&message) => {
+            let what = format!("the id of an order is longer than {ORDER_ID} bytes");
+            Err(connection.broken(Unreachable::Garbage(what)))
         }
+        Ok(Some(LiveDown { message })) => Ok(message),
+        Ok(None) => Err(connection.broken(Unreachable::Closed)),
+        Err(status) => Err(connection.failure(&status)),
     }
 }

@@ -1,5 +1,6 @@
 //! Certificates as a test needs them.
 
+use client::DeniedIssuers;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -54,11 +55,23 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), der }
     }
 
+    /// As if this certificate were on its revocation list.
+    pub fn denies(&self, certificate: &CertificateDer<'_>) -> DeniedIssuers {
+        let serial = pki::describe::facts(certificate).unwrap().serial;
+        DeniedIssuers::new([(self.der.clone(), vec![serial])])
+    }
+
     /// An authority below this one.
     pub fn intermediate(&self, common_name: &str) -> Self {
         let (params, key) = (ca_params(common_name, Dates::Now, 0), KeyPair::generate().unwrap());
         let der = params.signed_by(&key, &self.issuer).unwrap().der().clone();
         Self { issuer: Issuer::new(params, key), der }
+    }
+
+    /// This root's key under the signature of an older root of the same name.
+    pub fn cross_certificate(&self, older: &Self) -> CertificateDer<'static> {
+        let params = ca_params("test root", Dates::Now, 1);
+        params.signed_by(self.issuer.key(), &older.issuer).unwrap().der().clone()
     }
 
     pub fn server(&self, names: &[&str], dates: Dates) -> Leaf {

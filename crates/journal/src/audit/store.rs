@@ -117,6 +117,38 @@ impl Store {
         (self.found > seq).then_some(seq + 1)
     }
 
+    /// The last line before the first gap, and the last line of the gap, among those up to `until`.
+    pub fn first_gap(&self, until: u64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
+        let sql = "SELECT count(*) FROM lines WHERE seq <= ?";
+        let count: u64 = self.connection.prepare_cached(sql)?.query_row([until], |row| row.get(0))?;
+        if count == until {
+            return Ok(None);
+        }
+        let mut select =
+            self.connection.prepare_cached("SELECT seq FROM lines WHERE seq <= ? ORDER BY seq")?;
+        let mut rows = select.query([until])?;
+        let mut before = 0;
+        while let Some(row) = rows.next()? {
+            let seq: u64 = row.get(0)?;
+            if seq != before + 1 {
+                return Ok(Some((before, seq - 1)));
+            }
+            before = seq;
+        }
+        Ok(Some((before, until)))
+    }
+
+    /// Keeps lines that were copied from a peer.
+    pub fn refill(&mut self, first: u64, lines: &[String]) -> Result<(), PutError> {
+        let copied = self.connection.transaction()?;
+        for (seq, line) in (first..).zip(lines) {
+            copied
+                .prepare_cached("INSERT OR IGNORE INTO lines VALUES (?, ?)")?
+                .execute(params![seq, line])?;
+        }
+        Ok(copied.commit()?)
+    }
+
     /// What was missing at start. Lines that are lost for good weigh more than those that came back.
     pub fn gap(&self) -> Option<AuditGap> {
         let gap = |(from, to), refilled| AuditGap { from, to, refilled };

@@ -6,14 +6,16 @@ use super::writer::{LogJob, Writer};
 use crate::lock::JournalLock;
 use crate::open_error::OpenError;
 use crate::options::Options;
+use crate::peer::Starts;
 use crate::raft::{Entry, LogId, StorageError, TypeConfig, Vote};
+use crate::snapshot::SnapshotDir;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{AnyError, OptionalSend, RaftLogReader, StorageIOError};
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use tokio::sync::oneshot;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use tokio::sync::{oneshot, watch};
 
 /// How much one read for a peer returns at most.
 const READ_BYTES: usize = 2 * 1024 * 1024;
@@ -23,6 +25,16 @@ const READ_BYTES: usize = 2 * 1024 * 1024;
 pub struct LogStore {
     tail: Arc<Mutex<Tail>>,
     jobs: mpsc::Sender<LogJob>,
+    starts: Arc<Starts>,
+    installs: Arc<SnapshotInstalls>,
+}
+
+/// Snapshots of other replicas on their way into this directory.
+struct SnapshotInstalls {
+    /// Where they are kept; none where a log is used alone.
+    dir: OnceLock<SnapshotDir>,
+    /// Changes whenever one is there; true once one could not be installed, after which nothing is.
+    failed: watch::Sender<bool>,
 }
 
 /// Opens the log for writing and starts its thread.
@@ -40,6 +52,10 @@ pub fn start(
     let tables = Tables::open(connection, options.framing()).map_err(broken)?;
     let meta = tables.meta().map_err(broken)?;
     let last = tables.last().map_err(broken)?.max(meta.last_purged);
+    let starts = match &options.peers {
+        Some(peers) => tables.begin_start(peers.incarnation).map_err(broken)?,
+        None => Starts::default(),
+    };
     let written = (meta.committed, meta.audit_seq);
     let tail = Arc::new(Mutex::new(Tail::new(meta, last)));
     let writer = Writer {
@@ -54,7 +70,8 @@ pub fn start(
     };
     let (jobs, inbox) = mpsc::channel();
     writer.start(inbox).map_err(OpenError::io(&file))?;
-    Ok(LogStore { tail, jobs })
+    let installs = SnapshotInstalls { dir: OnceLock::new(), failed: watch::Sender::new(false) };
+    Ok(LogStore { tail, jobs, starts: Arc::new(starts), installs: Arc::new(installs) })
 }
 
 impl LogStore {
@@ -64,6 +81,38 @@ impl LogStore {
 
     pub fn last_index(&self) -> Option<u64> {
         self.tail().last.map(|id| id.index)
+    }
+
+    /// From now on nothing is purged that no snapshot in this directory holds.
+    pub fn purges_behind(&self, snapshots: SnapshotDir) {
+        // Set once at start.
+        let _ = self.installs.dir.set(snapshots);
+    }
+
+    /// A snapshot of another replica is on disk, or could not be kept.
+    pub fn installed(&self, kept: bool) {
+        self.installs.failed.send_modify(|failed| *failed |= !kept);
+    }
+
+    /// Waits for the snapshot that holds what is to be purged: openraft asks for the purge while it is still being installed.
+    async fn held_by_snapshot(&self, index: u64) -> Result<(), AnyError> {
+        let Some(snapshots) = self.installs.dir.get() else { return Ok(()) };
+        let mut installs = self.installs.failed.subscribe();
+        loop {
+            let failed = *installs.borrow_and_update();
+            let indexes = snapshots.indexes().map_err(|error| AnyError::new(&error))?;
+            if indexes.first().is_some_and(|newest| *newest >= index) {
+                return Ok(());
+            }
+            if failed || installs.changed().await.is_err() {
+                return Err(AnyError::error("the snapshot that was to take its place is not there"));
+            }
+        }
+    }
+
+    /// The starts of this directory, this one included.
+    pub fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     pub fn vote(&self) -> Option<Vote> {
@@ -78,6 +127,18 @@ impl LogStore {
             return Ok(());
         }
         closed.await.map_or(Ok(()), |result| result.map_err(|error| error.to_string()))
+    }
+
+    /// A snapshot of this index is about to take the place of the log up to there.
+    pub async fn installing(&self, index: u64) -> Result<(), StorageError> {
+        let noted = self.ask(|done| LogJob::Installing { index, done }).await;
+        noted.map_err(|error| StorageIOError::write_logs(error).into())
+    }
+
+    /// The last entry that is followed by at least so many bytes of others; none if there is none.
+    pub async fn before_last(&self, bytes: u64) -> Result<Option<u64>, String> {
+        let found = self.ask(|done| LogJob::BeforeLast { bytes, done }).await;
+        found.map_err(|error| error.to_string())
     }
 
     async fn ask<T>(&self, job: impl FnOnce(super::writer::JobReply<T>) -> LogJob) -> Result<T, AnyError> {
@@ -188,6 +249,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        self.held_by_snapshot(log_id.index).await.map_err(StorageIOError::write_logs)?;
         self.ask(|done| LogJob::Purge { upto: log_id, done }).await.map_err(StorageIOError::write_logs)?;
         self.tail().purge(log_id);
         Ok(())

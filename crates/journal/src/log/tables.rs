@@ -3,6 +3,7 @@
 use super::entry::{self, StoredEntry};
 use crate::framing::Framing;
 use crate::log_key::{NO_CODE, RowCode, RowPlace};
+use crate::peer::Starts;
 use crate::raft::{Entry, LogId, Vote};
 use crate::schema::StoreSchema;
 use crate::stored::RowFault;
@@ -43,6 +44,9 @@ pub struct LogMeta {
     /// The last entry that was purged, which the first one follows.
     #[serde(default)]
     pub base: Option<EntryMark>,
+    /// A snapshot of another replica that was about to take the place of the log.
+    #[serde(default)]
+    pub installing: Option<u64>,
 }
 
 /// An entry by its index and its code: as each code is over the one before, that is the whole log up to there.
@@ -202,6 +206,22 @@ impl Tables {
     }
 
     /// The id of the last entry, if there is any.
+    /// The last entry that is followed by rows of at least so many bytes.
+    pub fn before_last(&self, bytes: u64) -> Result<Option<u64>, TableError> {
+        let mut rows =
+            self.connection.prepare_cached("SELECT idx, length(row) FROM entries ORDER BY idx DESC")?;
+        let mut rows = rows.query([])?;
+        let mut followed: u64 = 0;
+        while let Some(row) = rows.next()? {
+            let (index, length): (i64, i64) = (row.get(0)?, row.get(1)?);
+            if followed >= bytes {
+                return Ok(u64::try_from(index).ok());
+            }
+            followed = followed.saturating_add(u64::try_from(length).unwrap_or(0));
+        }
+        Ok(None)
+    }
+
     pub fn last(&self) -> Result<Option<LogId>, TableError> {
         let sql = "SELECT max(idx) FROM entries";
         let Some(index) = self.connection.query_row(sql, [], |row| row.get::<_, Option<u64>>(0))? else {
@@ -227,8 +247,19 @@ impl Tables {
         self.put("last_purged", purged)
     }
 
+    pub fn put_installing(&self, index: u64) -> Result<(), TableError> {
+        self.put("installing", &index)
+    }
+
     pub fn put_audit_seq(&self, seq: u64) -> Result<(), TableError> {
         self.put("audit_seq", &seq)
+    }
+
+    /// One more start, on disk when this returns.
+    pub fn begin_start(&self, incarnation: u64) -> Result<Starts, TableError> {
+        let starts = self.get::<Starts>("starts")?.unwrap_or_default().begun(incarnation);
+        self.put("starts", &starts)?;
+        Ok(starts)
     }
 
     pub fn meta(&self) -> Result<LogMeta, TableError> {
@@ -237,6 +268,7 @@ impl Tables {
             committed: self.get("committed")?,
             last_purged: self.get("last_purged")?,
             audit_seq: self.get("audit_seq")?.unwrap_or(0),
+            installing: self.get("installing")?,
             head: if self.framing.is_authenticated() { self.get("head")? } else { None },
             base: self.base()?,
         })

@@ -34,11 +34,21 @@ pub enum LogJob {
         upto: LogId,
         done: JobReply<()>,
     },
+    /// A snapshot of a peer is about to take the place of the log up to here.
+    Installing {
+        index: u64,
+        done: JobReply<()>,
+    },
     Read {
         start: u64,
         end: u64,
         limit: usize,
         done: JobReply<Vec<Entry>>,
+    },
+    /// The last entry that is followed by so many bytes.
+    BeforeLast {
+        bytes: u64,
+        done: JobReply<Option<u64>>,
     },
     /// Writes the commit index and ends the thread; the file is closed when this is answered.
     Close {
@@ -81,6 +91,9 @@ impl Writer {
                 match job {
                     LogJob::Read { start, end, limit, done } => {
                         drop(done.send(self.tables.read(start, end, limit).map_err(Arc::new)));
+                    }
+                    LogJob::BeforeLast { bytes, done } => {
+                        drop(done.send(self.tables.before_last(bytes).map_err(Arc::new)));
                     }
                     LogJob::Close { committed, done } => {
                         self.write(|writer| writer.write_progress(committed));
@@ -136,7 +149,11 @@ impl Writer {
                 self.write(|writer| writer.tables.purge(&upto));
                 callbacks.push(Box::new(move |result| drop(done.send(result))));
             }
-            LogJob::Read { .. } | LogJob::Close { .. } => {}
+            LogJob::Installing { index, done } => {
+                self.write(|writer| writer.tables.put_installing(index));
+                callbacks.push(Box::new(move |result| drop(done.send(result))));
+            }
+            LogJob::Read { .. } | LogJob::BeforeLast { .. } | LogJob::Close { .. } => {}
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Core {
     pub(super) snapshot_due: Arc<Notify>,
     /// The last entry with commands that was applied since the start.
     pub(super) last_commands: Option<u64>,
+    /// Whether the store is known to hold every line up to the head.
+    pub(super) lines_checked: bool,
     /// The line being written; kept for its memory.
     pub(super) line: Vec<u8>,
     /// Set by the first failure: what is in memory may be ahead of the store, so nothing more is applied.
@@ -129,8 +131,37 @@ impl Core {
         self.image().map(Some)
     }
 
+    /// The last line before those that the store lacks, and the last one of these. None if it lacks none up to the head.
+    pub fn missing_lines(&mut self) -> Result<Option<(AuditHead, u64)>, PutError> {
+        if self.lines_checked {
+            return Ok(None);
+        }
+        let missing = self.audit.first_gap(self.head.seq)?;
+        self.lines_checked = missing.is_none();
+        let Some((before, until)) = missing else { return Ok(None) };
+        let line = self.audit.line(before)?;
+        let head = line.and_then(|line| chain::read(&line, before).ok()).map(|(_, hash)| hash);
+        Ok(Some((AuditHead { seq: before, head: head.unwrap_or_else(chain::origin) }, until)))
+    }
+
+    /// Keeps lines that a peer gave, the first of which has this number.
+    pub fn refill(&mut self, first: u64, lines: &[String]) -> Result<(), PutError> {
+        self.audit.refill(first, lines)
+    }
+
+    /// Whether the line after this one hangs on it, or it is the head.
+    pub fn joins(&mut self, held: AuditHead) -> Result<bool, PutError> {
+        let seq = held.seq + 1;
+        if held.seq >= self.head.seq {
+            return Ok(held == self.head);
+        }
+        let next = self.audit.line(seq)?;
+        Ok(next.is_none_or(|line| chain::check(&line, seq, &held.head).is_ok()))
+    }
+
     /// Takes over a snapshot that came from the leader. Lines before its head are a peer's to give.
     pub fn install(&mut self, image: Image) {
+        self.lines_checked = false;
         self.applied = image.meta.log_id;
         self.membership = image.meta.membership;
         self.head = image.meta.audit;

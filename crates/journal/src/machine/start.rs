@@ -63,13 +63,23 @@ pub fn start(
         snapshot_limit: options.snapshot_limit(),
         snapshot_due: Arc::clone(&signals.snapshot_due),
         last_commands: None,
+        lines_checked: false,
         line: Vec::with_capacity(2048),
         failed: false,
     };
     let snapshots = SnapshotDir::of(&options.dir, options.framing());
     snapshots.prepare().map_err(OpenError::io(snapshots.dir()))?;
     let thread = Thread::start("journal-apply", core).map_err(OpenError::io(&options.dir))?;
-    Ok((Machine { thread, snapshots, differs: Arc::new(Mutex::new(None)), building: Arc::default() }, board))
+    Ok((
+        Machine {
+            thread,
+            snapshots,
+            differs: Arc::new(Mutex::new(None)),
+            building: Arc::default(),
+            log: Arc::default(),
+        },
+        board,
+    ))
 }
 
 /// The line that the snapshot stands on, if it is there, must be the one that the snapshot knows.

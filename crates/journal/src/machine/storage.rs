@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::core::{ApplyError, Core};
 use crate::audit::PutError;
+use crate::log::LogStore;
 use crate::raft::{Entry, LogId, StorageError, StoredMembership, TypeConfig};
 use crate::snapshot::{Carrier, SnapshotDir};
 use crate::thread::Thread;
@@ -10,7 +11,7 @@ use lifecycle::registry::Answer;
 use openraft::storage::RaftStateMachine;
 use openraft::{AnyError, BasicNode, OptionalSend, Snapshot, SnapshotMeta, StorageIOError};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Whether no more snapshots may be begun.
@@ -25,9 +26,18 @@ pub struct Machine {
     pub(crate) differs: Arc<Mutex<Option<u64>>>,
     /// Held while a snapshot is being made.
     pub(crate) building: Arc<tokio::sync::Mutex<Closed>>,
+    /// Told before a snapshot of a peer takes the place of what is in it.
+    pub(crate) log: Arc<OnceLock<LogStore>>,
 }
 
 impl Machine {
+    /// The log that is beside this machine.
+    pub fn installs_into(&self, log: LogStore) {
+        // Set once at start.
+        log.purges_behind(self.snapshots.clone());
+        let _ = self.log.set(log);
+    }
+
     /// The audit line, if any, that is not what the log produces.
     pub fn differing_line(&self) -> Option<u64> {
         *self.differs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -118,12 +128,19 @@ impl RaftStateMachine<TypeConfig> for Machine {
     ) -> Result<(), StorageError> {
         let failed = |error: AnyError| StorageIOError::write_snapshot(Some(meta.signature()), error);
         let (snapshots, index) = (self.snapshots.clone(), meta.last_log_id.map_or(0, |id| id.index));
+        if let Some(log) = self.log.get() {
+            // From the moment when the snapshot is there until the log is purged, the log ends before it.
+            log.installing(index).await.inspect_err(|_| log.installed(false))?;
+        }
         let kept = tokio::task::spawn_blocking(move || {
             let image = snapshots.read(&snapshot.path, index)?;
             snapshots.write(&image)?;
             Ok::<_, crate::snapshot::SnapshotError>(image)
         })
         .await;
+        if let Some(log) = self.log.get() {
+            log.installed(matches!(kept, Ok(Ok(_))));
+        }
         let image = kept
             .map_err(|error| failed(AnyError::new(&error)))?
             .map_err(|error| failed(AnyError::new(&error)))?;

@@ -44,11 +44,24 @@ impl SnapshotDir {
 
     /// Makes the directory.
     pub fn prepare(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(&self.dir)
+        std::fs::create_dir_all(&self.dir)?;
+        // What an earlier process did not receive to the end.
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("incoming") {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     pub fn path(&self, index: u64) -> PathBuf {
         self.dir.join(format!("{index:020}.snap"))
+    }
+
+    /// Where a snapshot from another replica is written until it is installed.
+    pub fn incoming(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("incoming-{number}"))
     }
 
     /// The indexes of all snapshots, the newest first. A directory that is not there holds none.

@@ -98,6 +98,17 @@ impl HostMachine {
         self.condition
     }
 
+    /// Whether it is kept from connecting because no control plane knows the issuer of its certificate.
+    pub fn is_issuer_unknown(&self) -> bool {
+        !self.connected && self.contact == Some(FailureKind::UnknownIssuer)
+    }
+
+    /// How long it waits before it takes the addresses, or the issuer, for gone and recovers, if it has what that takes.
+    pub fn recovers_in(&self, now: Now) -> Option<Span> {
+        let left = |at: Span| Span::from_millis(at.millis().saturating_sub(now.steady.millis()));
+        self.gone_at.filter(|_| self.ready).map(left)
+    }
+
     /// The id that goes with every call, and finds them together in the control plane's records.
     pub fn correlation_id(&self) -> &str {
         &self.correlation_id
@@ -199,6 +210,8 @@ impl HostMachine {
             Input::Loaded(life) => {
                 (self.life, self.candidate, self.renewal, self.recovery) = (life, None, None, None);
                 self.renew.backoff.reset();
+                // A pause after failures was for the certificate before, and may be longer than this one lives.
+                self.renew.soon(now.steady);
                 self.recover.backoff.reset();
             }
             Input::CandidateFound(origin) => {

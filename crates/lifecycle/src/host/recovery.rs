@@ -3,7 +3,8 @@
 use super::{Class, FailureKind};
 
 /// Why a recovery is right, after the control plane could not be reached as usual: only where nothing else leads
-/// back. Never for a revoked host; of a host that finds nobody, or somebody else, [`unanswered`] decides.
+/// back. Never for a revoked host; of a host that finds nobody, or somebody else, [`unanswered`] decides, and of one whose
+/// issuer nobody knows, [`unknown_issuer`].
 pub fn reason(contact: FailureKind, expired: bool) -> Option<Class> {
     match contact {
         FailureKind::Expired | FailureKind::Superseded | FailureKind::Unacceptable => {
@@ -29,6 +30,16 @@ pub fn unanswered(expired: bool, gone: bool) -> Option<Class> {
         (true, _) => Some(Class::CertExpired),
         (false, true) => Some(Class::EndpointUnreachable),
         (false, false) => None,
+    }
+}
+
+/// Why a recovery is right for a host that was answered with TLS alert 48: another replica may know the issuer, so not before
+/// it has had no connection for the grace period, unless its certificate has ended. Then the issuer was probably retired. With a
+/// recovery token it asks as one that finds nobody: where that certificate is good after all the token stays unused.
+pub fn unknown_issuer(expired: bool, gone: bool, has_token: bool) -> Option<Class> {
+    match unanswered(expired, gone) {
+        Some(Class::EndpointUnreachable) if !has_token => Some(Class::CertExpired),
+        reason => reason,
     }
 }
 
@@ -88,6 +99,16 @@ mod tests {
         assert_eq!(reason(FailureKind::Refused, false), None);
         assert_eq!(reason(FailureKind::Refused, true), Some(Class::CertExpired));
         assert_eq!(unanswered(false, false), None, "it may be back any moment");
+    }
+
+    #[test]
+    fn an_unknown_issuer_is_a_lost_certificate_after_the_grace_period_alone() {
+        for has_token in [false, true] {
+            assert_eq!(unknown_issuer(false, false, has_token), None, "another replica may know it");
+            assert_eq!(unknown_issuer(true, false, has_token), Some(Class::CertExpired));
+        }
+        assert_eq!(unknown_issuer(false, true, true), Some(Class::EndpointUnreachable));
+        assert_eq!(unknown_issuer(false, true, false), Some(Class::CertExpired));
     }
 
     #[test]

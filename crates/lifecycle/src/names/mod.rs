@@ -1,6 +1,7 @@
 //! The vocabulary: each word a type that can only be made by checking.
 
 mod digest;
+mod issuer_use;
 mod key_kind;
 mod label;
 mod mac;
@@ -16,6 +17,7 @@ mod ulid;
 mod wireguard;
 
 pub use digest::{Checksum, Fingerprint, IdempotencyHash, KeyHash, SecretHash};
+pub use issuer_use::IssuerUse;
 pub use key_kind::KeyKind;
 pub use label::{Label, Source};
 pub use mac::Mac;

@@ -1,6 +1,6 @@
 //! SPIFFE identities: `spiffe://<trust domain>/tenant/<tenant>/agent/<node>` and its siblings.
 
-use super::{Malformed, NodeId, OperatorName, TenantId};
+use super::{Malformed, NodeId, OperatorName, ReplicaId, TenantId};
 use std::sync::Arc;
 
 const DOMAIN: Malformed = Malformed {
@@ -55,6 +55,7 @@ impl From<TrustDomain> for String {
 pub enum SpiffePath {
     Agent { tenant: TenantId, node: NodeId },
     Operator { name: OperatorName },
+    Replica { id: ReplicaId },
 }
 
 /// A whole identity.
@@ -74,6 +75,10 @@ impl SpiffeId {
         Self { domain: domain.clone(), path: SpiffePath::Operator { name: name.clone() } }
     }
 
+    pub fn replica(domain: &TrustDomain, id: ReplicaId) -> Self {
+        Self { domain: domain.clone(), path: SpiffePath::Replica { id } }
+    }
+
     pub fn parse(uri: &str) -> Result<Self, Malformed> {
         let (domain, path) = uri.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/')).ok_or(ID)?;
         let domain = TrustDomain::parse(domain)?;
@@ -83,6 +88,7 @@ impl SpiffeId {
                 SpiffePath::Agent { tenant: TenantId::parse(tenant)?, node: NodeId::parse(node)? }
             }
             ["operator", name] => SpiffePath::Operator { name: OperatorName::parse(name)? },
+            ["replica", id] => SpiffePath::Replica { id: ReplicaId::parse(id)? },
             _ => return Err(ID),
         };
         Ok(Self { domain, path })
@@ -95,6 +101,7 @@ impl std::fmt::Display for SpiffeId {
         match &self.path {
             SpiffePath::Agent { tenant, node } => write!(f, "tenant/{tenant}/agent/{node}"),
             SpiffePath::Operator { name } => write!(f, "operator/{name}"),
+            SpiffePath::Replica { id } => write!(f, "replica/{id}"),
         }
     }
 }
@@ -105,7 +112,11 @@ mod tests {
 
     #[test]
     fn identities_read_back_as_written() {
-        for uri in ["spiffe://probectl/tenant/acme/agent/n-1", "spiffe://a.example/operator/alice"] {
+        for uri in [
+            "spiffe://probectl/tenant/acme/agent/n-1",
+            "spiffe://a.example/operator/alice",
+            "spiffe://a.example/replica/2",
+        ] {
             assert_eq!(SpiffeId::parse(uri).map(|id| id.to_string()), Ok(uri.to_owned()));
         }
     }
@@ -121,6 +132,8 @@ mod tests {
             "spiffe://a/tenant/t/agent/",
             "spiffe://a/tenant/t/agent/n?x",
             "spiffe://a:1/operator/alice",
+            "spiffe://a/replica/02",
+            "spiffe://a/replica/0",
         ] {
             assert!(SpiffeId::parse(bad).is_err(), "{bad}");
         }

@@ -3,7 +3,8 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    hardware, issuer, node, operator, overlay, policy, recovery, session, tenant, tidy, token, vcluster,
+    hardware, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
+    token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;
@@ -127,12 +128,27 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::PrepareRoll(prepare) => issuer::prepare::prepare(state, prepare),
         Command::CertifyRoll(issuer) => issuer::certify::certify(state, issuer),
         Command::ActivateIssuer(activate) => issuer::activate::activate(state, activate),
-        Command::RetireIssuer { issuer } => issuer::retire::retire(state, issuer),
-        Command::RevokeIssuer { issuer, reason, confirm } => {
-            issuer::revoke::revoke(state, issuer, reason, confirm)
+        Command::RetireIssuer { issuer, also } => issuer::retire::retire(state, issuer, also),
+        Command::RevokeIssuer { issuer, reason, confirm, asks_for_holders } => {
+            issuer::revoke::revoke(state, &envelope.actor, issuer, reason, confirm, *asks_for_holders)
         }
         Command::Rewrap(rewrap) => issuer::rewrap::rewrap(state, rewrap),
+        Command::BeginRoll(begin) => roll::begin::begin(state, begin),
+        Command::AnswerRoll(answer) => roll::answer::answer(state, answer),
+        Command::AbandonRoll => roll::abandon::abandon(state),
+        Command::RetireRoot { root, force, confirm, counts_operators } => {
+            root::retire::retire(state, &envelope.actor, root, *force, confirm, *counts_operators)
+        }
+        Command::ImportRootList(import) => root::import_list::import(state, import),
         Command::PublishIssuer(publish) => issuer::publish::publish(state, publish),
+        Command::CreateReplicaToken { token, hash, ttl } => {
+            replica::create_token::create(state, &envelope.actor, *token, hash, *ttl)
+        }
+        Command::JoinReplica(join) => replica::join::decide(state, join),
+        Command::AnnounceReplica(announce) => replica::announce::decide(state, announce),
+        Command::RemoveReplica { replica, confirm, forced } => {
+            replica::remove::remove(state, *replica, confirm, *forced)
+        }
         Command::Register(register) => node::register::decide(state, &envelope.actor, register),
         Command::Describe(describe) => node::describe::decide(state, describe),
         Command::Import(import) => node::import::decide(state, import),

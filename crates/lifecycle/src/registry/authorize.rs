@@ -196,6 +196,10 @@ acts! {
     ReadCa => Who::Within(Role::Viewer);
     ManageCa => Who::Everywhere(Role::PlatformAdmin);
     PublishIssuer => Who::TheReplica;
+    ReadCluster => Who::Everywhere(Role::Viewer);
+    ManageCluster => Who::Everywhere(Role::PlatformAdmin);
+    JoinCluster => Who::Anyone;
+    AnnounceReplica => Who::TheReplica;
     ReadClock => Who::Everywhere(Role::Viewer);
     AcceptClock => Who::Everywhere(Role::PlatformAdmin);
     RepairClock => Who::Local;
@@ -246,7 +250,7 @@ pub fn authorize(state: &State, actor: &Actor, command: &Command) -> Result<(), 
         Who::System => matches!(actor, Actor::Reconciler).then_some(()).ok_or_else(refused),
         Who::Local => matches!(actor, Actor::Local { .. }).then_some(()).ok_or_else(refused),
         Who::TheNode => the_node(state, actor, subject),
-        Who::TheReplica => is_the_replica(actor, subject).then_some(()).ok_or_else(refused),
+        Who::TheReplica => the_replica(state, actor, subject),
         Who::TheOperator => {
             operator(state, actor)?;
             is_the_operator(actor, subject).then_some(()).ok_or_else(refused)
@@ -371,9 +375,14 @@ fn the_node(state: &State, actor: &Actor, subject: Subject<'_>) -> Result<(), Re
     if own && state.is_good(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
 }
 
-/// A replica speaks for itself only.
-fn is_the_replica(actor: &Actor, subject: Subject<'_>) -> bool {
-    matches!(actor, Actor::Replica { id } if subject == Subject::OwnReplica(*id))
+/// A replica speaks for itself only, and no longer once it is removed.
+fn the_replica(state: &State, actor: &Actor, subject: Subject<'_>) -> Result<(), Rejection> {
+    if let Actor::Replica { id } = actor
+        && subject == Subject::OwnReplica(*id)
+    {
+        return state.check_not_removed(*id);
+    }
+    Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None })
 }
 
 /// An operator renews its own certificate only; an API key and the operator socket have none.

@@ -2,15 +2,16 @@
 
 use super::{IssueRepairBundle, Keeping, Recover, Rejection};
 use crate::names::{
-    AlertId, IssuerId, KeyId, Label, NodeId, OperatorName, ReplicaId, RequestId, Serial, Source, Span,
-    TokenId, VclusterId,
+    AlertId, Fingerprint, IssuerId, KeyId, Label, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
+    Serial, Source, Span, TokenId, VclusterId,
 };
 use crate::registry::{
-    AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AuditGap, Checkpoint, Confirm, Confirmation,
-    CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, DeniedSighting, Describe, Enroll,
-    Forwarded, Import, InitializeDomain, NewIssuer, PrepareRoll, PublishIssuer, RaiseAlert, Refusals,
-    Register, RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
-    SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
+    AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
+    Checkpoint, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
+    DeniedSighting, Describe, Enroll, Forwarded, Import, ImportRootList, InitializeDomain, JoinReplica,
+    NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware,
+    Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy,
+    Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,12 +149,19 @@ pub enum Command {
     ActivateIssuer(ActivateIssuer),
     RetireIssuer {
         issuer: IssuerId,
+        /// Others that retire with it: all of them, or none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<IssuerId>,
     },
     RevokeIssuer {
         issuer: IssuerId,
         reason: String,
         #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
         confirm: Confirmation,
+        /// Asks, whatever the issuer's state, if a node or an operator uses a certificate of it. Commands of before asked about an
+        /// active one only.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asks_for_holders: bool,
     },
     Rewrap(Rewrap),
     Register(Register),
@@ -215,6 +223,38 @@ pub enum Command {
     SkipForwarding(SkipForwarding),
     /// Sessions that a host has opened or closed.
     ReportSessions(Box<ReportSessions>),
+    /// The next issuers' keys, and the requests for their certificates.
+    BeginRoll(PendingRoll),
+    /// Their certificates have come back.
+    AnswerRoll(Box<AnswerRoll>),
+    AbandonRoll,
+    RetireRoot {
+        root: Fingerprint,
+        /// Even if nodes depend on it.
+        force: bool,
+        #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
+        confirm: Confirmation,
+        /// The audit line counts operators too. Those of commands of before did not, and stay what they were.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        counts_operators: bool,
+    },
+    ImportRootList(Box<ImportRootList>),
+    /// Mints a token that lets one replica join. The value is drawn at the edge and shown once; only its hash comes here.
+    CreateReplicaToken {
+        token: TokenId,
+        hash: SecretHash,
+        ttl: Span,
+    },
+    JoinReplica(JoinReplica),
+    AnnounceReplica(AnnounceReplica),
+    RemoveReplica {
+        replica: ReplicaId,
+        #[serde(default, skip_serializing_if = "Confirmation::is_not_asked")]
+        confirm: Confirmation,
+        /// Even if the replicas that are left do not answer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        forced: bool,
+    },
 }
 
 /// What a granted command answers. Everything else that a caller is told is read from the state.
@@ -231,6 +271,8 @@ pub enum Outcome {
     Registered { node: NodeId },
     /// The node has this certificate and no other: a new one, or the same again after a lost reply.
     Recovered { node: NodeId, serial: Serial, replayed: bool },
+    /// The replica is a member of the cluster.
+    ReplicaJoined { replica: ReplicaId },
 }
 
 /// A command's answer.

@@ -39,6 +39,13 @@ pub use super::recovery::mint::{RecoveryTokenKept, RecoveryTokenRotated};
 pub use super::recovery::recover::{RecoveryIssued, RecoveryRequested, RecoveryResolved};
 pub use super::recovery::repair::RepairBundleIssued;
 pub use super::recovery::revoke::RecoveryTokensRevoked;
+pub use super::replica::announce::ReplicaAnnounced;
+pub use super::replica::join::ReplicaJoined;
+pub use super::replica::remove::ReplicaRemoved;
+pub use super::roll::abandon::RollAbandoned;
+pub use super::roll::answer::IssuerPrepared;
+pub use super::root::activated::RootActivated;
+pub use super::root::retire::RootRetired;
 pub use super::session::close::SessionClosed;
 pub use super::session::open::SessionOpened;
 pub use super::session::report::SessionsReported;
@@ -51,8 +58,9 @@ pub use super::vcluster::configure::{Configured, NodeConfigured};
 pub use super::vcluster::remove::VclusterRemoved;
 
 use super::{
-    AcceptRollback, AuditGap, Checkpoint, Envelope, Forwarded, InitializeDomain, NewIssuer, OperatorKey,
-    PrepareRoll, Refusals, Rewrap, ServerCertificate, Sighting, State, Tenant, Token, Vcluster,
+    AcceptRollback, AuditGap, Checkpoint, Envelope, Forwarded, ImportRootList, InitializeDomain, NewIssuer,
+    NewRoot, OperatorKey, PendingRoll, PrepareRoll, Refusals, ReplicaToken, Rewrap, ServerCertificate,
+    Sighting, State, Tenant, Token, Vcluster,
 };
 use crate::names::NodeId;
 use serde::Serialize;
@@ -219,6 +227,13 @@ events! {
     IssuerRetired(IssuerRetired)
     IssuerRevoked(IssuerRevoked)
     Rewrapped(Rewrap)
+    RollBegun(PendingRoll)
+    IssuerPrepared(Box<IssuerPrepared>)
+    RollAbandoned(RollAbandoned)
+    RootPrepared(NewRoot)
+    RootActivated(RootActivated)
+    RootRetired(RootRetired)
+    RootListImported(Box<ImportRootList>)
     IssuerPublished(Box<IssuerPublished>)
     AlertRaised(AlertRaised)
     AlertCleared(AlertCleared)
@@ -245,6 +260,10 @@ events! {
     SessionOpened(SessionOpened)
     SessionClosed(SessionClosed)
     SessionsReported(SessionsReported)
+    ReplicaTokenCreated(ReplicaToken)
+    ReplicaJoined(Box<ReplicaJoined>)
+    ReplicaAnnounced(Box<ReplicaAnnounced>)
+    ReplicaRemoved(ReplicaRemoved)
 }
 
 /// A value in an audit line.

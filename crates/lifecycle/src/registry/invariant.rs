@@ -1,9 +1,10 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, Issuer, IssuerState, MOST_SESSIONS, NodeState, Overlay, Owner,
-    RecoveryKind, RecoveryState, RecoveryToken, State, TokenState, Vclusters,
+    CertificateStatus, ConfigChange, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay, Owner,
+    RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState, Vclusters,
 };
+use crate::names::{IssuerUse, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     what_was_superseded_stays_so(before, after)?;
     at_most_one_certificate_of_a_node_is_unseen(after)?;
     one_issuer_signs(before, after)?;
+    one_root_is_active(before, after)?;
     ephemeral_issuers_are_their_replicas_own(before, after)?;
     keys_point_to_what_certifies_them(after)?;
     an_overlay_holds_its_peers_and_nobody_else(before, after)?;
@@ -40,6 +42,9 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     sessions_are_open_once_and_on_living_nodes(after)?;
     a_node_is_in_a_vcluster_of_its_tenant(after)?;
     changes_of_configuration_are_counted_once(before, after)?;
+    a_replica_token_leads_to_at_most_one_replica(before, after)?;
+    replicas_have_their_own_certificates(after)?;
+    members_are_few_and_apart(before, after)?;
     counters_never_fall(before, after)
 }
 
@@ -288,10 +293,63 @@ fn one_issuer_signs(before: &State, after: &State) -> Result<(), Violation> {
             return violated("D13", format!("the key of {id} is kept for nothing"));
         }
     }
-    let signing = |issuer: &&Issuer| issuer.state == Active;
-    match after.issuers.values().filter(signing).filter(|issuer| !issuer.is_ephemeral()).count() {
-        0 | 1 => Ok(()),
-        many => violated("D13", format!("{many} issuers sign")),
+    for (what, signs) in [
+        ("nodes", IssuerUse::signs_clients as fn(IssuerUse) -> bool),
+        ("the control plane", IssuerUse::signs_servers),
+    ] {
+        let signing = after.domain_issuers_in(Active).filter(|issuer| signs(issuer.usage)).count();
+        if signing > 1 {
+            return violated("D13", format!("{signing} issuers sign for {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// D13: one root is active, only the arrows of a roll occur, and what hosts trust never changes unnoticed.
+fn one_root_is_active(before: &State, after: &State) -> Result<(), Violation> {
+    use RootState::{Active, Prepared, Retired, Retiring};
+    for root in &after.roots {
+        let was = before.roots.iter().find(|was| was.fingerprint == root.fingerprint).map(|was| was.state);
+        let known = match (was, root.state) {
+            (Some(was), now) if was == now => true,
+            (None, Active) => before.domain.is_none(),
+            (None, Prepared)
+            | (Some(Prepared), Active)
+            | (Some(Active), Retiring)
+            | (Some(Retiring), Retired) => true,
+            _ => false,
+        };
+        if !known {
+            return violated("D13", format!("a root went from {was:?} to {:?}", root.state));
+        }
+    }
+    if after.domain.is_some() && after.roots.iter().filter(|root| root.state == Active).count() != 1 {
+        return violated("D13", "there is not one active root");
+    }
+    let trust = |state: &State| -> Vec<_> { state.trusted_roots().map(|root| root.fingerprint).collect() };
+    let changed = trust(before) != trust(after) || before.lists != after.lists;
+    if before.domain.is_some() && changed && before.bundle_version == after.bundle_version {
+        return violated("D13", "what hosts trust has changed and nobody was told");
+    }
+    for (root, list) in &before.lists {
+        let kept = after.lists.get(root).is_none_or(|now| now == list || now.number > list.number);
+        let gone = !after.lists.contains_key(root) && trust(after).contains(root);
+        if !kept || gone {
+            return violated("D13", "the revocation list of a root became older");
+        }
+    }
+    for issuer in after.issuers.values().filter(|issuer| !issuer.is_ephemeral()) {
+        let above = after.root_of(issuer);
+        if issuer.state.is_trusted() && !above.is_some_and(|root| root.state.is_trusted()) {
+            return violated("D13", format!("issuer {} is trusted below a root that is not", issuer.id));
+        }
+        if issuer.state == IssuerState::Active && above != after.active_root() {
+            return violated("D13", format!("issuer {} signs below a root that is not active", issuer.id));
+        }
+    }
+    match after.nodes.values().find(|node| node.stored_bundle > after.bundle_version) {
+        Some(node) => violated("D13", format!("{} has stored a trust bundle that does not exist", node.id)),
+        None => Ok(()),
     }
 }
 
@@ -325,10 +383,10 @@ fn ephemeral_issuers_are_their_replicas_own(before: &State, after: &State) -> Re
         let issuer = after.issuers.get(&certificate.issuer);
         let fits = match &certificate.owner {
             Owner::Node(_) => true,
-            Owner::Operator(_) => issuer.is_none_or(|issuer| !issuer.is_ephemeral()),
+            Owner::Operator(_) | Owner::Replica(_) => issuer.is_none_or(|issuer| !issuer.is_ephemeral()),
         };
         if !fits {
-            return violated("D12", "an ephemeral issuer signed for an operator");
+            return violated("D12", "an ephemeral issuer signed for an operator or a replica");
         }
     }
     Ok(())
@@ -492,7 +550,11 @@ fn changes_of_configuration_are_counted_once(before: &State, after: &State) -> R
             return violated("config", format!("the assignments of {} are not in order", node.id));
         }
         let was = before.nodes.get(&node.id).map_or(0, |node| before.config_mark(node));
-        let stayed = before.nodes.get(&node.id).is_some_and(|was| was.vcluster == node.vcluster);
+        // A machine that takes the place of one that is gone begins with no documents of its own.
+        let stayed = before
+            .nodes
+            .get(&node.id)
+            .is_some_and(|was| was.vcluster == node.vcluster && !was.state.is_gone());
         if stayed && after.config_mark(node) < was {
             return violated("config", format!("what is newest for {} has become older", node.id));
         }
@@ -502,6 +564,96 @@ fn changes_of_configuration_are_counted_once(before: &State, after: &State) -> R
         return violated("config", "the counter of changes fell");
     }
     Ok(())
+}
+
+/// I1, of replicas.
+fn a_replica_token_leads_to_at_most_one_replica(before: &State, after: &State) -> Result<(), Violation> {
+    let mut spent = BTreeMap::new();
+    for (id, token) in &after.replica_tokens {
+        if token.used_at.is_some() != token.used_by.is_some() {
+            return violated("I1", format!("token {id} was used by nobody, or at no time"));
+        }
+        let was = before.replica_tokens.get(id).and_then(|was| was.used_by);
+        if was.is_some() && was != token.used_by {
+            return violated("I1", format!("token {id} led to replica {was:?} and to {:?}", token.used_by));
+        }
+        let Some(replica) = token.used_by else { continue };
+        if !after.replicas.contains_key(&replica) {
+            return violated("I1", format!("token {id} led to replica {replica}, which there is not"));
+        }
+        if let Some(other) = spent.insert(replica, id) {
+            return violated("I1", format!("tokens {other} and {id} led to replica {replica}"));
+        }
+    }
+    Ok(())
+}
+
+/// I2 and I3, of replicas: what is on record is their own, and a removed one has nothing that is good.
+fn replicas_have_their_own_certificates(state: &State) -> Result<(), Violation> {
+    let mut holders = BTreeMap::new();
+    for (id, replica) in &state.replicas {
+        for serial in replica.serials() {
+            if let Some(other) = holders.insert(serial, id) {
+                return violated("I2", format!("serial {serial} belongs to replicas {other} and {id}"));
+            }
+            let owner = state.certificates.get(serial).map(|certificate| &certificate.owner);
+            if owner != Some(&Owner::Replica(*id)) {
+                return violated(
+                    "I2",
+                    format!("serial {serial} of replica {id} is not on record as its own"),
+                );
+            }
+        }
+    }
+    for (serial, certificate) in &state.certificates {
+        let Owner::Replica(id) = &certificate.owner else { continue };
+        let holds = |replica: &Replica| replica.is_member() && replica.serials().any(|own| own == serial);
+        if state.is_good(serial) && !state.replicas.get(id).is_some_and(holds) {
+            return violated(
+                "I3",
+                format!("serial {serial} is good and of no member, or of one that has newer"),
+            );
+        }
+    }
+    let is_of_member = |id: ReplicaId| {
+        let alone = state.replicas.is_empty() && id == ReplicaId::FIRST;
+        alone || state.member(id).is_ok()
+    };
+    match state.server_certificates().find(|own| !is_of_member(own.replica)) {
+        Some(own) => {
+            violated("I3", format!("replica {} is no member and presents {}", own.replica, own.serial))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Each id is given once, each address is of one member, and somebody is left.
+fn members_are_few_and_apart(before: &State, after: &State) -> Result<(), Violation> {
+    for (id, replica) in &before.replicas {
+        let stays = |now: &Replica| now.is_member() <= replica.is_member();
+        if !after.replicas.get(id).is_some_and(stays) {
+            return violated("cluster", format!("replica {id} vanished or came back"));
+        }
+    }
+    if let Some(id) = after.replicas.keys().find(|id| id.0 == 0 || id.0 > after.last_replica) {
+        return violated("cluster", format!("replica {id} is beyond {}", after.last_replica));
+    }
+    if after.last_replica < before.last_replica || after.epoch < before.epoch {
+        return violated("cluster", "a counter fell");
+    }
+    let members = after.members().count();
+    let peers: BTreeSet<&str> = after.members().map(|member| member.peer.as_str()).collect();
+    if peers.len() != members {
+        return violated("cluster", "two members are reached at one address");
+    }
+    if members > MOST_REPLICAS || (members == 0 && !after.replicas.is_empty()) {
+        return violated("cluster", format!("there are {members} members"));
+    }
+    let signs = |id: &ReplicaId| after.ephemeral_issuer(*id).is_some();
+    match after.replicas.values().find(|replica| !replica.is_member() && signs(&replica.id)) {
+        Some(replica) => violated("cluster", format!("replica {} was removed and signs", replica.id)),
+        None => Ok(()),
+    }
 }
 
 /// Whoever waits for them to rise would wait in vain, and connections would not be looked at again.

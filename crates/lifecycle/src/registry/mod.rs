@@ -24,6 +24,9 @@ pub mod overlay;
 mod policy;
 mod recovery;
 mod rejection;
+mod replica;
+mod roll;
+mod root;
 mod session;
 mod state;
 mod subject;
@@ -69,9 +72,11 @@ pub use issuer::activate::ActivateIssuer;
 pub use issuer::prepare::PrepareRoll;
 pub use issuer::publish::{EPHEMERAL_LEAF, EPHEMERAL_LIFE, PublishIssuer};
 pub use issuer::rewrap::Rewrap;
-pub use issuer::{Issuer, IssuerKind, IssuerState, NewIssuer, NodeSigner, Root};
+pub use issuer::{Issuer, IssuerKind, IssuerState, NewIssuer, NodeSigner};
 pub use node::confirm::{Confirm, ConfirmStatus};
-pub use node::copied::{are_two_hosts, is_earlier_start, remember_start};
+pub use node::copied::{
+    OVERLAP, are_two_hosts, is_earlier_start, remember_earlier_start, remember_start, remembered_starts,
+};
 pub use node::credential::{Attestor, Credential};
 pub use node::describe::{Change, Describe};
 pub use node::enroll::{
@@ -100,6 +105,14 @@ pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_on
 pub use recovery::repair::{BundleClaim, BundleEndpoint, BundleRecord, IssueRepairBundle, check_bundle};
 pub use recovery::{Recovery, RecoveryKind, RecoveryState, RecoveryToken, Refused};
 pub use rejection::Rejection;
+pub use replica::announce::AnnounceReplica;
+pub use replica::join::{JoinReplica, check_join, check_replica_token};
+pub use replica::membership::{MembershipChange, next_change};
+pub use replica::{MOST_REPLICAS, Replica, ReplicaState, ReplicaToken};
+pub use roll::answer::{AnswerRoll, NewRoot};
+pub use roll::{IssuerRequest, PendingRoll};
+pub use root::import_list::ImportRootList;
+pub use root::{Root, RootList, RootState};
 pub use session::close::CloseReason;
 pub use session::report::{ClosedSession, ReportSessions, SessionChanges, SessionReport};
 pub use session::{MOST_SESSIONS, NodeSessions, Session, SessionKind, SessionMark};

@@ -1,8 +1,8 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
 use crate::names::{
-    AlertId, IssuerId, KeyId, NodeId, OperatorName, ProfileName, Serial, Source, Span, TenantId, Timestamp,
-    TokenId, VclusterId,
+    AlertId, Fingerprint, IssuerId, KeyId, NodeId, OperatorName, ProfileName, ReplicaId, Serial, Source,
+    Span, TenantId, Timestamp, TokenId, VclusterId,
 };
 use crate::registry::IssuerState;
 use serde::{Deserialize, Serialize};
@@ -99,19 +99,54 @@ pub enum Rejection {
     IssuerNotFound { issuer: IssuerId },
     #[error("issuer {issuer} is prepared already: activate it first")]
     RollUnderway { issuer: IssuerId },
+    #[error("a roll is in progress: {what}")]
+    RollInProgress {
+        what: String,
+        /// Whether it is active, and what was before is not retired yet: such a roll cannot be abandoned.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        active: bool,
+    },
     #[error("no roll has been prepared")]
     NoRoll,
-    #[error("issuer {issuer} is not prepared")]
-    IssuerNotPrepared { issuer: IssuerId },
-    #[error("{current} of {total} nodes have the new trust bundle")]
-    NotAdopted { current: u64, total: u64 },
-    #[error("issuer {issuer} is {}", in_use(*.leaves, .holders, *.drained_at, *.state))]
+    #[error("the root is still needed{}", needed_by(.nodes, *.total))]
+    RootInUse {
+        root: Fingerprint,
+        /// Some of those that hold a certificate and have not stored its successor.
+        nodes: Vec<String>,
+        total: u64,
+    },
+    #[error("the revocation list {number} is older than the one on record, {known}")]
+    ListOlder { number: u64, known: u64 },
+    #[error("the revocation list cannot be used: {why}")]
+    ListInvalid { why: String },
+    #[error("issuer {issuer} is {}", not_prepared(*.state))]
+    IssuerNotPrepared {
+        issuer: IssuerId,
+        /// What it is instead; nothing of one that is prepared and has expired.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<IssuerState>,
+    },
+    #[error("{current} of {total} nodes have the new trust bundle{}", missing_on(.missing, total.saturating_sub(*.current)))]
+    NotAdopted {
+        current: u64,
+        total: u64,
+        /// Some of those that do not have it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<String>,
+    },
+    #[error("{}", in_use(&issuers_that_are(.issuer, .others), *.leaves, &not_renewed(.holders, *.own), *.drained_at, *.state))]
     IssuerInUse {
         issuer: IssuerId,
+        /// Other issuers of the same request that are in use; what follows is about all of them.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        others: Box<[IssuerId]>,
         leaves: u64,
-        /// Some of those that have not renewed yet.
+        /// Some of the nodes and operators that have not renewed yet.
         #[serde(default)]
-        holders: Vec<String>,
+        holders: Box<[String]>,
+        /// Whether the control plane itself still presents a certificate of theirs.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own: bool,
         /// When the last superseded certificate ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         drained_at: Option<Timestamp>,
@@ -141,7 +176,7 @@ pub enum Rejection {
     DrainSpan { min: Span, max: Span },
     #[error("node {node} is active, and connected since {since} from {from}")]
     NodeConnected { node: NodeId, since: Timestamp, from: Source },
-    #[error("{consequence}; nodes affected: {affected}")]
+    #[error("{consequence}{}", nodes_affected(*.affected))]
     ConfirmationNeeded {
         /// The id or key that has to be repeated.
         subject: String,
@@ -187,11 +222,32 @@ pub enum Rejection {
     TooManyIssuers { max: usize },
     #[error("{}", open_sessions(.node, *.sessions))]
     ActiveSessions { node: NodeId, sessions: u64 },
+    #[error("there is no replica {replica}")]
+    ReplicaNotFound { replica: ReplicaId },
+    #[error("replica {replica} was removed from the cluster")]
+    ReplicaRemoved { replica: ReplicaId },
+    #[error("another replica of the cluster is reached at {peer}")]
+    PeerAddressInUse { peer: String },
+    #[error("a cluster has at most {max} replicas")]
+    TooManyReplicas { max: usize },
+    #[error("{max} tokens for replicas are neither used nor expired")]
+    TooManyReplicaTokens { max: usize },
+    #[error("without this replica the cluster would have no majority")]
+    WouldLoseMajority,
 }
 
 /// As it was given, so that what a shell made of it can be seen.
 fn refused_value(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(", not {value:?}") }
+}
+
+/// Where no node is affected, nothing is said of nodes.
+fn nodes_affected(nodes: u64) -> String {
+    if nodes == 0 { String::new() } else { format!("; nodes affected: {nodes}") }
+}
+
+fn not_prepared(state: Option<IssuerState>) -> String {
+    state.map_or("not prepared".to_owned(), |state| format!("{}, not prepared", state.as_str()))
 }
 
 fn open_sessions(node: &NodeId, sessions: u64) -> String {
@@ -205,15 +261,52 @@ fn needed(needs: Option<&str>) -> String {
     needs.map(|needs| format!(": this requires {needs}")).unwrap_or_default()
 }
 
+/// Who has not stored the next root, or that there is none.
+fn needed_by(nodes: &[String], total: u64) -> String {
+    if nodes.is_empty() {
+        return ": the issuers that sign are below it".to_owned();
+    }
+    let nodes = first_of(nodes, total);
+    format!(" by nodes that hold a valid certificate and have not stored the new root: {nodes}")
+}
+
+/// Who has not stored the newest trust bundle.
+fn missing_on(nodes: &[String], total: u64) -> String {
+    if nodes.is_empty() { String::new() } else { format!("; it is missing on {}", first_of(nodes, total)) }
+}
+
+/// Names, and how many there are beside them.
+fn first_of(names: &[String], total: u64) -> String {
+    let more = total.saturating_sub(names.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", names.join(", "))
+}
+
+fn issuers_that_are(issuer: &IssuerId, others: &[IssuerId]) -> String {
+    match others.split_last() {
+        None => format!("issuer {issuer} is"),
+        Some((last, others)) => {
+            let others: String = others.iter().map(|other| format!(", {other}")).collect();
+            format!("issuers {issuer}{others} and {last} are")
+        }
+    }
+}
+
+fn not_renewed(holders: &[String], own: bool) -> Vec<&str> {
+    let own = own.then_some("the control plane itself");
+    holders.iter().map(String::as_str).chain(own).collect()
+}
+
 /// Who has to renew, and what only takes time.
 fn in_use(
+    which: &str,
     leaves: u64,
-    holders: &[String],
+    holders: &[&str],
     drained_at: Option<Timestamp>,
     state: Option<IssuerState>,
 ) -> String {
     if let Some(state) = state {
-        return format!("{}, not retiring", state.as_str());
+        return format!("{which} {}, not retiring", state.as_str());
     }
     let waiting = match (holders, drained_at) {
         ([], None) => String::new(),
@@ -226,7 +319,8 @@ fn in_use(
             holders.join(", ")
         ),
     };
-    format!("in use: {leaves} of its certificates are valid{waiting}")
+    let whose = if which.starts_with("issuers ") { "their" } else { "its" };
+    format!("{which} in use: {leaves} of {whose} certificates are valid{waiting}")
 }
 
 impl Rejection {
@@ -273,7 +367,10 @@ impl Rejection {
             Rejection::NoCertificate { .. } => "no_certificate",
             Rejection::AlertNotFound { .. } => "alert_not_found",
             Rejection::IssuerNotFound { .. } => "issuer_not_found",
-            Rejection::RollUnderway { .. } => "roll_underway",
+            Rejection::RollUnderway { .. } | Rejection::RollInProgress { .. } => "roll_in_progress",
+            Rejection::RootInUse { .. } => "root_in_use",
+            Rejection::ListOlder { .. } => "list_older",
+            Rejection::ListInvalid { .. } => "list_invalid",
             Rejection::NoRoll => "no_roll",
             Rejection::IssuerNotPrepared { .. } => "issuer_not_prepared",
             Rejection::NotAdopted { .. } => "not_adopted",
@@ -304,6 +401,12 @@ impl Rejection {
             Rejection::IssuerInvalid { .. } => "issuer_invalid",
             Rejection::TooManyIssuers { .. } => "too_many_issuers",
             Rejection::ActiveSessions { .. } => "active_sessions",
+            Rejection::ReplicaNotFound { .. } => "replica_not_found",
+            Rejection::ReplicaRemoved { .. } => "replica_removed",
+            Rejection::PeerAddressInUse { .. } => "peer_address_in_use",
+            Rejection::TooManyReplicas { .. } => "too_many_replicas",
+            Rejection::TooManyReplicaTokens { .. } => "too_many_tokens",
+            Rejection::WouldLoseMajority => "would_lose_majority",
         }
     }
 }

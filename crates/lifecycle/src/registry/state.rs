@@ -6,13 +6,13 @@
 use super::command::Answer;
 use super::{
     Addresses, Alert, Certificate, Documents, HardwareIdentifier, Node, Operator, OperatorKey, Overlay,
-    Policy, PrepareRoll, ServerCertificate, Tenants, Token, Vcluster,
+    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token, Vcluster,
 };
 use crate::names::{
-    AlertId, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial, Span, TenantId,
-    Timestamp, TokenId, VclusterId, WireguardKey,
+    AlertId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
+    Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
-use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, Tenant};
+use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -44,8 +44,15 @@ pub struct State {
     pub operator_key_by_hash: OrdMap<SecretHash, KeyId>,
     pub roots: Vec<Root>,
     pub issuers: OrdMap<IssuerId, Issuer>,
+    /// The newest revocation list of each root.
+    #[serde(default)]
+    pub lists: OrdMap<Fingerprint, RootList>,
     pub audit_signer: Option<AuditSigner>,
+    /// What the first replica presents to clients.
     pub server_certificate: Option<ServerCertificate>,
+    /// What the others present.
+    #[serde(default)]
+    pub server_certificates: OrdMap<ReplicaId, ServerCertificate>,
     pub alerts: OrdMap<AlertId, Alert>,
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
@@ -62,9 +69,12 @@ pub struct State {
     /// Rises whenever an ephemeral issuer comes or goes: what verifies nodes changes by it, and nothing that hosts trust.
     #[serde(default)]
     pub ephemeral_version: u64,
-    /// A key that waits for its certificate.
+    /// The same of a version that knew one issuer for both uses.
     #[serde(default)]
     pub roll: Option<PrepareRoll>,
+    /// A roll whose certificates are awaited.
+    #[serde(default)]
+    pub pending_roll: Option<PendingRoll>,
     /// The latest certificate for each key: a renewal must bring a new one.
     #[serde(default)]
     pub certified_keys: OrdMap<KeyHash, Serial>,
@@ -90,6 +100,23 @@ pub struct State {
     /// Counts changes of configuration: documents and assignments.
     #[serde(default)]
     pub config_sequence: u64,
+    /// The replicas of the cluster, those that were removed included; none of a domain that is no cluster.
+    #[serde(default)]
+    pub replicas: OrdMap<ReplicaId, Replica>,
+    /// What lets replicas join.
+    #[serde(default)]
+    pub replica_tokens: OrdMap<TokenId, ReplicaToken>,
+    #[serde(default)]
+    pub replica_token_by_hash: OrdMap<SecretHash, TokenId>,
+    /// The highest replica id that was ever given: none is given twice.
+    #[serde(default = "first_replica")]
+    pub last_replica: u64,
+    /// Rises when the domain is restored: what replicas of before say is refused.
+    #[serde(default = "first_epoch")]
+    pub epoch: u64,
+    /// What every replica can apply.
+    #[serde(default = "first_feature_level")]
+    pub feature_level: u32,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
@@ -99,6 +126,18 @@ fn no_time() -> Span {
 }
 
 fn first_bundle() -> u64 {
+    1
+}
+
+fn first_replica() -> u64 {
+    ReplicaId::FIRST.0
+}
+
+fn first_epoch() -> u64 {
+    1
+}
+
+fn first_feature_level() -> u32 {
     1
 }
 
@@ -121,8 +160,10 @@ impl Default for State {
             operator_key_by_hash: OrdMap::new(),
             roots: Vec::new(),
             issuers: OrdMap::new(),
+            lists: OrdMap::new(),
             audit_signer: None,
             server_certificate: None,
+            server_certificates: OrdMap::new(),
             alerts: OrdMap::new(),
             checkpoint: 0,
             forwarded: OrdMap::new(),
@@ -130,6 +171,7 @@ impl Default for State {
             bundle_version: first_bundle(),
             ephemeral_version: 0,
             roll: None,
+            pending_roll: None,
             certified_keys: OrdMap::new(),
             overlays: OrdMap::new(),
             recovery_by_hash: OrdMap::new(),
@@ -139,6 +181,12 @@ impl Default for State {
             vclusters: OrdMap::new(),
             defaults: Documents::default(),
             config_sequence: 0,
+            replicas: OrdMap::new(),
+            replica_tokens: OrdMap::new(),
+            replica_token_by_hash: OrdMap::new(),
+            last_replica: first_replica(),
+            epoch: first_epoch(),
+            feature_level: first_feature_level(),
             recent: OrdMap::new(),
         }
     }
@@ -158,7 +206,7 @@ impl State {
 
     /// Whether a serial is on record, the control plane's own included.
     pub(super) fn serial_is_taken(&self, serial: &Serial) -> bool {
-        let own = self.server_certificate.as_ref().is_some_and(|certificate| certificate.serial == *serial);
+        let own = self.server_certificates().any(|certificate| certificate.serial == *serial);
         own || self.certificates.contains_key(serial)
     }
 
@@ -167,24 +215,38 @@ impl State {
         node.serials.iter().any(|serial| self.is_good(serial))
     }
 
-    /// How many nodes have the newest trust bundle, of those that hold a certificate that is good.
+    /// How many nodes have stored the newest trust bundle, of those that hold a certificate that is good.
     pub fn adoption(&self) -> (u64, u64) {
         self.adoption_in(&Tenants::All)
     }
 
     /// The same of the nodes of some tenants.
     pub fn adoption_in(&self, tenants: &Tenants) -> (u64, u64) {
-        self.holders().filter(|node| tenants.include(&node.tenant)).fold((0, 0), |(current, total), node| {
-            (current + u64::from(node.bundle >= self.bundle_version), total + 1)
+        let holders = self.holders().filter(|node| tenants.include(&node.tenant));
+        self.count_current(holders, |node| node.stored_bundle)
+    }
+
+    /// How many nodes were sent the newest trust bundle: what rolls of before went by.
+    pub(super) fn delivery(&self) -> (u64, u64) {
+        self.count_current(self.holders(), |node| node.bundle)
+    }
+
+    fn count_current<'a>(
+        &self,
+        holders: impl Iterator<Item = &'a Node>,
+        bundle: fn(&Node) -> u64,
+    ) -> (u64, u64) {
+        holders.fold((0, 0), |(current, total), node| {
+            (current + u64::from(bundle(node) >= self.bundle_version), total + 1)
         })
     }
 
-    /// Nodes that hold a good certificate and have not got the newest trust bundle.
+    /// Nodes that hold a good certificate and have not stored the newest trust bundle.
     pub fn lagging(&self) -> impl Iterator<Item = &Node> {
-        self.holders().filter(|node| node.bundle < self.bundle_version)
+        self.holders().filter(|node| node.stored_bundle < self.bundle_version)
     }
 
-    fn holders(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn holders(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().map(Arc::as_ref).filter(|node| self.holds_good_certificate(node))
     }
 }

@@ -110,7 +110,18 @@ impl Command {
             Command::RetireIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::RevokeIssuer { .. } => (Act::ManageCa, Subject::Domain),
             Command::Rewrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::BeginRoll(_) => (Act::ManageCa, Subject::Domain),
+            Command::AnswerRoll(_) => (Act::ManageCa, Subject::Domain),
+            Command::AbandonRoll => (Act::ManageCa, Subject::Domain),
+            Command::RetireRoot { .. } => (Act::ManageCa, Subject::Domain),
+            Command::ImportRootList(_) => (Act::ManageCa, Subject::Domain),
             Command::PublishIssuer(publish) => (Act::PublishIssuer, Subject::OwnReplica(publish.replica)),
+            Command::CreateReplicaToken { .. } => (Act::ManageCluster, Subject::Domain),
+            Command::JoinReplica(_) => (Act::JoinCluster, Subject::Credential),
+            Command::AnnounceReplica(announce) => {
+                (Act::AnnounceReplica, Subject::OwnReplica(announce.replica))
+            }
+            Command::RemoveReplica { .. } => (Act::ManageCluster, Subject::Domain),
             Command::AcceptClock(_) => (Act::AcceptClock, Subject::Domain),
             Command::RepairClock(_) => (Act::RepairClock, Subject::Domain),
             Command::RecordServerCertificate(_) => (Act::KeepHouse, Subject::Domain),

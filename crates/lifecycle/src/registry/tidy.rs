@@ -7,7 +7,8 @@ use super::token::expire;
 use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::{
-    Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, State, Token, TokenState,
+    Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, ReplicaToken, State, Token,
+    TokenState,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,9 +33,10 @@ fn ended(state: &State) -> Vec<Event> {
 pub(in crate::registry) fn decide(state: &State) -> Decision {
     let mut events = ended(state);
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
-    let issuers = old_issuers(state);
-    if !(tokens.is_empty() && certificates.is_empty() && keys.is_empty() && issuers.is_empty()) {
-        events.push(Event::Tidied(Tidied { tokens, certificates, keys, issuers }));
+    let (issuers, replica_tokens) = (old_issuers(state), old_replica_tokens(state));
+    let tidied = Tidied { tokens, certificates, keys, issuers, replica_tokens };
+    if !tidied.is_empty() {
+        events.push(Event::Tidied(tidied));
     }
     Decision::granted(events)
 }
@@ -56,7 +58,7 @@ fn old_issuers(state: &State) -> Vec<IssuerId> {
         (IssuerKind::Ephemeral, IssuerState::Prepared | IssuerState::Retiring | IssuerState::Retired) => {
             false
         }
-        (IssuerKind::Sealed | IssuerKind::Imported, _) => issuer.not_after <= state.at,
+        (IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11, _) => issuer.not_after <= state.at,
     };
     let drained = |issuer: &&Issuer| {
         issuer.is_ephemeral() && matches!(issuer.state, IssuerState::Retiring | IssuerState::Retired)
@@ -77,6 +79,11 @@ fn old_tokens(state: &State) -> Vec<TokenId> {
     state.tokens.values().filter(over).take(AT_ONCE).map(|token| token.id).collect()
 }
 
+fn old_replica_tokens(state: &State) -> Vec<TokenId> {
+    let over = |token: &&ReplicaToken| token.expires_at.plus(TOKEN_MEMORY) <= state.at;
+    state.replica_tokens.values().filter(over).take(AT_ONCE).map(|token| token.id).collect()
+}
+
 /// Expired certificates, except the last one of each holder: that is how its end is told.
 fn old_certificates(state: &State) -> Vec<Serial> {
     let expired = state.certificates.iter().filter(|(_, certificate)| certificate.not_after <= state.at);
@@ -85,6 +92,7 @@ fn old_certificates(state: &State) -> Vec<Serial> {
         let current = match &certificate.owner {
             Owner::Node(id) => state.nodes.get(id).and_then(|node| node.current_serial()),
             Owner::Operator(name) => state.operators.get(name).and_then(|operator| operator.serial.as_ref()),
+            Owner::Replica(id) => state.member(*id).ok().and_then(|replica| replica.serial.as_ref()),
         };
         if current != Some(serial) {
             found.insert(serial.clone());
@@ -109,18 +117,34 @@ pub struct Tidied {
     pub certificates: Vec<Serial>,
     pub keys: Vec<KeyId>,
     pub issuers: Vec<IssuerId>,
+    pub replica_tokens: Vec<TokenId>,
+}
+
+impl Tidied {
+    fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+            && self.certificates.is_empty()
+            && self.keys.is_empty()
+            && self.issuers.is_empty()
+            && self.replica_tokens.is_empty()
+    }
 }
 
 impl Happened for Tidied {
     const NAME: &'static str = "registry.tidied";
 
     fn fields(&self) -> AuditFields {
-        vec![
+        let replica_tokens = self.replica_tokens.len() as u64;
+        [
             ("tokens", AuditField::Number(self.tokens.len() as u64)),
             ("certificates", AuditField::Number(self.certificates.len() as u64)),
             ("keys", AuditField::Number(self.keys.len() as u64)),
             ("issuers", AuditField::texts(&self.issuers)),
         ]
+        .into_iter()
+        // Lines of old logs are made again from their commands: what came later is there only if it is said.
+        .chain((replica_tokens > 0).then_some(("replica_tokens", AuditField::Number(replica_tokens))))
+        .collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -135,6 +159,9 @@ impl Happened for Tidied {
         }
         for token in self.tokens.iter().filter_map(|id| state.tokens.remove(id)) {
             state.token_by_hash.remove(&token.hash);
+        }
+        for token in self.replica_tokens.iter().filter_map(|id| state.replica_tokens.remove(id)) {
+            state.replica_token_by_hash.remove(&token.hash);
         }
         for serial in &self.certificates {
             state.forget_certificate(serial);

@@ -27,6 +27,11 @@ impl Command {
             | Command::ActivateIssuer(_)
             | Command::RetireIssuer { .. }
             | Command::PublishIssuer(_)
+            | Command::CreateReplicaToken { .. }
+            | Command::JoinReplica(_)
+            | Command::BeginRoll(_)
+            | Command::AnswerRoll(_)
+            | Command::RetireRoot { .. }
             // Housekeeping that goes by how long something has lasted.
             | Command::MarkInactive(_)
             | Command::EndRepair { .. }
@@ -37,6 +42,7 @@ impl Command {
                 Claim::Tenant(_) => false,
             },
             Command::RaiseAlert(raise) => raise.kind.goes_by_time(),
+            Command::AnnounceReplica(announce) => announce.certificate.is_some(),
             // The first words of a host whose certificate is on record already: a token that comes with them ends
             // too early or too late by as much as the clock is wrong, and the host is not left half enrolled.
             Command::Confirm(_)
@@ -53,7 +59,10 @@ impl Command {
             | Command::Decommission { .. }
             | Command::Revoke { .. }
             | Command::RevokeIssuer { .. }
+            | Command::ImportRootList(_)
+            | Command::AbandonRoll
             | Command::RevokeRecoveryTokens { .. }
+            | Command::RemoveReplica { .. }
             | Command::Reinstate { .. }
             // What has no end.
             | Command::InitializeDomain(_)

@@ -6,7 +6,7 @@ use crate::support::{Domain, local};
 use lifecycle::names::{SecretHash, Span, Timestamp};
 use lifecycle::registry::{
     Actor, CertificateStatus, Command, RepairClock, State, TokenState, Verdict, apply, check_invariants,
-    check_token, permissions,
+    check_replica_token, check_token, permissions,
 };
 use proptest::collection::vec;
 use proptest::prelude::any;
@@ -27,22 +27,25 @@ fn a_repair_of_the_clock_revives_nothing_in_any_history() {
     };
     config.rng_seed = RngSeed::Fixed(seed);
     let before = vec(step::step(), 0..=30);
-    let history = (before, 1u64..800, vec(step::step(), 0..=15), any::<[bool; 2]>());
-    let result = TestRunner::new(config).run(&history, |(before, days, ahead, [tidy, ephemeral])| {
-        let mut world = World::new(super::node_signer(ephemeral));
-        before.iter().for_each(|step| world.take(step));
-        let right = world.domain.state.at.plus(Span::from_minutes(1));
-        world.domain.now = right.plus(Span::from_days(days));
-        ahead.iter().for_each(|step| world.take(step));
-        let mut domain = world.domain;
-        domain.now = domain.now.max(domain.state.at).max(right.plus(Span::from_hours(1)));
-        if tidy {
-            domain.give(Actor::Reconciler, Command::Tidy);
-        }
-        domain.give(Actor::Reconciler, Command::Observe(Vec::new()));
-        repair(&mut domain, right);
-        Ok(())
-    });
+    let history = (before, 1u64..800, vec(step::step(), 0..=15), any::<[bool; 4]>());
+    let result = TestRunner::new(config).run(
+        &history,
+        |(before, days, ahead, [tidy, ephemeral, divided, cluster])| {
+            let mut world = World::new(super::node_signer(ephemeral), divided, cluster);
+            before.iter().for_each(|step| world.take(step));
+            let right = world.domain.state.at.plus(Span::from_minutes(1));
+            world.domain.now = right.plus(Span::from_days(days));
+            ahead.iter().for_each(|step| world.take(step));
+            let mut domain = world.domain;
+            domain.now = domain.now.max(domain.state.at).max(right.plus(Span::from_hours(1)));
+            if tidy {
+                domain.give(Actor::Reconciler, Command::Tidy);
+            }
+            domain.give(Actor::Reconciler, Command::Observe(Vec::new()));
+            repair(&mut domain, right);
+            Ok(())
+        },
+    );
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, history)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{history:#?}"),
@@ -94,6 +97,9 @@ fn nothing_is_revived(wrong: &State, now: &State, right: Timestamp) {
     for (id, token) in &now.tokens {
         assert_ne!(token.state, TokenState::Unused, "{id} serves");
     }
+    for hash in now.replica_token_by_hash.keys() {
+        assert!(check_replica_token(now, hash).is_err(), "a replica could join with an old token");
+    }
     for (id, key) in &wrong.operator_keys {
         let actor = Actor::Key { id: *id };
         assert!(key.is_good(wrong.at) || permissions(now, &actor).is_none(), "API key {id} is good again");
@@ -120,5 +126,10 @@ fn nothing_is_of_the_future(state: &State, right: Timestamp) {
         assert!(node.recovery.tokens.iter().all(|token| token.minted_at <= right));
     }
     assert!(state.certificates.values().all(|held| held.issued_at <= right));
+    assert!(state.replicas.values().all(|one| one.joined_at <= right));
+    assert!(state.replicas.values().all(|one| one.removed_at.is_none_or(|at| at <= right)));
+    assert!(state.replica_tokens.values().all(|token| token.created_at <= right));
+    assert!(state.server_certificates().all(|own| own.not_after <= right));
     assert!(state.alerts.values().all(|alert| alert.since <= right));
+    assert!(state.roots.iter().all(|root| root.retired_at.is_none_or(|at| at <= right)));
 }

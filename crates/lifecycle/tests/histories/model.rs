@@ -1,17 +1,19 @@
 //! The rules once more, in plain words: a second opinion on every step.
 
+use super::cluster::Cluster;
 use super::machines::Machines;
 use lifecycle::names::{
-    IdempotencyHash, IssuerId, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash, Serial,
-    SessionId, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
+    IdempotencyHash, IssuerId, IssuerUse, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
+    Serial, SessionId, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use lifecycle::registry::event::{self, NodeEnrolled, NodeRegistered, RecoveryIssued};
 use lifecycle::registry::{
     Actor, AlertKind, Answer, Applied, Attestor, Claim, Command, ConfigTarget, ConfirmStatus, Credential,
-    Enroll, Envelope, Event, HardwareIdentity, Issued, NodeState, Outcome, Recover, RecoveryToken, Register,
-    Role, State, Tenants, Vclusters,
+    Enroll, Envelope, Event, HardwareIdentity, Issued, IssuerState, NodeState, Outcome, Recover,
+    RecoveryToken, Register, Role, State, Tenants, Vclusters,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Model {
@@ -26,9 +28,11 @@ pub struct Model {
     /// Serials ever recorded.
     serials: BTreeSet<Serial>,
     nodes: BTreeMap<NodeId, Node>,
-    revoked_issuers: BTreeSet<IssuerId>,
+    /// Revoked or retired: what they signed serves nobody.
+    ended_issuers: BTreeSet<IssuerId>,
     spares: BTreeMap<SecretHash, Spare>,
     machines: Machines,
+    cluster: Cluster,
     /// The recovery token that this step brings.
     recovering: Option<SecretHash>,
 }
@@ -140,6 +144,8 @@ impl Model {
         if applied.answer.is_ok() {
             special.extend(self.check_node(after.at, envelope, applied));
         }
+        special.extend(self.check_roll(before, after, envelope, applied));
+        special.extend(self.cluster.check_step(before, after, envelope, applied));
         self.recovering = match &envelope.command {
             Command::Recover(recover) => Some(recover.token),
             _ => None,
@@ -147,6 +153,7 @@ impl Model {
         for event in &applied.events {
             self.learn(after, event);
             self.machines.learn(event);
+            special.extend(self.cluster.learn(after, event, &mut self.serials));
         }
         if let (Command::Decommission { node, force: false }, Ok(_)) = (&envelope.command, &applied.answer) {
             let open = before.nodes.get(node).map_or(0, |node| node.sessions.open.len());
@@ -159,6 +166,7 @@ impl Model {
         assert_eq!(open.collect::<BTreeSet<_>>(), self.sessions, "other sessions are open");
         self.check_papers(after);
         self.machines.check(after);
+        self.cluster.check(after, &self.ended_issuers);
         special
     }
 
@@ -209,10 +217,60 @@ impl Model {
         special
     }
 
+    /// Nobody is left behind by a roll unless it is forced, and what was signed before it is signed after it.
+    fn check_roll(
+        &self,
+        before: &State,
+        after: &State,
+        envelope: &Envelope,
+        applied: &Applied,
+    ) -> Option<&'static str> {
+        if applied.events.is_empty() {
+            return None;
+        }
+        let holds = |id: &NodeId| {
+            let papers = self.nodes.get(id).map(|node| node.papers.as_slice()).unwrap_or_default();
+            papers.iter().any(|paper| self.is_good(after.at, id, &paper.serial))
+        };
+        let holders = || before.nodes.values().filter(|node| holds(&node.id));
+        match &envelope.command {
+            Command::ActivateIssuer(activate) => {
+                for signs in [IssuerUse::signs_clients, IssuerUse::signs_servers] {
+                    let signers = |state: &State| {
+                        state.domain_issuers_in(IssuerState::Active).filter(|one| signs(one.usage)).count()
+                    };
+                    assert!(signers(after) >= signers(before), "nobody signs any more");
+                }
+                let active = after.active_root().expect("a root");
+                for issuer in after.domain_issuers_in(IssuerState::Active) {
+                    assert_eq!(after.root_of(issuer), Some(active), "signs below another root");
+                }
+                if activate.by_stored_bundles && !activate.force {
+                    let told =
+                        |node: &Arc<lifecycle::registry::Node>| node.stored_bundle == before.bundle_version;
+                    assert!(holders().all(told), "somebody was not told");
+                    return holders().next().map(|_| "activated with every host told");
+                }
+                (!before.is_divided() && after.is_divided()).then_some("divided by a roll")
+            }
+            Command::RetireRoot { force, .. } => {
+                let since = after.active_root().expect("a root").since_bundle;
+                let behind = holders()
+                    .filter(|node| node.stored_bundle < since || !after.holds_good_certificate(node));
+                match behind.count() {
+                    0 => Some("a root retired with nobody left behind"),
+                    _ if *force => Some("a root retired and somebody left behind"),
+                    many => panic!("{many} were left behind"),
+                }
+            }
+            _ => None,
+        }
+    }
+
     fn is_good(&self, at: Timestamp, id: &NodeId, serial: &Serial) -> bool {
         let node = &self.nodes[id];
         let mut papers = node.papers.iter().filter(|paper| paper.serial == *serial);
-        !node.gone && papers.any(|paper| at_hand(paper, at) && !self.revoked_issuers.contains(&paper.issuer))
+        !node.gone && papers.any(|paper| at_hand(paper, at) && !self.ended_issuers.contains(&paper.issuer))
     }
 
     fn show(&mut self, id: &NodeId, serial: &Serial) {
@@ -223,7 +281,7 @@ impl Model {
     }
 
     /// The registry accepts exactly what is good here: both papers until the new one is shown, the old one for
-    /// its drain, nothing that was denied, nothing of a node that is gone, nothing under a revoked issuer.
+    /// its drain, nothing that was denied, nothing of a node that is gone, nothing under an issuer that has ended.
     fn check_papers(&self, after: &State) {
         for (id, node) in &self.nodes {
             let mut unshown = 0;
@@ -294,6 +352,12 @@ impl Model {
                 assert_eq!(envelope.actor, Actor::Replica { id: publish.replica }, "of another replica");
                 return None;
             }
+            Command::AnnounceReplica(announce) => {
+                assert_eq!(envelope.actor, Actor::Replica { id: announce.replica }, "of another replica");
+                return None;
+            }
+            // By a token, which is looked at elsewhere.
+            Command::JoinReplica(_) => return None,
             Command::RecordServerCertificate(_)
             | Command::RecordRefusals(_)
             | Command::RecordCheckpoint(_)
@@ -346,7 +410,7 @@ impl Model {
         let powers = powers.unwrap_or_else(|| panic!("{:?} has no power at all", envelope.actor));
         assert!(at < powers.ends, "power that has ended");
         let issuer = powers.issuer.as_ref();
-        assert!(issuer.is_none_or(|issuer| !self.revoked_issuers.contains(issuer)), "power that was revoked");
+        assert!(issuer.is_none_or(|issuer| !self.ended_issuers.contains(issuer)), "power that was revoked");
         if own {
             assert!(matches!(&envelope.actor, Actor::Operator { .. }), "a key has no certificate");
             return None;
@@ -721,8 +785,9 @@ impl Model {
             Event::NodeReinstated(event::NodeReinstated { node, .. }) => {
                 self.nodes.get_mut(node).expect("a known node").gone = false;
             }
-            Event::IssuerRevoked(event::IssuerRevoked { issuer, .. }) => {
-                self.revoked_issuers.insert(issuer.clone());
+            Event::IssuerRevoked(event::IssuerRevoked { issuer, .. })
+            | Event::IssuerRetired(event::IssuerRetired { issuer }) => {
+                self.ended_issuers.insert(issuer.clone());
             }
             Event::OperatorAdded(event::OperatorAdded { operator, certificate }) => {
                 let serial = certificate.as_ref().map(|certificate| certificate.serial.clone());
@@ -765,6 +830,8 @@ impl Model {
             }
             Event::OperatorKeyRevoked(event::OperatorKeyRevoked { key, .. }) => drop(self.keys.remove(key)),
             Event::ServerCertificateIssued(certificate) => {
+                let issuer = &after.issuers[&certificate.issuer];
+                assert!(!issuer.is_ephemeral() && issuer.usage.signs_servers(), "signed by another's issuer");
                 assert!(self.serials.insert(certificate.serial.clone()), "a serial twice");
             }
             _ => {}

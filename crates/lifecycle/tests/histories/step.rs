@@ -1,7 +1,7 @@
 //! What can happen in a history: numbers that a world turns into names it knows.
 
 use crate::support::Flaw;
-use lifecycle::names::KeyKind;
+use lifecycle::names::{IssuerUse, KeyKind};
 use lifecycle::registry::{AlertKind, Door, Role};
 use proptest::option;
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ pub enum Care {
     Describe(Option<u8>),
 }
 
-/// What is done about issuers.
+/// What is done about issuers and roots. The first three as versions did that knew one issuer for both uses.
 #[derive(Debug, Clone, Copy)]
 pub enum Roll {
     Prepare,
@@ -66,11 +66,60 @@ pub enum Roll {
     Rewrap {
         whole: bool,
     },
+    /// For what is rolled in this domain, mostly; else for exactly this.
+    Begin {
+        usage: IssuerUse,
+        new_root: bool,
+        exactly: bool,
+    },
+    Answer {
+        flaw: Option<AnswerFlaw>,
+    },
+    ActivateAll {
+        force: bool,
+    },
+    /// Whatever comes next in the roll that is in progress, or the first step of one.
+    Next {
+        usage: IssuerUse,
+        new_root: bool,
+        /// Hosts that have not stored the trust bundle are told first.
+        patient: bool,
+    },
+    Abandon,
+    RetireRoot {
+        number: usize,
+        force: bool,
+    },
+    ImportList {
+        number: usize,
+        flaw: Option<ListFlaw>,
+    },
     /// By a replica that has started.
     Publish {
         replica: u64,
         flaw: Option<PublishFlaw>,
     },
+}
+
+/// What can be wrong with the certificates that answer a roll.
+#[derive(Debug, Clone, Copy)]
+pub enum AnswerFlaw {
+    Half,
+    OtherRoot,
+    KnownRoot,
+    OutlivesRoot,
+    KnownName,
+    OtherKey,
+}
+
+/// What can be wrong with a revocation list of a root.
+#[derive(Debug, Clone, Copy)]
+pub enum ListFlaw {
+    Older,
+    SameNumber,
+    Drops,
+    UnknownRoot,
+    Unconfirmed,
 }
 
 /// What can be wrong with an issuer that is published.
@@ -192,7 +241,9 @@ pub enum Ask {
     Policy(&'static str, &'static str),
     ServerCertificate {
         used_serial: bool,
+        replica: u64,
     },
+    Cluster(Joining),
     /// Under one of a few ids, with one of a few machines, perhaps in a vCluster.
     RegisterHardware {
         node: usize,
@@ -222,6 +273,43 @@ pub enum Ask {
     SkipForwarding(u64),
     Rollback,
     Tidy,
+}
+
+/// What is done about replicas. Addresses are out of a few.
+#[derive(Debug, Clone, Copy)]
+pub enum Joining {
+    Mint {
+        ttl: u64,
+        reuse: bool,
+    },
+    Join {
+        token: usize,
+        peer: u8,
+        flaw: Option<JoinFlaw>,
+    },
+    /// At another address, or where it was.
+    Announce {
+        replica: u64,
+        peer: Option<u8>,
+        renewed: bool,
+        flaw: Option<JoinFlaw>,
+    },
+    Remove {
+        replica: u64,
+        forced: bool,
+        confirmed: bool,
+    },
+}
+
+/// What can be wrong with the certificate of a replica.
+#[derive(Debug, Clone, Copy)]
+pub enum JoinFlaw {
+    OtherId,
+    OtherSubject,
+    OtherIssuer,
+    UsedSerial,
+    Over,
+    OutlivesIssuer,
 }
 
 /// Interfaces out of a few, and a serial number out of fewer, or none.
@@ -342,8 +430,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         ),
         9 => (one(6), option::weighted(0.3, 0..2usize))
             .prop_map(|(node, failed)| Ask::Confirm { node, failed }),
-        80 => living(),
-        30 => rolling().prop_map(Ask::Roll),
+        90 => living(),
+        36 => rolling().prop_map(Ask::Roll),
         2 => (0..4usize).prop_map(Ask::Tenant),
         4 => (0..3usize, role(), scope(), any::<bool>(), narrowed()).prop_map(
             |(name, role, tenants, with_certificate, narrowed)| {
@@ -359,7 +447,9 @@ fn ask() -> impl Strategy<Value = Ask> {
         40 => machines(),
         1 => one(4).prop_map(Ask::RevokeKey),
         6 => select(POLICY).prop_map(|(key, value)| Ask::Policy(key, value)),
-        1 => any::<bool>().prop_map(|used_serial| Ask::ServerCertificate { used_serial }),
+        2 => (any::<bool>(), 1..4u64)
+            .prop_map(|(used_serial, replica)| Ask::ServerCertificate { used_serial, replica }),
+        22 => joining().prop_map(Ask::Cluster),
         1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap, Ask::Rollback]),
         1 => prop_oneof![(0..100_u64).prop_map(Ask::Forwarded), (0..100_u64).prop_map(Ask::SkipForwarding)],
         5 => Just(Ask::Tidy),
@@ -487,16 +577,77 @@ fn care() -> impl Strategy<Value = Care> {
 
 fn rolling() -> impl Strategy<Value = Roll> {
     let number = || 0..3usize;
+    let force = || proptest::bool::weighted(0.25);
     prop_oneof![
-        6 => Just(Roll::Prepare),
-        6 => (0..8u8).prop_map(|n| Roll::Certify { other_key: n == 0 }),
-        8 => (number(), proptest::bool::weighted(0.25)).prop_map(|(number, force)| Roll::Activate { number, force }),
-        6 => number().prop_map(Roll::Retire),
+        3 => Just(Roll::Prepare),
+        4 => (0..8u8).prop_map(|n| Roll::Certify { other_key: n == 0 }),
+        4 => (number(), force()).prop_map(|(number, force)| Roll::Activate { number, force }),
+        4 => number().prop_map(Roll::Retire),
         1 => number().prop_map(Roll::Revoke),
         2 => any::<bool>().prop_map(|whole| Roll::Rewrap { whole }),
-        20 => (select(vec![1, 1, 1, 2]), mostly_none(publish_flaw()))
+        3 => (usage(), any::<bool>(), 0..3u8)
+            .prop_map(|(usage, new_root, n)| Roll::Begin { usage, new_root, exactly: n == 0 }),
+        4 => option::of(answer_flaw()).prop_map(|flaw| Roll::Answer { flaw }),
+        3 => force().prop_map(|force| Roll::ActivateAll { force }),
+        18 => (usage(), proptest::bool::weighted(0.3), proptest::bool::weighted(0.7))
+            .prop_map(|(usage, new_root, patient)| Roll::Next { usage, new_root, patient }),
+        2 => Just(Roll::Abandon),
+        3 => (number(), force()).prop_map(|(number, force)| Roll::RetireRoot { number, force }),
+        6 => (number(), option::of(list_flaw())).prop_map(|(number, flaw)| Roll::ImportList { number, flaw }),
+        10 => (select(vec![1, 1, 1, 2]), mostly_none(publish_flaw()))
             .prop_map(|(replica, flaw)| Roll::Publish { replica, flaw }),
     ]
+}
+
+fn joining() -> impl Strategy<Value = Joining> {
+    let flaw = || mostly_none(join_flaw());
+    let peer = || 0..6u8;
+    let replica = || prop_oneof![12 => 1..3u64, 3 => 3..5u64, 1 => Just(99)];
+    prop_oneof![
+        5 => (ttl(), (0..20u8).prop_map(|n| n == 0)).prop_map(|(ttl, reuse)| Joining::Mint { ttl, reuse }),
+        8 => (one(4), peer(), flaw()).prop_map(|(token, peer, flaw)| Joining::Join { token, peer, flaw }),
+        10 => (replica(), option::weighted(0.4, peer()), any::<bool>(), flaw()).prop_map(|(replica, peer, renewed, flaw)| {
+            Joining::Announce { replica, peer, renewed, flaw }
+        }),
+        8 => (replica(), proptest::bool::weighted(0.3), any::<bool>())
+            .prop_map(|(replica, forced, confirmed)| Joining::Remove { replica, forced, confirmed }),
+    ]
+}
+
+fn join_flaw() -> impl Strategy<Value = JoinFlaw> {
+    select(vec![
+        JoinFlaw::OtherId,
+        JoinFlaw::OtherSubject,
+        JoinFlaw::OtherIssuer,
+        JoinFlaw::UsedSerial,
+        JoinFlaw::Over,
+        JoinFlaw::OutlivesIssuer,
+    ])
+}
+
+fn usage() -> impl Strategy<Value = IssuerUse> {
+    select(vec![IssuerUse::Node, IssuerUse::Server, IssuerUse::Both])
+}
+
+fn answer_flaw() -> impl Strategy<Value = AnswerFlaw> {
+    select(vec![
+        AnswerFlaw::Half,
+        AnswerFlaw::OtherRoot,
+        AnswerFlaw::KnownRoot,
+        AnswerFlaw::OutlivesRoot,
+        AnswerFlaw::KnownName,
+        AnswerFlaw::OtherKey,
+    ])
+}
+
+fn list_flaw() -> impl Strategy<Value = ListFlaw> {
+    select(vec![
+        ListFlaw::Older,
+        ListFlaw::SameNumber,
+        ListFlaw::Drops,
+        ListFlaw::UnknownRoot,
+        ListFlaw::Unconfirmed,
+    ])
 }
 
 fn publish_flaw() -> impl Strategy<Value = PublishFlaw> {

@@ -2,28 +2,29 @@
 
 use super::model::Model;
 use super::step::{
-    Ask, Care, Configured, Machine, Placing, PublishFlaw, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step,
-    UNKNOWN, Who,
+    AnswerFlaw, Ask, Care, Configured, JoinFlaw, Joining, ListFlaw, Machine, Placing, PublishFlaw,
+    RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
 };
 use super::stored_envelope;
 use crate::support::{
-    Domain, Minted, confirm_failed, confirm_ok, create_tenant, hardware, issuer, keeping, local, node,
-    replica, vcluster,
+    BOTH, Domain, Minted, NODE, SERVER, Wanted, confirm_failed, confirm_ok, create_tenant, hardware, issuer,
+    keeping, local, node, replica, vcluster,
 };
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
-    AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, KeyHash, KeyId, Label, Mac, NodeId,
-    OperatorName, ReplicaId, Serial, SessionId, Span, Timestamp, Title, Ulid, VclusterId, WireguardKey,
+    AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, IssuerUse, KeyHash, KeyId, Label, Mac, NodeId,
+    OperatorName, ReplicaId, Serial, SessionId, Span, SpiffeId, Timestamp, Title, Ulid, VclusterId,
+    WireguardKey,
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, Change, Checkpoint, Claim,
     CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster,
     Credential, Describe, Enroll, Envelope, Event, Forwarded, ForwardingGapCause, HardwareIdentity,
-    IssueRepairBundle, IssuerState, Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert,
-    Recover, Refusals, Register, RegisterHardware, Report, ReportSessions, Rewrap, Role, ServerCertificate,
-    Session, SessionChanges, SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State,
-    Tenants, Underlay, Vclusters, Wireguard, apply,
+    ImportRootList, IssueRepairBundle, Issued, IssuerState, Keeping, Mint, Node, NodeSigner, Operator,
+    OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, ReportSessions, Rewrap,
+    Role, RootList, RootState, ServerCertificate, Session, SessionChanges, SessionKind, SessionReport,
+    SetConfig, Sighting, Silence, SkipForwarding, State, Tenants, Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ pub struct World {
     requests: Vec<Enroll>,
     recovery_tokens: Vec<Mint>,
     recoveries: Vec<Recover>,
+    replica_tokens: Vec<Minted>,
 }
 
 /// Something that was asked, to be asked again.
@@ -64,8 +66,9 @@ impl Past {
 }
 
 impl World {
-    /// A domain to begin with, in which nodes have ephemeral issuers or not.
-    pub fn new(node_signer: NodeSigner) -> Self {
+    /// A domain to begin with, in which nodes have ephemeral issuers or not, with one issuer of its own or two, and of one
+    /// replica or of two.
+    pub fn new(node_signer: NodeSigner, divided: bool, cluster: bool) -> Self {
         let mut world = Self {
             domain: Domain::unfounded(),
             past: Vec::new(),
@@ -76,8 +79,12 @@ impl World {
             requests: Vec::new(),
             recovery_tokens: Vec::new(),
             recoveries: Vec::new(),
+            replica_tokens: Vec::new(),
         };
-        let found = world.domain.found_with(node_signer);
+        let found = match divided {
+            true => world.domain.found_divided(node_signer),
+            false => world.domain.found_with(node_signer),
+        };
         for command in [found, create_tenant("acme")] {
             let envelope = world.domain.envelope(local(), command);
             world.apply(envelope);
@@ -104,17 +111,34 @@ impl World {
         let command = Command::Contact { node: id.clone() };
         let envelope = world.domain.envelope(Actor::Node { id, serial }, command);
         world.apply(envelope);
-        world.begin();
+        world.begin(divided);
+        if cluster {
+            let announce = |replica| Joining::Announce { replica, peer: None, renewed: true, flaw: None };
+            let mint = Joining::Mint { ttl: 3_600_000, reuse: false };
+            let join = Joining::Join { token: 0, peer: 1, flaw: None };
+            for joining in [announce(1), mint, join, announce(2), mint] {
+                world.give(&Ask::Cluster(joining), None, 0);
+            }
+        }
         world
     }
 
-    /// Something to end: a recovery token, an order, a drain, a quarantine, an issuer that retires.
-    fn begin(&mut self) {
+    /// Something to end: a recovery token, an order, a drain, a quarantine, an issuer that retires or a root.
+    fn begin(&mut self, divided: bool) {
         self.give(&Ask::Keep { node: 1, kept: None, wants: true }, None, 0);
         let rest = [Care::Rotate, Care::Drain(None), Care::Quarantine].map(|care| Ask::Care(1, care));
-        let roll =
-            [Roll::Prepare, Roll::Certify { other_key: false }, Roll::Activate { number: 1, force: true }];
-        for ask in rest.into_iter().chain(roll.map(Ask::Roll)) {
+        let roll = match divided {
+            false => {
+                [Roll::Prepare, Roll::Certify { other_key: false }, Roll::Activate { number: 1, force: true }]
+            }
+            true => [
+                Roll::Begin { usage: IssuerUse::Both, new_root: true, exactly: false },
+                Roll::Answer { flaw: None },
+                Roll::ActivateAll { force: true },
+            ],
+        };
+        let list = divided.then_some(Roll::ImportList { number: 0, flaw: None });
+        for ask in rest.into_iter().chain(roll.into_iter().chain(list).map(Ask::Roll)) {
             self.give(&ask, None, 0);
         }
         let machine = Machine { interface: 0, second: Some(1), serial: None };
@@ -163,6 +187,9 @@ impl World {
             self.saw(event.name().to_owned());
             match event {
                 Event::TokenCreated(token) => self.tokens.push(Minted { id: token.id, hash: token.hash }),
+                Event::ReplicaTokenCreated(token) => {
+                    self.replica_tokens.push(Minted { id: token.id, hash: token.hash });
+                }
                 Event::OperatorKeyCreated(key) => self.keys.push(key.id),
                 Event::RecoveryTokenRotated(event::RecoveryTokenRotated { token, .. })
                 | Event::RepairBundleIssued(event::RepairBundleIssued { token, .. }) => {
@@ -290,17 +317,25 @@ impl World {
                 };
                 good(actor, command)
             }
-            Ask::ServerCertificate { used_serial } => {
+            Ask::ServerCertificate { used_serial, replica } => {
+                let replica = ReplicaId(*replica);
+                let state = &self.domain.state;
+                let known = if state.replicas.is_empty() {
+                    replica == ReplicaId::FIRST
+                } else {
+                    state.member(replica).is_ok()
+                };
                 let used = self.used_serial().filter(|_| *used_serial);
-                let active = self.domain.state.active_issuer();
+                let active = self.domain.state.server_issuer();
                 let signer = active.map(|issuer| (issuer.id.clone(), issuer.not_after));
-                let spoiled = used.is_some() || signer.is_none();
+                let spoiled = used.is_some() || signer.is_none() || !known;
                 let (signer, not_after) = signer.unwrap_or_else(|| (issuer("i1"), self.domain.now));
                 let certificate = ServerCertificate {
                     serial: used.unwrap_or_else(|| self.domain.serial()),
                     fingerprint: Fingerprint::new(self.domain.digest()),
                     issuer: signer,
                     not_after,
+                    replica,
                 };
                 (Actor::Reconciler, Command::RecordServerCertificate(certificate), spoiled)
             }
@@ -337,6 +372,15 @@ impl World {
                 good(Actor::Reconciler, Command::AcceptRollback(accept))
             }
             Ask::Roll(Roll::Publish { replica, flaw }) => self.publish(*replica, *flaw),
+            Ask::Roll(Roll::Answer { flaw }) => self.answer(*flaw),
+            Ask::Roll(Roll::Next { patient: true, .. }) if self.is_awaited() => {
+                let (seen, bundle) = (self.domain.now, Some(self.domain.state.bundle_version));
+                let nodes = self.domain.state.nodes.keys();
+                let told = nodes.map(|id| Sighting { seen, bundle, ..self.domain.sighting(id) });
+                good(Actor::Reconciler, Command::Observe(told.collect()))
+            }
+            Ask::Roll(Roll::ImportList { number, flaw }) => self.import_list(*number, *flaw),
+            Ask::Cluster(joining) => self.joining(*joining),
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
             Ask::Expire => good(Actor::Reconciler, Command::Expire),
             Ask::Boot { machine, request } => {
@@ -636,7 +680,12 @@ impl World {
                 node: self.some_node(*number),
                 seen: if *offset < 0 { now.minus(by) } else { now.plus(by) },
                 instance: Label::parse(&format!("start-{}", offset % 7 + 7)).ok().filter(|_| *streams),
-                bundle: Some(offset.unsigned_abs() % 5),
+                // Not every host says it, and some are behind.
+                bundle: match offset.unsigned_abs() % 5 {
+                    0 => None,
+                    1 => Some(offset.unsigned_abs() % 7),
+                    _ => Some(self.domain.state.bundle_version),
+                },
                 agent_version: None,
                 recovery_kept: None,
                 report: self.report(*offset),
@@ -723,7 +772,8 @@ impl World {
         let known = self.domain.state.issuers.values().next_back().expect("an issuer is never alone");
         match flaw {
             None => {}
-            Some(PublishFlaw::OtherReplica) => publish.replica = ReplicaId(number + 1),
+            // One that nobody here speaks for.
+            Some(PublishFlaw::OtherReplica) => publish.replica = ReplicaId(number + 100),
             Some(PublishFlaw::KnownId) => publish.issuer = known.id.clone(),
             Some(PublishFlaw::KnownName) => publish.subject = known.subject.clone(),
             Some(PublishFlaw::TooLong) => {
@@ -735,9 +785,204 @@ impl World {
         (actor, Command::PublishIssuer(publish), flaw.is_some())
     }
 
+    /// What is done about replicas, and whether something is wrong with it.
+    fn joining(&mut self, joining: Joining) -> (Actor, Command, bool) {
+        match joining {
+            Joining::Mint { ttl, reuse } => {
+                let request = self.domain.token_request();
+                let known = self.replica_tokens.last().filter(|_| reuse).map(|token| token.hash);
+                let (token, hash) = (request.token, known.unwrap_or(request.hash));
+                (local(), Command::CreateReplicaToken { token, hash, ttl: Span::from_millis(ttl) }, false)
+            }
+            Joining::Join { token, peer, flaw } => {
+                // Now and then the token of a node.
+                let known = nth_back(self.replica_tokens.iter(), token).copied();
+                let token = known.unwrap_or_else(|| self.token(0));
+                let mut join = self.domain.join(token);
+                join.peer = peer_address(peer);
+                let spoiled = flaw.is_some_and(|flaw| self.spoil(flaw, &mut join.certificate));
+                (Actor::Stranger, Command::JoinReplica(join), spoiled)
+            }
+            Joining::Announce { replica: number, peer, renewed, flaw } => {
+                let mut announce = self.domain.announce(number, renewed);
+                let known = self.domain.state.replicas.get(&ReplicaId(number));
+                let stays = known.map_or_else(|| peer_address(0), |known| known.peer.clone());
+                announce.peer = peer.map_or(stays, peer_address);
+                let certificate = announce.certificate.as_mut();
+                let spoiled =
+                    flaw.zip(certificate).is_some_and(|(flaw, certificate)| self.spoil(flaw, certificate));
+                (replica(number), Command::AnnounceReplica(announce), spoiled)
+            }
+            Joining::Remove { replica, forced, confirmed } => {
+                let confirm = Confirmation::Asked(confirmed.then(|| replica.to_string()));
+                let spoiled = forced && !confirmed && self.domain.state.member(ReplicaId(replica)).is_ok();
+                (local(), Command::RemoveReplica { replica: ReplicaId(replica), confirm, forced }, spoiled)
+            }
+        }
+    }
+
+    /// Spoils the certificate of a replica; false where it cannot be spoiled in this way.
+    fn spoil(&self, flaw: JoinFlaw, certificate: &mut Issued) -> bool {
+        let at = self.domain.now.max(self.domain.state.at);
+        let name = certificate.subject.domain.clone();
+        match flaw {
+            JoinFlaw::OtherId => certificate.subject = SpiffeId::replica(&name, ReplicaId(77)),
+            JoinFlaw::OtherSubject => certificate.subject = SpiffeId::operator(&name, &operator("alice")),
+            JoinFlaw::OtherIssuer => certificate.issuer = issuer("never"),
+            JoinFlaw::UsedSerial => certificate.serial = self.used_serial().expect("one on record"),
+            JoinFlaw::Over => certificate.not_after = at,
+            JoinFlaw::OutlivesIssuer => {
+                let Some(issuer) = self.domain.state.server_issuer() else { return false };
+                certificate.not_after = issuer.not_after.plus(Span::from_millis(1));
+            }
+        }
+        true
+    }
+
+    /// What answers the requests that are out, and whether something is wrong with it.
+    fn answer(&mut self, flaw: Option<AnswerFlaw>) -> (Actor, Command, bool) {
+        let number = self.domain.draw() + 100;
+        let mut answer = self.domain.roll_answer(number);
+        let state = &self.domain.state;
+        let known = state.issuers.values().next_back().expect("an issuer is never alone");
+        let spoiled = match (flaw, answer.issuers.first_mut()) {
+            (None, _) | (_, None) => false,
+            (Some(AnswerFlaw::Half), _) => answer.issuers.pop().is_some(),
+            (Some(AnswerFlaw::OtherRoot), Some(first)) => {
+                first.root = Some(Fingerprint::new([0xee; 32]));
+                true
+            }
+            (Some(AnswerFlaw::KnownRoot), Some(first)) => {
+                first.root = Some(state.roots[0].fingerprint);
+                answer.root.as_mut().map(|root| root.fingerprint = state.roots[0].fingerprint).is_some()
+            }
+            (Some(AnswerFlaw::OutlivesRoot), Some(first)) => {
+                let end = answer.root.as_ref().map(|root| root.not_after);
+                let end = end.or(state.active_root().map(|root| root.not_after));
+                first.not_after = end.unwrap().plus(Span::from_millis(1));
+                true
+            }
+            (Some(AnswerFlaw::KnownName), Some(first)) => {
+                first.subject = known.subject.clone();
+                true
+            }
+            (Some(AnswerFlaw::OtherKey), Some(first)) => {
+                first.sealed_key = b"other".to_vec();
+                true
+            }
+        };
+        (local(), Command::AnswerRoll(Box::new(answer)), spoiled)
+    }
+
+    /// The next list of a root, and whether something is wrong with it.
+    fn import_list(&mut self, number: usize, flaw: Option<ListFlaw>) -> (Actor, Command, bool) {
+        let serial = self.domain.serial();
+        let state = &self.domain.state;
+        let root = nth_back(state.roots.iter(), number).expect("a root").fingerprint;
+        let trusted = state.trusted_roots().any(|known| known.fingerprint == root);
+        let known = state.lists.get(&root);
+        let mut list = RootList {
+            number: known.map_or(10, |known| known.number + 10),
+            denied: known.map(|known| known.denied.clone()).unwrap_or_default(),
+            der: serial.as_str().as_bytes().to_vec(),
+        };
+        list.denied.push(serial);
+        let mut import = ImportRootList {
+            root,
+            list,
+            issuers: Vec::new(),
+            confirm: Confirmation::Asked(None),
+            asks_for_nodes: false,
+        };
+        let spoiled = match (flaw, known) {
+            (None, Some(known)) if number == 2 => {
+                import.list = known.clone();
+                false
+            }
+            (None, _) => false,
+            (Some(ListFlaw::UnknownRoot), _) => {
+                import.root = Fingerprint::new([0xee; 32]);
+                true
+            }
+            (Some(ListFlaw::Unconfirmed), _) => {
+                import.issuers = state.server_issuer().map(|issuer| issuer.id.clone()).into_iter().collect();
+                !import.issuers.is_empty()
+            }
+            (Some(_), None) => false,
+            (Some(ListFlaw::Older), Some(known)) => {
+                import.list.number = known.number - 1;
+                true
+            }
+            (Some(ListFlaw::SameNumber), Some(known)) => {
+                import.list.number = known.number;
+                true
+            }
+            (Some(ListFlaw::Drops), Some(_)) => {
+                drop(import.list.denied.remove(0));
+                true
+            }
+        };
+        (local(), Command::ImportRootList(Box::new(import)), spoiled || !trusted)
+    }
+
+    /// Whether a roll waits for hosts.
+    fn is_awaited(&self) -> bool {
+        let state = &self.domain.state;
+        let prepared = state.domain_issuers_in(IssuerState::Prepared).next().is_some();
+        let (current, total) = state.adoption();
+        (prepared || state.root_in(RootState::Retiring).is_some()) && current < total
+    }
+
+    fn next_of_roll(&self, usage: IssuerUse, new_root: bool, patient: bool) -> Roll {
+        let state = &self.domain.state;
+        if state.pending_roll.is_some() {
+            Roll::Answer { flaw: None }
+        } else if state.domain_issuers_in(IssuerState::Prepared).next().is_some() {
+            Roll::ActivateAll { force: !patient }
+        } else if new_root && state.root_in(RootState::Retiring).is_some() {
+            Roll::RetireRoot { number: 1, force: !patient }
+        } else {
+            Roll::Begin { usage, new_root, exactly: false }
+        }
+    }
+
+    /// What is rolled here, mostly.
+    fn wanted(&self, usage: IssuerUse, new_root: bool, exactly: bool) -> Wanted {
+        let of_use = match usage {
+            IssuerUse::Both => BOTH,
+            IssuerUse::Node => NODE,
+            IssuerUse::Server => SERVER,
+        };
+        let whole = !exactly && (new_root || !self.domain.state.is_divided());
+        Wanted { new_root, ..if whole { BOTH } else { of_use } }
+    }
+
     fn roll(&mut self, roll: Roll) -> Command {
         match roll {
             Roll::Publish { replica, flaw } => self.publish(replica, flaw).1,
+            Roll::Answer { flaw } => self.answer(flaw).1,
+            Roll::ImportList { number, flaw } => self.import_list(number, flaw).1,
+            Roll::Begin { usage, new_root, exactly } => {
+                let wanted = self.wanted(usage, new_root, exactly);
+                Command::BeginRoll(self.domain.pending_roll(wanted))
+            }
+            Roll::Next { usage, new_root, patient } => {
+                let next = self.next_of_roll(usage, new_root, patient);
+                self.roll(next)
+            }
+            Roll::ActivateAll { force } => self.domain.activate_all(force),
+            Roll::Abandon => Command::AbandonRoll,
+            Roll::RetireRoot { number, force } => {
+                let state = &self.domain.state;
+                let retiring = state.root_in(RootState::Retiring).filter(|_| number > 0);
+                let root = retiring.or(nth_back(state.roots.iter(), number)).expect("a root");
+                Command::RetireRoot {
+                    root: root.fingerprint,
+                    force,
+                    confirm: Confirmation::NotAsked,
+                    counts_operators: false,
+                }
+            }
             Roll::Prepare => Command::PrepareRoll(self.domain.roll_request()),
             Roll::Certify { other_key } => {
                 let name = format!("i{}", self.domain.draw() + 100);
@@ -751,12 +996,13 @@ impl World {
                 activate(self.issuer(number, IssuerState::Prepared).as_str(), force)
             }
             Roll::Retire(number) => {
-                Command::RetireIssuer { issuer: self.issuer(number, IssuerState::Retiring) }
+                Command::RetireIssuer { issuer: self.issuer(number, IssuerState::Retiring), also: Vec::new() }
             }
             Roll::Revoke(number) => Command::RevokeIssuer {
                 issuer: self.issuer(number, IssuerState::Active),
                 reason: "lost".to_owned(),
                 confirm: Confirmation::NotAsked,
+                asks_for_holders: false,
             },
             Roll::Rewrap { whole } => {
                 let anew = self.domain.draw().to_be_bytes().to_vec();
@@ -764,7 +1010,9 @@ impl World {
                 let issuers = held.map(|issuer| (issuer.id.clone(), anew.clone().into()));
                 let issuers = issuers.skip(usize::from(!whole)).collect();
                 let roll = self.domain.state.roll.as_ref().map(|_| anew.clone().into());
-                Command::Rewrap(Rewrap { issuers, audit: anew, roll })
+                let pending = self.domain.state.pending_roll.as_ref().map(|pending| &pending.requests);
+                let pending = pending.into_iter().flatten().map(|_| anew.clone().into()).collect();
+                Command::Rewrap(Rewrap { issuers, audit: anew, roll, pending })
             }
         }
     }
@@ -825,6 +1073,10 @@ impl World {
     fn used_serial(&self) -> Option<Serial> {
         self.domain.state.certificates.keys().next().cloned()
     }
+}
+
+fn peer_address(number: u8) -> String {
+    format!("peer-{number}:8444")
 }
 
 /// The latest but so many, beginning anew where there are not so many; none if it is meant to be unknown.

@@ -31,6 +31,8 @@ pub struct Faults {
     /// How far the host's clock is ahead.
     pub ahead: i64,
     pub superseded: bool,
+    /// The issuer of the certificate in use was retired, by force.
+    pub retired: bool,
     pub no_token: bool,
 }
 
@@ -44,6 +46,7 @@ impl Faults {
         full: false,
         ahead: 0,
         superseded: false,
+        retired: false,
         no_token: false,
     };
 }
@@ -171,7 +174,7 @@ impl World {
     }
 
     fn cut_off(&self) -> bool {
-        self.faults.down || self.faults.revoked
+        self.faults.down || self.faults.revoked || self.faults.retired
     }
 
     /// What must not be begun.
@@ -181,7 +184,8 @@ impl World {
         if let HostAction::Recover(class) = act {
             let ended = self.now().wall.millis() >= self.ends;
             let gone = class == Class::EndpointUnreachable && self.at >= self.seen.max(EPOCH) + GRACE;
-            let silent = self.told == Some(FailureKind::Transient) && (ended || gone);
+            let cut_off = [Some(FailureKind::Transient), Some(FailureKind::UnknownIssuer)];
+            let silent = cut_off.contains(&self.told) && (ended || gone);
             let told = self.told.is_some_and(|told| LOST.contains(&told));
             assert!(told || silent, "recovers for nothing: {class}");
         }
@@ -224,12 +228,13 @@ impl World {
     }
 
     /// Why the control plane does not take a certificate, if it does not.
-    fn turned_away(&self, ends: u64, stale: bool) -> Option<CallFailure> {
+    fn turned_away(&self, ends: u64, stale: bool, retired: bool) -> Option<CallFailure> {
         let far = self.faults.ahead.unsigned_abs() > CHAIN;
         let kind = match () {
             () if self.faults.down => FailureKind::Transient,
             () if stale || far => FailureKind::Untrusted,
             () if self.faults.revoked => FailureKind::Revoked,
+            () if retired => FailureKind::UnknownIssuer,
             () if self.at >= ends => FailureKind::Expired,
             () => return None,
         };
@@ -238,12 +243,11 @@ impl World {
     }
 
     fn open(&mut self) {
-        let (ends, stale) = match self.candidate {
+        let mut failure = match self.candidate {
             // What came with it vouches for the control plane.
-            Some(ends) => (ends, false),
-            None => (self.ends, self.faults.stale),
+            Some(ends) => self.turned_away(ends, false, false),
+            None => self.turned_away(self.ends, self.faults.stale, self.faults.retired),
         };
-        let mut failure = self.turned_away(ends, stale);
         if self.faults.superseded && self.candidate.is_none() {
             failure = failure.or(Some(FailureKind::Superseded.into()));
         }
@@ -261,7 +265,7 @@ impl World {
                 return self.learn(Input::Opened(Err(FailureKind::DiskFull.into())));
             }
             (self.candidate, self.ends) = (None, ends);
-            (self.faults.stale, self.faults.superseded) = (false, false);
+            (self.faults.stale, self.faults.superseded, self.faults.retired) = (false, false, false);
             self.learn(Input::Loaded(life(ends)));
         }
         (self.connected, self.token, self.unseen) = (true, true, false);
@@ -275,7 +279,7 @@ impl World {
         self.learn(Input::DiskFull(self.faults.full));
         let failure = match self.faults.full {
             true => Some(FailureKind::DiskFull.into()),
-            false => self.turned_away(self.ends, self.faults.stale),
+            false => self.turned_away(self.ends, self.faults.stale, self.faults.retired),
         };
         if let Some(failure) = failure {
             self.told = Some(failure.kind).filter(|told| *told == FailureKind::Expired).or(self.told);
@@ -287,6 +291,7 @@ impl World {
 
     fn recover(&mut self, class: Class) {
         self.learn(Input::DiskFull(self.faults.full));
+        let good = self.at < self.ends && !self.faults.retired;
         let kind = match () {
             () if self.faults.full => FailureKind::DiskFull,
             () if self.faults.recovery_down => FailureKind::Transient,
@@ -295,8 +300,8 @@ impl World {
             () if self.faults.revoked => FailureKind::Revoked,
             () if !self.token && !self.unseen => FailureKind::Refused,
             // It is told where the control plane is, and knows that already.
-            () if self.at < self.ends && class == Class::EndpointUnreachable => FailureKind::Refused,
-            () if self.at < self.ends && self.at < self.seen + GRACE && !self.faults.superseded => {
+            () if good && class == Class::EndpointUnreachable => FailureKind::Refused,
+            () if good && self.at < self.seen + GRACE && !self.faults.superseded => {
                 self.faults.stale = false;
                 return self.learn(Input::Recovered(Ok(RecoveryResult::Refreshed)));
             }

@@ -4,17 +4,18 @@ mod promises;
 
 use lifecycle::host::Class;
 use lifecycle::names::{
-    ClusterId, Fingerprint, IssuerId, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName, ProfileName,
-    ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath, TenantId, Timestamp,
-    TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
+    ClusterId, Fingerprint, IssuerId, IssuerUse, KeyHash, KeyId, KeyKind, Label, NodeId, OperatorName,
+    ProfileName, ReplicaId, RequestId, SecretHash, Serial, Source, Span, SpiffeId, SpiffePath, TenantId,
+    Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    ActivateIssuer, Actor, AddOperator, Admission, Applied, Claim, Command, Confirm, ConfirmStatus,
-    Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster, Credential, Door,
-    EPHEMERAL_LIFE, Enroll, Envelope, Event, HardwareIdentity, HardwareText, InitializeDomain, Issued,
-    IssuerKind, Keeping, Mint, NewIssuer, NodeChoice, NodeSigner, NodeState, Outcome, PrepareRoll, Prepared,
-    PublishIssuer, Recover, RecoveryKind, Register, RegisterHardware, Renew, RenewOperator, Role, SetPolicy,
-    Sighting, Silence, State, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
+    ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, AnswerRoll, Applied, Claim, Command,
+    Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
+    Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, HardwareIdentity, HardwareText,
+    InitializeDomain, Issued, IssuerKind, IssuerRequest, IssuerState, JoinReplica, Keeping, Mint, NewIssuer,
+    NewRoot, NodeChoice, NodeSigner, NodeState, Outcome, PendingRoll, PrepareRoll, Prepared, PublishIssuer,
+    Recover, RecoveryKind, Register, RegisterHardware, Renew, RenewOperator, Role, ServerCertificate,
+    SetPolicy, Sighting, Silence, State, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
 };
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -136,6 +137,26 @@ impl Domain {
         self.found_with(NodeSigner::DomainIssuer)
     }
 
+    /// One with an issuer for nodes and operators, `n1`, and one for the control plane, `s1`.
+    pub fn divided() -> Self {
+        let mut domain = Self::unfounded();
+        let found = domain.found_divided(NodeSigner::DomainIssuer);
+        check(&mut domain, (local(), found), granted(&["domain.founded"]));
+        domain
+    }
+
+    pub fn found_divided(&mut self, node_signer: NodeSigner) -> Command {
+        let Command::InitializeDomain(mut found) = self.found_with(node_signer) else { unreachable!() };
+        let root = Some(found.root_fingerprint);
+        let fingerprint = Fingerprint::new(self.digest());
+        let node = NewIssuer { id: issuer("n1"), usage: IssuerUse::Node, root, ..found.issuer.clone() };
+        let subject = "CN=Fleet server issuer".to_owned();
+        let (id, usage) = (issuer("s1"), IssuerUse::Server);
+        found.server_issuer = Some(NewIssuer { id, usage, subject, fingerprint, ..node.clone() });
+        found.issuer = node;
+        Command::InitializeDomain(found)
+    }
+
     pub fn found_with(&mut self, node_signer: NodeSigner) -> Command {
         Command::InitializeDomain(Box::new(InitializeDomain {
             node_signer,
@@ -154,9 +175,12 @@ impl Domain {
                 fingerprint: Fingerprint::new(self.digest()),
                 not_after: START.plus(ISSUER_LIFE),
                 sealed_key: b"sealed".to_vec(),
+                usage: IssuerUse::Both,
+                root: None,
             },
             audit_certificate: b"audit".to_vec(),
             audit_sealed_key: b"sealed".to_vec(),
+            server_issuer: None,
         }))
     }
 
@@ -314,8 +338,10 @@ impl Domain {
         let of_node = matches!(subject.path, SpiffePath::Agent { .. });
         let signs = if of_node && self.state.has_ephemeral_issuers() {
             self.state.ephemeral_issuer(ReplicaId(1))
+        } else if matches!(subject.path, SpiffePath::Replica { .. }) {
+            self.state.server_issuer()
         } else {
-            self.state.active_issuer()
+            self.state.client_issuer()
         };
         let signer = signs.map(|issuer| (issuer.id.clone(), issuer.not_after));
         let (issuer, end) = signer.unwrap_or_else(|| (issuer("i1"), Timestamp::from_millis(u64::MAX)));
@@ -528,6 +554,8 @@ impl Domain {
             fingerprint: Fingerprint::new(self.digest()),
             not_after: self.now.plus(ISSUER_LIFE),
             sealed_key,
+            usage: IssuerUse::Both,
+            root: None,
         }
     }
 
@@ -547,6 +575,129 @@ impl Domain {
     }
 }
 
+/// What a roll asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    pub uses: &'static [IssuerUse],
+    pub new_root: bool,
+}
+
+pub const NODE: Wanted = Wanted { uses: &[IssuerUse::Node], new_root: false };
+pub const SERVER: Wanted = Wanted { uses: &[IssuerUse::Server], new_root: false };
+pub const BOTH: Wanted = Wanted { uses: &[IssuerUse::Node, IssuerUse::Server], new_root: false };
+pub const ROOT: Wanted = Wanted { new_root: true, ..BOTH };
+
+/// Rolls of issuers for one use each, and of the root.
+impl Domain {
+    pub fn pending_roll(&mut self, wanted: Wanted) -> PendingRoll {
+        let requests = wanted.uses.iter().map(|usage| IssuerRequest {
+            usage: *usage,
+            kind: IssuerKind::Sealed,
+            key: KeyHash::new(self.digest()),
+            request: format!("request for {usage}"),
+            sealed_key: self.draw().to_be_bytes().to_vec(),
+        });
+        PendingRoll { requests: requests.collect(), new_root: wanted.new_root }
+    }
+
+    #[track_caller]
+    pub fn begin_roll(&mut self, wanted: Wanted) {
+        let begin = Command::BeginRoll(self.pending_roll(wanted));
+        check(self, (local(), begin), granted(&["ca.requested"]));
+    }
+
+    /// What answers the requests that are out: the issuers `n` and `s` of a number, and a root if one is awaited.
+    pub fn roll_answer(&mut self, number: u64) -> AnswerRoll {
+        let pending = self.state.pending_roll.clone();
+        let at = self.now.max(self.state.at);
+        let root = pending.as_ref().filter(|pending| pending.new_root).map(|_| NewRoot {
+            certificate: format!("root {number}").into_bytes(),
+            fingerprint: Fingerprint::new(self.digest()),
+            not_after: at.plus(Span::from_days(3650)),
+            cross_certificate: format!("root {number} by the one before").into_bytes(),
+        });
+        let above = root.as_ref().map(|root| (root.fingerprint, root.not_after));
+        let active = self.state.active_root().map(|root| (root.fingerprint, root.not_after));
+        let (above, end) = above.or(active).unwrap();
+        let requests = pending.map(|pending| pending.requests).unwrap_or_default();
+        let issuers = requests.into_iter().map(|request| {
+            let name = format!("{}{number}", &request.usage.as_str()[..1]);
+            NewIssuer {
+                id: issuer(&name),
+                kind: request.kind,
+                subject: format!("CN={name}"),
+                certificate: name.into_bytes(),
+                fingerprint: Fingerprint::new(self.digest()),
+                not_after: at.plus(ISSUER_LIFE).min(end),
+                sealed_key: request.sealed_key,
+                usage: request.usage,
+                root: Some(above),
+            }
+        });
+        AnswerRoll { issuers: issuers.collect(), root }
+    }
+
+    /// Issuers `n` and `s` of a number that are trusted and do not sign yet; with a root of their own if one is wanted.
+    #[track_caller]
+    pub fn prepare_roll(&mut self, wanted: Wanted, number: u64) {
+        self.begin_roll(wanted);
+        let answer = self.roll_answer(number);
+        let root = ["ca.root_prepared"].into_iter().filter(|_| wanted.new_root);
+        let expected: Vec<_> = root.chain(wanted.uses.iter().map(|_| "ca.prepared")).collect();
+        let applied = self.give(local(), Command::AnswerRoll(Box::new(answer)));
+        assert_eq!((names(&applied.events), applied.answer), (expected, Ok(Outcome::Done)));
+    }
+
+    /// Activates whatever is prepared.
+    pub fn activate_all(&self, force: bool) -> Command {
+        let mut prepared =
+            self.state.domain_issuers_in(IssuerState::Prepared).map(|issuer| issuer.id.clone());
+        let (first, other) = (prepared.next(), prepared.next());
+        let mut prepared = self.state.domain_issuers_in(IssuerState::Prepared);
+        let server = prepared.find(|issuer| issuer.usage.signs_servers());
+        Command::ActivateIssuer(ActivateIssuer {
+            issuer: first.unwrap_or_else(|| issuer("nothing")),
+            force,
+            audit_certificate: server
+                .map(|by| format!("audit by {}", by.id).into_bytes())
+                .unwrap_or_default(),
+            confirm: Confirmation::NotAsked,
+            other,
+            by_stored_bundles: true,
+        })
+    }
+
+    /// A whole roll, by force.
+    #[track_caller]
+    pub fn roll_all(&mut self, wanted: Wanted, number: u64) {
+        self.prepare_roll(wanted, number);
+        let activate = self.activate_all(true);
+        let root = ["ca.root_activated"].into_iter().filter(|_| wanted.new_root);
+        let expected: Vec<_> = root.chain(wanted.uses.iter().map(|_| "ca.activated")).collect();
+        let applied = self.give(local(), activate);
+        assert_eq!((names(&applied.events), applied.answer), (expected, Ok(Outcome::Done)));
+    }
+
+    /// A node says on its live stream that it has stored the newest trust bundle.
+    #[track_caller]
+    pub fn stores_bundle(&mut self, node: &NodeId) {
+        let sighting = Sighting { bundle: Some(self.state.bundle_version), ..self.sighting(node) };
+        check(self, (Actor::Reconciler, Command::Observe(vec![sighting])), granted(&["host.seen"]));
+    }
+
+    /// The next certificate of the control plane, by an issuer.
+    pub fn server_certificate(&mut self, by: &str) -> (Actor, Command) {
+        let certificate = ServerCertificate {
+            serial: self.serial(),
+            fingerprint: Fingerprint::new(self.digest()),
+            issuer: issuer(by),
+            not_after: self.now.plus(Span::from_days(30)),
+            replica: ReplicaId::FIRST,
+        };
+        (Actor::Reconciler, Command::RecordServerCertificate(certificate))
+    }
+}
+
 pub fn activate(name: &str, force: bool) -> Command {
     let audit_certificate = format!("audit by {name}").into_bytes();
     Command::ActivateIssuer(ActivateIssuer {
@@ -554,6 +705,8 @@ pub fn activate(name: &str, force: bool) -> Command {
         force,
         audit_certificate,
         confirm: Confirmation::NotAsked,
+        other: None,
+        by_stored_bundles: false,
     })
 }
 
@@ -636,6 +789,70 @@ impl Domain {
         check(self, (local(), Command::CreateOperatorKey(create)), granted(&["operator_key.created"]));
         Actor::Key { id }
     }
+}
+
+/// Replicas.
+impl Domain {
+    /// One with so many replicas, reached at `r1:8444` and so on.
+    pub fn cluster(members: u64) -> Self {
+        let mut domain = Self::founded();
+        domain.becomes_cluster(members);
+        domain
+    }
+
+    #[track_caller]
+    pub fn becomes_cluster(&mut self, members: u64) {
+        let announce = self.announce(1, true);
+        check(self, (replica(1), Command::AnnounceReplica(announce)), granted(&["cluster.announced"]));
+        for _ in 1..members {
+            let token = self.replica_token();
+            let join = self.join(token);
+            check(self, (Actor::Stranger, Command::JoinReplica(join)), granted(&["cluster.joined"]));
+        }
+    }
+
+    pub fn replica_certificate(&mut self, number: u64) -> Issued {
+        let domain = self.state.domain.as_ref().unwrap().name.clone();
+        let key = KeyHash::new(self.digest());
+        self.issue(SpiffeId::replica(&domain, ReplicaId(number)), key, Span::from_days(30))
+    }
+
+    /// What a replica says of itself, with a new certificate or without.
+    pub fn announce(&mut self, number: u64, renewed: bool) -> AnnounceReplica {
+        let certificate = renewed.then(|| self.replica_certificate(number));
+        let (peer, urls) = addresses(number);
+        AnnounceReplica { replica: ReplicaId(number), peer, urls, certificate }
+    }
+
+    #[track_caller]
+    pub fn replica_token(&mut self) -> Minted {
+        let minted = self.token_request();
+        let minted = Minted { id: minted.token, hash: minted.hash };
+        let create = create_replica_token(minted, "1h");
+        check(self, (local(), create), granted(&["cluster.token_created"]));
+        minted
+    }
+
+    /// The next replica.
+    pub fn join(&mut self, token: Minted) -> JoinReplica {
+        let number = self.state.last_replica + 1;
+        let certificate = self.replica_certificate(number);
+        let (peer, urls) = addresses(number);
+        JoinReplica { hash: token.hash, replica: ReplicaId(number), peer, urls, certificate }
+    }
+}
+
+fn addresses(number: u64) -> (String, Vec<String>) {
+    (format!("r{number}:8444"), vec![format!("https://r{number}.example:8443")])
+}
+
+pub fn create_replica_token(minted: Minted, ttl: &str) -> Command {
+    Command::CreateReplicaToken { token: minted.id, hash: minted.hash, ttl: span(ttl) }
+}
+
+pub fn remove_replica(number: u64) -> Command {
+    let (replica, confirm) = (ReplicaId(number), Confirmation::NotAsked);
+    Command::RemoveReplica { replica, confirm, forced: false }
 }
 
 /// What can be wrong with a certificate that was prepared.

@@ -2,7 +2,7 @@
 
 use lifecycle::names::Timestamp;
 use lifecycle::registry::{
-    Applied, Claim, Command, Envelope, Event, Register, State, TokenState, check_invariants,
+    Applied, Claim, Command, Envelope, Event, Register, ReplicaToken, State, TokenState, check_invariants,
 };
 use std::collections::BTreeSet;
 
@@ -56,6 +56,9 @@ fn a_token_has_one_end(before: &State, after: &State, redated: bool) {
 fn indexes_agree_with_what_they_index(state: &State) {
     assert_eq!(state.tokens.len(), state.token_by_hash.len());
     assert!(state.tokens.values().all(|token| state.token_with_hash(&token.hash) == Some(token)));
+    assert_eq!(state.replica_tokens.len(), state.replica_token_by_hash.len());
+    let known = |token: &ReplicaToken| state.replica_token_with_hash(&token.hash) == Some(token);
+    assert!(state.replica_tokens.values().all(known));
     assert_eq!(state.operator_keys.len(), state.operator_key_by_hash.len());
     assert!(state.operator_keys.values().all(|key| state.operator_key_with_hash(&key.hash) == Some(key)));
     for (key, holder) in &state.wireguard_keys {
@@ -83,11 +86,12 @@ fn no_event_tells_a_secret(state: &State, envelope: &Envelope, applied: &Applied
     let brought = match &envelope.command {
         Command::Enroll(enroll) => enroll.credential.token().copied(),
         Command::Recover(recover) => Some(recover.token),
+        Command::JoinReplica(join) => Some(join.hash),
         Command::Register(Register { claim: Claim::Token(token), .. }) => Some(*token),
         _ => None,
     };
     let known = state.token_by_hash.keys().chain(state.operator_key_by_hash.keys());
-    let known = known.chain(state.recovery_by_hash.keys()).copied();
+    let known = known.chain(state.recovery_by_hash.keys()).chain(state.replica_token_by_hash.keys()).copied();
     for hash in known.chain(brought) {
         assert!(!lines.contains(&hash.hex()), "the hash of a secret is in {lines}");
     }

@@ -39,7 +39,8 @@ impl NodeAnchors {
 /// The issuers themselves, not their roots, so that an issuer that is retired one day is not let in through its root.
 fn read(state: &State) -> Result<NodeIssuers, AnchorsError> {
     let domain = state.domain.as_ref().ok_or(AnchorsError::NoDomain)?;
-    let usable = || state.issuers.values().filter(|issuer| is_as_published(issuer));
+    let verifies = |issuer: &&Issuer| issuer.issues_for().signs_clients() && is_as_published(issuer);
+    let usable = || state.issuers.values().filter(verifies);
     let trusted = usable().filter(|issuer| issuer.state.is_trusted());
     let mut issuers = NodeIssuers::new(trusted.map(|issuer| (&domain.name, issuer.certificate.as_slice())))?;
     // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
@@ -53,7 +54,7 @@ fn read(state: &State) -> Result<NodeIssuers, AnchorsError> {
 /// another name, makes no anchor.
 fn is_as_published(issuer: &Issuer) -> bool {
     match issuer.kind {
-        IssuerKind::Sealed | IssuerKind::Imported => return true,
+        IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11 => return true,
         IssuerKind::Ephemeral => {}
     }
     let checked = pki::ephemeral::check(&issuer.certificate);
@@ -99,6 +100,8 @@ mod tests {
             sealed_key: Vec::new(),
             revoked_at: None,
             replica: Some(ReplicaId(1)),
+            usage: lifecycle::names::IssuerUse::Node,
+            root: None,
         }
     }
 
@@ -142,9 +145,9 @@ mod tests {
             assert!(!accepts(&anchors, version, issuer, &signed), "version {version}");
         }
         // A CA that could sign for servers too, and live for years.
-        let made = pki::hierarchy::create(&name(), AT, [[3; 16], [4; 16]]).expect("a hierarchy");
-        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).expect("an issuer");
-        assert!(!accepts(&anchors, 9, record(&made.intermediate_der), &leaf(&issuer)));
+        let made = pki::hierarchy::create(&name(), AT, [[3; 16], [4; 16], [5; 16]]).expect("a hierarchy");
+        let issuer = SigningIssuer::new(&made.node.der, &made.node.key).expect("an issuer");
+        assert!(!accepts(&anchors, 9, record(&made.node.der), &leaf(&issuer)));
         assert!(accepts(&anchors, 10, good, &signed));
     }
 }

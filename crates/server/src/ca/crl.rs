@@ -1,6 +1,7 @@
 //! Lists of revocations: one per issuer whose key is held, signed when it is asked for and something was denied
 //! since, or a minute has passed. Served without authentication: one list is shared by all who ask, and signatures are bounded in number.
 
+use crate::ca::hsm;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use bytes::Bytes;
@@ -85,7 +86,7 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
             .ok_or_else(|| Rejection::IssuerNotFound { issuer: id.clone() }.into()),
         // When none signs any more, the list of the last one is the one that matters.
         None => state
-            .active_issuer()
+            .client_issuer()
             .or_else(|| {
                 state
                     .issuers
@@ -110,9 +111,12 @@ fn sign(app: &App, id: &IssuerId) -> Result<(IssuerId, SignedList), Failure> {
         this_update: now,
         next_update: now.plus(LIFETIME),
     };
-    let der = sign_crl(&app.ca.keys.open(record)?, contents).map_err(|error| {
+    let issuer = app.ca.keys.open(record)?;
+    hsm::ready(app, &issuer)?;
+    let der = hsm::observed(app, &issuer, || sign_crl(&issuer, contents)).map_err(|error| {
         tracing::error!(%error, issuer = %id, "a revocation list could not be signed");
-        Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string())
+        let failure = Failure::new(api::code::ISSUER_UNAVAILABLE, error.to_string());
+        hsm::failure_of(&error).unwrap_or(failure)
     })?;
     let list = SignedList {
         pem: pki::pem::crl_pem(&der).into(),

@@ -45,7 +45,7 @@ impl MemoryIssuers {
 pub fn node_signer(app: &App) -> Result<Arc<SigningIssuer>, Failure> {
     let view = app.view();
     if !view.state.has_ephemeral_issuers() {
-        return Ok(app.ca.keys.issuer(&view.state)?);
+        return Ok(app.ca.keys.client_issuer(&view.state)?);
     }
     let signer = app.ca.memory.signer(app, &view.state);
     signer.filter(|issuer| app.now() < issuer.not_after()).ok_or_else(|| {

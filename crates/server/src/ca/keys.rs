@@ -1,13 +1,17 @@
 //! What can sign: the unsealed keys of the domain, held in memory only.
 
 use lifecycle::names::{IssuerId, KeyHash, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{self, AuditSigner, CertificateProfile, Issued, Rewrap, State};
+use lifecycle::registry::{
+    self, AuditSigner, CertificateProfile, Issued, IssuerKind, IssuerState, Rewrap, State,
+};
 use pki::csr;
 use pki::issuer::SigningIssuer;
 use pki::leaf::{Issuance, SignError, sign_leaf};
+use pki::pkcs11::Hsm;
 use pki::seal::Kek;
 use pki::sign::AuditKey;
 use rustls_pki_types::CertificateDer;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
@@ -43,20 +47,25 @@ pub enum UnsealError {
 /// The unsealed keys, and the key that seals what is written beside the store.
 pub struct Keys {
     kek: RwLock<Arc<Kek>>,
-    /// What signed last. Which issuer signs now is the registry's to say.
-    issuer: RwLock<Option<Arc<SigningIssuer>>>,
+    /// What has signed. Which issuers sign now is the registry's to say.
+    issuers: RwLock<BTreeMap<IssuerId, Arc<SigningIssuer>>>,
+    /// Where keys are that are not sealed here.
+    hsm: Option<Arc<Hsm>>,
     pub audit: AuditKey,
 }
 
 impl Keys {
-    pub fn unseal(state: &State, kek: Arc<Kek>) -> Result<Self, UnsealError> {
-        let issuer = state.active_issuer().map(|record| open(&kek, record)).transpose()?;
+    pub fn unseal(state: &State, kek: Arc<Kek>, hsm: Option<Arc<Hsm>>) -> Result<Self, UnsealError> {
+        let active = state.domain_issuers_in(IssuerState::Active);
+        let issuers =
+            active.map(|record| Ok((record.id.clone(), Arc::new(open(&kek, hsm.as_ref(), record)?))));
+        let issuers = issuers.collect::<Result<_, UnsealError>>()?;
         let signer = state.audit_signer.as_ref().ok_or(UnsealError::Missing("audit key"))?;
         let key =
             kek.unseal(AUDIT_CONTEXT, &signer.sealed_key).map_err(|_| UnsealError::WrongKek("audit key"))?;
         let audit = AuditKey::from_pkcs8(&key)
             .map_err(|error| UnsealError::Unusable { what: "audit key", why: error.to_string() })?;
-        Ok(Self { kek: RwLock::new(kek), issuer: RwLock::new(issuer.map(Arc::new)), audit })
+        Ok(Self { kek: RwLock::new(kek), issuers: RwLock::new(issuers), hsm, audit })
     }
 
     pub fn kek(&self) -> Arc<Kek> {
@@ -68,20 +77,37 @@ impl Keys {
         *self.kek.write().unwrap_or_else(PoisonError::into_inner) = kek;
     }
 
-    /// The issuer that signs now. After a roll its key is opened by whoever asks first.
-    pub fn issuer(&self, state: &State) -> Result<Arc<SigningIssuer>, UnsealError> {
-        let record = state.active_issuer().ok_or(UnsealError::Missing("issuer"))?;
-        if let Some(issuer) = read(&self.issuer).filter(|issuer| issuer.id() == record.id) {
+    /// What signs for operators now, and for nodes unless these have ephemeral issuers.
+    pub fn client_issuer(&self, state: &State) -> Result<Arc<SigningIssuer>, UnsealError> {
+        self.active(state, state.client_issuer().ok_or(UnsealError::Missing("node issuer"))?)
+    }
+
+    /// What signs for the control plane now.
+    pub fn server_issuer(&self, state: &State) -> Result<Arc<SigningIssuer>, UnsealError> {
+        self.active(state, state.server_issuer().ok_or(UnsealError::Missing("server issuer"))?)
+    }
+
+    /// After a roll its key is opened by whoever asks first, and the keys of those that sign no more are dropped.
+    fn active(&self, state: &State, record: &registry::Issuer) -> Result<Arc<SigningIssuer>, UnsealError> {
+        let known = self.issuers.read().unwrap_or_else(PoisonError::into_inner).get(&record.id).cloned();
+        if let Some(issuer) = known {
             return Ok(issuer);
         }
         let issuer = Arc::new(self.open(record)?);
-        *self.issuer.write().unwrap_or_else(PoisonError::into_inner) = Some(issuer.clone());
+        let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
+        issuers.retain(|id, _| state.domain_issuers_in(IssuerState::Active).any(|active| active.id == *id));
+        issuers.insert(record.id.clone(), issuer.clone());
         Ok(issuer)
     }
 
     /// Any issuer whose key is held, active or not: it signs its own revocation list.
     pub fn open(&self, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {
-        open(&self.kek(), record)
+        open(&self.kek(), self.hsm.as_ref(), record)
+    }
+
+    /// The HSM, if one is configured.
+    pub fn hsm(&self) -> Option<&Arc<Hsm>> {
+        self.hsm.as_ref()
     }
 }
 
@@ -108,6 +134,8 @@ pub fn sealed_anew_from_older(state: &State, kek: &Kek) -> Result<Rewrap, Unseal
         issuers: issuers.collect::<Result<_, UnsealError>>()?,
         audit: again("audit key", &[AUDIT_CONTEXT.to_owned()], &signer.sealed_key)?,
         roll: roll.transpose()?.map(Into::into),
+        // Of a version that knew none.
+        pending: Vec::new(),
     })
 }
 
@@ -127,8 +155,11 @@ fn contexts(record: &registry::Issuer) -> [String; 2] {
     [issuer_context(&record.id), roll_context(&pki::digest::key_hash(&spki))]
 }
 
-fn open(kek: &Kek, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {
+fn open(kek: &Kek, hsm: Option<&Arc<Hsm>>, record: &registry::Issuer) -> Result<SigningIssuer, UnsealError> {
     let (_, key) = unsealed(kek, record)?;
+    if record.kind == IssuerKind::Pkcs11 {
+        return super::hsm::issuer(record, &key, hsm);
+    }
     SigningIssuer::new(&record.certificate, &key)
         .map_err(|error| UnsealError::Unusable { what: "issuer", why: error.to_string() })
 }

@@ -2,12 +2,15 @@
 //! certificate of the server itself.
 
 pub mod anchors;
+pub mod bundle_file;
 pub mod crl;
 pub mod ephemeral;
+pub mod hsm;
 pub mod keys;
 pub mod log_key;
 pub mod rewrap;
 pub mod roll;
+pub mod root_list;
 pub mod server_cert;
 
 use crate::http::failure::Failure;
@@ -15,6 +18,7 @@ use crate::process::datadir::DataDir;
 use anchors::NodeAnchors;
 use crl::Lists;
 use ephemeral::MemoryIssuers;
+use hsm::HsmWatch;
 use keys::Keys;
 use server_cert::PresentedCertificate;
 use std::sync::Arc;
@@ -31,6 +35,8 @@ pub struct CertificateAuthority {
     pub anchors: NodeAnchors,
     /// What signs these where the domain has ephemeral issuers.
     pub memory: MemoryIssuers,
+    /// Whether the keys of issuers in an HSM sign.
+    pub hsm: HsmWatch,
     /// The certificate of the server itself.
     pub presented: Arc<PresentedCertificate>,
     /// Revocation lists as signed last.
@@ -44,14 +50,20 @@ pub struct CertificateAuthority {
 impl CertificateAuthority {
     pub fn new(keys: Keys, dir: DataDir) -> Self {
         Self {
-            keys,
             anchors: NodeAnchors::default(),
             memory: MemoryIssuers::default(),
+            hsm: HsmWatch::new(keys.hsm()),
+            keys,
             presented: PresentedCertificate::empty(),
             lists: Lists::default(),
             rewrapping: Mutex::new(()),
             dir,
         }
+    }
+
+    /// Whether TLS cannot be served before the HSM has signed a server certificate.
+    pub fn awaits_certificate(&self) -> bool {
+        self.keys.hsm().is_some() && self.presented.pin().is_none()
     }
 
     /// The right to change the key-encryption key, or to seal something that a change must not miss; none in time.

@@ -7,6 +7,7 @@ use crate::ca::keys::{AUDIT_CONTEXT, UnsealError, roll_context, unsealed};
 use crate::ca::log_key;
 use crate::ca::roll::Requester;
 use crate::ca::server_cert;
+use crate::cluster::local;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use crate::process::config;
@@ -30,6 +31,11 @@ pub struct Rewrapping {
 /// Seals everything under another key; answers with its id.
 pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Rewrapping, Failure> {
     let _alone = app.ca.sealing().await?;
+    if app.view().state.members().count() > 1 {
+        let message = "the key-encryption key cannot be changed while there are other replicas: they could not open the keys";
+        return Err(Failure::new(code::BAD_REQUEST, message)
+            .remedy("remove the other replicas (`enlist cluster remove ID`), change it, and let new ones join with the new key"));
+    }
     let bad = |why: &dyn std::fmt::Display| Failure::new(code::BAD_REQUEST, format!("kek: {why}"));
     let source = KekSource::parse(source).map_err(|error| bad(&error))?;
     if let KekSource::File(path) = &source
@@ -73,6 +79,7 @@ pub async fn rewrap(app: &App, by: &Requester<'_>, source: &str) -> Result<Rewra
     }
     app.ca.keys.set_kek(next.clone());
     server_cert::reseal(&app.ca.dir, &old, &next).map_err(io)?;
+    local::reseal(&app.ca.dir, &old, &next).map_err(io)?;
     finish(&app.ca.dir, &source, &next).map_err(io)?;
     Ok(Rewrapping { kek_id: next.id(), warnings })
 }
@@ -109,10 +116,13 @@ fn sealed_anew(app: &App, next: &Kek) -> Result<Rewrap, Failure> {
     let signer = view.state.audit_signer.as_ref().ok_or(Rejection::NotInitialized)?;
     let roll = view.state.roll.as_ref();
     let roll = roll.map(|roll| again(&roll_context(&roll.key), &roll.sealed_key)).transpose()?;
+    let pending = view.state.pending_roll.iter().flat_map(|pending| &pending.requests);
+    let pending = pending.map(|request| Ok(again(&roll_context(&request.key), &request.sealed_key)?.into()));
     Ok(Rewrap {
         issuers: issuers.collect::<Result<_, Failure>>()?,
         audit: again(AUDIT_CONTEXT, &signer.sealed_key)?,
         roll: roll.map(Into::into),
+        pending: pending.collect::<Result<_, Failure>>()?,
     })
 }
 

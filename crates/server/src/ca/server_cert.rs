@@ -4,11 +4,12 @@ mod configured;
 
 pub use configured::{ConfiguredCertificate, presents, read as read_configured};
 
+use crate::ca::hsm;
 use crate::ca::keys::SERVER_CONTEXT;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use crate::process::datadir::{DataDir, DirError, replace};
-use lifecycle::names::{Span, Timestamp};
+use lifecycle::names::{ReplicaId, Span, Timestamp};
 use lifecycle::registry::{Actor, Command, ServerCertificate, State};
 use pki::seal::Kek;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -47,6 +48,13 @@ impl PresentedCertificate {
         key.cert.first().map(|leaf| pki::digest::fingerprint(leaf).hex())
     }
 
+    /// Whether there is one, and it has not ended.
+    pub fn is_valid(&self, at: Timestamp) -> bool {
+        let key = self.key.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let leaf = key.as_ref().and_then(|key| key.cert.first());
+        leaf.and_then(|leaf| pki::describe::facts(leaf).ok()).is_some_and(|facts| at < facts.not_after)
+    }
+
     fn set(&self, key: CertifiedKey) {
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
     }
@@ -67,26 +75,46 @@ pub async fn ensure(app: &App, presented: &PresentedCertificate) -> Result<(), S
         return configured::present(app, files, presented);
     }
     let at = app.now();
-    if let Some(key) = on_disk(app, at) {
+    if let Some(key) = on_disk(app, at, Wanted::Current) {
+        // What stands above it may have changed.
+        let pem = pki::pem::chain_pem(key.cert.iter().map(|der| der.as_ref()));
+        let path = app.ca.dir.ca("server.pem");
+        if !std::fs::read(&path).is_ok_and(|found| found == pem.as_bytes()) {
+            replace(&path, pem.as_bytes(), 0o644)?;
+        }
         presented.set(key);
         return Ok(());
     }
+    let made = make(app, presented, at).await;
+    // Better one that is due than none, while an issuer's key is out of reach.
+    if made.is_err()
+        && let Some(key) = on_disk(app, at, Wanted::Valid)
+    {
+        presented.set(key);
+    }
+    made
+}
+
+async fn make(app: &App, presented: &PresentedCertificate, at: Timestamp) -> Result<(), ServerCertError> {
     let make = |error: &dyn std::fmt::Display| ServerCertError::Make(error.to_string());
     let serial = chance::serial(at).map_err(|error| make(&error))?;
     let names = app.config.certificate_names();
-    let issuer = app.ca.keys.issuer(&app.view().state).map_err(|error| make(&error))?;
-    let made = pki::server_cert::issue_server(&issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
-        .map_err(|error| make(&error))?;
+    let issuer = app.ca.keys.server_issuer(&app.view().state).map_err(|error| make(&error))?;
+    let made = hsm::observed(app, &issuer, || {
+        pki::server_cert::issue_server(&issuer, &names, &app.config.server_cn, serial, at, LIFETIME)
+    })
+    .map_err(|error| make(&error))?;
     let record = ServerCertificate {
         serial: made.signed.serial.clone(),
         fingerprint: made.signed.fingerprint,
         issuer: issuer.id(),
         not_after: made.signed.not_after,
+        replica: app.journal.replica(),
     };
     let command = Command::RecordServerCertificate(record);
     let recorded = app.commit(Actor::Reconciler, &Provenance::internal(), command).await;
     let (_, view) = recorded.map_err(|failure| ServerCertError::Record(failure.message))?;
-    let chain = chain(&view.state, made.signed.der.clone());
+    let chain = chain(&view.state, app.journal.replica(), made.signed.der.clone(), at);
     let pem = pki::pem::chain_pem(chain.iter().map(|der| der.as_ref()));
     let sealed = app.ca.keys.kek().seal(SERVER_CONTEXT, &made.key_pkcs8).map_err(|error| make(&error))?;
     replace(&app.ca.dir.keys(KEY_FILE), &sealed, 0o600)?;
@@ -107,14 +135,17 @@ pub fn reseal(dir: &DataDir, old: &Kek, next: &Kek) -> Result<(), DirError> {
     }
 }
 
-/// Leaf, intermediate and root: a pin on any of them can be checked by whoever sees the chain.
-fn chain(state: &State, leaf: Vec<u8>) -> Vec<CertificateDer<'static>> {
+/// Leaf, issuer and roots: a pin on any of them can be checked by whoever sees the chain. The cross-certificates of a new root
+/// come before the roots: OpenSSL takes the first certificate that could have signed, and a host that trusts the old root
+/// alone must not be led to the new one, which signs itself.
+fn chain(state: &State, replica: ReplicaId, leaf: Vec<u8>, at: Timestamp) -> Vec<CertificateDer<'static>> {
     let mut chain = vec![CertificateDer::from(leaf)];
-    let issuer = state.server_certificate.as_ref().and_then(|own| state.issuers.get(&own.issuer));
+    let issuer = state.server_certificate_of(replica).and_then(|own| state.issuers.get(&own.issuer));
     for der in issuer
         .map(|issuer| issuer.certificate.clone())
         .into_iter()
-        .chain(state.roots.iter().map(|root| root.certificate.clone()))
+        .chain(state.cross_certificates(at).map(<[u8]>::to_vec))
+        .chain(state.server_trust().map(<[u8]>::to_vec))
     {
         let der = CertificateDer::from(der);
         if !chain.contains(&der) {
@@ -131,8 +162,17 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'static>) 
     Some(certified)
 }
 
-/// The kept certificate, if it is the recorded one, for these names, and not yet due for renewal.
-fn on_disk(app: &App, at: Timestamp) -> Option<CertifiedKey> {
+/// What is asked of a certificate that is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// By the issuer that signs now, for these names, and not yet due for renewal.
+    Current,
+    /// Not ended.
+    Valid,
+}
+
+/// The kept certificate, if it is the recorded one.
+fn on_disk(app: &App, at: Timestamp, wanted_state: Wanted) -> Option<CertifiedKey> {
     let dir = &app.ca.dir;
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
     let key =
@@ -141,18 +181,18 @@ fn on_disk(app: &App, at: Timestamp) -> Option<CertifiedKey> {
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;
     let view = app.view();
-    let recorded = view.state.server_certificate.as_ref()?;
+    let recorded = view.state.server_certificate_of(app.journal.replica())?;
     let names = pki::describe::server_names(leaf).ok()?;
     let wanted = app.config.certificate_names();
     let due =
         facts.not_before.plus(Span::from_millis(facts.not_after.since(facts.not_before).millis() / 3 * 2));
-    let good = recorded.fingerprint == facts.fingerprint
-        && view.state.active_issuer().is_none_or(|issuer| recorded.issuer == issuer.id)
+    let current = view.state.server_issuer().is_none_or(|issuer| recorded.issuer == issuer.id)
         && facts.common_name.as_deref() == Some(&*app.config.server_cn)
-        // One that was issued by a clock far ahead is not valid yet.
-        && facts.not_before <= at
         && at < due
         && wanted.iter().all(|name| names.contains(name));
-    let fresh = self::chain(&view.state, leaf.to_vec());
+    // One that was issued by a clock far ahead is not valid yet.
+    let valid = facts.not_before <= at && at < facts.not_after && recorded.fingerprint == facts.fingerprint;
+    let good = valid && (current || wanted_state == Wanted::Valid);
+    let fresh = self::chain(&view.state, app.journal.replica(), leaf.to_vec(), at);
     good.then(|| certified(fresh, &key)).flatten()
 }

@@ -8,7 +8,7 @@ use crate::edge::stream_messages::StreamMessages;
 use crate::fleet::live;
 use crate::fleet::recovery_token;
 use crate::http::failure::{Failure, FailureCode};
-use crate::http::pem::{bundle, chain};
+use crate::http::pem::{bundle_to_follow, chain, node_issuers, node_issuers_version, root_crls};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment, Proof};
 use crate::issuance::recover::{self, RecoveryRequest};
@@ -26,7 +26,7 @@ use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, Serial, Timestamp};
 use lifecycle::registry::{
     Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, HardwareIdentity, HardwareText,
-    Underlay,
+    State, Underlay,
 };
 use pki::pem;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ use tonic::{Request, Status};
 pub const SERVICE: &str = "enlist.agent.v1.Agent";
 /// The one call whose request and answer last.
 pub const LIVE: &str = "/enlist.agent.v1.Agent/Live";
+
+/// Of certificates and lists in a header; in base64 that is three quarters of the room that an agent has for headers.
+const CURE_BYTES: usize = 9 * 1024;
 
 pub fn service(app: &Arc<App>) -> AgentServer<Native> {
     let limit = usize::try_from(crate::edge::body::BODY_LIMIT).unwrap_or(usize::MAX);
@@ -108,10 +111,7 @@ impl Agent for Native {
             Ok(recovered) => Ok(tonic::Response::new(recovery_answer(&self.app, &recovered))),
             // A node whose only fault is what it trusts, or where it looks for us, is cured by this.
             Err(failure) if failure.code == code::RECOVERY_NOT_NEEDED => {
-                let state = &self.app.view().state;
-                let (bundle_version, servers) = (state.bundle_version, self.app.servers());
-                let cure = NotNeeded { bundle: bundle(state), bundle_version, servers };
-                Err(cure.attached(status(&failure)))
+                Err(cure(&self.app, &self.app.view().state).attached(status(&failure)))
             }
             Err(failure) => Err(status(&failure)),
         }
@@ -128,7 +128,8 @@ impl Agent for Native {
     ) -> Result<tonic::Response<Self::LiveStream>, Status> {
         let origin = origin(&request)?;
         let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
-        let peer = live::LivePeer { id, serial, origin };
+        let keepalive = request.extensions().get::<ConnectionPeer>().and_then(|peer| peer.keepalive.clone());
+        let peer = live::LivePeer { id, serial, origin, keepalive };
         let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
         let mut response = tonic::Response::new(answers.own);
         response.extensions_mut().insert(answers.shared);
@@ -306,8 +307,11 @@ fn answer(app: &App, released: &Released) -> EnrollResponse {
         spiffe_id: subject.to_string(),
         certificate: pem::certificate_pem(der),
         chain: chain(state, &certificate.issuer),
-        bundle: bundle(state),
+        bundle: bundle_to_follow(state, app.now()),
         bundle_version: state.bundle_version,
+        root_crls: root_crls(state),
+        node_issuers: node_issuers(state),
+        node_issuers_version: node_issuers_version(state),
         cert_serial: serial.to_string(),
         not_after: certificate.not_after.to_string(),
         renew_at: certificate.renew_at.to_string(),
@@ -325,6 +329,9 @@ fn renewal_answer(app: &App, released: &Released, recovery: Option<RecoveryGrant
         chain: all.chain,
         bundle: all.bundle,
         bundle_version: all.bundle_version,
+        root_crls: all.root_crls,
+        node_issuers: all.node_issuers,
+        node_issuers_version: all.node_issuers_version,
         cert_serial: all.cert_serial,
         not_after: all.not_after,
         renew_at: all.renew_at,
@@ -344,6 +351,9 @@ fn recovery_answer(app: &App, released: &Released) -> RecoverResponse {
         chain: all.chain,
         bundle: all.bundle,
         bundle_version: all.bundle_version,
+        root_crls: all.root_crls,
+        node_issuers: all.node_issuers,
+        node_issuers_version: all.node_issuers_version,
         cert_serial: all.cert_serial,
         not_after: all.not_after,
         renew_at: all.renew_at,
@@ -351,6 +361,23 @@ fn recovery_answer(app: &App, released: &Released) -> RecoverResponse {
         profile: all.profile,
         servers: all.servers,
     }
+}
+
+/// What cures a node without a new certificate. It goes in a header, so what is too long for one is left to the live stream.
+fn cure(app: &App, state: &State) -> NotNeeded {
+    let mut cure = NotNeeded {
+        bundle: bundle_to_follow(state, app.now()),
+        bundle_version: state.bundle_version,
+        servers: app.servers(),
+        ..NotNeeded::default()
+    };
+    let mut room = CURE_BYTES.saturating_sub(cure.bundle.len());
+    let mut fits = |text: &String| room.checked_sub(text.len()).map(|left| room = left).is_some();
+    cure.root_crls = Some(root_crls(state)).filter(&mut fits).unwrap_or_default();
+    if let Some(issuers) = Some(node_issuers(state)).filter(&mut fits) {
+        (cure.node_issuers, cure.node_issuers_version) = (issuers, node_issuers_version(state));
+    }
+    cure
 }
 
 fn origin<T>(request: &Request<T>) -> Result<Provenance, Status> {

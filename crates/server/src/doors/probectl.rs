@@ -132,7 +132,7 @@ fn identity(released: &Released) -> axum::Json<ProbectlIdentity> {
     let state = &view.state;
     axum::Json(ProbectlIdentity {
         cert_pem: pem::leaf_and_chain(state, der, &certificate.issuer),
-        ca_bundle: pem::trust(state, &certificate.issuer),
+        ca_bundle: pem::trust_with_issuer(state, &certificate.issuer),
         spiffe_id: probectl::spiffe_id(state, node),
         tenant_id: node.tenant.to_string(),
         agent_id: node.id.to_string(),

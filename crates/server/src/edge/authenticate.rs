@@ -1,5 +1,6 @@
 //! Who is asking: a connection and its headers become an actor. Authoritative, on every request.
 
+use crate::cluster;
 use crate::edge::keepalive::Keepalive;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -159,6 +160,10 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     if app.now() >= certificate.not_after {
         return Err(expired());
     }
+    if matches!(certificate.spiffe.as_ref().map(|spiffe| &spiffe.path), Some(SpiffePath::Agent { .. }) | None)
+    {
+        cluster::check_fresh(app)?;
+    }
     let view = app.view();
     if view.state.certificates.contains_key(&certificate.serial) {
         return on_record(&view, app.now(), certificate);
@@ -205,7 +210,8 @@ fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Resu
         (Owner::Operator(known), SpiffePath::Operator { name }) if known == name => {
             Ok(Actor::Operator { name: name.clone(), serial })
         }
-        _ => Err(refused()),
+        // A replica's certificate is for the port between replicas, and opens nothing here.
+        (Owner::Replica(_), _) | (Owner::Node(_) | Owner::Operator(_), _) => Err(refused()),
     }
 }
 

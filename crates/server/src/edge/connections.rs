@@ -1,10 +1,11 @@
 //! Every connection with a client certificate, so that it can be cut the moment the certificate is refused: a connection is registered first and checked then, so that no revocation falls in between.
 
+use crate::cluster;
 use crate::process::app::App;
 use crate::process::views::Views;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::{Fingerprint, Serial, Timestamp};
-use lifecycle::registry::State;
+use lifecycle::registry::{Owner, State};
 use pki::verify::PeerCertificate;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,10 +72,20 @@ impl Connections {
 }
 
 impl Connections {
-    /// Cuts the connections whose certificate was denied between two states. Only records that changed are looked at; a revoked
-    /// issuer denies leaves without a change to their records, so then it is all of them.
+    /// Cuts the connections of nodes, whatever their certificates.
+    fn cut_nodes(&self, state: &State) {
+        for of_certificate in self.open().values() {
+            let owner = state.certificates.get(&of_certificate.serial).map(|held| &held.owner);
+            if !matches!(owner, Some(Owner::Operator(_))) {
+                of_certificate.open.iter().for_each(|open| open.cut.cancel());
+            }
+        }
+    }
+
+    /// Cuts the connections whose certificate was denied between two states. Only records that changed are looked at; an issuer
+    /// that is revoked or retired ends leaves without a change to their records, so then it is all of them.
     fn cut_denied(&self, before: &State, now: &State, at: Timestamp) {
-        if now.issuers.keys().any(|id| now.issuer_is_revoked(id) && !before.issuer_is_revoked(id)) {
+        if before.issuers.keys().any(|id| before.trusts_issuer(id) && !now.trusts_issuer(id)) {
             return self.sweep(now, at);
         }
         let open = self.open();
@@ -119,7 +130,13 @@ pub async fn watch(app: Arc<App>) {
                     app.edge.connections.cut_denied(&before.state, &now.state, app.now());
                 }
             }
-            _ = ticks.tick() => app.edge.connections.sweep(&views.seen().state, app.now()),
+            _ = ticks.tick() => {
+                app.edge.connections.sweep(&views.seen().state, app.now());
+                // Whoever was revoked since is not known here: nodes go to another replica.
+                if cluster::is_stale(&app) {
+                    app.edge.connections.cut_nodes(&views.seen().state);
+                }
+            }
         }
     }
 }

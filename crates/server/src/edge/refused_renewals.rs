@@ -34,7 +34,7 @@ impl CertificateHolder {
             Owner::Node(node) if record.fingerprint == certificate.fingerprint => {
                 Some(Self { node: node.clone(), serial: certificate.serial.clone() })
             }
-            Owner::Node(_) | Owner::Operator(_) => None,
+            Owner::Node(_) | Owner::Operator(_) | Owner::Replica(_) => None,
         }
     }
 }

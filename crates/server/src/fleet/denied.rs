@@ -46,6 +46,13 @@ impl DeniedSightings {
         }
     }
 
+    /// What could not be recorded counts with what comes after it.
+    pub fn not_recorded(&self, sighting: DeniedSighting) {
+        if let Some(tally) = self.nodes().get_mut(&sighting.node) {
+            tally.count = tally.count.saturating_add(sighting.count);
+        }
+    }
+
     /// What is to be recorded now; all of it when the process ends. Who has not come again is forgotten.
     pub fn due(&self, now: Timestamp, all: bool) -> Vec<DeniedSighting> {
         let mut due = Vec::new();

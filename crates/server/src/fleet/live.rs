@@ -5,14 +5,17 @@
 //! again by the next.
 
 use crate::edge::authenticate;
+use crate::edge::keepalive::Keepalive;
 use crate::edge::shared_frames::SharedFrames;
 use crate::edge::stream_messages::{BoxedMessage, StreamMessages};
-use crate::fleet::configs::{self, SharedSender};
+use crate::fleet::configs::{self, MessageKey, SharedSender};
 use crate::fleet::evidence::{self, short};
+use crate::fleet::expected_trust;
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::fleet::recovery_token;
 use crate::fleet::sessions::SessionRecorder;
 use crate::http::failure::Failure;
+use crate::http::pem;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
@@ -20,12 +23,15 @@ use api::agent::{
     Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
+use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 use journal::View;
 use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
 use lifecycle::registry::{
-    Actor, Command, Keeping, Node, NodeState, Policy, RecoveryToken, State, Verdict, recovery_is_due,
+    Actor, Command, Keeping, Node, NodeState, RecoveryToken, State, Verdict, recovery_is_due,
 };
+use pki::digest::TrustDigest;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -50,6 +56,8 @@ pub struct LivePeer {
     pub id: NodeId,
     pub serial: Serial,
     pub origin: Provenance,
+    /// Of its connection.
+    pub keepalive: Option<Arc<Keepalive>>,
 }
 
 /// Serves the stream until it ends; the answers come out of what this returns.
@@ -60,19 +68,20 @@ pub fn serve(
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
     let (down, own) = StreamMessages::channel(BACKLOG);
-    let (configs, shared) = SharedSender::new();
+    let (shared, frames) = SharedSender::new();
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
         let session = StreamSession {
             app,
             peer,
             down: down.clone(),
-            configs,
+            shared,
             sent: LastSent::default(),
             config_wanted: false,
             recovery_wanted: false,
             recovery_kept: None,
             instance: None,
+            stored_trust: None,
             sessions: None,
         };
         let end = session.run(up).await;
@@ -81,25 +90,31 @@ pub fn serve(
             let _ = down.try_send(Box::new(Err(refused(&failure, &request_id))));
         }
     });
-    Answers { own, shared }
+    Answers { own, shared: frames }
 }
 
-/// The spans of the policy that a host follows. It hears of a change on its open stream.
+/// What a host lives by: spans of the policy, and where the control plane is reached. It hears of a change on its open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LiveTerms {
     interval: Span,
     grace: Span,
     clock_tolerance: Span,
     drain: Span,
+    /// A digest of the replicas' URLs: the URLs themselves would be kept once per stream.
+    replicas: u64,
 }
 
 impl LiveTerms {
-    fn of(policy: &Policy) -> Self {
+    fn of(state: &State) -> Self {
+        let policy = &state.policy;
+        let mut replicas = DefaultHasher::new();
+        state.members().for_each(|member| (member.id, &member.urls).hash(&mut replicas));
         Self {
             interval: policy.heartbeat_interval(),
             grace: policy.liveness_grace,
             clock_tolerance: policy.clock_tolerance,
             drain: policy.renew_drain,
+            replicas: replicas.finish(),
         }
     }
 }
@@ -110,6 +125,9 @@ struct LastSent {
     terms: Option<LiveTerms>,
     standing: Option<Standing>,
     bundle: u64,
+    node_issuers: u64,
+    /// Which state of both was sent since the host last had stored what is expected.
+    unstored: Option<u64>,
     order: Option<RequestId>,
     /// The version of the trust bundle that was sent with the recovery profile.
     recovery_profile: Option<u64>,
@@ -125,7 +143,7 @@ struct StreamSession {
     app: Arc<App>,
     peer: LivePeer,
     down: mpsc::Sender<BoxedMessage<LiveDown>>,
-    configs: SharedSender,
+    shared: SharedSender,
     sent: LastSent,
     config_wanted: bool,
     /// Whether the host keeps recovery tokens, and which one it has.
@@ -133,6 +151,8 @@ struct StreamSession {
     recovery_kept: Option<TokenId>,
     /// Which start of the agent speaks.
     instance: Option<Label>,
+    /// The digest of what the host has stored, of one that says it.
+    stored_trust: Option<TrustDigest>,
     /// Of a host that has said which sessions are open on it.
     sessions: Option<Box<SessionRecorder>>,
 }
@@ -173,21 +193,25 @@ impl StreamSession {
         let node = self.node(&view.state)?;
         self.recovery_wanted = hello.recovery_wanted;
         self.recovery_kept = self.kept(&view.state, &node, &hello.recovery_kept);
+        self.stored_trust = expected_trust::said(&hello.stored_trust);
         let opening = StreamOpening {
             node: &self.peer.id,
             serial: &self.peer.serial,
             source: self.peer.origin.source,
             instance,
             agent_version: version,
-            bundle: hello.bundle_version.min(view.state.bundle_version),
+            bundle: Some(self.stored_bundle(&view.state, hello.bundle_version)),
             recovery_kept: self.recovery_kept,
             remembered: &node.instances,
-            keepalive: None,
+            keepalive: self.peer.keepalive.clone(),
+            listens: false,
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         let stream = opened
             .map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already"))?;
+        let newest = pem::node_issuers_version(&self.app.view().state);
         self.sent.bundle = hello.bundle_version;
+        self.sent.node_issuers = hello.node_issuers_version.unwrap_or(newest);
         self.config_wanted = hello.config_wanted;
         // Before the first change there is a configuration too, of sequence 0, and a host may not have it.
         self.sent.config = Some(hello.config_sequence).filter(|sequence| *sequence > 0);
@@ -202,7 +226,7 @@ impl StreamSession {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let LivePeer { id, serial, origin } = &self.peer;
+        let LivePeer { id, serial, origin, .. } = &self.peer;
         let view = authenticate::contact(&self.app, origin, id, serial).await?;
         // What it is welcomed with is the first that it hears.
         self.app.fleet.presence.follows(id, view.state.policy.liveness_grace);
@@ -251,9 +275,13 @@ impl StreamSession {
             }
             Some(live_up::Message::Evidence(evidence)) => {
                 let view = self.app.view();
+                self.stored_trust = expected_trust::said(&evidence.stored_trust).or(self.stored_trust);
                 let report = evidence::report(evidence, view.state.bundle_version, now);
                 let node = self.node(&view.state)?;
+                let stored = self.stored_bundle(&view.state, report.bundle_version);
                 self.app.fleet.presence.reported(&node, report, view.state.policy.clock_tolerance);
+                self.app.fleet.presence.stored(&node.id, stored);
+                self.send_trust(&view.state)?;
             }
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
                 let (order_id, detail) = (short(&order_id), short(&detail));
@@ -295,7 +323,7 @@ impl StreamSession {
     /// What the host lives by, and what is thought of it. A host of before reads it once and passes over the others.
     fn send_terms(&mut self, state: &State) -> Result<(), Failure> {
         let node = self.node(state)?;
-        let (terms, standing) = (LiveTerms::of(&state.policy), standing(&node));
+        let (terms, standing) = (LiveTerms::of(state), standing(&node));
         (self.sent.terms, self.sent.standing) = (Some(terms), Some(standing.clone()));
         self.send(live_down::Message::Welcome(Welcome {
             server_time_ms: self.time(),
@@ -309,9 +337,43 @@ impl StreamSession {
         }))
     }
 
+    /// Sends what must be trusted where it has changed, and once where the host has stored something else: what it keeps in spite
+    /// of that, it would keep again.
+    fn send_trust(&mut self, state: &State) -> Result<(), Failure> {
+        let versions = (state.bundle_version, pem::node_issuers_version(state));
+        let is_changed = (self.sent.bundle, self.sent.node_issuers) != versions;
+        let is_stored = self.has_stored(state);
+        if is_stored == Some(true) {
+            self.sent.unstored = None;
+            self.app.fleet.presence.stored(&self.peer.id, state.bundle_version);
+        }
+        if is_changed || (is_stored == Some(false) && self.sent.unstored != Some(versions.1)) {
+            (self.sent.bundle, self.sent.node_issuers) = versions;
+            self.sent.unstored = Some(versions.1);
+            self.shared.send(bundle(&self.app, state))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the host has stored what is sent to it now; nothing of one that says no digest.
+    fn has_stored(&self, state: &State) -> Option<bool> {
+        let said = self.stored_trust.as_ref()?;
+        Some(self.app.fleet.expected_trust.is_stored(state, said))
+    }
+
+    /// The newest trust bundle that the host has stored: by the contents or, of a host that does not say these, by the version that
+    /// it says.
+    fn stored_bundle(&self, state: &State, said: u64) -> u64 {
+        match self.has_stored(state) {
+            Some(true) => state.bundle_version,
+            Some(false) => 0,
+            None => said.min(state.bundle_version),
+        }
+    }
+
     /// Sends what has changed since the last message about it.
     fn send_changes(&mut self, view: &View, stream: &Stream) -> Result<(), Failure> {
-        if self.sent.terms != Some(LiveTerms::of(&view.state.policy)) {
+        if self.sent.terms != Some(LiveTerms::of(&view.state)) {
             self.send_terms(&view.state)?;
         }
         let node = self.node(&view.state)?;
@@ -320,16 +382,11 @@ impl StreamSession {
             self.sent.standing = Some(now.clone());
             self.send(live_down::Message::Standing(now))?;
         }
-        if self.sent.bundle != view.state.bundle_version {
-            self.sent.bundle = view.state.bundle_version;
-            let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
-            let bundle = Bundle { version: view.state.bundle_version, pem: pki::pem::chain_pem(roots) };
-            self.send(live_down::Message::Bundle(bundle))?;
-        }
+        self.send_trust(&view.state)?;
         let mark = view.state.config_mark(&node);
         if self.config_wanted && !node.quarantined && self.sent.config != Some(mark) {
             self.sent.config = Some(mark);
-            self.configs.send(configs::message(&self.app, &view.state, &node))?;
+            self.shared.send(configs::message(&self.app, &view.state, &node))?;
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
         if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
@@ -380,7 +437,7 @@ impl StreamSession {
         }
         if self.sent.recovery_profile != Some(view.state.bundle_version) {
             self.sent.recovery_profile = Some(view.state.bundle_version);
-            let profile = Some(recovery_token::profile(&self.app, &view.state));
+            let profile = Some(recovery_token::profile_to_follow(&self.app, &view.state));
             self.send(live_down::Message::Recovery(RecoveryGrant { profile, ..RecoveryGrant::default() }))?;
         }
         Ok(())
@@ -442,6 +499,22 @@ pub fn standing(node: &Node) -> Standing {
     }
 }
 
+/// What all hosts must trust, and what verifies nodes: the same bytes for every one of them.
+fn bundle(app: &App, state: &State) -> Bytes {
+    let sequence = pem::node_issuers_version(state);
+    let key = MessageKey { form: "bundle", vcluster: None, sequence };
+    app.fleet.configs.shared(&key, || {
+        let bundle = Bundle {
+            version: state.bundle_version,
+            pem: pem::bundle_to_follow(state, app.now()),
+            root_crls: pem::root_crls(state),
+            node_issuers: pem::node_issuers(state),
+            node_issuers_version: sequence,
+        };
+        LiveDown { message: Some(live_down::Message::Bundle(bundle)) }
+    })
+}
+
 /// Waits for ever where there is nothing to wait for.
 async fn until(at: Option<Instant>) {
     match at {
@@ -477,9 +550,9 @@ impl Allowance {
 pub async fn follow(app: Arc<App>) {
     let mut views = Views::new(&app);
     while let Some((before, now)) = views.next().await {
-        let terms = |state: &State| LiveTerms::of(&state.policy);
-        if before.state.bundle_version != now.state.bundle_version
-            || terms(&before.state) != terms(&now.state)
+        let trusted = |state: &State| pem::node_issuers_version(state);
+        if trusted(&before.state) != trusted(&now.state)
+            || LiveTerms::of(&before.state) != LiveTerms::of(&now.state)
         {
             app.fleet.presence.wake_all();
             continue;

@@ -2,6 +2,7 @@
 //! nothing they are told of wakes none of them.
 
 use crate::fleet::alert_changes;
+use crate::fleet::everywhere;
 use crate::process::app::App;
 use crate::process::views::Views;
 use api::rest::alerts::AlertEvent;
@@ -36,18 +37,18 @@ pub struct News {
 }
 
 impl News {
-    fn between(app: &App, since: u64, before: &View, after: Arc<View>) -> Self {
-        let items = difference(app, before, &after);
+    async fn between(app: &App, since: u64, before: &View, after: Arc<View>) -> Self {
+        let items = difference(app, before, &after).await;
         let whole = items.iter().map(|item| item.text.as_str()).collect::<String>().into();
         Self { since, before: before.applied_index, after, items, whole }
     }
 
     /// What to tell a reader who has seen this view. One that missed something in between has it worked out for itself.
-    pub fn text(&self, app: &App, seen: &View, reach: &NodeReach) -> Bytes {
+    pub async fn text(&self, app: &App, seen: &View, reach: &NodeReach) -> Bytes {
         if self.since <= seen.applied_index && seen.applied_index <= self.before {
             return self.visible(reach);
         }
-        Self::between(app, seen.applied_index, seen, self.after.clone()).visible(reach)
+        Self::between(app, seen.applied_index, seen, self.after.clone()).await.visible(reach)
     }
 
     fn visible(&self, reach: &NodeReach) -> Bytes {
@@ -104,7 +105,10 @@ pub async fn follow(app: Arc<App>) {
     while let Some((before, after)) = views.next().await {
         let news = &app.fleet.news;
         let followed = news.latest.receiver_count() > 0;
-        let made = followed.then(|| News::between(&app, since, &before, after.clone()));
+        let made = match followed {
+            true => Some(News::between(&app, since, &before, after.clone()).await),
+            false => None,
+        };
         let told = made.filter(|made| !made.items.is_empty() || rights_changed(&before, &after));
         if told.is_some() || !followed {
             since = after.applied_index;
@@ -124,7 +128,7 @@ fn rights_changed(before: &View, after: &View) -> bool {
         || !old.operator_keys.ptr_eq(&new.operator_keys)
 }
 
-fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
+async fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
     let mut items = Vec::new();
     let mut tell = |tenant: Option<&TenantId>,
                     vcluster: Option<&VclusterId>,
@@ -135,20 +139,13 @@ fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
             items.push(EventText { tenant: tenant.cloned(), vcluster: vcluster.cloned(), text });
         }
     };
-    for id in touched(before, after) {
-        let known = |view: &View| view.state.nodes.get(id).cloned();
-        let Some(node) = known(after) else { continue };
-        // When it was last seen is no news: every node would be told of every few minutes.
-        let shown = |view: &View, node: &Node| NodeItem {
-            last_seen: None,
-            ..NodeItem::of(&view.state, node, &NodeLiveness::default())
-        };
-        if known(before).is_none_or(|old| shown(before, &old) != shown(after, &node)) {
-            let item = NodeItem::of(&after.state, &node, &app.fleet.presence.live(id));
-            let at = Some(after.state.at.to_string());
-            let told = serde_json::to_string(&NodeEvent { at, item });
-            tell(Some(&node.tenant), node.vcluster.as_ref(), "node", told);
-        }
+    let changed = changed(before, after);
+    let known = everywhere::listed(app, changed.iter().map(|node| &node.id)).await;
+    for node in changed {
+        let item = NodeItem::of(&after.state, &node, &known.live(&node.id));
+        let at = Some(after.state.at.to_string());
+        let told = serde_json::to_string(&NodeEvent { at, item });
+        tell(Some(&node.tenant), node.vcluster.as_ref(), "node", told);
     }
     for (change, alert) in alert_changes::changes(&before.state, &after.state) {
         let tenant = match &alert.node {
@@ -162,6 +159,20 @@ fn difference(app: &App, before: &View, after: &View) -> Vec<EventText> {
         tell(tenant, None, "alert", serde_json::to_string(&AlertEvent::of(change, alert)));
     }
     items
+}
+
+/// Nodes that look different now.
+fn changed(before: &View, after: &View) -> Vec<Arc<Node>> {
+    // When it was last seen is no news: every node would be told of every few minutes.
+    let shown = |view: &View, node: &Node| NodeItem {
+        last_seen: None,
+        ..NodeItem::of(&view.state, node, &NodeLiveness::default())
+    };
+    let known = |view: &View, id: &NodeId| view.state.nodes.get(id).cloned();
+    let nodes = touched(before, after).into_iter().filter_map(|id| known(after, id));
+    nodes
+        .filter(|node| known(before, &node.id).is_none_or(|old| shown(before, &old) != shown(after, node)))
+        .collect()
 }
 
 /// Nodes that may look different now: by themselves, or by an alert about them, which is their health.

@@ -1,20 +1,25 @@
 //! Who is there now: live streams, last signs of life, and what looks like a copied identity.
 //!
-//! This is memory of one process. What must outlive it is written down by the reconciler in bulk.
+//! This is memory of one process. What must outlive it is written down by the reconciler in bulk; what other replicas
+//! remember is asked for in `everywhere.rs`.
 
+pub mod at_replica;
 mod latest_report;
+pub mod suspicion;
 
 use crate::edge::keepalive::Keepalive;
 use crate::fleet::sessions::SessionLines;
-use api::rest::nodes::NodeLiveness;
+use at_replica::{HeldStream, NodeAtReplica, OwnStream, ReportWanted};
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
 use lifecycle::registry::{
     Node, NodeConnection, Owner, Report, Sighting, are_two_hosts, is_earlier_start, remember_start,
+    remembered_starts,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use suspicion::{CopySign, Suspicion};
 use tokio::sync::Notify;
 
 /// Live streams that one node may have.
@@ -30,7 +35,8 @@ pub struct Presence {
     suspicions: Mutex<Vec<Suspicion>>,
     /// Nodes that have said something new of themselves, until somebody looks.
     reporting: Mutex<BTreeSet<NodeId>>,
-    next: AtomicU64,
+    /// How many streams were opened: they are numbered from one.
+    opened: AtomicU64,
 }
 
 /// What is known of a node beyond the registry.
@@ -66,8 +72,10 @@ pub struct Stream {
     pub serial: Serial,
     source: Source,
     since: Timestamp,
-    /// Of a stream on which only the control plane speaks.
+    /// Of its connection: when something was last read from it.
     keepalive: Option<Arc<Keepalive>>,
+    /// Only the control plane speaks on it: what is read from its connection is the host's sign of life.
+    listens: bool,
     /// Something about the node has changed.
     pub wake: Notify,
 }
@@ -83,27 +91,31 @@ impl Stream {
         let both = self.keepalive.as_ref().zip(other.keepalive.as_ref());
         both.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
     }
+
+    /// That of its connection, if its host says nothing on it.
+    fn listened(&self) -> Option<&Arc<Keepalive>> {
+        self.keepalive.as_ref().filter(|_| self.listens)
+    }
+
+    /// How long nothing was read from its connection. A living host answers PINGs.
+    fn silence(&self, now: Timestamp) -> Span {
+        self.keepalive.as_ref().map_or(Span::from_secs(0), |keepalive| now.since(keepalive.last_read(now)))
+    }
 }
 
 impl NodePresence {
     /// Takes over the signs of life of the streams on which the host does not speak.
     fn listen(&mut self, now: Timestamp) {
-        let read = self.streams.iter().filter_map(|stream| stream.keepalive.as_ref()?.last_read(now).into());
+        let read = self.streams.iter().filter_map(|stream| stream.listened()?.last_read(now).into());
         self.seen = self.seen.max(read.max());
     }
 
     /// How long a connected host may be silent by what it was told, or by the PINGs that it gets.
     fn may_be_silent(&self) -> Option<Span> {
         let told = self.grace.filter(|_| !self.streams.is_empty());
-        let pinged = self.streams.iter().filter_map(|stream| stream.keepalive.as_ref());
+        let pinged = self.streams.iter().filter_map(|stream| stream.listened());
         told.max(pinged.map(|keepalive| keepalive.longest_silence()).max())
     }
-}
-
-/// An identity that seems to be in use twice.
-pub struct Suspicion {
-    pub node: NodeId,
-    pub detail: String,
 }
 
 #[derive(Debug)]
@@ -116,12 +128,15 @@ pub struct StreamOpening<'a> {
     pub source: Source,
     pub instance: Label,
     pub agent_version: Option<Label>,
-    pub bundle: u64,
+    /// The trust bundle that it has stored, if it says that.
+    pub bundle: Option<u64>,
     pub recovery_kept: Option<TokenId>,
     /// The starts of its agent that the registry remembers.
     pub remembered: &'a [Label],
-    /// That of its connection, if the host says nothing on this stream: its signs of life count then.
+    /// That of its connection.
     pub keepalive: Option<Arc<Keepalive>>,
+    /// The host says nothing on this stream: the signs of life of its connection count.
+    pub listens: bool,
 }
 
 impl Presence {
@@ -143,29 +158,25 @@ impl Presence {
         if known.streams.len() >= STREAMS {
             return Err(TooMany);
         }
-        if known.instances.is_empty() {
-            known.instances = opening.remembered.to_vec();
-        }
+        // The node may have been connected to another replica since it was last heard here.
+        known.instances = remembered_starts(opening.remembered, &known.instances);
         if is_earlier_start(&known.instances, &opening.instance) {
-            let detail = format!(
-                "an earlier start of its agent came back from {}; the newest spoke from {}",
-                opening.source,
-                shown(known.source)
-            );
-            self.suspect(opening.node, known, detail, at);
+            let sign = CopySign::EarlierStart { from: opening.source, newest: known.source };
+            self.suspect(opening.node, known, sign, at);
         } else {
             remember_start(&mut known.instances, &opening.instance);
         }
         (known.seen, known.source, known.news) = (known.seen.max(Some(at)), Some(opening.source), true);
-        known.bundle = Some(opening.bundle);
+        known.bundle = opening.bundle;
         known.recovery_kept = opening.recovery_kept;
         known.agent_version = opening.agent_version.or(known.agent_version.take());
         let stream = Arc::new(Stream {
-            id: self.next.fetch_add(1, Ordering::Relaxed),
+            id: self.opened.fetch_add(1, Ordering::Relaxed) + 1,
             serial: opening.serial.clone(),
             source: opening.source,
             since: at,
             keepalive: opening.keepalive,
+            listens: opening.listens,
             wake: Notify::new(),
         });
         known.streams.push(stream.clone());
@@ -194,14 +205,20 @@ impl Presence {
         let mut nodes = self.nodes();
         let Some(known) = nodes.get_mut(&node.id) else { return };
         known.seen = known.seen.max(Some(report.at));
-        if known.bundle != Some(report.bundle_version) {
-            (known.bundle, known.news) = (Some(report.bundle_version), true);
-        }
         if report.class.is_some() {
             known.unwell = Some(report.at);
         }
         if known.report.hear(node, report, tolerance) {
             self.reporting().insert(node.id.clone());
+        }
+    }
+
+    /// The newest trust bundle that a host is known to have stored; zero if it has stored something else.
+    pub fn stored(&self, node: &NodeId, bundle: u64) {
+        if let Some(known) = self.nodes().get_mut(node)
+            && known.bundle != Some(bundle)
+        {
+            (known.bundle, known.news) = (Some(bundle), true);
         }
     }
 
@@ -266,25 +283,55 @@ impl Presence {
         self.nodes().get(node)?.seen
     }
 
-    /// Where the node was last seen by this process.
-    pub fn last_source(&self, node: &NodeId) -> Option<Source> {
-        self.nodes().get(node).and_then(|known| known.source)
-    }
-
-    /// All that this process knows of a node, for those who ask.
-    pub fn live(&self, node: &NodeId) -> NodeLiveness {
-        self.nodes().get(node).map_or_else(NodeLiveness::default, |known| NodeLiveness {
+    /// All that this process knows of a node, for those who ask; none if it knows nothing.
+    pub fn at_replica(&self, node: &NodeId, wanted: ReportWanted) -> Option<NodeAtReplica> {
+        let nodes = self.nodes();
+        let known = nodes.get(node)?;
+        let oldest = known.streams.first();
+        let report = known.report.last().filter(|_| match wanted {
+            ReportWanted::Latest => true,
+            ReportWanted::Unwritten => known.report.is_unwritten(),
+            ReportWanted::None => false,
+        });
+        Some(NodeAtReplica {
+            node: node.clone(),
             last_seen: known.seen,
-            connected: !known.streams.is_empty(),
-            report: known.report.last().cloned(),
+            source: known.source,
+            connection: oldest.map(|stream| NodeConnection { since: stream.since, from: stream.source }),
+            may_be_silent: known.may_be_silent(),
+            report: report.cloned(),
         })
     }
 
-    /// The oldest live stream of a node.
-    pub fn connection(&self, node: &NodeId) -> Option<NodeConnection> {
+    /// Streams that were opened after this one (by its number), and that long ago: the first of them.
+    pub fn streams_after(&self, number: u64, open_for: Span, now: Timestamp, most: usize) -> Vec<OwnStream> {
+        if self.opened.load(Ordering::Relaxed) == number {
+            return Vec::new();
+        }
         let nodes = self.nodes();
-        let stream = nodes.get(node)?.streams.first()?;
-        Some(NodeConnection { since: stream.since, from: stream.source })
+        let streams =
+            nodes.iter().flat_map(|(node, known)| known.streams.iter().map(move |open| (node, open)));
+        let due = streams.filter(|(_, stream)| stream.id > number && stream.since.plus(open_for) <= now);
+        let mut due: Vec<(&NodeId, &Arc<Stream>)> = due.collect();
+        due.sort_unstable_by_key(|(_, stream)| stream.id);
+        due.into_iter().take(most).map(|(node, stream)| OwnStream::of(node, stream, now)).collect()
+    }
+
+    /// One stream as it is now; none once it is closed.
+    pub fn own_stream(&self, node: &NodeId, number: u64, now: Timestamp) -> Option<OwnStream> {
+        let nodes = self.nodes();
+        let stream = nodes.get(node)?.streams.iter().find(|stream| stream.id == number)?;
+        Some(OwnStream::of(node, stream, now))
+    }
+
+    /// The streams of a node on which this certificate is shown.
+    pub fn held(&self, node: &NodeId, serial: &Serial, now: Timestamp) -> Vec<HeldStream> {
+        let nodes = self.nodes();
+        let streams = nodes.get(node).into_iter().flat_map(|known| &known.streams);
+        streams
+            .filter(|stream| stream.serial == *serial)
+            .map(|open| HeldStream::of(node, open, now))
+            .collect()
     }
 
     pub fn connected(&self) -> usize {
@@ -356,6 +403,27 @@ impl Presence {
         due
     }
 
+    /// These could not be written down: they are due again.
+    pub fn not_written(&self, sightings: &[Sighting]) {
+        let mut nodes = self.nodes();
+        for sighting in sightings {
+            let known = nodes.entry(sighting.node.clone()).or_default();
+            known.seen = known.seen.max(Some(sighting.seen));
+            known.news = true;
+            if sighting.report.is_some() {
+                known.report.not_written();
+            }
+        }
+    }
+
+    /// What follows from the latest report of a node could not be recorded: it is looked at again.
+    pub fn not_looked(&self, node: &NodeId) {
+        if let Some(known) = self.nodes().get_mut(node) {
+            known.report.not_looked();
+            self.reporting().insert(node.clone());
+        }
+    }
+
     /// Two streams with one certificate that have been open together for too long.
     pub fn find_doubles(&self, now: Timestamp) {
         for (node, known) in self.nodes().iter_mut() {
@@ -367,8 +435,7 @@ impl Presence {
                 Some((one.source, other.source))
             });
             if let Some((one, other)) = double {
-                let detail = format!("two live streams with one certificate, from {one} and {other}");
-                self.suspect(node, known, detail, now);
+                self.suspect(node, known, CopySign::TwoStreams { one, other, replicas: None }, now);
             }
         }
     }
@@ -378,32 +445,44 @@ impl Presence {
         let Owner::Node(node) = owner else { return };
         let mut nodes = self.nodes();
         let known = nodes.entry(node.clone()).or_default();
-        let detail = format!(
-            "the superseded certificate {serial} came back from {}; the node spoke from {}",
-            shown(source),
-            shown(known.source)
-        );
-        self.suspect(node, known, detail, at);
+        let sign = CopySign::Superseded { serial: serial.clone(), from: source, spoke_from: known.source };
+        self.suspect(node, known, sign, at);
     }
 
-    fn suspect(&self, node: &NodeId, known: &mut NodePresence, detail: String, at: Timestamp) {
+    /// A stream here and one at another replica show one certificate, and are of two hosts.
+    pub fn suspect_two_streams(&self, node: &NodeId, sign: CopySign, at: Timestamp) {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        self.suspect(node, known, sign, at);
+    }
+
+    fn suspect(&self, node: &NodeId, known: &mut NodePresence, sign: CopySign, at: Timestamp) {
         if known.suspected.is_some_and(|last| last.plus(SUSPICION) > at) {
             return;
         }
-        let mut suspicions = self.suspicions.lock().unwrap_or_else(PoisonError::into_inner);
-        if suspicions.len() < SUSPICIONS {
+        if self.wait_for_reconciler(Suspicion { node: node.clone(), sign, heard: known.seen }) {
             known.suspected = Some(at);
-            suspicions.push(Suspicion { node: node.clone(), detail });
         }
+    }
+
+    /// Whether there was room for it.
+    fn wait_for_reconciler(&self, suspicion: Suspicion) -> bool {
+        let mut suspicions = self.suspicions.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = suspicions.len() < SUSPICIONS;
+        if room {
+            suspicions.push(suspicion);
+        }
+        room
     }
 
     pub fn suspicions(&self) -> Vec<Suspicion> {
         std::mem::take(&mut *self.suspicions.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-fn shown(source: Option<Source>) -> String {
-    source.map_or_else(|| "an unknown address".to_owned(), |source| source.to_string())
+    /// One that could not be raised is raised later.
+    pub fn not_raised(&self, suspicion: Suspicion) {
+        self.wait_for_reconciler(suspicion);
+    }
 }
 
 #[cfg(test)]
@@ -445,9 +524,10 @@ mod tests {
             source: source(from),
             instance: Label::parse(instance).expect("a label"),
             agent_version: None,
-            bundle: 1,
+            bundle: Some(1),
             recovery_kept: None,
             remembered: &[],
+            listens: keepalive.is_some(),
             keepalive,
         };
         presence.open(opening, at).expect("there is a place")
@@ -471,7 +551,8 @@ mod tests {
         presence.find_doubles(later(661));
         let found = presence.suspicions();
         assert_eq!(found.len(), 1, "said once");
-        assert!(found[0].detail.contains("192.0.2.1") && found[0].detail.contains("192.0.2.3"));
+        let detail = found[0].sign.to_string();
+        assert!(detail.contains("192.0.2.1") && detail.contains("192.0.2.3"), "{detail}");
         presence.close(&node(), &second);
         presence.find_doubles(later(9000));
         assert!(presence.suspicions().is_empty());
@@ -534,7 +615,8 @@ mod tests {
         assert!(presence.sightings(later(30), every).is_empty());
         let written = presence.sightings(later(60), every);
         assert_eq!(written.first().map(|sighting| sighting.seen), Some(later(30)));
-        presence.reported(&on_record(), Report { bundle_version: 2, ..Report::blank(later(61)) }, every);
+        presence.reported(&on_record(), Report::blank(later(61)), every);
+        presence.stored(&node(), 2);
         assert_eq!(presence.sightings(later(61), every).first().and_then(|s| s.bundle), Some(2));
         presence.close(&node(), &stream);
         assert_eq!(presence.reports(later(62), 10).len(), 1);

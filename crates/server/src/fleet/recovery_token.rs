@@ -1,7 +1,7 @@
 //! What nodes that are well are given, so that they can recover one day: tokens, and where to turn to.
 
 use crate::http::failure::Failure;
-use crate::http::pem::bundle;
+use crate::http::pem::{bundle, bundle_to_follow};
 use crate::process::app::App;
 use crate::process::chance;
 use api::agent::{RecoveryGrant, RecoveryProfile};
@@ -59,7 +59,7 @@ impl RecoveryExchange {
             return Some(ineligible());
         }
         Some(granted(app, state, node, drawn).unwrap_or_else(|| RecoveryGrant {
-            profile: Some(profile(app, state)),
+            profile: Some(profile_to_follow(app, state)),
             ..RecoveryGrant::default()
         }))
     }
@@ -77,18 +77,27 @@ pub fn granted(app: &App, state: &State, node: &NodeId, drawn: &Drawn) -> Option
         token_id: on_record.id.to_string(),
         token: drawn.value.to_string(),
         expires_at: on_record.expires_at.to_string(),
-        profile: Some(profile(app, state)),
+        profile: Some(profile_to_follow(app, state)),
         ineligible: false,
     })
 }
 
 /// Where a lost node turns to, and what it trusts there: as configured, else where everybody goes.
 pub fn profile(app: &App, state: &State) -> RecoveryProfile {
+    profile_with(app, || bundle(state))
+}
+
+/// The same for a host, which takes a new root only from one that it trusts.
+pub fn profile_to_follow(app: &App, state: &State) -> RecoveryProfile {
+    profile_with(app, || bundle_to_follow(state, app.now()))
+}
+
+fn profile_with(app: &App, bundle: impl FnOnce() -> String) -> RecoveryProfile {
     let configured = &app.config.recovery;
     let first = || app.servers().into_iter().next().unwrap_or_default();
     RecoveryProfile {
         id: configured.id.to_string(),
         url: configured.url.clone().unwrap_or_else(first),
-        ca: configured.ca.clone().unwrap_or_else(|| bundle(state)),
+        ca: configured.ca.clone().unwrap_or_else(bundle),
     }
 }

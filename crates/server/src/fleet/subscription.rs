@@ -36,10 +36,11 @@ impl Subscription {
             source: origin.source,
             instance,
             agent_version: None,
-            bundle: node.bundle,
+            bundle: None,
             recovery_kept: None,
             remembered: &node.instances,
             keepalive: peer.keepalive.clone(),
+            listens: true,
         };
         let stream = app.fleet.presence.open(opening, app.now()).map_err(|_| {
             Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already").retry_after(2)

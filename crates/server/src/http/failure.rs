@@ -5,6 +5,7 @@ use api::error::{ErrorDetail, Wording};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use lifecycle::registry::{HardwareFault, Rejection};
+use std::borrow::Cow;
 
 /// Why a request was not granted. `message` is for the caller; causes are logged where they are handled.
 #[derive(Debug, Clone)]
@@ -12,23 +13,33 @@ pub struct Failure {
     pub code: &'static Code,
     pub message: String,
     /// What to do in this very case, if the code's own remedy is not enough.
-    pub hint: Option<&'static str>,
+    pub hint: Option<Cow<'static, str>>,
     /// Seconds after which trying again makes sense.
     pub retry_after: Option<u32>,
     /// How many nodes the request would affect, where it has to be confirmed.
     pub affected: Option<u64>,
     /// How many sessions stand in the way.
     pub active_sessions: Option<u16>,
+    /// What the registry said, for whoever has more to say about it.
+    pub rejection: Option<Box<Rejection>>,
 }
 
 impl Failure {
     pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, message, hint: None, retry_after: None, affected: None, active_sessions: None }
+        Self {
+            code,
+            message,
+            hint: None,
+            retry_after: None,
+            affected: None,
+            active_sessions: None,
+            rejection: None,
+        }
     }
 
-    pub fn remedy(mut self, hint: &'static str) -> Self {
-        self.hint = Some(hint);
+    pub fn remedy(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
@@ -47,8 +58,8 @@ impl Failure {
             active_sessions: self.active_sessions,
             ..ErrorDetail::new(code, &*self.message, request_id)
         };
-        match self.hint {
-            Some(hint) => ErrorDetail { hint: hint.to_owned(), ..detail },
+        match &self.hint {
+            Some(hint) => ErrorDetail { hint: hint.to_string(), ..detail },
             None => detail,
         }
     }
@@ -75,13 +86,14 @@ impl From<HardwareFault> for Failure {
 impl From<Rejection> for Failure {
     fn from(rejection: Rejection) -> Self {
         let failure = Self::new(Code::of_rejection(&rejection), rejection.to_string());
+        let failure = Self { rejection: Some(Box::new(rejection.clone())), ..failure };
         let failure = match rejection {
             Rejection::IssuerInUse { state: Some(_), .. } => failure.remedy(
                 "an issuer retires after another one was activated in its place; `enlist ca show` lists the issuers",
             ),
-            Rejection::IssuerInUse { holders, drained_at: Some(_), .. } if holders.is_empty() => {
-                failure.remedy("nothing is left to do but wait: run `enlist ca roll retire` after that time")
-            }
+            Rejection::RollInProgress { active: true, .. } => failure.remedy(
+                "retire what was active before: `enlist ca roll retire` (`enlist ca roll status` says what it waits for); an active roll cannot be abandoned",
+            ),
             Rejection::ConfirmationNeeded { affected, .. } => Self { affected: Some(affected), ..failure },
             Rejection::ActiveSessions { sessions, .. } => {
                 Self { active_sessions: Some(u16::try_from(sessions).unwrap_or(u16::MAX)), ..failure }
@@ -104,7 +116,8 @@ impl From<journal::ProposeError> for Failure {
     fn from(error: journal::ProposeError) -> Self {
         let code = match error {
             journal::ProposeError::OutcomeUnknown => code::OUTCOME_UNKNOWN,
-            journal::ProposeError::Unavailable | journal::ProposeError::ShuttingDown => code::UNAVAILABLE,
+            journal::ProposeError::Unavailable => code::NO_QUORUM,
+            journal::ProposeError::ShuttingDown => code::UNAVAILABLE,
         };
         Self::new(code, error.to_string()).retry_after(1)
     }

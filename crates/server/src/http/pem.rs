@@ -1,7 +1,7 @@
 //! Certificates as the doors hand them out.
 
-use lifecycle::names::IssuerId;
-use lifecycle::registry::{Issuer, State};
+use lifecycle::names::{IssuerId, Timestamp};
+use lifecycle::registry::{Issuer, IssuerState, State};
 use pki::pem;
 
 /// A leaf, then the intermediates between it and its root.
@@ -10,16 +10,40 @@ pub fn leaf_and_chain(state: &State, leaf: &[u8], issuer: &IssuerId) -> String {
     if is_root(state, issuer) || is_ephemeral(state, issuer) { leaf } else { leaf + &chain(state, issuer) }
 }
 
-/// What verifies the control plane, and a leaf unless its issuer is ephemeral: intermediates, then roots. Who is given this
-/// trusts the control plane by it, so an issuer of nodes alone is not in it.
+/// What verifies the control plane: intermediates, then roots. An issuer of nodes alone is not in it: its certificate allows
+/// client certificates only, and some TLS libraries ignore that of a CA which they were given as an anchor. A leaf of such an
+/// issuer verifies by the roots with the intermediates that stand behind it.
 pub fn trust(state: &State, issuer: &IssuerId) -> String {
-    if is_ephemeral(state, issuer) { bundle(state) } else { trust_of_both(state, issuer) }
+    let servers = match state.issuers.get(issuer) {
+        Some(own) if own.is_ephemeral() || is_root(state, issuer) => None,
+        // One that signs for nodes and servers alike, such as an imported CA.
+        Some(own) if own.usage.signs_servers() => Some(own),
+        Some(_) | None => server_issuer(state),
+    };
+    certificates(servers) + &bundle(state)
 }
 
-/// The same for pact's clients, which verify their leaf by it: with the issuer, whatever it is. An ephemeral one is no
-/// danger there: it is for client certificates only, and says so.
-pub fn trust_of_both(state: &State, issuer: &IssuerId) -> String {
-    if is_root(state, issuer) { bundle(state) } else { chain(state, issuer) + &bundle(state) }
+/// The same for pact's clients, which verify their leaf by it: with an ephemeral issuer, which is its own root and which no
+/// client can verify a leaf without. It is for client certificates only, and says so.
+pub fn trust_with_ephemeral(state: &State, issuer: &IssuerId) -> String {
+    let ephemeral = state.issuers.get(issuer).filter(|issuer| issuer.is_ephemeral());
+    certificates(ephemeral) + &trust(state, issuer)
+}
+
+/// The same for probectl's agents, whose document has them verify their own leaf by this alone: with the issuer of the leaf,
+/// unless that is ephemeral.
+pub fn trust_with_issuer(state: &State, issuer: &IssuerId) -> String {
+    let nodes =
+        state.issuers.get(issuer).filter(|issuer| !issuer.usage.signs_servers() && !issuer.is_ephemeral());
+    certificates(nodes) + &trust(state, issuer)
+}
+
+/// What signs the control plane's own certificates now.
+fn server_issuer(state: &State) -> Option<&Issuer> {
+    let signs = |issuer: &&Issuer| {
+        issuer.state == IssuerState::Active && !issuer.is_ephemeral() && issuer.usage.signs_servers()
+    };
+    state.issuers.values().find(signs)
 }
 
 /// In the memory of a replica: a root of its own, and of no server's certificate.
@@ -27,7 +51,7 @@ fn is_ephemeral(state: &State, issuer: &IssuerId) -> bool {
     state.issuers.get(issuer).is_some_and(Issuer::is_ephemeral)
 }
 
-/// An imported CA may be its own root.
+/// An imported CA may be its own root, whether that is trusted still or not.
 fn is_root(state: &State, issuer: &IssuerId) -> bool {
     let issuer = state.issuers.get(issuer);
     issuer.is_some_and(|issuer| state.roots.iter().any(|root| root.fingerprint == issuer.fingerprint))
@@ -35,11 +59,145 @@ fn is_root(state: &State, issuer: &IssuerId) -> bool {
 
 /// What a leaf is verified by beside the bundle: the intermediates between it and its root, or its ephemeral issuer.
 pub fn chain(state: &State, issuer: &IssuerId) -> String {
-    let issuer = state.issuers.get(issuer);
-    issuer.map(|issuer| pem::certificate_pem(&issuer.certificate)).unwrap_or_default()
+    certificates(state.issuers.get(issuer))
 }
 
 /// What hosts trust to reach the control plane.
 pub fn bundle(state: &State) -> String {
-    pem::chain_pem(state.roots.iter().map(|root| root.certificate.as_slice()))
+    pem::chain_pem(state.server_trust())
+}
+
+/// The same for enlist-agent, with the certificates by which a host that trusts an older root follows. Only for those who tell
+/// them from roots: as an anchor, a cross-certificate would outlive the root that signed it.
+pub fn bundle_to_follow(state: &State, now: Timestamp) -> String {
+    pem::chain_pem(state.server_trust().chain(state.cross_certificates(now)))
+}
+
+/// The revocation lists of the roots that hosts trust.
+pub fn root_crls(state: &State) -> String {
+    state.root_lists().map(|list| pem::crl_pem(&list.der)).collect()
+}
+
+/// What verifies the certificates of nodes: every issuer of theirs that may have signed a good one, then the roots. Never by what
+/// to trust the control plane.
+pub fn node_issuers(state: &State) -> String {
+    pem::chain_pem(node_issuer_certificates(state))
+}
+
+pub fn node_issuer_certificates(state: &State) -> impl Iterator<Item = &[u8]> {
+    let issuers = state.node_issuers().filter(|issuer| !is_root(state, &issuer.id));
+    issuers.map(|issuer| issuer.certificate.as_slice()).chain(state.server_trust())
+}
+
+/// Rises whenever [`node_issuers`] changes: with what hosts trust, and with ephemeral issuers.
+pub fn node_issuers_version(state: &State) -> u64 {
+    state.bundle_version.saturating_add(state.ephemeral_version)
+}
+
+fn certificates<'a>(issuers: impl IntoIterator<Item = &'a Issuer>) -> String {
+    pem::chain_pem(issuers.into_iter().map(|issuer| issuer.certificate.as_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lifecycle::names::{Fingerprint, IssuerUse, ReplicaId};
+    use lifecycle::registry::{IssuerKind, Root, RootState};
+
+    const AT: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn issuer(name: &str, kind: IssuerKind, state: IssuerState, usage: IssuerUse) -> Issuer {
+        Issuer {
+            id: IssuerId::parse(name).unwrap(),
+            kind,
+            state,
+            subject: name.to_owned(),
+            certificate: name.as_bytes().to_vec(),
+            fingerprint: fingerprint(name),
+            not_after: AT,
+            sealed_key: Vec::new(),
+            revoked_at: None,
+            replica: None::<ReplicaId>,
+            usage,
+            root: None,
+        }
+    }
+
+    fn fingerprint(name: &str) -> Fingerprint {
+        pki::digest::fingerprint(name.as_bytes())
+    }
+
+    fn root(name: &str, state: RootState, cross: Option<&str>) -> Root {
+        Root {
+            certificate: name.as_bytes().to_vec(),
+            fingerprint: fingerprint(name),
+            not_after: AT,
+            state,
+            cross_certificate: cross.map(|cross| cross.as_bytes().to_vec().into()),
+            since_bundle: 1,
+            retired_at: (state == RootState::Retired).then_some(AT),
+        }
+    }
+
+    fn state(issuers: Vec<Issuer>, roots: Vec<Root>) -> State {
+        let issuers = issuers.into_iter().map(|issuer| (issuer.id.clone(), issuer)).collect();
+        State { issuers, roots, ..State::default() }
+    }
+
+    /// What the PEM text holds, by the names that stand for certificates here.
+    fn names(text: &str) -> Vec<String> {
+        let found = pem::certificates(text.as_bytes()).unwrap_or_default();
+        found.iter().map(|der| String::from_utf8_lossy(der).into_owned()).collect()
+    }
+
+    #[test]
+    fn from_the_split_on_only_probectl_is_given_the_issuer_of_nodes() {
+        let (sealed, active) = (IssuerKind::Sealed, IssuerState::Active);
+        let state = state(
+            vec![
+                issuer("nodes", sealed, active, IssuerUse::Node),
+                issuer("servers", sealed, active, IssuerUse::Server),
+                issuer("both", sealed, IssuerState::Retiring, IssuerUse::Both),
+            ],
+            vec![root("root", RootState::Active, None)],
+        );
+        let nodes = IssuerId::parse("nodes").unwrap();
+        assert_eq!(names(&trust(&state, &nodes)), ["servers", "root"]);
+        assert_eq!(names(&trust_with_ephemeral(&state, &nodes)), ["servers", "root"]);
+        assert_eq!(names(&trust_with_issuer(&state, &nodes)), ["nodes", "servers", "root"]);
+        assert_eq!(names(&leaf_and_chain(&state, b"leaf", &nodes)), ["leaf", "nodes"]);
+        let both = IssuerId::parse("both").unwrap();
+        assert_eq!(names(&trust(&state, &both)), ["both", "root"]);
+        assert_eq!(names(&trust_with_issuer(&state, &both)), ["both", "root"]);
+    }
+
+    #[test]
+    fn an_ephemeral_issuer_is_given_to_pact_alone() {
+        let state = state(
+            vec![
+                issuer("memory", IssuerKind::Ephemeral, IssuerState::Active, IssuerUse::Node),
+                issuer("servers", IssuerKind::Sealed, IssuerState::Active, IssuerUse::Server),
+            ],
+            vec![root("root", RootState::Active, None)],
+        );
+        let memory = IssuerId::parse("memory").unwrap();
+        assert_eq!(names(&trust(&state, &memory)), ["root"]);
+        assert_eq!(names(&trust_with_issuer(&state, &memory)), ["root"]);
+        assert_eq!(names(&trust_with_ephemeral(&state, &memory)), ["memory", "root"]);
+        assert_eq!(names(&node_issuers(&state)), ["memory", "root"]);
+    }
+
+    #[test]
+    fn a_retired_root_is_trusted_by_nobody_and_followed_for_a_while() {
+        let issuers = vec![issuer("new", IssuerKind::Imported, IssuerState::Active, IssuerUse::Both)];
+        let roots =
+            vec![root("old", RootState::Retired, None), root("new", RootState::Active, Some("cross"))];
+        let state = state(issuers, roots);
+        assert_eq!(names(&bundle(&state)), ["new"]);
+        assert_eq!(names(&bundle_to_follow(&state, AT)), ["new", "cross"]);
+        let later = AT.plus(state.policy.recovery_ttl);
+        assert_eq!(names(&bundle_to_follow(&state, later)), ["new"]);
+        // An imported CA that is its own root stands there once.
+        assert_eq!(names(&node_issuers(&state)), ["new"]);
+    }
 }

@@ -2,6 +2,8 @@
 
 use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
 use super::probe;
+use crate::fleet::everywhere;
+use crate::fleet::presence::at_replica::ReportWanted;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::code;
@@ -230,7 +232,7 @@ async fn refused(
     over: &ClaimConflict,
 ) -> Unissued {
     let (key, credential) = (pki::digest::key_hash(&request.csr), Credential::Hardware(claimed.clone()));
-    let holder_seen_at = app.fleet.presence.last_source(&over.holder);
+    let holder_seen_at = everywhere::node(app, &over.holder).await.and_then(|holder| holder.source);
     let command = Enroll { holder_seen_at, ..command(request, credential, key, KeyKind::P256) };
     match app.commit(Actor::Stranger, origin, Command::Enroll(Box::new(command))).await {
         // Nothing was prepared, so nothing can have been granted.
@@ -274,7 +276,8 @@ impl Issue for Enrolling {
             // The refusal itself goes on record: it ends the token's life, or an operator is to hear of it.
             Err(refusal) if refusal.is_recorded(state) => {
                 if let RefusalEffect::Raises(over) = refusal.follows {
-                    command.holder_seen_at = app.fleet.presence.last_source(&over.holder);
+                    let holder = app.fleet.presence.at_replica(&over.holder, ReportWanted::None);
+                    command.holder_seen_at = holder.and_then(|holder| holder.source);
                 }
             }
             Err(refusal) => return Err(refusal.rejection.into()),

@@ -3,8 +3,8 @@
 //! Enrollment, renewal and recovery differ in which rules they ask and whom they answer; what is here is the same for
 //! all. No certificate leaves the process unless the committed outcome granted it.
 
-use crate::ca::ephemeral;
 use crate::ca::keys::{self, Terms};
+use crate::ca::{ephemeral, hsm};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
@@ -66,7 +66,9 @@ pub async fn issue(
     mut view: Arc<View>,
 ) -> Result<Released, Unissued> {
     for _ in 0..TRIES {
+        let turn = hsm::turn(app).await?;
         let (command, signed) = request.prepare(app, &at_now(app, &view))?;
+        drop(turn);
         let envelope = app.envelope(request.actor(), origin, command)?;
         // What changes nothing is no entry: the same again, and most refusals. The rules have just granted what was
         // signed, so that is not asked again.
@@ -82,7 +84,7 @@ pub async fn issue(
             | Ok(Outcome::Recovered { serial, replayed, .. }) => {
                 return Ok(released(committed.view, serial, replayed, signed, request)?);
             }
-            Ok(Outcome::Done | Outcome::Registered { .. }) => {
+            Ok(Outcome::Done | Outcome::Registered { .. } | Outcome::ReplicaJoined { .. }) => {
                 return Err(Failure::internal("a certificate was asked for and none answered", &"").into());
             }
             Err(Rejection::PreparedStale) => view = committed.view,
@@ -132,8 +134,8 @@ pub fn sign(
     let common_name = rules.common_name(&domain.name, tenant, node);
     let terms = Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
     let issuer = ephemeral::node_signer(app)?;
-    keys::sign(&issuer, csr, terms, chance::serial(at)?, at)
-        .map_err(|error| Failure::internal("a leaf could not be signed", &error))
+    let serial = chance::serial(at)?;
+    hsm::signed(app, &issuer, "a leaf could not be signed", || keys::sign(&issuer, csr, terms, serial, at))
 }
 
 pub fn read_csr(bytes: &[u8]) -> Result<csr::VerifiedCsr, Failure> {

@@ -1,5 +1,6 @@
 //! Minting a token: its value is drawn here and leaves with the answer; only its hash goes on record.
 
+use crate::fleet::everywhere;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
@@ -48,7 +49,10 @@ pub async fn mint(
     let value = chance::token(order.door)?;
     let id = TokenId(chance::ulid(app.now())?);
     let asked = order.node.as_ref().filter(|_| order.connected != IfConnected::NotAsked);
-    let connected = asked.and_then(|node| app.fleet.presence.connection(node));
+    let connected = match asked {
+        Some(node) => everywhere::node(app, node).await.and_then(|known| known.connection),
+        None => None,
+    };
     let command = CreateToken {
         token: id,
         hash: pki::digest::secret_hash(value.as_bytes()),

@@ -87,7 +87,7 @@ impl Issue for Recovering {
     fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
         let owner = state.recovery_token_with_hash(&self.command.token).map(|(node, _)| &node.id);
         // Silence is counted from the start of this process: an outage of ours makes nobody eligible.
-        let since = app.fleet.listening_since;
+        let since = app.fleet.listening_since();
         let heard = owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(since)));
         let mut command = Recover { heard, ..self.command.clone() };
         match recoverable(state, &command) {

@@ -2,6 +2,7 @@
 //! then; done again it changes nothing.
 
 use super::nodes::parse;
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, Segment, bad_in, duration};
 use crate::http::failure::Failure;
 use crate::process::app::App;
@@ -136,7 +137,7 @@ async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -
     let id = parse(id)?;
     let (_, view) = app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    Ok(axum::Json(NodeItem::of(&view.state, node, &app.fleet.presence.live(&id))))
+    Ok(axum::Json(NodeItem::of(&view.state, node, &everywhere::live(app, &id).await)))
 }
 
 /// An operator's words for the trail: bounded, and nothing that could steer what a reader sees.

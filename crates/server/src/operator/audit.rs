@@ -96,7 +96,8 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
     let message = footer_message(&domain.cluster, &domain.name, seq, &head, at);
     let signature = app.ca.keys.audit.sign(&message).map_err(std::io::Error::other)?;
     let issuer = audit_issuer(&view.state, signer).map(|issuer| issuer.certificate.as_slice());
-    let chain = issuer.into_iter().chain(view.state.roots.iter().map(|root| root.certificate.as_slice()));
+    let chain =
+        issuer.into_iter().chain(view.state.cross_certificates(app.now())).chain(view.state.server_trust());
     let footer = Footer {
         cluster_id: domain.cluster,
         domain: domain.name.clone(),

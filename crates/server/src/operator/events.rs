@@ -73,7 +73,7 @@ impl Follower {
                 changed.ok()?;
                 let news = self.news.borrow_and_update().clone()?;
                 let reach = may_reach(&news.after.state, &self.actor, Act::ReadNodes).ok()?;
-                let text = news.text(&self.app, &self.seen, &reach);
+                let text = news.text(&self.app, &self.seen, &reach).await;
                 self.seen = news.after.clone();
                 Some(text)
             }

@@ -1,5 +1,6 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
 
+use crate::cluster;
 use crate::edge::authenticate;
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
@@ -24,8 +25,9 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
     if let Some(cause) = app.journal.failure() {
         tracing::error!(%cause, "replication has stopped");
     }
+    let role = cluster::role(&app).as_str().to_owned();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, axum::Json(Health { ready, reasons })).into_response()
+    (status, axum::Json(Health { ready, reasons, role })).into_response()
 }
 
 /// On the TLS port for operators only; a scraper without a credential uses `--metrics`.
@@ -36,8 +38,10 @@ pub async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Resp
 
 pub fn metrics_text(app: &App, view: &View) -> Response {
     let (ready, _) = app.readiness();
+    app.metrics.replication(&cluster::status::figures(app), app.clock.read().wall);
     let overflowed = app.edge.refusals.overflowed();
-    let text = app.metrics.text(view, &app.fleet.presence, overflowed, ready, app.clock.read());
+    let hsm_up = app.ca.hsm.is_available();
+    let text = app.metrics.text(view, &app.fleet.presence, overflowed, ready, hsm_up, app.clock.read());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

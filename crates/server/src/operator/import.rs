@@ -4,6 +4,7 @@
 use crate::ca::server_cert;
 use crate::doors::taskrun::worker;
 use crate::edge::authenticate;
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json};
 use crate::http::failure::Failure;
 use crate::process::app::App;
@@ -45,15 +46,15 @@ pub async fn import(
     };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::Import(Box::new(import))).await?;
     let known = view.state.nodes.get(&node).ok_or_else(|| Rejection::NodeNotFound { node: node.clone() })?;
-    Ok(axum::Json(NodeItem::of(&view.state, known, &app.fleet.presence.live(&node))))
+    Ok(axum::Json(NodeItem::of(&view.state, known, &everywhere::live(&app, &node).await)))
 }
 
 /// The control plane is no node: on record as one, its certificate would speak for a host, and end up on the list of
 /// revocations with it.
 fn is_own(app: &App, read: &Imported) -> bool {
-    let recorded = app.view().state.server_certificate.as_ref().map(|own| own.fingerprint);
+    let recorded = app.view().state.server_certificates().any(|own| own.fingerprint == read.fingerprint);
     let given = app.config.own_certificate.as_ref();
-    recorded == Some(read.fingerprint) || given.is_some_and(|files| server_cert::presents(files, &read.der))
+    recorded || given.is_some_and(|files| server_cert::presents(files, &read.der))
 }
 
 /// The imported CA that signed it; one that nobody knows if none did, which the registry refuses once it has

@@ -5,6 +5,7 @@ mod alerts;
 mod audit;
 mod ca;
 mod clock;
+mod cluster;
 mod events;
 mod health;
 mod import;
@@ -21,6 +22,7 @@ mod vclusters;
 
 pub use health::metrics_text;
 
+use crate::cluster::freshness;
 use crate::doors;
 use crate::http::cross_site;
 use crate::http::failure::Failure;
@@ -122,10 +124,13 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/ca", get(ca::show))
         .route("/v1/ca/bundle", get(ca::bundle))
         .route("/v1/ca/crl", get(ca::list))
+        .route("/v1/ca/trust", get(ca::trust))
         .route("/v1/ca/roll", get(ca::roll))
         .route("/v1/ca/roll/prepare", post(ca::prepare))
         .route("/v1/ca/roll/activate", post(ca::activate))
         .route("/v1/ca/roll/retire", post(ca::retire))
+        .route("/v1/ca/roll/abandon", post(ca::abandon))
+        .route("/v1/ca/lists", post(ca::import_list))
         .route("/v1/ca/issuers/{id}/revoke", post(ca::revoke))
         .route("/v1/ca/rewrap", post(ca::rewrap))
         .route("/v1/audit", get(audit::list))
@@ -138,6 +143,10 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/operator-keys", get(operators::list_keys).post(operators::create_key))
         .route("/v1/operator-keys/{id}", delete(operators::revoke_key))
         .route("/v1/events", get(events::follow))
+        .route("/v1/cluster", get(cluster::show))
+        .route("/v1/cluster/tokens", post(cluster::create_token))
+        .route("/v1/cluster/join", post(cluster::join))
+        .route("/v1/cluster/replicas/{id}/remove", post(cluster::remove))
         .route("/v1/server/clock", get(clock::show))
         .route("/v1/server/clock/accept", post(clock::accept))
         .merge(health_router())
@@ -148,6 +157,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(|| async {
             Failure::new(code::METHOD_NOT_ALLOWED, "this path has no such method").into_response()
         })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), freshness::layer))
         .layer(axum::middleware::from_fn_with_state(app.clone(), cross_site::guard))
         .with_state(app.clone())
 }

@@ -1,6 +1,7 @@
 //! `/v1/nodes`: reading. What changes a node is an act: `acts.rs`.
 
 use crate::edge::authenticate;
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Query, Segment};
 use crate::http::failure::Failure;
 use crate::http::page::{after, limit, page};
@@ -34,9 +35,10 @@ pub async fn list(
             && !(query.unassigned == Some(true) && node.vcluster.is_some())
     };
     let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref()).filter(wanted);
-    let items = nodes.map(|node| NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)));
-    let (items, next_cursor) = page(items, limit, |item| item.node_id.clone());
-    Ok(axum::Json(Page { items, next_cursor }))
+    let (nodes, next_cursor) = page(nodes, limit, |node| node.id.to_string());
+    let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
+    let items = nodes.iter().map(|node| NodeItem::of(&view.state, node, &known.live(&node.id)));
+    Ok(axum::Json(Page { items: items.collect(), next_cursor }))
 }
 
 fn state_word(word: &str) -> Result<NodeState, Failure> {
@@ -57,7 +59,7 @@ pub async fn show(
     let node = view.state.nodes.get(&id).filter(|node| reach.includes(node));
     let node = node.ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let profile = app.config.endpoint_profile.as_ref();
-    Ok(axum::Json(NodeDetail::of(&view.state, node, &app.fleet.presence.live(&id), profile)))
+    Ok(axum::Json(NodeDetail::of(&view.state, node, &everywhere::live(&app, &id).await, profile)))
 }
 
 pub async fn show_batch(app: State<Arc<App>>, caller: Caller) -> Result<axum::Json<NodeDetail>, Failure> {

@@ -1,5 +1,6 @@
 //! `/v1/operators` and `/v1/operator-keys`.
 
+use crate::ca::hsm;
 use crate::ca::keys::{self, OPERATOR_LIFETIME, Terms};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Segment, bad, bad_in, duration};
@@ -62,7 +63,7 @@ pub async fn add(
     let operator =
         view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
     let issuer = certificate.as_ref().and_then(|issued| view.state.issuers.get(&issued.issuer));
-    let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
+    let roots = view.state.server_trust();
     let added = AddedOperator {
         name: name.to_string(),
         role: operator.role.as_str().to_owned(),
@@ -97,9 +98,10 @@ pub(super) fn issue(app: &App, name: &OperatorName, request: &csr::VerifiedCsr) 
         lifetime: OPERATOR_LIFETIME,
         profile: None,
     };
-    let issuer = app.ca.keys.issuer(&view.state)?;
-    keys::sign(&issuer, request, terms, chance::serial(at)?, at)
-        .map_err(|error| Failure::internal("an operator's certificate could not be signed", &error))
+    let issuer = app.ca.keys.client_issuer(&view.state)?;
+    let serial = chance::serial(at)?;
+    let what = "an operator's certificate could not be signed";
+    hsm::signed(app, &issuer, what, || keys::sign(&issuer, request, terms, serial, at))
 }
 
 pub async fn remove(

@@ -1,6 +1,7 @@
 //! `POST /v1/nodes`, `/v1/nodes/batch`: machines that may enroll with their hardware identity.
 
 use crate::edge::authenticate;
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, bad_in};
 use crate::http::failure::Failure;
 use crate::process::app::App;
@@ -30,7 +31,7 @@ pub async fn register(
     let command = Command::RegisterHardware(Box::new(register));
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    Ok((StatusCode::CREATED, axum::Json(NodeItem::of(&view.state, node, &app.fleet.presence.live(&id)))))
+    Ok((StatusCode::CREATED, axum::Json(NodeItem::of(&view.state, node, &everywhere::live(&app, &id).await))))
 }
 
 /// Each machine is a command of its own; they begin in the order of the request. Done again, it is done.

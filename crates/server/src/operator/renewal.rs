@@ -24,14 +24,16 @@ pub async fn renew(
     };
     let csr = operators::read_csr(&request.csr)?;
     // May it at all? Asked before anything is signed.
-    operator_renewable(&app.view().state, &name, &serial, csr.key)?;
+    let before = app.view();
+    let unused = operator_renewable(&before.state, &name, &serial, csr.key)?.renewed.as_ref();
     let certificate = operators::issue(&app, &name, &csr)?;
     let renew = lifecycle::registry::RenewOperator { name: name.clone(), certificate: certificate.clone() };
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::RenewOperator(Box::new(renew))).await?;
     let operator =
         view.state.operators.get(&name).ok_or(Rejection::OperatorNotFound { name: name.clone() })?;
+    let denied = unused.filter(|unused| **unused != serial && !view.state.is_good(unused));
     let issuer = view.state.issuers.get(&certificate.issuer);
-    let roots = view.state.roots.iter().map(|root| root.certificate.as_slice());
+    let roots = view.state.server_trust();
     Ok(axum::Json(RenewedOperator {
         name: name.to_string(),
         role: operator.role.as_str().to_owned(),
@@ -41,6 +43,7 @@ pub async fn renew(
         ca: pem::chain_pem(roots),
         cert_serial: certificate.serial.to_string(),
         not_after: certificate.not_after.to_string(),
+        denied_serials: denied.map(ToString::to_string).into_iter().collect(),
     }))
 }
 

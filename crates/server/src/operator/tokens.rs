@@ -52,7 +52,7 @@ pub async fn create(
         connected,
     };
     let mint::NewToken { value, token, view } = mint::mint(&app, caller.actor, &caller.origin, order).await?;
-    let ca_pin = view.state.roots.last().map(|root| root.fingerprint.pin()).unwrap_or_default();
+    let ca_pin = view.state.active_root().map(|root| root.fingerprint.pin()).unwrap_or_default();
     let server_url = app.servers().into_iter().next().unwrap_or_default();
     let minted = MintedToken {
         token_id: token.id.to_string(),

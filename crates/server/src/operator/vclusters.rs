@@ -2,6 +2,7 @@
 
 use super::nodes;
 use crate::edge::authenticate;
+use crate::fleet::everywhere;
 use crate::http::document::DocumentBody;
 use crate::http::extract::{Caller, Json, Query, Segment, bad_in};
 use crate::http::failure::Failure;
@@ -151,7 +152,7 @@ pub async fn set_node_config(
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     let profile = app.config.endpoint_profile.as_ref();
-    Ok(axum::Json(NodeDetail::of(&view.state, node, &app.fleet.presence.live(&id), profile)))
+    Ok(axum::Json(NodeDetail::of(&view.state, node, &everywhere::live(&app, &id).await, profile)))
 }
 
 /// A vCluster that the caller may see; others do not exist for it.

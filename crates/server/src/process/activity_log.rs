@@ -95,10 +95,26 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::ActivateIssuer(activate) => {
             (EventKind::IssuerActivated, format!("issuer {}", activate.issuer))
         }
-        Command::RetireIssuer { issuer } => (EventKind::IssuerRetired, format!("issuer {issuer}")),
+        Command::RetireIssuer { issuer, also } => {
+            let others: String = also.iter().map(|other| format!(", {other}")).collect();
+            (EventKind::IssuerRetired, format!("issuer {issuer}{others}"))
+        }
         Command::RevokeIssuer { issuer, .. } => (EventKind::IssuerRevoked, format!("issuer {issuer}")),
         Command::PublishIssuer(publish) => {
             (EventKind::IssuerPublished, format!("issuer {} of replica {}", publish.issuer, publish.replica))
+        }
+        Command::BeginRoll(begin) => {
+            let what = if begin.new_root { "issuers and a new root" } else { "issuers" };
+            (EventKind::RollBegun, what.to_owned())
+        }
+        Command::AnswerRoll(answer) => {
+            let ids: Vec<&str> = answer.issuers.iter().map(|issuer| issuer.id.as_str()).collect();
+            (EventKind::IssuerPrepared, format!("issuers {}", ids.join(", ")))
+        }
+        Command::AbandonRoll => (EventKind::RollAbandoned, "the roll".to_owned()),
+        Command::RetireRoot { root, .. } => (EventKind::RootRetired, format!("root {}", root.labelled())),
+        Command::ImportRootList(import) => {
+            (EventKind::RootListImported, format!("list {}", import.list.number))
         }
         Command::Rewrap(_) => (EventKind::Rewrapped, "every sealed key".to_owned()),
         Command::AcceptClock(accept) => {
@@ -116,6 +132,16 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::AcceptRollback(_) => {
             (EventKind::RollbackAccepted, "every unused token is revoked".to_owned())
         }
+        Command::CreateReplicaToken { token, .. } => {
+            (EventKind::ReplicaTokenCreated, format!("token {token}"))
+        }
+        Command::JoinReplica(join) => {
+            (EventKind::ReplicaJoined, format!("replica {} at {}", join.replica, join.peer))
+        }
+        Command::AnnounceReplica(announce) => {
+            (EventKind::ReplicaAnnounced, format!("replica {} at {}", announce.replica, announce.peer))
+        }
+        Command::RemoveReplica { replica, .. } => (EventKind::ReplicaRemoved, format!("replica {replica}")),
         Command::InitializeDomain(_)
         | Command::Confirm(_)
         | Command::RecordServerCertificate(_)

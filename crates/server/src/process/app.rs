@@ -1,6 +1,7 @@
 //! What every request can reach: the journal and the rooms.
 
 use crate::ca::{CertificateAuthority, ephemeral};
+use crate::cluster::{self, Replication};
 use crate::edge::Edge;
 use crate::fleet::Fleet;
 use crate::http::failure::Failure;
@@ -13,9 +14,10 @@ use crate::process::config::ControlPlaneConfig;
 use crate::process::metrics::Metrics;
 use api::code;
 use journal::{Committed, Journal, View};
-use lifecycle::names::{Label, RequestId, Source, Timestamp};
+use lifecycle::names::{IssuerUse, Label, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 /// Seconds after which a caller that needs the time may try again.
@@ -23,7 +25,8 @@ const CLOCK_RETRY: u32 = 10;
 
 pub struct App {
     pub(crate) config: ControlPlaneConfig,
-    pub(crate) journal: Journal,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) cluster: Replication,
     pub(crate) clock: Arc<BelievedClock>,
     pub(crate) edge: Edge,
     pub(crate) fleet: Fleet,
@@ -54,18 +57,19 @@ impl Provenance {
 impl App {
     pub fn new(
         config: ControlPlaneConfig,
-        journal: Journal,
+        (journal, cluster): (Arc<Journal>, Replication),
         clock: Arc<BelievedClock>,
         ca: CertificateAuthority,
         edge: Edge,
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let metrics = Metrics::new(config.loki.is_some());
+        let metrics = Metrics::new(config.loki.is_some(), config.pkcs11.is_some());
         let listening_since = clock.now().max(journal.view().state.at);
         Arc::new(Self {
             config,
             journal,
+            cluster,
             clock,
             edge,
             fleet: Fleet::new(listening_since),
@@ -97,7 +101,7 @@ impl App {
     /// Refuses what needs to know the time while the clock is not believed. Asked before a credential is looked at, so
     /// that none is judged or used up by a wrong time.
     pub fn knows_the_time(&self) -> Result<(), Failure> {
-        if self.clock.is_believed() {
+        if self.clock.is_believed() && !self.cluster.clock_is_off.load(Ordering::Acquire) {
             return Ok(());
         }
         Err(Failure::new(code::CLOCK_SKEW, "the control plane does not know what time it is")
@@ -108,9 +112,27 @@ impl App {
         if command.needs_time() { self.knows_the_time() } else { Ok(()) }
     }
 
-    /// The URLs nodes are sent to.
-    pub fn servers(&self) -> Vec<String> {
+    /// Answers other replicas from now on.
+    pub fn serve_peers(&self) -> std::io::Result<()> {
+        self.cluster.serve(&self.journal, self.config.peer_address(), self.stopping.clone())
+    }
+
+    /// The URLs of this replica.
+    pub fn own_urls(&self) -> Vec<String> {
         self.advertised.clone()
+    }
+
+    /// The URLs nodes are sent to: those of this replica, then those of the others.
+    pub fn servers(&self) -> Vec<String> {
+        let (view, own) = (self.view(), self.journal.replica());
+        let mut urls = self.advertised.clone();
+        let others = view.state.members().filter(|member| member.id != own);
+        for url in others.flat_map(|member| &member.urls) {
+            if !urls.contains(url) {
+                urls.push(url.clone());
+            }
+        }
+        urls
     }
 
     /// Whether this replica serves, and what is wrong with it. A gap in the trail is reported but does not stop the
@@ -123,14 +145,23 @@ impl App {
         if self.journal.failure().is_some() {
             reasons.push("replication_stopped");
         }
+        reasons.extend(cluster::complaints(self));
         if !self.clock.is_believed() {
             reasons.push("clock_skew");
         }
         if !ephemeral::is_published(self) {
             reasons.push("issuer_not_published");
         }
+        let (is_hsm_away, now) = (!self.ca.hsm.is_available(), self.now());
+        // Without an issuer for itself the control plane goes on with the certificate that it has.
+        if is_hsm_away || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node) {
+            reasons.push("issuer_unavailable");
+        }
+        if !is_hsm_away && !self.ca.presented.is_valid(now) {
+            reasons.push("server_certificate_missing");
+        }
         let ready = reasons.is_empty();
-        if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) {
+        if self.journal.audit_gap().is_some_and(|gap| !gap.refilled) || self.journal.lines_missing() {
             reasons.push("audit_gap");
         }
         (ready, reasons)
@@ -157,8 +188,15 @@ impl App {
     ) -> Result<(Outcome, Arc<View>), Failure> {
         self.allows(&command)?;
         let envelope = self.envelope(actor, origin, command)?;
-        let view = self.view();
-        let (answer, changes) = would_apply(&view.state, &envelope, self.clock.now());
+        let mut view = self.view();
+        let (mut answer, mut changes) = would_apply(&view.state, &envelope, self.clock.now());
+        if !changes && !self.journal.is_alone() && !self.journal.is_leader() {
+            // What this replica has not heard of yet may be the reason: nothing is refused by what it does not know.
+            if let Ok(fresh) = self.journal.barrier().await {
+                view = fresh;
+                (answer, changes) = would_apply(&view.state, &envelope, self.clock.now());
+            }
+        }
         if !changes {
             return Ok((answer?, view));
         }

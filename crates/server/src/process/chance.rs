@@ -24,6 +24,11 @@ pub fn log_key() -> Result<Zeroizing<[u8; 32]>, NoChance> {
     fill().map(Zeroizing::new)
 }
 
+/// What tells one process of a directory from the next.
+pub fn incarnation() -> Result<u64, NoChance> {
+    fill().map(u64::from_be_bytes)
+}
+
 pub fn ulid(at: Timestamp) -> Result<Ulid, NoChance> {
     Ok(Ulid::new(at, fill()?))
 }
@@ -47,6 +52,11 @@ pub fn serial(at: Timestamp) -> Result<[u8; 16], NoChance> {
         *to = *from;
     }
     Ok(serial)
+}
+
+/// What makes the label of a key in an HSM new.
+pub fn key_label() -> Result<[u8; 4], NoChance> {
+    fill()
 }
 
 /// How tokens and API keys begin, so that people and scanners know what they found.

@@ -70,7 +70,7 @@ impl ClockRepair {
         let stamped_ahead = last.is_some_and(|last| lifecycle::clock::is_behind(to, last));
         let options = Options::new(dir.path(), Arc::new(clock::now), key.clone());
         let journal = Journal::open(options).await.map_err(RunError::from)?;
-        run::unseal(dir, &journal.view().state, &key, kek, begun)?;
+        run::unseal(dir, &journal.view().state, &key, kek, begun, &config)?;
         Ok(Self { journal, user, to, stamped_ahead, _lock })
     }
 

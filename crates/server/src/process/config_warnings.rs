@@ -1,7 +1,7 @@
 //! What is allowed in enlist.toml and will not do what was meant. `server check` shows it, and the start logs it.
 
 use pki::pem;
-use pki::succession::check_introduction;
+use pki::succession::roots_to_follow;
 
 use super::clock;
 use super::config::{ControlPlaneConfig, LokiCredential};
@@ -66,7 +66,7 @@ fn older_directory(dir: &DataDir) -> Option<String> {
 fn refused_recovery_ca(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String> {
     let offered = pem::certificates(config.recovery.ca.as_ref()?.as_bytes()).ok()?;
     let trusted = std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pem::certificates(&pem).ok())?;
-    let reason = check_introduction(&trusted, &offered, clock::now()).err()?;
+    let reason = roots_to_follow(&trusted, &offered, |_| false, clock::now()).err()?;
     Some(format!(
         "recovery.ca_file: hosts will refuse this CA and the recovery tokens that come with it, because no CA that they \
          trust vouches for it ({reason}); remove the key, or set recovery_ca_file in agent.toml on every host"

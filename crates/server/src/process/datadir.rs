@@ -130,20 +130,29 @@ impl DataDir {
         }
     }
 
-    /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already). What it
-    /// gives back can undo it.
-    pub fn create(&self) -> Result<Traces, DirError> {
+    /// Refuses what is a data directory already, or holds anything but keys.
+    pub fn check_new(&self) -> Result<(), DirError> {
         if self.version().exists() {
             return Err(DirError::Exists(self.0.clone()));
         }
-        if let Ok(entries) = std::fs::read_dir(&self.0) {
-            let foreign = entries.flatten().any(|entry| entry.file_name() != "keys");
-            if foreign {
-                return Err(DirError::NotEmpty(self.0.clone()));
-            }
+        if let Ok(entries) = std::fs::read_dir(&self.0)
+            && entries.flatten().any(|entry| entry.file_name() != "keys")
+        {
+            return Err(DirError::NotEmpty(self.0.clone()));
         }
-        let traces =
-            Traces { dir: self.0.clone(), whole: !self.0.exists(), keys: !self.0.join("keys").exists() };
+        Ok(())
+    }
+
+    /// Makes the skeleton in a directory that is absent or empty (a `keys` folder may be there already). What it
+    /// gives back can undo it.
+    pub fn create(&self) -> Result<Traces, DirError> {
+        self.check_new()?;
+        let traces = Traces {
+            dir: self.0.clone(),
+            is_kept: false,
+            whole: !self.0.exists(),
+            keys: !self.0.join("keys").exists(),
+        };
         make_dir(&self.0, 0o750)?;
         make_dir(&self.0.join("keys"), 0o700)?;
         make_dir(&self.0.join("ca"), 0o755)?;
@@ -172,9 +181,10 @@ impl DataDir {
     }
 }
 
-/// What making a directory added, so that a failure can take it away again.
+/// What making a directory added. It is taken away again when this is dropped, unless the directory was finished.
 pub struct Traces {
     dir: PathBuf,
+    is_kept: bool,
     /// Nothing was there.
     whole: bool,
     /// No `keys` folder was there.
@@ -182,7 +192,11 @@ pub struct Traces {
 }
 
 impl Traces {
-    pub fn remove(&self) {
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    fn remove(&self) {
         if self.whole {
             let _ = std::fs::remove_dir_all(&self.dir);
             return;
@@ -193,6 +207,14 @@ impl Traces {
                 let _ =
                     if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             }
+        }
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.remove();
         }
     }
 }

@@ -1,20 +1,23 @@
 //! Initializing a domain: hierarchy, sealed keys, first log entry, configuration.
 
-use crate::ca::keys;
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::server_cert::{ConfiguredCertificate, read_configured};
+use crate::ca::{hsm, keys};
 use crate::process::chance::{self, NoChance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
-use crate::process::datadir::{DataDir, DirError, replace};
+use crate::process::datadir::{DataDir, DirError, Traces, replace};
 use journal::{Journal, LogKey, OpenError, Options, ProposeError};
-use lifecycle::names::{ClusterId, Fingerprint, ProfileName, RequestId, Source, Timestamp, TrustDomain};
+use lifecycle::names::{
+    ClusterId, Fingerprint, IssuerUse, ProfileName, RequestId, Source, Timestamp, TrustDomain,
+};
 use lifecycle::registry::{
     Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NodeSigner, Policy,
     Rejection, SetPolicy,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
+use pki::pkcs11::{FoundOrMade, Hsm, KeyReference, PinMemory, server_label};
 use pki::seal::{Kek, KekError, KekSource};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,14 +43,18 @@ pub enum IssuerChoice {
     /// The same, for operators and the control plane itself; the certificates of nodes are signed by a CA that each replica
     /// makes in its memory at every start.
     Ephemeral,
+    /// A new root, whose key is given out once, and an intermediate whose key is in the token of `[pkcs11]`: the one that has
+    /// the label there, or a new one.
+    Pkcs11,
     /// A CA that exists: its certificate (and its parents, root last) and key, as PEM.
     Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
 }
 
 /// What was made. It becomes a data directory with [`InitializedDomain::finish`], which comes after the root key is in
-/// safe hands: a domain whose root key was lost on the way should not exist.
+/// safe hands: a domain whose root key was lost on the way should not exist. Dropped without that, nothing is left of it.
 pub struct InitializedDomain {
     dir: DataDir,
+    traces: Traces,
     pub root_fingerprint: Fingerprint,
     pub root_pem: String,
     /// The only copy. None when the CA was imported.
@@ -55,11 +62,23 @@ pub struct InitializedDomain {
     pub server_url: Option<String>,
     /// What the operator should know, such as a key-encryption key beside what it protects.
     pub warnings: Vec<String>,
+    /// The issuers' keys, if they are in an HSM.
+    pub hsm_keys: Vec<HsmKeyUse>,
+}
+
+/// A key in the HSM that an issuer uses.
+#[derive(Debug, Clone)]
+pub struct HsmKeyUse {
+    pub label: String,
+    /// Made by this initialization; otherwise the token had it before.
+    pub is_new: bool,
 }
 
 impl InitializedDomain {
-    pub fn finish(&self) -> Result<(), DirError> {
-        self.dir.write_version()
+    pub fn finish(mut self) -> Result<(), DirError> {
+        self.dir.write_version()?;
+        self.traces.keep();
+        Ok(())
     }
 }
 
@@ -75,6 +94,8 @@ pub enum InitError {
     Chance(#[from] NoChance),
     #[error("the CA could not be made: {0}")]
     Hierarchy(#[from] hierarchy::HierarchyError),
+    #[error(transparent)]
+    Hsm(#[from] pki::pkcs11::HsmError),
     #[error("the CA cannot be used: {0}")]
     Imported(String),
     #[error("the server certificate cannot be used: {0}")]
@@ -97,9 +118,26 @@ pub enum InitError {
 struct Authority {
     root: Vec<u8>,
     root_key_pem: Option<Zeroizing<String>>,
+    /// Signs for nodes and operators, and without a server issuer for the control plane too.
+    issuer: UnsealedIssuer,
+    server: Option<UnsealedIssuer>,
+    warnings: Vec<String>,
+    hsm_keys: Vec<HsmKeyUse>,
+}
+
+/// An issuer, and its key as it will be sealed.
+struct UnsealedIssuer {
     issuer: SigningIssuer,
-    issuer_key: Zeroizing<Vec<u8>>,
+    /// Of a key in an HSM, where it is found.
+    key: Zeroizing<Vec<u8>>,
     kind: IssuerKind,
+    usage: IssuerUse,
+}
+
+impl Authority {
+    fn server(&self) -> &SigningIssuer {
+        &self.server.as_ref().unwrap_or(&self.issuer).issuer
+    }
 }
 
 /// Makes the data directory. Nothing is left to chance half done: the version file, written last, is what
@@ -119,7 +157,7 @@ pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> 
         _ => return Err(ConfigMistakes(mistakes).into()),
     };
     let at = clock::now();
-    let authority = authority(&request, at)?;
+    let authority = authority(&request, &config, at)?;
     let own = config.own_certificate.as_ref().map(|files| read_configured(files, at)).transpose();
     let own = own.map_err(InitError::ServerCertificate)?;
     // A key that exists is read before anything is made: a wrong one must not leave half a directory behind.
@@ -127,24 +165,19 @@ pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> 
         KekSource::File(path) if !path.exists() => None,
         source => Some(source.load()?),
     };
+    // Whoever corrects a mistake, or was interrupted, can ask again for the same directory.
     let traces = request.dir.create()?;
-    let made = make(&request, &config, &authority, existing, at).await;
-    let root_fingerprint = match made {
-        Ok(root_fingerprint) => root_fingerprint,
-        Err(error) => {
-            // Whoever corrects the mistake can ask again for the same directory.
-            traces.remove();
-            return Err(error);
-        }
-    };
+    let root_fingerprint = make(&request, &config, &authority, existing, at).await?;
     let warnings = warnings(&request, &config, own.as_ref(), &authority);
     Ok(InitializedDomain {
         dir: request.dir.clone(),
+        traces,
         root_fingerprint,
         root_pem: pki::pem::certificate_pem(&authority.root),
         root_key_pem: authority.root_key_pem,
         server_url: config.server_url(),
         warnings,
+        hsm_keys: authority.hsm_keys,
     })
 }
 
@@ -169,21 +202,32 @@ async fn make(
     Ok(root_fingerprint)
 }
 
-fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitError> {
+fn authority(
+    request: &InitRequest,
+    config: &ControlPlaneConfig,
+    at: Timestamp,
+) -> Result<Authority, InitError> {
     let unusable = |error: &dyn std::fmt::Display| InitError::Imported(error.to_string());
     match &request.issuer {
         IssuerChoice::Sealed | IssuerChoice::Ephemeral => {
-            let serials = [chance::serial(at)?, chance::serial(at)?];
+            let serials = [chance::serial(at)?, chance::serial(at)?, chance::serial(at)?];
             let made = hierarchy::create(&request.domain, at, serials)?;
-            let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key)
-                .map_err(hierarchy::HierarchyError::from)?;
             Ok(Authority {
                 root: made.root_der,
                 root_key_pem: Some(made.root_key_pem),
-                issuer,
-                issuer_key: made.intermediate_key,
-                kind: IssuerKind::Sealed,
+                issuer: sealed(made.node, IssuerUse::Node)?,
+                server: Some(sealed(made.server, IssuerUse::Server)?),
+                warnings: Vec::new(),
+                hsm_keys: Vec::new(),
             })
+        }
+        IssuerChoice::Pkcs11 => {
+            let expected = "the table of the token that keeps the issuer's key";
+            let missing = || ConfigMistakes(vec![ConfigMistake::missing("pkcs11", expected)]);
+            let pkcs11 = config.pkcs11.as_ref().ok_or_else(missing)?;
+            let program = hsm::session_program(config)?;
+            let token = Hsm::with_program(pkcs11.token.clone(), PinMemory::default(), program)?;
+            in_hsm(request, &token, &pkcs11.key, at)
         }
         IssuerChoice::Imported { certificates, key } => {
             let chain = pki::pem::certificates(certificates).map_err(|error| unusable(&error))?;
@@ -196,14 +240,75 @@ fn authority(request: &InitRequest, at: Timestamp) -> Result<Authority, InitErro
             if issuer.not_after() <= at {
                 return Err(unusable(&format!("it expired at {}", issuer.not_after())));
             }
+            let key = Zeroizing::new(key.secret_der().to_vec());
+            let (kind, usage) = (IssuerKind::Imported, IssuerUse::Both);
             Ok(Authority {
                 root: last.to_vec(),
                 root_key_pem: None,
-                issuer,
-                issuer_key: Zeroizing::new(key.secret_der().to_vec()),
-                kind: IssuerKind::Imported,
+                issuer: UnsealedIssuer { issuer, key, kind, usage },
+                server: None,
+                warnings: Vec::new(),
+                hsm_keys: Vec::new(),
             })
         }
+    }
+}
+
+/// Issuers whose keys are in the token. One that exists stays as it is.
+fn in_hsm(
+    request: &InitRequest,
+    hsm: &Arc<Hsm>,
+    first_label: &str,
+    at: Timestamp,
+) -> Result<Authority, InitError> {
+    let (mut warnings, mut hsm_keys) = (Vec::new(), Vec::new());
+    let (root_der, root_key) = hierarchy::create_root(&request.domain, chance::serial(at)?, at)?;
+    let root = SigningIssuer::new(&root_der, &root_key).map_err(hierarchy::HierarchyError::from)?;
+    let mut below = |label: &str, usage: IssuerUse| -> Result<UnsealedIssuer, InitError> {
+        let FoundOrMade { key, is_new, is_extractable } = hsm.find_or_generate(label)?;
+        hsm_keys.push(HsmKeyUse { label: label.to_owned(), is_new });
+        if !is_new {
+            warnings.push(format!(
+                "the token had a key labelled '{label}' before, which is now this domain's: no other domain may use it"
+            ));
+        }
+        if is_extractable {
+            warnings.push(format!(
+                "the key labelled '{label}' can be extracted from its token: make one that cannot, under another label"
+            ));
+        }
+        let (serial, lifetime) = (chance::serial(at)?, hierarchy::INTERMEDIATE_LIFETIME);
+        let signed = hierarchy::sign_intermediate(&root, &key.spki(), usage, serial, at, lifetime)?;
+        let issuer =
+            SigningIssuer::in_hsm(&signed.der, hsm, label).map_err(hierarchy::HierarchyError::from)?;
+        let key = KeyReference { label: label.to_owned() }.to_bytes();
+        Ok(UnsealedIssuer { issuer, key, kind: IssuerKind::Pkcs11, usage })
+    };
+    let issuer = below(first_label, IssuerUse::Node)?;
+    let server = below(&server_label(first_label), IssuerUse::Server)?;
+    let root_key_pem = Some(pki::pem::key_pem_pkcs8(&root_key));
+    Ok(Authority { root: root_der, root_key_pem, issuer, server: Some(server), warnings, hsm_keys })
+}
+
+fn sealed(made: hierarchy::IssuerMaterial, usage: IssuerUse) -> Result<UnsealedIssuer, InitError> {
+    let issuer = SigningIssuer::new(&made.der, &made.key).map_err(hierarchy::HierarchyError::from)?;
+    Ok(UnsealedIssuer { issuer, key: made.key, kind: IssuerKind::Sealed, usage })
+}
+
+impl UnsealedIssuer {
+    fn record(&self, kek: &Kek, root: Fingerprint) -> Result<NewIssuer, InitError> {
+        let id = self.issuer.id();
+        Ok(NewIssuer {
+            sealed_key: kek.seal(&keys::issuer_context(&id), &self.key)?,
+            id,
+            kind: self.kind,
+            subject: self.issuer.subject(),
+            certificate: self.issuer.certificate().to_vec(),
+            fingerprint: pki::digest::fingerprint(self.issuer.certificate()),
+            not_after: self.issuer.not_after(),
+            usage: self.usage,
+            root: Some(root),
+        })
     }
 }
 
@@ -213,12 +318,11 @@ fn first_command(
     kek: &Kek,
     at: Timestamp,
 ) -> Result<InitializeDomain, InitError> {
-    let issuer = &authority.issuer;
-    let id = issuer.id();
     let root =
         pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
     let (audit_certificate, audit_key) =
-        hierarchy::audit_signer(issuer, &request.domain, chance::serial(at)?, at)?;
+        hierarchy::audit_signer(authority.server(), &request.domain, chance::serial(at)?, at)?;
+    let server_issuer = authority.server.as_ref().map(|server| server.record(kek, root.fingerprint));
     Ok(InitializeDomain {
         domain: request.domain.clone(),
         cluster: ClusterId(chance::ulid(at)?),
@@ -227,20 +331,15 @@ fn first_command(
         root: authority.root.clone(),
         root_fingerprint: root.fingerprint,
         root_not_after: root.not_after,
-        issuer: NewIssuer {
-            sealed_key: kek.seal(&keys::issuer_context(&id), &authority.issuer_key)?,
-            id,
-            kind: authority.kind,
-            subject: issuer.subject(),
-            certificate: issuer.certificate().to_vec(),
-            fingerprint: pki::digest::fingerprint(issuer.certificate()),
-            not_after: issuer.not_after(),
-        },
+        issuer: authority.issuer.record(kek, root.fingerprint)?,
+        server_issuer: server_issuer.transpose()?,
         audit_certificate,
         audit_sealed_key: kek.seal(keys::AUDIT_CONTEXT, &audit_key)?,
         node_signer: match request.issuer {
             IssuerChoice::Ephemeral => NodeSigner::Ephemeral,
-            IssuerChoice::Sealed | IssuerChoice::Imported { .. } => NodeSigner::DomainIssuer,
+            IssuerChoice::Sealed | IssuerChoice::Pkcs11 | IssuerChoice::Imported { .. } => {
+                NodeSigner::DomainIssuer
+            }
         },
     })
 }
@@ -254,6 +353,10 @@ fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Resul
     replace(&dir.config(), text.as_bytes(), 0o640)?;
     replace(&dir.ca("bundle.pem"), pki::pem::certificate_pem(&authority.root).as_bytes(), 0o644)?;
     replace(&dir.keys("kek.id"), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
+    if !authority.hsm_keys.is_empty() {
+        let labels: Vec<String> = authority.hsm_keys.iter().map(|key| key.label.clone()).collect();
+        hsm::write_labels(dir, &labels)?;
+    }
     Ok(())
 }
 
@@ -294,8 +397,8 @@ fn warnings(
     own: Option<&ConfiguredCertificate>,
     authority: &Authority,
 ) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let (root, issuer) = (authority.root.as_slice(), authority.issuer.certificate());
+    let mut warnings = authority.warnings.clone();
+    let (root, issuer) = (authority.root.as_slice(), authority.server().certificate());
     if own.is_some_and(|own| !own.leads_to(&[issuer, root], &[root])) {
         warnings.push("the server certificate was not issued under this CA: hosts will refuse it".to_owned());
     }

@@ -60,6 +60,14 @@ struct ByState {
     state: &'static str,
 }
 
+/// Of issuers: what for, where the key is, and how far in its life.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByIssuer {
+    r#use: &'static str,
+    kind: &'static str,
+    state: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlace {
     place: &'static str,
@@ -78,6 +86,8 @@ pub struct Metrics {
     recoveries: Family<ByResult, Counter>,
     connected_nodes: Gauge,
     expiring: Family<ByDays, Gauge>,
+    issuer_ends: Family<ByIssuer, Gauge>,
+    root_ends: Family<ByState, Gauge>,
     alerts: Family<ByKind, Gauge>,
     alert_deliveries: Family<ByResult, Counter>,
     handshakes_refused: Family<ByReason, Counter>,
@@ -86,8 +96,10 @@ pub struct Metrics {
     displaced: Family<ByPlace, Counter>,
     refusals_overflowed: Gauge,
     ready: Gauge,
+    hsm_up: Gauge,
     commit_seconds: Histogram,
     audit_seq: Gauge,
+    raft: RaftMetrics,
     nodes: Family<ByState, Gauge>,
     node_failures: Family<ByFailure, Gauge>,
     anchor_failures: Counter,
@@ -112,9 +124,74 @@ struct LokiMetrics {
     failures: Family<ByReason, Counter>,
 }
 
+/// Of this replica as one of a cluster, or alone.
+#[derive(Default)]
+struct RaftMetrics {
+    leader: Gauge,
+    term: Gauge,
+    lag: Gauge,
+    applied: Gauge,
+    /// Without labels; absent while there is no snapshot.
+    snapshot_age: Family<Vec<(String, String)>, Gauge>,
+    snapshots_installed: Counter,
+}
+
+/// What they are set to.
+#[derive(Debug, Clone, Copy)]
+pub struct RaftFigures {
+    pub is_leader: bool,
+    pub term: u64,
+    pub lag: u64,
+    pub applied: u64,
+    pub newest_snapshot: Option<Timestamp>,
+    pub snapshots_installed: u64,
+}
+
+impl RaftMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "1 while this replica leads with a majority behind it";
+        registry.register("raft_leader", help, self.leader.clone());
+        registry.register(
+            "raft_term",
+            "The term of the election that this replica knows of",
+            self.term.clone(),
+        );
+        let help = "Entries of the log that are known of and not applied by this replica";
+        registry.register("raft_lag", help, self.lag.clone());
+        registry.register(
+            "raft_applied",
+            "The last entry that this replica has applied",
+            self.applied.clone(),
+        );
+        let help = "How long ago the newest snapshot was written";
+        registry.register("snapshot_age_seconds", help, self.snapshot_age.clone());
+        let help = "Snapshots that came from another replica and were installed since the start";
+        registry.register("snapshots_installed", help, self.snapshots_installed.clone());
+    }
+
+    /// `now` is what the machine's clock says, as the time of the file does.
+    fn set(&self, figures: &RaftFigures, now: Timestamp) {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.leader.set(i64::from(figures.is_leader));
+        self.term.set(gauge(figures.term));
+        self.lag.set(gauge(figures.lag));
+        self.applied.set(gauge(figures.applied));
+        self.snapshot_age.clear();
+        if let Some(written) = figures.newest_snapshot {
+            self.snapshot_age.get_or_create(&Vec::new()).set(gauge(now.since(written).millis() / 1000));
+        }
+        self.snapshots_installed.inner().store(figures.snapshots_installed, Ordering::Relaxed);
+    }
+}
+
 impl Metrics {
-    /// `forwards`: whether the audit trail is forwarded.
-    pub fn new(forwards: bool) -> Self {
+    /// How replication stands, for the next text.
+    pub fn replication(&self, figures: &RaftFigures, now: Timestamp) {
+        self.raft.set(figures, now);
+    }
+
+    /// `forwards`: whether the audit trail is forwarded; `has_hsm`: whether keys may be in one.
+    pub fn new(forwards: bool, has_hsm: bool) -> Self {
         let buckets = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
         let mut metrics = Self {
             registry: Registry::with_prefix("enlist"),
@@ -124,6 +201,8 @@ impl Metrics {
             recoveries: Family::default(),
             connected_nodes: Gauge::default(),
             expiring: Family::default(),
+            issuer_ends: Family::default(),
+            root_ends: Family::default(),
             alerts: Family::default(),
             alert_deliveries: Family::default(),
             handshakes_refused: Family::default(),
@@ -132,8 +211,10 @@ impl Metrics {
             displaced: Family::default(),
             refusals_overflowed: Gauge::default(),
             ready: Gauge::default(),
+            hsm_up: Gauge::default(),
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
+            raft: RaftMetrics::default(),
             nodes: Family::default(),
             node_failures: Family::default(),
             anchor_failures: Counter::default(),
@@ -143,8 +224,13 @@ impl Metrics {
             claims_ignored: Family::default(),
         };
         metrics.register();
+        metrics.raft.register(&mut metrics.registry);
         if forwards {
             metrics.register_loki();
+        }
+        if has_hsm {
+            let help = "1 while every issuer key in the HSM signs that is in use";
+            metrics.registry.register("hsm_up", help, metrics.hsm_up.clone());
         }
         let registry = &mut metrics.registry;
         let exchanged = metrics.claims_exchanged.clone();
@@ -210,6 +296,10 @@ impl Metrics {
         registry.register("connected_nodes", "Nodes with a live stream", connected);
         let expiring = self.expiring.clone();
         registry.register("certificates", "Valid certificates of nodes, by days left", expiring);
+        let help = "Unix time at which the first issuer of this use, kind and state ends";
+        registry.register("issuer_not_after_seconds", help, self.issuer_ends.clone());
+        let help = "Unix time at which the first root in this state ends";
+        registry.register("root_not_after_seconds", help, self.root_ends.clone());
         registry.register("alerts", "Open alerts, by kind", self.alerts.clone());
         let deliveries = self.alert_deliveries.clone();
         registry.register("alert_deliveries", "Deliveries of alerts to the webhook, by result", deliveries);
@@ -283,6 +373,29 @@ impl Metrics {
         Timer(Instant::now())
     }
 
+    /// When what signs and what is trusted ends; of several alike, the first.
+    fn set_ends(&self, state: &State) {
+        let seconds = |end: Timestamp| i64::try_from(end.millis() / 1000).unwrap_or(i64::MAX);
+        self.issuer_ends.clear();
+        let mut issuers: Vec<_> = state.issuers.values().collect();
+        issuers.sort_by_key(|issuer| std::cmp::Reverse(issuer.not_after));
+        for issuer in issuers {
+            let label = ByIssuer {
+                r#use: issuer.issues_for().as_str(),
+                kind: issuer.kind.as_str(),
+                state: issuer.state.as_str(),
+            };
+            self.issuer_ends.get_or_create(&label).set(seconds(issuer.not_after));
+        }
+        self.root_ends.clear();
+        let mut roots: Vec<_> = state.roots.iter().collect();
+        roots.sort_by_key(|root| std::cmp::Reverse(root.not_after));
+        for root in roots {
+            let label = ByState { state: root.state.as_str() };
+            self.root_ends.get_or_create(&label).set(seconds(root.not_after));
+        }
+    }
+
     /// The text that a scraper reads.
     pub fn text(
         &self,
@@ -290,10 +403,12 @@ impl Metrics {
         presence: &Presence,
         overflowed: u64,
         ready: bool,
+        hsm_up: bool,
         clock: ClockReading,
     ) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.ready.set(i64::from(ready));
+        self.hsm_up.set(i64::from(hsm_up));
         self.refusals_overflowed.set(i64::try_from(overflowed).unwrap_or(i64::MAX));
         self.clock_offset.set(clock.offset_ms / 1000);
         self.connected_nodes.set(gauge(presence.connected()));
@@ -304,6 +419,7 @@ impl Metrics {
             let open = view.state.alerts.values().filter(|alert| alert.kind == *kind).count();
             self.alerts.get_or_create(&ByKind { kind: kind.as_str() }).set(gauge(open));
         }
+        self.set_ends(&view.state);
         self.audit_seq.set(i64::try_from(view.audit.seq).unwrap_or(i64::MAX));
         let lag = view.audit.seq.saturating_sub(self.loki.sent.load(Ordering::Relaxed));
         self.loki.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));

@@ -11,6 +11,7 @@ pub mod config_warnings;
 pub mod datadir;
 pub mod from_taskrun;
 pub mod init;
+pub mod join;
 mod key_memory;
 pub mod metrics;
 pub mod run;

@@ -2,20 +2,27 @@
 //!
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
+use crate::ca::bundle_file;
 use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
-use crate::ca::{CertificateAuthority, ephemeral};
+use crate::ca::{CertificateAuthority, ephemeral, hsm};
+use crate::cluster::local::{self, LocalReplica};
+use crate::cluster::peer_tls::{self, PeerTls};
+use crate::cluster::questions::FleetAnswers;
+use crate::cluster::{Replication, announce};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
 use crate::process::anchor::{self, TrailAnchorError};
 use crate::process::app::{App, Provenance};
+use crate::process::chance;
 use crate::process::clock::{self, BelievedClock};
 use crate::process::config::{self, ConfigMistakes, ControlPlaneConfig};
 use crate::process::config_warnings;
 use crate::process::datadir::{DataDir, DirError, StoreVersion};
+use crate::process::join::peer_options;
 use crate::process::key_memory;
 use crate::process::take_in;
 use crate::reconcile;
@@ -37,6 +44,15 @@ const RESERVED_FILES: u64 = 256;
 /// Connections that the kernel holds until they are accepted, in a burst of them; the system may allow fewer.
 const BACKLOG: u32 = 4096;
 const STOP_LIMIT: Duration = Duration::from_secs(9);
+/// How long after the beginning of a stop anybody may still wait for an HSM.
+const HSM_STOP: Duration = Duration::from_secs(5);
+/// How long the start waits for the other replicas, and how often it says so.
+const CLUSTER_START: Duration = Duration::from_secs(10);
+const TOLD_AGAIN: Duration = Duration::from_secs(10);
+/// How long the start waits for an HSM.
+const HSM_START: Duration = Duration::from_secs(3);
+/// How long a stop waits for another replica to lead.
+const HAND_OVER: Duration = Duration::from_secs(3);
 /// How long after the beginning of a stop the snapshot may still be written.
 const SNAPSHOT_BY: Duration = Duration::from_secs(9);
 
@@ -58,6 +74,8 @@ pub enum RunError {
     #[error("{0}")]
     TakeIn(UnsealError),
     #[error(transparent)]
+    Hsm(#[from] pki::pkcs11::HsmError),
+    #[error(transparent)]
     LogKey(#[from] LogKeyError),
     #[error(transparent)]
     Anchor(#[from] TrailAnchorError),
@@ -73,6 +91,8 @@ pub enum RunError {
     RollbackNotRecorded(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Chance(#[from] chance::NoChance),
 }
 
 impl RunError {
@@ -103,6 +123,7 @@ impl RunError {
                     .to_owned()
             }
             RunError::Anchor(error) => error.remedy().to_owned(),
+            RunError::Hsm(error) => error.remedy().to_owned(),
             RunError::Open(_) => {
                 "nothing was changed; the message names the file and what can be done".to_owned()
             }
@@ -123,7 +144,7 @@ impl RunError {
                  cause"
                     .to_owned()
             }
-            RunError::Tls(_) | RunError::RollbackNotRecorded(_) => "see the log for the cause".to_owned(),
+            RunError::Tls(_) | RunError::RollbackNotRecorded(_) | RunError::Chance(_) => "see the log for the cause".to_owned(),
         }
     }
 }
@@ -171,6 +192,12 @@ fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError>
     if String::from_utf8_lossy(&known).trim() == kek.id() { Ok(kek) } else { Err(RunError::WrongKek) }
 }
 
+/// What is wrong with the HSM that a configuration names. Waits for its answer.
+pub fn hsm_complaint(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String> {
+    let (kek, _) = load_keks(dir, config).ok()?;
+    hsm::complaint(dir, config, &kek)
+}
+
 /// The key-encryption key and, where it was being changed, the next one: either may be the right one.
 pub(super) fn load_keks(
     dir: &DataDir,
@@ -204,15 +231,17 @@ pub(super) fn unseal(
     log_key: &LogKey,
     kek: Arc<Kek>,
     begun: Option<PendingRewrap>,
+    config: &ControlPlaneConfig,
 ) -> Result<(Keys, Option<(PendingRewrap, bool)>), RunError> {
+    let token = hsm::open(config, dir, &kek)?;
     let begun = begun.map(|begun| {
-        let keys = Keys::unseal(state, begun.kek.clone()).ok();
+        let keys = Keys::unseal(state, begun.kek.clone(), token.clone()).ok();
         (begun, keys)
     });
     let (keys, begun) = match begun {
         Some((begun, Some(keys))) => (keys, Some((begun, true))),
-        Some((begun, None)) => (Keys::unseal(state, kek)?, Some((begun, false))),
-        None => (Keys::unseal(state, kek)?, None),
+        Some((begun, None)) => (Keys::unseal(state, kek, token)?, Some((begun, false))),
+        None => (Keys::unseal(state, kek, token)?, None),
     };
     log_key::check_sealed_with(dir, &keys.kek(), log_key)?;
     Ok((keys, begun))
@@ -250,16 +279,40 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let metrics = bind(config.metrics.as_slice()).map_err(|error| error.about("metrics"))?;
     let health = bind(config.health.as_slice()).map_err(|error| error.about("health"))?;
     let log_key = unlock(&dir, &kek, begun.as_ref()).await?;
-    let last_at = journal::probe(dir.path(), Some(&log_key))?.last_at;
+    let joined = local::load(&dir)?.joined();
+    let last_at = journal::probe_replica(dir.path(), Some(&log_key), joined)?.last_at;
     let accepted = check_clock(last_at, overrides.accept_clock)?;
     let clock = Arc::new(BelievedClock::new(last_at.unwrap_or(Timestamp::from_millis(0))));
-    let stamps = clock.clone();
-    let options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
-    let journal = Journal::open(options).await?;
+    let (stamps, walls) = (clock.clone(), clock.clone());
+    let local = local::load(&dir)?;
+    let tls = peer_tls(&dir, &kek, &local, &clock)?;
+    let connector = Arc::new(peer_tls::PeerDialer(tls.clone()));
+    let mut options = Options::new(dir.path(), Arc::new(move || stamps.now()), log_key.clone());
+    options.wall = Some(Arc::new(move || walls.read().wall));
+    options.snapshot_bytes = Some(config.journal.snapshot_bytes);
+    options.keep_bytes = config.journal.keep_bytes;
+    options.replica = local.id;
+    options.peers = Some(peer_options(&local, connector, chance::incarnation()?));
+    let journal = Arc::new(Journal::open(options).await?);
+    let (stop, stopping) = watch::channel(false);
+    let replication = Replication::new(tls, dir.clone());
+    // The replica that was initialized knows its domain from its registry alone, and talks to the others before it serves.
+    announce::trust(&replication.tls, &journal.view().state);
+    let pulse = journal.clone();
+    tokio::spawn(async move { pulse.keep_pulse().await });
+    if local.joined() || !journal.view().state.replicas.is_empty() {
+        let address = config.peer_address();
+        replication.serve(&journal, address, stopping.clone()).map_err(|error| RunError::Plain {
+            what: "peer-listen",
+            address,
+            error,
+        })?;
+        reach_others(&journal).await;
+    }
     if journal.view().state.has_ephemeral_issuers() {
         key_memory::forbid_swapping();
     }
-    let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun)?;
+    let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun, &config)?;
     let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
         Err(error) if !overrides.accept_rollback => {
             // Only a restart with the right directory or anchor helps; what was opened is closed.
@@ -271,12 +324,13 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         checked => checked.err(),
     };
     rewrap::settle(&dir, begun)?;
-    let (stop, stopping) = watch::channel(false);
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(keys, dir.clone());
     let edge = Edge::new(connection_limit(), overrides.reflection);
-    let app = App::new(config, journal, clock, authority, edge, advertised, stopping);
+    let app = App::new(config, (journal, replication), clock, authority, edge, advertised, stopping);
+    announce::follow_trust(&app);
+    app.journal.answer_peers(Arc::new(FleetAnswers::new(&app)));
     record_gap(&app).await;
     match rolled_back {
         Some(error) => accept_rollback(&app, &error).await?,
@@ -291,8 +345,24 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         return Err(TrailAnchorError::NotWritable { why }.into());
     }
 
+    if app.ca.keys.hsm().is_some() {
+        // One that is there is known by then; for another nobody waits.
+        let _ = tokio::time::timeout(HSM_START, hsm::check(&app)).await;
+    }
     let presented = app.ca.presented.clone();
-    server_cert::ensure(&app, &presented).await?;
+    // Whoever has to roll the issuer that cannot sign needs the operator socket for it.
+    if let Err(error) = server_cert::ensure(&app, &presented).await {
+        if app.config.own_certificate.is_some() {
+            return Err(error.into());
+        }
+        if app.ca.awaits_certificate() {
+            tracing::warn!(%error, "TLS is not served yet: waiting for the HSM to sign the server certificate");
+        } else {
+            let remedy = "see that an issuer signs for the control plane (`enlist ca show`; `enlist ca roll prepare --use server`), or that the HSM is there";
+            tracing::error!(%error, remedy, "no server certificate could be issued");
+        }
+    }
+    bundle_file::write(&app)?;
     if let Some(accepted) = accepted {
         record_clock(&app, accepted).await;
     }
@@ -316,6 +386,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(plain::accept(app.clone(), listener, plain::health(&app)));
     }
     tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
+    if app.ca.keys.hsm().is_some() {
+        tasks.spawn(hsm::watch(app.clone()));
+    }
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(live::follow(app.clone()));
     tasks.spawn(overlays::follow(app.clone()));
@@ -331,6 +404,48 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     }
     tasks.spawn(reconcile::run(app.clone(), presented));
     Ok(Server { app, stop, tasks, bound, dir, _lock: lock })
+}
+
+/// What this replica shows to others and trusts, before the registry says.
+fn peer_tls(
+    dir: &DataDir,
+    kek: &Kek,
+    local: &LocalReplica,
+    clock: &Arc<BelievedClock>,
+) -> Result<Arc<PeerTls>, RunError> {
+    let tls = PeerTls::new(clock.clone());
+    if let Some(kept) = local::kept(dir, kek) {
+        tls.show(kept);
+    }
+    let roots = std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pki::pem::certificates(&pem).ok());
+    if let (Some(domain), Some(roots)) = (&local.domain, roots) {
+        tls.trust(domain.clone(), roots);
+    }
+    Ok(tls)
+}
+
+/// Waits until this replica has what the cluster knows: for as long as it takes if it knows nothing yet, else not for long, because
+/// it can be asked and stopped without a majority too.
+async fn reach_others(journal: &Journal) {
+    let began = Instant::now();
+    let mut told = began;
+    loop {
+        if journal.barrier().await.is_ok() {
+            return;
+        }
+        let is_empty = journal.view().state.domain.is_none();
+        if !is_empty && began.elapsed() > CLUSTER_START {
+            tracing::warn!(
+                "no majority of the cluster can be reached: starting with what this replica knows"
+            );
+            return;
+        }
+        if told.elapsed() > TOLD_AGAIN {
+            tracing::info!("waiting for the other replicas");
+            told = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, RunError> {
@@ -393,18 +508,20 @@ impl Server {
     /// Where it listens, as a host would be told.
     pub fn url(&self) -> String {
         let first = self.bound.first().copied();
-        let host = match first {
-            Some(address) if address.ip().is_unspecified() => "localhost".to_owned(),
-            Some(address) if address.is_ipv6() => format!("[{}]", address.ip()),
-            Some(address) => address.ip().to_string(),
-            None => "localhost".to_owned(),
-        };
+        let host = first.map_or_else(|| "localhost".to_owned(), |address| self.app.config.host(address));
         format!("https://{host}:{}", first.map_or(0, |address| address.port()))
     }
 
     /// The URLs that nodes are sent to.
     pub fn advertised(&self) -> Vec<String> {
         self.app.servers()
+    }
+
+    /// Ends when TLS is served: at once, unless the HSM has still to sign the first server certificate.
+    pub async fn serving(&self) {
+        while self.app.ca.awaits_certificate() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// Ends when the journal has stopped by itself, with the reason: nothing can be granted any more.
@@ -417,12 +534,26 @@ impl Server {
         }
     }
 
-    /// Stops: no new connections, requests in progress end, what was counted is written, then the log closes.
+    /// Requests in progress have ended; those that wait for an HSM are not waited for as long as they would.
+    async fn ended(&self) {
+        let hsm = self.app.ca.keys.hsm();
+        let all = self.tasks.wait();
+        let Err(_) = tokio::time::timeout(HSM_STOP, all).await else { return };
+        if let Some(hsm) = hsm {
+            hsm.close();
+        }
+        self.tasks.wait().await;
+    }
+
+    /// Stops: another replica leads, no new connections, requests in progress end, what was counted is written, then the log closes.
     pub async fn stop(self) {
         let began = Instant::now();
+        if self.app.journal.hand_over(HAND_OVER).await {
+            tracing::info!("another replica leads now");
+        }
         let _ = self.stop.send(true);
         self.tasks.close();
-        if tokio::time::timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_LIMIT, self.ended()).await.is_err() {
             tracing::warn!("some connections did not end in time");
         }
         self.app.edge.refusals.flush(&self.app, true).await;
@@ -435,6 +566,9 @@ impl Server {
         let left = began.checked_add(SNAPSHOT_BY).map(|by| by.saturating_duration_since(Instant::now()));
         if let Err(error) = self.app.journal.shutdown_with_snapshot(left.unwrap_or_default()).await {
             tracing::error!(%error, "the log did not close cleanly");
+        }
+        if let Some(hsm) = self.app.ca.keys.hsm() {
+            hsm.close();
         }
         let _ = std::fs::remove_file(self.dir.operator_socket());
     }

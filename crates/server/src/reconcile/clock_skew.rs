@@ -1,6 +1,7 @@
-//! The alert about this replica's own clock: raised when it is not believed any more, cleared when it is again.
+//! The alert about the clock of a control plane of one replica: raised when it is not believed any more, cleared when it is again.
+//! Of several replicas: `replica_clocks.rs`.
 
-use super::propose;
+use super::{propose, replica_clocks};
 use crate::process::app::App;
 use journal::Leadership;
 use lifecycle::clock::{ClockReading, TOLERANCE};
@@ -16,6 +17,9 @@ pub struct ClockSkew {
 
 impl ClockSkew {
     pub async fn tick(&mut self, app: &App, leadership: &Leadership) {
+        if !app.journal.is_alone() {
+            return replica_clocks::tick(app, leadership).await;
+        }
         let reading = app.clock.read();
         if !reading.is_believed() {
             return self.lost(app, leadership, &reading).await;

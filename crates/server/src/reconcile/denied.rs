@@ -8,6 +8,8 @@ use lifecycle::registry::Command;
 pub async fn record_sightings(app: &App, all: bool) {
     for seen in app.fleet.denied.due(app.now(), all) {
         tracing::warn!(node = %seen.node, serial = %seen.serial, source = %seen.source, "a denied certificate came back");
-        record(app, Command::RecordDeniedCertificate(seen)).await;
+        if record(app, Command::RecordDeniedCertificate(seen.clone())).await.is_none() {
+            app.fleet.denied.not_recorded(seen);
+        }
     }
 }

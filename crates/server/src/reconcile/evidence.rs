@@ -2,7 +2,7 @@
 //! is over. Hosts that have said something new wait in a queue; after a start, and when another tolerance is set, what
 //! is on record is gone through once, a part of the fleet at a time.
 
-use super::propose;
+use super::{propose, record};
 use crate::process::app::App;
 use journal::Leadership;
 use lifecycle::names::{AlertId, NodeId, Span};
@@ -33,25 +33,40 @@ impl Evidence {
         Self { walk: Some(Bound::Unbounded), tolerance: None }
     }
 
+    /// What this replica has heard itself.
+    pub async fn hear(app: &App) {
+        let heard = app.fleet.presence.reports(app.now(), HEARD);
+        if heard.is_empty() {
+            return;
+        }
+        let view = app.view();
+        let (state, mut due) = (&view.state, Vec::new());
+        let open = open(state);
+        for (id, report) in &heard {
+            if let Some(node) = state.nodes.get(id) {
+                let changes = changes(state, &open, node, node.newest_report(Some(report)));
+                due.extend(changes.into_iter().map(|command| (id, command)));
+            }
+        }
+        for (id, command) in due {
+            if record(app, command).await.is_none() {
+                app.fleet.presence.not_looked(id);
+            }
+        }
+    }
+
+    /// What is on record, gone through by the leader.
     pub async fn tick(&mut self, app: &App, leadership: &Leadership) {
         let view = app.view();
         let state = &view.state;
         if self.tolerance.replace(state.policy.clock_tolerance) != Some(state.policy.clock_tolerance) {
             self.walk = Some(Bound::Unbounded);
         }
-        let heard = app.fleet.presence.reports(app.now(), HEARD);
-        if heard.is_empty() && self.walk.is_none() {
+        if self.walk.is_none() {
             return;
         }
         let open = open(state);
-        let mut due = Vec::new();
-        for (id, report) in &heard {
-            if let Some(node) = state.nodes.get(id) {
-                due.extend(changes(state, &open, node, node.newest_report(Some(report))));
-            }
-        }
-        due.extend(self.walk(app, state, &open));
-        for command in due {
+        for command in self.walk(app, state, &open) {
             propose(app, leadership, command).await;
         }
     }

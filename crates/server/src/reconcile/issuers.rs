@@ -1,13 +1,15 @@
-//! Alerts before an issuer ends: there must be time to fetch the root key from its safe.
+//! Alerts before an issuer or the root ends: there must be time to fetch the root key from its safe.
 
 use super::propose;
 use crate::process::app::App;
 use journal::Leadership;
 use lifecycle::names::{Span, Timestamp};
-use lifecycle::registry::{AlertKind, Command, RaiseAlert, State};
+use lifecycle::registry::{AlertKind, Command, IssuerState, RaiseAlert, State};
 
 /// Days before the end, the latest warning first.
 const WARNINGS: [u64; 3] = [7, 30, 60];
+/// The same of a root: every host has to store another one.
+const ROOT_WARNINGS: [u64; 4] = [7, 30, 60, 365];
 
 pub async fn tick(app: &App, leadership: &Leadership) {
     let (view, now) = (app.view(), app.now());
@@ -27,11 +29,31 @@ pub async fn tick(app: &App, leadership: &Leadership) {
 
 /// Says the same until the next warning is due, so that each is raised once.
 fn warning(state: &State, now: Timestamp) -> Option<String> {
+    let within = |end: Timestamp, warnings: &[u64]| {
+        warnings.iter().copied().find(|days| now.plus(Span::from_days(*days)) >= end)
+    };
     // An ephemeral issuer is replaced by its replica itself.
-    let active = state.active_issuer()?;
-    let days = WARNINGS.into_iter().find(|days| now.plus(Span::from_days(*days)) >= active.not_after)?;
-    Some(format!(
-        "issuer {} ends at {}, in less than {days} days: begin `enlist ca roll prepare`",
-        active.id, active.not_after
-    ))
+    let issuers = state.domain_issuers_in(IssuerState::Active).filter_map(|issuer| {
+        let days = within(issuer.not_after, &WARNINGS)?;
+        let usage = match issuer.usage {
+            lifecycle::names::IssuerUse::Server => "--use server ",
+            lifecycle::names::IssuerUse::Node | lifecycle::names::IssuerUse::Both => "",
+        };
+        Some(format!(
+            "{} issuer {} (use {}) ends at {}, in less than {days} days: begin `enlist ca roll prepare {usage}--csr-out FILE`",
+            issuer.kind.as_str(),
+            issuer.id,
+            issuer.usage,
+            issuer.not_after
+        ))
+    });
+    let root = state.active_root().and_then(|root| {
+        let days = within(root.not_after, &ROOT_WARNINGS)?;
+        Some(format!(
+            "the root ends at {}, in less than {days} days: begin `enlist ca roll prepare --new-root --csr-out FILE`",
+            root.not_after
+        ))
+    });
+    let all: Vec<String> = issuers.chain(root).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }

@@ -27,7 +27,7 @@ impl LongSilence {
             propose(app, leadership, Command::ClearAlert { alert }).await;
         }
         // Whoever was silent before a start of this process is given the time to come back that everybody has.
-        if app.fleet.listening_since.plus(state.policy.liveness_grace) > now {
+        if app.fleet.listening_since().plus(state.policy.liveness_grace) > now {
             return;
         }
         let due = self.walk.next(state, |node| {

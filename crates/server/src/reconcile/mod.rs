@@ -2,6 +2,7 @@
 
 pub mod claims;
 mod clock_skew;
+mod copies;
 pub mod denied;
 mod evidence;
 mod expiry;
@@ -11,15 +12,18 @@ mod liveness;
 mod long_silence;
 mod memory_issuer;
 mod repair;
+mod replica_clocks;
 mod walk;
 pub mod webhook;
 
+use crate::ca::bundle_file;
 use crate::ca::server_cert::{self, PresentedCertificate};
+use crate::cluster::{QUORUM_LOST, announce, clock as cluster_clock, membership};
 use crate::process::anchor;
 use crate::process::app::{App, Provenance};
 use journal::{Leadership, View, checkpoint_message};
-use lifecycle::names::Span;
-use lifecycle::registry::{Actor, Checkpoint, Command};
+use lifecycle::names::{IssuerId, ReplicaId, Span};
+use lifecycle::registry::{Actor, Checkpoint, Command, IssuerState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,43 +34,113 @@ const CHECKPOINT_AGE: Span = Span::from_minutes(5);
 const TICKS_PER_TIDY: u64 = 5;
 const TICKS_PER_CERTIFICATE_CHECK: u64 = 3600;
 const TICKS_PER_ISSUER_CHECK: u64 = 60;
+const TICKS_PER_ANNOUNCEMENT: u64 = 60;
 
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
-    let mut signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
+    let mut signs = authorities(&app);
     let mut memory_issuer = memory_issuer::IssuerReplacement::default();
     let mut tick: u64 = 0;
+    let mut announced = false;
+    // In which term this replica led when it last looked, and under whom it was.
+    let mut led: Option<u64> = None;
+    let mut leader_heard = LeaderHeard::default();
+    let mut copies = copies::CopySearch::default();
+    let mut certificate_missing = presented.pin().is_none();
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
             () = app.stopped() => return,
         }
         tick += 1;
-        let now_signs = app.view().state.active_issuer().map(|issuer| issuer.id.clone());
+        let now_signs = authorities(&app);
         let rolled = signs != now_signs;
         signs = now_signs;
         // What this replica alone has seen, and its own certificate: every replica.
         app.edge.refusals.flush(&app, false).await;
         app.edge.refused_renewals.flush(&app, false).await;
         app.edge.repeated_failures.flush(&app).await;
+        leader_heard.tick(&app, tick == 1);
+        copies.tick(&app).await;
         liveness::record_sightings(&app).await;
         denied::record_sightings(&app, false).await;
-        // What goes by the time waits until the time is known.
-        let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled;
-        if due
-            && app.clock.is_believed()
-            && let Err(error) = server_cert::ensure(&app, &presented).await
-        {
-            tracing::error!(%error, "the server certificate was not renewed");
+        evidence::Evidence::hear(&app).await;
+        if app.clock.is_believed() {
+            repair::tick(&app).await;
         }
+        // What goes by the time waits until the time is known.
+        let missing = certificate_missing && app.ca.hsm.is_available();
+        let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled || missing;
+        if due && app.clock.is_believed() {
+            let ensured = server_cert::ensure(&app, &presented).await;
+            if let Err(error) = &ensured {
+                tracing::error!(%error, "the server certificate was not renewed");
+            }
+            // Tried again once the HSM signs.
+            certificate_missing = ensured.is_err() && app.ca.keys.hsm().is_some();
+        }
+        if rolled {
+            bundle_file::follow(&app);
+            announce::follow_trust(&app);
+        }
+        if tick.is_multiple_of(TICKS_PER_ANNOUNCEMENT) || rolled || !announced {
+            announced = announce(&app).await;
+        }
+        cluster_clock::tick(&app).await;
         memory_issuer.tick(&app).await;
-        if let Some(leadership) = app.journal.leadership().await {
-            leader.tick(&app, &leadership, tick, rolled).await;
+        match app.journal.leadership().await {
+            Some(leadership) => {
+                if led != Some(leadership.term()) {
+                    leader.begin(&app, led.is_none() && tick == 1);
+                }
+                led = Some(leadership.term());
+                leader.tick(&app, &leadership, tick, rolled).await;
+            }
+            None => led = None,
         }
     }
+}
+
+/// Under which leader, with a majority behind it, what this replica hears can be written down.
+#[derive(Default)]
+struct LeaderHeard(Option<(ReplicaId, u64)>);
+
+impl LeaderHeard {
+    /// An outage of the control plane makes nobody silent, on followers either.
+    fn tick(&mut self, app: &App, is_start: bool) {
+        let fresh = app.journal.quorum_age() <= QUORUM_LOST;
+        let leader = app.journal.leader().filter(|_| fresh);
+        let now = leader.map(|leader| (leader, app.journal.replication().term));
+        if now.is_some() && now != self.0 && !is_start {
+            app.fleet.listen_from(app.now());
+        }
+        self.0 = now;
+    }
+}
+
+/// A replica of a cluster keeps its address and its certificate on record. Tells whether nothing is left to do.
+async fn announce(app: &App) -> bool {
+    let is_member = app.view().state.member(app.journal.replica()).is_ok();
+    if !is_member || !app.clock.is_believed() {
+        return !is_member;
+    }
+    match announce::ensure(app).await {
+        Ok(()) => true,
+        Err(failure) => {
+            tracing::warn!(code = failure.code.word, "the replica was not announced: {}", failure.message);
+            false
+        }
+    }
+}
+
+/// What signs now, and what hosts trust: when it changes, this replica presents another chain.
+fn authorities(app: &App) -> (Vec<IssuerId>, u64) {
+    let view = app.view();
+    let signing = view.state.domain_issuers_in(IssuerState::Active).map(|issuer| issuer.id.clone());
+    (signing.collect(), view.state.bundle_version)
 }
 
 /// What is done by the replica that leads, and by no other.
@@ -93,7 +167,16 @@ impl Leader {
         }
     }
 
+    /// This replica leads from now on. Whoever was heard by another leader has its grace again; what was seen by it is not known.
+    fn begin(&mut self, app: &App, is_start: bool) {
+        if !is_start {
+            *self = Self::new(app);
+            app.fleet.listen_from(app.now());
+        }
+    }
+
     async fn tick(&mut self, app: &App, leadership: &Leadership, tick: u64, rolled: bool) {
+        membership::tick(app, leadership).await;
         self.checkpoints.sign_if_due(app, leadership).await;
         self.clock_skew.tick(app, leadership).await;
         self.evidence.tick(app, leadership).await;
@@ -106,7 +189,6 @@ impl Leader {
         liveness::tick(app, leadership).await;
         self.expiry.tick(app, leadership).await;
         self.long_silence.tick(app, leadership).await;
-        repair::tick(app, leadership).await;
         if tick.is_multiple_of(TICKS_PER_ISSUER_CHECK) || rolled {
             issuers::tick(app, leadership).await;
         }

@@ -1,13 +1,12 @@
-//! Repaired nodes that have been well for long enough are let go.
+//! Repaired nodes that have been well for long enough are let go, by the replica that they are connected to.
 
-use super::propose;
+use super::record;
 use crate::process::app::App;
-use journal::Leadership;
 use lifecycle::names::{NodeId, Span};
 use lifecycle::registry::{Command, Node};
 use std::sync::Arc;
 
-pub async fn tick(app: &App, leadership: &Leadership) {
+pub async fn tick(app: &App) {
     let (view, now) = (app.view(), app.now());
     let policy = &view.state.policy;
     // Two heartbeats may be lost.
@@ -20,6 +19,6 @@ pub async fn tick(app: &App, leadership: &Leadership) {
     let repaired = view.state.nodes.values().filter(|node| node.quarantined && node.recovery.is_repaired());
     let proven: Vec<NodeId> = repaired.filter(proven).map(|node| node.id.clone()).collect();
     for node in proven {
-        propose(app, leadership, Command::EndRepair { node }).await;
+        record(app, Command::EndRepair { node }).await;
     }
 }

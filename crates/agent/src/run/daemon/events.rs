@@ -4,18 +4,20 @@ use api::agent::{Bundle, Order, Welcome, live_down, order};
 use client::Error;
 use lifecycle::host::{CallFailure, CandidateOrigin, Class, FailureKind, FollowUp, Input};
 use lifecycle::names::{Span, Timestamp};
+use tokio::time::Instant;
 
 use super::Daemon;
 use crate::clock;
 use crate::code::AgentCode;
 use crate::failed_call::{FailedCall, ahead_of};
 use crate::fault::Fault;
-use crate::issued;
 use crate::run::call::CallPanicked;
 use crate::run::recovery::{self, RecoverResult};
 use crate::run::renewal::RenewResult;
 use crate::run::session::{OpenResult, Opened, SessionEvent, closed_when_expired};
+use crate::store::identity::HostIdentity;
 use crate::store::{grace, revoked, tolerance, unconfirmed};
+use crate::trust_offer::TrustOffer;
 
 impl Daemon {
     pub(super) fn session_event(&mut self, event: SessionEvent) -> Result<(), Fault> {
@@ -78,9 +80,7 @@ impl Daemon {
             None => return true,
         }
         self.upkeep.renewed(&mut self.core);
-        if self.session.orders.renewal_done() {
-            self.core.learn(Input::RenewalOrdered);
-        }
+        self.renewal_ordered |= self.session.orders.renewal_done();
         true
     }
 
@@ -117,6 +117,7 @@ impl Daemon {
         let confirmed = opened.confirmed.clone();
         self.terms(&welcome);
         self.session.connect(opened);
+        self.offers.forget();
         self.core.learn(Input::Opened(Ok(())));
         if let Some(confirmed) = confirmed {
             let servers = self.servers();
@@ -155,30 +156,62 @@ impl Daemon {
                 self.server_time(ack.server_time_ms);
                 self.core.reporting.metrics.polled(clock::now());
             }
-            live_down::Message::Bundle(bundle) => self.trust_bundle(&bundle),
+            live_down::Message::Bundle(bundle) => self.offers.bundle.offered(bundle),
             live_down::Message::Standing(standing) => self.session.standing(standing),
             live_down::Message::Order(order) => self.ordered(order),
-            live_down::Message::Recovery(grant) => {
-                let servers = self.servers();
-                self.recovery.granted(&mut self.core, Some(&grant), &servers);
-            }
-            live_down::Message::EndpointProfile(profile) => {
-                self.upkeep.adopt_profile(&mut self.core, &profile);
-            }
-            live_down::Message::Config(config) => self.configuration.adopt(&mut self.core, &config),
+            live_down::Message::Recovery(grant) => self.offers.grant.offered(grant),
+            live_down::Message::EndpointProfile(profile) => self.offers.profile.offered(profile),
+            live_down::Message::Config(config) => self.offers.config.offered(config),
             live_down::Message::SessionsRecorded(recorded) => self.sessions.recorded(recorded.sequence),
             live_down::Message::Welcome(welcome) => {
                 self.session.welcomed_anew(&welcome);
-                self.terms(&welcome);
+                self.server_time(welcome.server_time_ms);
+                self.offers.welcome.offered(welcome);
             }
         }
     }
 
-    /// The spans that a welcome holds, and the time.
+    /// What was offered on this connection and is due.
+    pub(super) fn take_up_offers(&mut self) {
+        let now = Instant::now();
+        if let Some(bundle) = self.offers.bundle.due(now) {
+            self.trust_bundle(&bundle);
+        }
+        if let Some(grant) = self.offers.grant.due(now) {
+            let servers = self.servers();
+            self.recovery.granted(&mut self.core, Some(&grant), &servers);
+        }
+        if let Some(profile) = self.offers.profile.due(now) {
+            self.upkeep.adopt_profile(&mut self.core, &profile);
+        }
+        if let Some(config) = self.offers.config.due(now) {
+            self.configuration.adopt(&mut self.core, &config);
+        }
+        if let Some(welcome) = self.offers.welcome.due(now) {
+            self.stored_terms(&welcome);
+        }
+        if self.offers.has_passed_over() && self.core.reporting.is_new("offers passed over") {
+            for (kind, count) in self.offers.take_passed_over() {
+                tracing::warn!(
+                    kind,
+                    count,
+                    "the control plane sent more than is taken up; the newest counts"
+                );
+            }
+        }
+    }
+
+    /// What a welcome holds, and the time.
     fn terms(&mut self, welcome: &Welcome) {
+        self.stored_terms(welcome);
+        self.server_time(welcome.server_time_ms);
+    }
+
+    /// What of a welcome is stored for the next start.
+    fn stored_terms(&mut self, welcome: &Welcome) {
+        self.core.keep_servers(&welcome.servers);
         self.clock_tolerance(welcome.clock_tolerance_ms);
         self.grace(welcome.grace_ms);
-        self.server_time(welcome.server_time_ms);
     }
 
     /// How far this clock is ahead.
@@ -209,27 +242,49 @@ impl Daemon {
         if millis == 0 {
             return;
         }
-        self.core.learn(Input::Grace(Span::from_millis(millis)));
-        if let Err(error) = grace::keep(self.core.path(), Span::from_millis(millis)) {
+        let span = Span::from_millis(millis).min(grace::MOST);
+        self.core.learn(Input::Grace(span));
+        if let Err(error) = grace::keep(self.core.path(), span) {
             self.core.not_written("the grace period could not be stored", &error);
         }
     }
 
-    /// The same identity with another bundle, as a generation of its own.
-    fn trust_bundle(&mut self, bundle: &Bundle) {
-        let core = &mut self.core;
-        if bundle.version == core.identity.bundle_version() {
+    /// The same identity with another bundle, other lists or other issuers of nodes: all of them as one generation.
+    pub(super) fn trust_bundle(&mut self, bundle: &Bundle) {
+        let (core, offer) = (&mut self.core, TrustOffer::from(bundle));
+        let mut identity = core.identity.clone();
+        // Also of the version that is here: it says nothing of the contents.
+        match core.succeeding(&offer) {
+            Ok(succeeding) => {
+                identity.bundle = succeeding;
+                identity.meta_mut().bundle_version = offer.bundle_version;
+                core.take_beside_bundle(&offer, &mut identity);
+            }
+            Err(reason) => {
+                core.trust_refused(&format!("the new trust bundle is not kept: {reason}"));
+                core.take_lists(&offer, &mut identity);
+            }
+        }
+        let is_stored = core.stored_trust() == core.identity.trust_digest();
+        let roots = |of: &HostIdentity| (of.bundle_version(), of.bundle.clone());
+        let taken = roots(&identity) != roots(&core.identity);
+        if is_stored && identity.trusts_like(&core.identity) {
+            // The numbers alone are not worth a generation on the disk: after a restart the same is offered again.
+            core.identity.meta = identity.meta;
+            if taken {
+                core.trust_accepted();
+            }
             return;
         }
-        let certificates = issued::certificates("bundle", &bundle.pem).map_err(|fault| fault.message);
-        let succeeding = match certificates.and_then(|found| core.succeeding(bundle.version, found)) {
-            Ok(succeeding) => succeeding,
-            Err(reason) => return core.trust_refused(&format!("the new trust bundle is not kept: {reason}")),
-        };
-        match core.keep_bundle(bundle.version, succeeding) {
+        match core.keep_trust(identity) {
             Ok(()) => {
-                core.trust_accepted();
-                tracing::info!(version = bundle.version, "trust bundle updated");
+                if taken {
+                    core.trust_accepted();
+                }
+                let identity = &core.identity;
+                let (roots, version) = (identity.bundle.len(), identity.bundle_version());
+                let node_issuers_version = identity.node_issuers_version();
+                tracing::info!(version, roots, node_issuers_version, "trust bundle updated");
             }
             Err(reason) => {
                 let what = format!("the new trust bundle is not kept: {reason}");
@@ -245,9 +300,11 @@ impl Daemon {
         }
         match order.order {
             Some(order::Order::RenewNow(_)) => {
-                tracing::info!(order_id = order.order_id, "renewal ordered by the control plane");
-                orders.renewal(order.order_id);
-                self.core.learn(Input::RenewalOrdered);
+                let order_id = order.order_id.clone();
+                if orders.renewal(order.order_id) && self.core.reporting.is_new("renewal ordered") {
+                    tracing::info!(order_id, "renewal ordered by the control plane");
+                }
+                self.renewal_ordered = true;
                 if self.core.machine.is_skewed() {
                     orders.renewal_failed(Class::ClockSkew.as_str());
                 }
@@ -261,8 +318,9 @@ impl Daemon {
             Ok(Ok(answer)) => {
                 let servers = self.servers();
                 self.recovery.granted(&mut self.core, answer.recovery.as_ref(), &servers);
-                if let Err(reason) = self.renewal.keep(&mut self.core, &answer) {
-                    self.session.orders.renewal_failed(reason.as_str());
+                match self.renewal.keep(&mut self.core, &answer) {
+                    Ok(()) => self.core.renewals.count(Instant::now()),
+                    Err(reason) => self.session.orders.renewal_failed(reason.as_str()),
                 }
                 return Ok(());
             }

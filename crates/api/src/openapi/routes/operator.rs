@@ -8,8 +8,13 @@ use crate::openapi::shape::{of, page, query};
 use crate::rest::alerts::{AlertItem, AlertQuery};
 use crate::rest::audit::{AuditLine, AuditQuery, AuditVerify};
 use crate::rest::ca::{
-    ActivateIssuerRequest, BundleQuery, Ca, CrlQuery, PrepareRollRequest, RetireIssuer, RevokeIssuer,
-    RewrapRequest, Rewrapped, Roll,
+    AbandonRollRequest, AbandonedRoll, ActivateIssuerRequest, BundleQuery, Ca, CrlQuery,
+    ImportRootListRequest, OfferedTrust, PrepareRollRequest, RetireIssuer, RevokeIssuer, RewrapRequest,
+    Rewrapped, Roll,
+};
+use crate::rest::cluster::{
+    Cluster, CreateReplicaTokenRequest, JoinClusterRequest, JoinedCluster, MintedReplicaToken,
+    RemoveReplicaRequest,
 };
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
@@ -299,6 +304,14 @@ pub(super) const ROUTES: &[Route] = &[
     .query(query::<CrlQuery>)
     .errors(&[code::ISSUER_NOT_FOUND, code::ISSUER_UNAVAILABLE])
     .public(),
+    Route::new(
+        Get,
+        "/v1/ca/trust",
+        "show_trust",
+        "What to verify the control plane by from now on",
+        Json(200, of::<OfferedTrust>),
+    )
+    .public(),
     Route::new(Get, "/v1/ca/roll", "show_roll", "Show the progress of a roll", Json(200, of::<Roll>)),
     Route::new(
         Post,
@@ -308,7 +321,7 @@ pub(super) const ROUTES: &[Route] = &[
         Json(200, of::<Roll>),
     )
     .body(of::<PrepareRollRequest>)
-    .errors(&[code::ROLL_UNDERWAY, code::NO_ROLL, code::ISSUER_UNAVAILABLE]),
+    .errors(&[code::ROLL_IN_PROGRESS, code::NO_ROLL, code::ISSUER_INVALID, code::ISSUER_UNAVAILABLE]),
     Route::new(
         Post,
         "/v1/ca/roll/activate",
@@ -328,11 +341,29 @@ pub(super) const ROUTES: &[Route] = &[
         Post,
         "/v1/ca/roll/retire",
         "retire_issuer",
-        "Retire the previous issuer",
+        "Retire the previous issuers, and the previous root",
         Json(200, of::<Ca>),
     )
     .body(of::<RetireIssuer>)
-    .errors(&[code::NO_ROLL, code::ISSUER_NOT_FOUND, code::ISSUER_IN_USE]),
+    .errors(&[code::NO_ROLL, code::ISSUER_NOT_FOUND, code::ISSUER_IN_USE, code::ROOT_IN_USE]),
+    Route::new(
+        Post,
+        "/v1/ca/roll/abandon",
+        "abandon_roll",
+        "Give up a roll that is not active yet",
+        Json(200, of::<AbandonedRoll>),
+    )
+    .body(of::<AbandonRollRequest>)
+    .errors(&[code::NO_ROLL]),
+    Route::new(
+        Post,
+        "/v1/ca/lists",
+        "import_root_list",
+        "Import the revocation list of a root, by which hosts refuse issuers",
+        Json(200, of::<Ca>),
+    )
+    .body(of::<ImportRootListRequest>)
+    .errors(&[code::LIST_OLDER, code::LIST_INVALID]),
     Route::new(
         Post,
         "/v1/ca/issuers/{id}/revoke",
@@ -433,6 +464,57 @@ pub(super) const ROUTES: &[Route] = &[
              what has happened to it: `raised`, `acknowledged` or `cleared`.",
         ),
     ),
+    // Replicas of the control plane.
+    Route::new(
+        Get,
+        "/v1/cluster",
+        "show_cluster",
+        "Show the replicas as the one that answers sees them, with or without a majority",
+        Json(200, of::<Cluster>),
+    ),
+    Route::new(
+        Post,
+        "/v1/cluster/tokens",
+        "create_replica_token",
+        "Create a token that lets one replica join",
+        Json(201, of::<MintedReplicaToken>),
+    )
+    .body(of::<CreateReplicaTokenRequest>)
+    .errors(&[
+        code::TOKEN_TTL_TOO_LONG,
+        code::TOKEN_TTL_TOO_SHORT,
+        code::TOO_MANY_TOKENS,
+        code::PEER_ADDRESS_IN_USE,
+        code::ISSUER_UNAVAILABLE,
+    ]),
+    Route::new(
+        Post,
+        "/v1/cluster/join",
+        "join_cluster",
+        "Join as a replica, by the token in the body",
+        Json(200, of::<JoinedCluster>),
+    )
+    .body(of::<JoinClusterRequest>)
+    .errors(&[
+        code::TOKEN_INVALID,
+        code::TOKEN_EXPIRED,
+        code::TOKEN_USED,
+        code::KEK_WRONG,
+        code::CSR_INVALID,
+        code::PEER_ADDRESS_IN_USE,
+        code::TOO_MANY_REPLICAS,
+        code::ISSUER_UNAVAILABLE,
+    ])
+    .public(),
+    Route::new(
+        Post,
+        "/v1/cluster/replicas/{id}/remove",
+        "remove_replica",
+        "Remove a replica for good",
+        Json(200, of::<Cluster>),
+    )
+    .body(of::<RemoveReplicaRequest>)
+    .errors(&[code::REPLICA_NOT_FOUND, code::WOULD_LOSE_MAJORITY, code::CONFIRMATION_NEEDED]),
     // The server itself.
     Route::new(
         Get,

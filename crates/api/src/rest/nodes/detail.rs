@@ -235,7 +235,7 @@ pub struct CertificateItem {
     pub issuer: String,
     pub issued_at: String,
     pub not_after: String,
-    /// `live`, `superseded`, `expired` or `denied`.
+    /// `live`, `superseded`, `expired`, `issuer_retired` (ended before its time) or `denied`.
     pub status: String,
 }
 
@@ -313,6 +313,7 @@ impl CertificateItem {
             Verdict::Good => "live",
             Verdict::Grace { .. } | Verdict::Superseded { .. } => "superseded",
             Verdict::Denied(_) | Verdict::Unknown => "denied",
+            Verdict::Expired if certificate.not_after > at => "issuer_retired",
             Verdict::Expired => "expired",
         };
         Self {

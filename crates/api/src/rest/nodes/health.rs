@@ -2,13 +2,14 @@
 
 use super::NodeLiveness;
 use lifecycle::host::Class;
-use lifecycle::registry::{AlertKind, Node, NodeState, PRESSURE, Report, State};
+use lifecycle::names::Serial;
+use lifecycle::registry::{AlertKind, Certificate, Node, NodeState, PRESSURE, Report, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeHealth {
-    /// `cert_expired` if its certificate has expired; else `identity_revoked_or_fenced` if the issuer of its certificate
+    /// `cert_expired` if its certificate has expired, or has ended because its issuer was retired, as `evidence` says; else `identity_revoked_or_fenced` if the issuer of its certificate
     /// was revoked; else the failure that it last reported, one of the eight classes
     /// or `node_observability_disk_pressure`; else the kind of the oldest open alert about it, except
     /// `node_silent`; else
@@ -24,6 +25,9 @@ pub struct NodeHealth {
 impl NodeHealth {
     pub(super) fn of(state: &State, node: &Node, live: &NodeLiveness) -> Self {
         if let Some((serial, held)) = state.ended_certificate(node) {
+            if held.not_after > state.at {
+                return Self::retired(state, node, live, (serial, held));
+            }
             let evidence = format!("certificate {serial} has expired and was not renewed");
             return Self::ill("cert_expired", held.not_after.to_string(), evidence);
         }
@@ -50,6 +54,23 @@ impl NodeHealth {
             return Self::ill(Class::EndpointUnreachable.as_str(), node.state_since.to_string(), evidence);
         }
         Self::default()
+    }
+
+    /// Its certificate ended before its time, with an issuer that was retired by force.
+    fn retired(
+        state: &State,
+        node: &Node,
+        live: &NodeLiveness,
+        (serial, held): (&Serial, &Certificate),
+    ) -> Self {
+        let root = state.issuers.get(&held.issuer).and_then(|issuer| state.root_of(issuer));
+        let at = root.and_then(|root| root.retired_at).unwrap_or(node.state_since);
+        let back = node.last_seen.max(live.last_seen).unwrap_or(at).max(at).plus(state.policy.liveness_grace);
+        let evidence = format!(
+            "the issuer {} of certificate {serial} was retired: the host recovers by itself with its recovery token, about {back} if it runs (`liveness.grace`), or with a repair bundle",
+            held.issuer
+        );
+        Self::ill("cert_expired", at.to_string(), evidence)
     }
 
     /// What the host says itself stands even when it falls silent: then it is the likely cause.

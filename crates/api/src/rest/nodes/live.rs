@@ -1,14 +1,14 @@
-//! What is known of a node beyond the registry: the memory of one process.
+//! What is known of a node beyond the registry: what the replicas remember.
 
 use lifecycle::names::Timestamp;
 use lifecycle::registry::Report;
 use std::sync::Arc;
 
-/// As the process that answers knows it now.
+/// As it is known now.
 #[derive(Debug, Clone, Default)]
 pub struct NodeLiveness {
     pub last_seen: Option<Timestamp>,
     pub connected: bool,
-    /// What the host said last of itself, if it was heard here.
+    /// What the host said last of itself, if a replica remembers it.
     pub report: Option<Arc<Report>>,
 }

@@ -25,11 +25,11 @@ struct TestDomain {
 impl TestDomain {
     fn new() -> Self {
         let name = TrustDomain::parse("example").unwrap();
-        let made = hierarchy::create(&name, AT, [[1; 16], [2; 16]]).unwrap();
-        let issuer = SigningIssuer::new(&made.intermediate_der, &made.intermediate_key).unwrap();
+        let made = hierarchy::create(&name, AT, [[1; 16], [2; 16], [3; 16]]).unwrap();
+        let issuer = SigningIssuer::new(&made.server.der, &made.server.key).unwrap();
         let (certificate, key) = hierarchy::audit_signer(&issuer, &name, [3; 16], AT).unwrap();
         let key = AuditKey::from_pkcs8(&key).unwrap();
-        Self { root: made.root_der, intermediate: made.intermediate_der, certificate, key }
+        Self { root: made.root_der, intermediate: made.server.der, certificate, key }
     }
 
     /// Lines 1 to `count`, the last of which is a checkpoint over the one before.

@@ -54,7 +54,21 @@ fn actor(line: &AuditLine) -> String {
 fn detail(line: &AuditLine) -> String {
     // Everywhere else it would say the same on almost every line.
     let own: &[&'static str] = match line.event_type.split_once('.') {
-        Some(("ca", _)) => &["issuer"],
+        Some(("ca", _)) => &[
+            "issuer",
+            "issuers",
+            "before",
+            "use",
+            "uses",
+            "number",
+            "forced",
+            "left_behind",
+            "without_new_root",
+            "operators_left_behind",
+            "denied_serials",
+            "root_fingerprint",
+            "issuer_fingerprint",
+        ],
         Some(("session", _)) => &["user", "kind", "session_id", "exit_status"],
         Some(("alert", _)) => &["kind"],
         Some(("audit", "forwarding_gap")) => &["from", "to", "cause"],

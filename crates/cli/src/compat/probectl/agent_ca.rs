@@ -5,6 +5,7 @@ use crate::output::Output;
 use crate::reach::Reach;
 use crate::{ca, server};
 use ::server::datadir::DataDir;
+use api::rest::ca::BundleQuery;
 use pki::seal::KekSource;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,8 @@ pub async fn run(command: Command, reach: Reach, output: Output) -> Result<(), C
             server::initialize(options, DataDir::new(dir), output).await
         }
         Command::Export { file } => {
-            let pem = ca::trust_bundle(&reach, None).await?;
+            let query = BundleQuery { nodes: Some(true), ..BundleQuery::default() };
+            let pem = ca::trust_bundle(&reach, &query).await?;
             if file == Path::new("-") {
                 return output.document(&serde_json::json!({ "pem": pem }), |_| pem.clone());
             }

@@ -37,11 +37,15 @@ fn socket(path: &str) -> Option<Target> {
 }
 
 fn remote(credential: OperatorCredential) -> Option<Target> {
-    Some(Target::Server {
+    Some(server_with(Some(credential)))
+}
+
+fn server_with(credential: Option<OperatorCredential>) -> Target {
+    Target::Server {
         url: "https://cp".to_owned(),
         server_trust: ServerTrust::Ca("ca.pem".into()),
         credential,
-    })
+    }
 }
 
 fn certificate() -> OperatorCredential {
@@ -76,9 +80,13 @@ fn a_server_needs_trust_and_proof() {
         &[server, ca, ("ENLIST_API_KEY_FILE", "a")],
         remote(certificate()),
     );
-    for incomplete in [&[server, ca][..], &[server, ca, cert], &[server, cert, key]] {
+    for incomplete in [&[server, ca, cert][..], &[server, ca, key], &[server, cert, key]] {
         check(&[], incomplete, None);
     }
+    // For what everybody may ask; `Reach::open` refuses it for the rest.
+    check(&[], &[server, ca], Some(server_with(None)));
+    let refused = Reach::default().open(&server_with(None)).err();
+    assert!(refused.is_some_and(|refused| refused.message() == Some("no operator credential is given")));
 }
 
 #[test]
@@ -122,7 +130,8 @@ fn credentials_beside_a_context_take_the_place_of_its_own() {
     // Variables do not: what is in the environment may belong to another control plane.
     check_saved(&[], &[("ENLIST_API_KEY_FILE", "a")], Ok((own(), "current")));
     check_saved(&["--context", "far"], &[("ENLIST_API_KEY_FILE", "a")], Ok((own(), "--context")));
-    check_saved(&["--context", "half"], &[("ENLIST_API_KEY_FILE", "a")], Err("usage"));
+    let half = server_with(None);
+    check_saved(&["--context", "half"], &[("ENLIST_API_KEY_FILE", "a")], Ok((half, "--context")));
     // A certificate and its key come from the same source.
     check_saved(&["--cert", "d.pem"], &[], Err("usage"));
     let Target::Server { url, credential, .. } = own() else { unreachable!() };

@@ -1,7 +1,7 @@
 //! `server init --from-taskrun FILE`: the control plane's TOML of the TaskRun document, as it stands there.
 
 use crate::error::CommandError;
-use crate::{private_file, reach};
+use crate::reach;
 use ::server::config::{ConfigMistakes, RawTls};
 use ::server::datadir::replace;
 use ::server::from_taskrun::{self, Document};
@@ -21,7 +21,7 @@ pub fn issuer(document: &Document, root_key_out: bool) -> Result<IssuerChoice, C
     if root_key_out {
         return Err(CommandError::usage("an imported CA has no root key to write", "omit --root-key-out"));
     }
-    let key = private_file::read(&document.ca_key, "make another CA")?;
+    let key = super::imported_key(&document.ca_key)?;
     Ok(IssuerChoice::Imported { certificates: reach::read(&document.ca_cert)?, key })
 }
 

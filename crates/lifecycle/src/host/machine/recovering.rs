@@ -48,8 +48,12 @@ impl HostMachine {
             (false, _) => self.contact,
         };
         let expired = self.is_expired(now);
-        failing.and_then(|kind| match self.gone_at {
-            Some(gone_at) if recovery::is_away(kind) => recovery::unanswered(expired, now.steady >= gone_at),
+        let gone = |gone_at: Span| now.steady >= gone_at;
+        failing.and_then(|kind| match self.gone_at.map(gone) {
+            Some(gone) if recovery::is_away(kind) => recovery::unanswered(expired, gone),
+            Some(gone) if kind == FailureKind::UnknownIssuer => {
+                recovery::unknown_issuer(expired, gone, self.ready)
+            }
             Some(_) | None => recovery::reason(kind, expired),
         })
     }

@@ -37,5 +37,7 @@ impl Happened for AcceptRollback {
         None
     }
 
-    fn fold(&self, _state: &mut State, _envelope: &Envelope) {}
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.void_replica_tokens(state.at);
+    }
 }

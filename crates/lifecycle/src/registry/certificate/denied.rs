@@ -27,6 +27,7 @@ impl Verdict {
                 Denial::NodeRevoked
                 | Denial::NodeDecommissioned
                 | Denial::OperatorRemoved
+                | Denial::ReplicaRemoved
                 | Denial::IssuerRevoked,
             )
             | Verdict::Good

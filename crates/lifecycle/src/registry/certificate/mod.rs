@@ -11,7 +11,8 @@ pub(super) mod verdict;
 
 use super::State;
 use crate::names::{
-    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, Serial, Span, SpiffeId, SpiffePath, Timestamp,
+    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, ReplicaId, Serial, Span, SpiffeId, SpiffePath,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +43,8 @@ impl Issued {
     pub(super) fn may_be_recorded(&self, state: &State) -> bool {
         let issuer = match self.subject.path {
             SpiffePath::Agent { .. } => state.node_issuer(&self.issuer),
-            SpiffePath::Operator { .. } => state.active_issuer().filter(|issuer| issuer.id == self.issuer),
+            SpiffePath::Operator { .. } => state.client_issuer().filter(|issuer| issuer.id == self.issuer),
+            SpiffePath::Replica { .. } => state.server_issuer().filter(|issuer| issuer.id == self.issuer),
         };
         self.signed_at <= state.at.plus(AHEAD)
             && self.signed_at.plus(BEHIND) >= state.at
@@ -58,6 +60,8 @@ impl Issued {
 pub enum Owner {
     Node(NodeId),
     Operator(OperatorName),
+    /// Good between replicas only: it is accepted for neither a node nor an operator.
+    Replica(ReplicaId),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,10 @@ pub enum CertificateStatus {
     },
     /// Never again accepted.
     Denied,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What is remembered of a certificate until it expires.
@@ -88,6 +96,9 @@ pub struct Certificate {
     /// Since when it is denied, for the revocation list.
     #[serde(default)]
     pub denied_at: Option<Timestamp>,
+    /// The trust bundle that was sent with it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bundle: u64,
     /// Made elsewhere: accepted because it is on record, not for what it says of itself.
     #[serde(default)]
     pub imported: bool,
@@ -106,6 +117,7 @@ impl Certificate {
             renew_at: issued.renew_at,
             der: Some(serde_bytes::ByteBuf::from(issued.der.clone())),
             denied_at: None,
+            bundle: 0,
             imported: false,
         }
     }

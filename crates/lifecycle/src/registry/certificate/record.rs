@@ -1,12 +1,13 @@
 //! Certificates go on record, are denied and are forgotten. Only folds call this.
 
-use crate::names::{NodeId, OperatorName, Serial};
+use crate::names::{NodeId, OperatorName, ReplicaId, Serial};
 use crate::registry::{Certificate, CertificateStatus, Issued, Owner, State};
 use std::sync::Arc;
 
 impl State {
     pub(in crate::registry) fn record_certificate(&mut self, node: &NodeId, issued: &Issued) {
-        let certificate = Certificate::of(Owner::Node(node.clone()), issued, self.at);
+        let mut certificate = Certificate::of(Owner::Node(node.clone()), issued, self.at);
+        certificate.bundle = self.bundle_version;
         self.certificates.insert(issued.serial.clone(), Arc::new(certificate));
         self.certified_keys.insert(issued.key, issued.serial.clone());
     }
@@ -14,6 +15,13 @@ impl State {
     /// Its bytes are not kept: a lost answer is followed by another renewal.
     pub(in crate::registry) fn record_operator_certificate(&mut self, name: &OperatorName, issued: &Issued) {
         let mut record = Certificate::of(Owner::Operator(name.clone()), issued, self.at);
+        record.der = None;
+        self.certificates.insert(issued.serial.clone(), Arc::new(record));
+    }
+
+    /// Its bytes are not kept: the replica has them, or is given another.
+    pub(in crate::registry) fn record_replica_certificate(&mut self, replica: ReplicaId, issued: &Issued) {
+        let mut record = Certificate::of(Owner::Replica(replica), issued, self.at);
         record.der = None;
         self.certificates.insert(issued.serial.clone(), Arc::new(record));
     }
@@ -43,6 +51,12 @@ impl State {
                 if let Some(operator) = self.operators.get_mut(name) {
                     operator.replaced.retain(|known| known != serial);
                     operator.renewed.take_if(|known| known == serial);
+                }
+            }
+            Owner::Replica(id) => {
+                if let Some(replica) = self.replicas.get_mut(id) {
+                    replica.serial.take_if(|known| known == serial);
+                    replica.previous.take_if(|known| known == serial);
                 }
             }
         }

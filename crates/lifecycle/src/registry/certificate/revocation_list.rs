@@ -46,10 +46,11 @@ impl State {
 fn reason(held: &Certificate, denial: Denial) -> RevocationReason {
     match (denial, &held.owner) {
         (Denial::NodeDecommissioned, _) => RevocationReason::CessationOfOperation,
-        (Denial::Replaced, Owner::Node(_)) => RevocationReason::Superseded,
+        (Denial::Replaced, Owner::Node(_) | Owner::Replica(_)) => RevocationReason::Superseded,
         (Denial::Replaced, Owner::Operator(_))
-        | (Denial::NodeRevoked | Denial::OperatorRemoved | Denial::IssuerRevoked, _) => {
-            RevocationReason::Unspecified
-        }
+        | (
+            Denial::NodeRevoked | Denial::OperatorRemoved | Denial::ReplicaRemoved | Denial::IssuerRevoked,
+            _,
+        ) => RevocationReason::Unspecified,
     }
 }

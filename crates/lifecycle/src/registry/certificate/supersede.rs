@@ -51,8 +51,15 @@ impl Happened for CertificateSeen {
         // The holder has what was sent: from now on only serial, fingerprint and dates are kept, and nothing is said again.
         let Some(certificate) = state.certificates.get_mut(&self.serial).map(Arc::make_mut) else { return };
         certificate.der = None;
+        let bundle = certificate.bundle;
         if let Owner::Node(id) = certificate.owner.clone() {
-            state.change_node(&id, |node| node.idempotency = None);
+            state.change_node(&id, |node| {
+                node.idempotency = None;
+                // A host that says itself what it has stored may have refused this one.
+                if !node.says_bundle {
+                    node.stored_bundle = node.stored_bundle.max(bundle);
+                }
+            });
         }
     }
 }

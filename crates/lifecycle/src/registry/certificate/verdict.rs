@@ -2,7 +2,7 @@
 //! metrics and revocation lists all ask here, so that none of them accepts what another refuses.
 
 use crate::names::{Serial, Timestamp};
-use crate::registry::{Certificate, CertificateStatus, NodeState, Owner, State};
+use crate::registry::{Certificate, CertificateStatus, NodeState, Owner, ReplicaState, State};
 
 /// What is known about a serial at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Verdict {
     Superseded { since: Timestamp },
     /// Never again accepted.
     Denied(Denial),
-    /// Its time is over, and nothing else was wrong with it.
+    /// Its time is over, or that of its issuer, and nothing else was wrong with it.
     Expired,
     /// On no record here. It may not have arrived from the leader yet, so it is never taken for revoked.
     Unknown,
@@ -27,6 +27,7 @@ pub enum Denial {
     NodeRevoked,
     NodeDecommissioned,
     OperatorRemoved,
+    ReplicaRemoved,
     IssuerRevoked,
     /// This certificate alone: replaced by an enrollment, a recovery or a renewal.
     Replaced,
@@ -82,6 +83,8 @@ impl State {
         match held.status {
             _ if held.not_after <= at => Verdict::Expired,
             CertificateStatus::Superseded { until } if until <= at => Verdict::Superseded { since: until },
+            // Retired with the root above it although this was valid: nobody verifies it any more.
+            _ if self.issuer_is_retired(&held.issuer) => Verdict::Expired,
             CertificateStatus::Superseded { until } => Verdict::Grace { until: until.min(held.not_after) },
             CertificateStatus::Live => Verdict::Good,
             CertificateStatus::Denied => Verdict::Denied(Denial::Replaced),
@@ -98,6 +101,10 @@ impl State {
                 ) => None,
             },
             Owner::Operator(name) => (!self.operators.contains_key(name)).then_some(Denial::OperatorRemoved),
+            Owner::Replica(id) => match self.replicas.get(id).map(|replica| replica.state) {
+                Some(ReplicaState::Member) => None,
+                None | Some(ReplicaState::Removed) => Some(Denial::ReplicaRemoved),
+            },
         };
         let issuer = || self.issuer_is_revoked(&held.issuer).then_some(Denial::IssuerRevoked);
         let alone = || (held.status == CertificateStatus::Denied).then_some(Denial::Replaced);

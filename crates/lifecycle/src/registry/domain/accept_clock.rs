@@ -50,7 +50,10 @@ impl State {
         EndsByThen {
             nodes: count(self.nodes.values().filter(|node| loses(&mut node.serials.iter())).count()),
             operators: count(self.operators.values().filter(|one| loses(&mut one.serials())).count()),
-            tokens: count(self.tokens.values().filter(unused).count()),
+            tokens: count(
+                self.tokens.values().filter(unused).count()
+                    + self.unused_replica_tokens().filter(|token| within(token.expires_at)).count(),
+            ),
             keys: count(
                 self.operator_keys.values().filter(|key| key.is_good(from) && !key.is_good(to)).count(),
             ),

@@ -1,11 +1,13 @@
 //! Initializing the domain: the first command of every log.
 
-use crate::names::{ClusterId, Fingerprint, NodeId, ProfileName, TenantId, Timestamp, TrustDomain};
+use crate::names::{
+    ClusterId, Fingerprint, IssuerUse, NodeId, ProfileName, TenantId, Timestamp, TrustDomain,
+};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
     Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerKind, IssuerState,
-    NewIssuer, NodeSigner, Rejection, Root, State, Tenant,
+    NewIssuer, NodeSigner, Rejection, Root, RootState, State, Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -30,6 +32,9 @@ pub struct InitializeDomain {
     pub audit_sealed_key: Vec<u8>,
     #[serde(default, skip_serializing_if = "NodeSigner::is_domain_issuer")]
     pub node_signer: NodeSigner,
+    /// Signs for the control plane; without one, `issuer` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_issuer: Option<NewIssuer>,
 }
 
 pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> Decision {
@@ -41,11 +46,26 @@ pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> De
     }
     // Bits below the /48 would give two nodes one address, and no issuer outlives its root.
     let below_prefix = u128::from(found.overlay_prefix) << 48 != 0;
-    let ephemeral = found.issuer.kind == IssuerKind::Ephemeral;
-    if below_prefix || ephemeral || found.issuer.not_after > found.root_not_after {
+    let issuers = || [&found.issuer].into_iter().chain(&found.server_issuer);
+    let ephemeral = issuers().any(|issuer| issuer.kind == IssuerKind::Ephemeral);
+    let outlives = issuers().any(|issuer| issuer.not_after > found.root_not_after);
+    let elsewhere = issuers().any(|issuer| issuer.root.is_some_and(|root| root != found.root_fingerprint));
+    if below_prefix || ephemeral || outlives || elsewhere || !are_divided_or_one(found) {
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::DomainInitialized(Box::new(found.clone()))])
+}
+
+/// One issuer for both uses, or one for each.
+fn are_divided_or_one(found: &InitializeDomain) -> bool {
+    match &found.server_issuer {
+        None => found.issuer.usage == IssuerUse::Both,
+        Some(server) => {
+            (found.issuer.usage, server.usage) == (IssuerUse::Node, IssuerUse::Server)
+                && found.issuer.id != server.id
+                && found.issuer.subject != server.subject
+        }
+    }
 }
 
 impl Happened for InitializeDomain {
@@ -64,7 +84,13 @@ impl Happened for InitializeDomain {
             NodeSigner::DomainIssuer => None,
             NodeSigner::Ephemeral => Some(("node_issuer", AuditField::text("ephemeral"))),
         };
-        fields.into_iter().chain(signer).collect()
+        let server_issuer = self.server_issuer.iter().flat_map(|issuer| {
+            [
+                ("server_issuer", AuditField::text(&issuer.id)),
+                ("server_issuer_fingerprint", AuditField::text(issuer.fingerprint.labelled())),
+            ]
+        });
+        fields.into_iter().chain(signer).chain(server_issuer).collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -88,9 +114,14 @@ impl Happened for InitializeDomain {
             certificate: self.root.clone(),
             fingerprint: self.root_fingerprint,
             not_after: self.root_not_after,
+            state: RootState::Active,
+            cross_certificate: None,
+            since_bundle: 0,
+            retired_at: None,
         }];
-        let issuer = &self.issuer;
-        state.issuers.insert(issuer.id.clone(), Issuer::of(issuer, IssuerState::Active));
+        for issuer in [&self.issuer].into_iter().chain(&self.server_issuer) {
+            state.issuers.insert(issuer.id.clone(), Issuer::of(issuer, IssuerState::Active));
+        }
         state.audit_signer = Some(AuditSigner {
             certificate: self.audit_certificate.clone(),
             sealed_key: self.audit_sealed_key.clone(),

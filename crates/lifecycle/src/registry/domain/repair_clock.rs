@@ -34,7 +34,7 @@ pub(in crate::registry) fn decide(state: &State, repair: &RepairClock) -> Decisi
     Decision::granted(vec![Event::ClockRepaired(ClockRepaired {
         from: state.at,
         to,
-        tokens: unused(state).count() as u64,
+        tokens: unused(state).count() as u64 + state.unused_replica_tokens().count() as u64,
         superseded: superseded(state).count() as u64,
         issued_ahead: state.certificates.values().filter(|held| is_ahead(held, to)).count() as u64,
         keys: lapsed(state, to).count() as u64,
@@ -69,7 +69,7 @@ fn lapsed(state: &State, to: Timestamp) -> impl Iterator<Item = &OperatorKey> + 
 pub struct ClockRepaired {
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Enrollment tokens that are void.
+    /// Tokens of nodes and of replicas that are void.
     pub tokens: u64,
     /// Superseded certificates that are denied.
     pub superseded: u64,
@@ -118,6 +118,7 @@ fn settle(state: &mut State, to: Timestamp) {
     for token in unused(state).collect::<Vec<_>>() {
         state.set_token(token, TokenState::Expired);
     }
+    state.void_replica_tokens(to);
     let over: Vec<Serial> = superseded(state).cloned().collect();
     state.deny(&over);
     let keys: Vec<_> = lapsed(state, to).map(|key| key.id).collect();
@@ -198,6 +199,9 @@ fn redate(state: &mut State, to: Timestamp) {
             issuer.revoked_at = issuer.revoked_at.map(|at| at.min(to));
         }
     }
+    for root in &mut state.roots {
+        root.retired_at = root.retired_at.map(|at| at.min(to));
+    }
     for id in state.alerts.keys().copied().collect::<Vec<_>>() {
         if let Some(alert) = state.alerts.get_mut(&id) {
             alert.since = alert.since.min(to);
@@ -211,6 +215,23 @@ fn redate(state: &mut State, to: Timestamp) {
     // The one on disk says that it is not valid yet: the next start issues another.
     if let Some(own) = &mut state.server_certificate {
         own.not_after = own.not_after.min(to);
+    }
+    for replica in state.server_certificates.keys().copied().collect::<Vec<_>>() {
+        if let Some(own) = state.server_certificates.get_mut(&replica) {
+            own.not_after = own.not_after.min(to);
+        }
+    }
+    for id in state.replicas.keys().copied().collect::<Vec<_>>() {
+        if let Some(replica) = state.replicas.get_mut(&id) {
+            replica.joined_at = replica.joined_at.min(to);
+            replica.removed_at = replica.removed_at.map(|at| at.min(to));
+        }
+    }
+    for id in state.replica_tokens.keys().copied().collect::<Vec<_>>() {
+        if let Some(token) = state.replica_tokens.get_mut(&id) {
+            (token.created_at, token.expires_at) = lasting(token.created_at, token.expires_at, to);
+            token.used_at = token.used_at.map(|at| at.min(to));
+        }
     }
 }
 

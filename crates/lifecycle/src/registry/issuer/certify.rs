@@ -22,7 +22,7 @@ pub(in crate::registry) fn certify(state: &State, issuer: &NewIssuer) -> Decisio
         return Rejection::IssuerInvalid { why: "it is ephemeral, and no issuer of a roll".to_owned() }
             .into();
     }
-    if known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
+    if state.is_divided() || known.is_some() || !same_key || !within_root || issuer.not_after <= state.at {
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::RollCertified(Box::new(issuer.clone()))])

@@ -8,9 +8,10 @@ pub(super) mod retire;
 pub(super) mod revoke;
 pub(super) mod rewrap;
 
-use super::{Certificate, Owner, State};
-use crate::names::{Fingerprint, IssuerId, ReplicaId, Serial, Timestamp};
+use super::{Certificate, CertificateStatus, Owner, State};
+use crate::names::{Fingerprint, IssuerId, IssuerUse, NodeId, OperatorName, ReplicaId, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first issuer. Its key is here only as ciphertext.
@@ -25,14 +26,11 @@ pub struct NewIssuer {
     pub not_after: Timestamp,
     #[serde(with = "serde_bytes")]
     pub sealed_key: Vec<u8>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Root {
-    #[serde(with = "serde_bytes")]
-    pub certificate: Vec<u8>,
-    pub fingerprint: Fingerprint,
-    pub not_after: Timestamp,
+    #[serde(rename = "use", default, skip_serializing_if = "IssuerUse::is_both")]
+    pub usage: IssuerUse,
+    /// The root above it; nothing of one of before there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Fingerprint>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +40,8 @@ pub enum IssuerKind {
     Imported,
     /// In the memory of one replica and nowhere else; signs certificates of nodes only.
     Ephemeral,
+    /// In a PKCS#11 token. What is sealed is where it is found there.
+    Pkcs11,
 }
 
 impl IssuerKind {
@@ -50,6 +50,7 @@ impl IssuerKind {
             IssuerKind::Sealed => "sealed",
             IssuerKind::Imported => "imported",
             IssuerKind::Ephemeral => "ephemeral",
+            IssuerKind::Pkcs11 => "pkcs11",
         }
     }
 }
@@ -80,7 +81,7 @@ pub enum IssuerState {
     Active,
     /// Trusted for what it signed, signs no more.
     Retiring,
-    /// Nothing good hangs on it any more.
+    /// Nothing good hangs on it any more: nothing did, or its root was retired all the same.
     Retired,
     /// Nothing that it signed is good.
     Revoked,
@@ -121,6 +122,11 @@ pub struct Issuer {
     /// Of an ephemeral one: the replica whose memory holds its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<ReplicaId>,
+    #[serde(rename = "use", default, skip_serializing_if = "IssuerUse::is_both")]
+    pub usage: IssuerUse,
+    /// The root above it; nothing of one of before there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Fingerprint>,
 }
 
 impl Issuer {
@@ -136,24 +142,48 @@ impl Issuer {
             sealed_key: issuer.sealed_key.clone(),
             revoked_at: None,
             replica: None,
+            usage: issuer.usage,
+            root: issuer.root,
         }
     }
 
     pub fn is_ephemeral(&self) -> bool {
         self.kind == IssuerKind::Ephemeral
     }
+
+    /// What its certificates are for, said of every kind.
+    pub fn issues_for(&self) -> IssuerUse {
+        if self.is_ephemeral() { IssuerUse::Node } else { self.usage }
+    }
+}
+
+/// Who uses a certificate of an issuer.
+pub(super) struct IssuerUsers<'a> {
+    pub nodes: BTreeSet<&'a NodeId>,
+    pub operators: BTreeSet<&'a OperatorName>,
+    pub replicas: BTreeSet<&'a ReplicaId>,
 }
 
 impl State {
-    /// The issuer of the domain that signs now: for operators and the control plane, and for nodes unless these have
-    /// ephemeral ones.
-    pub fn active_issuer(&self) -> Option<&Issuer> {
-        self.domain_issuer_in(IssuerState::Active)
+    /// The issuer of the domain that signs for operators now, and for nodes unless these have ephemeral ones.
+    pub fn client_issuer(&self) -> Option<&Issuer> {
+        self.domain_issuers_in(IssuerState::Active).find(|issuer| issuer.usage.signs_clients())
     }
 
-    /// An issuer whose key the domain holds, as a roll goes through its states.
-    pub fn domain_issuer_in(&self, wanted: IssuerState) -> Option<&Issuer> {
-        self.issuers.values().find(|issuer| issuer.state == wanted && !issuer.is_ephemeral())
+    /// The issuer that signs for the control plane now.
+    pub fn server_issuer(&self) -> Option<&Issuer> {
+        self.domain_issuers_in(IssuerState::Active).find(|issuer| issuer.usage.signs_servers())
+    }
+
+    /// The uses for which the domain has no issuer that signs: it was revoked, or has ended, and no other was activated.
+    pub fn uses_without_issuer(&self, now: Timestamp) -> Vec<IssuerUse> {
+        let signs = |issuer: Option<&Issuer>| issuer.is_some_and(|issuer| now < issuer.not_after);
+        let uses = [
+            (IssuerUse::Node, signs(self.client_issuer())),
+            (IssuerUse::Server, signs(self.server_issuer())),
+        ];
+        let missing = uses.into_iter().filter(|(_, signs)| !signs && self.domain.is_some());
+        missing.map(|(usage, _)| usage).collect()
     }
 
     /// Whether the certificates of nodes come from ephemeral issuers.
@@ -169,10 +199,18 @@ impl State {
         self.issuers.values().find(signs)
     }
 
+    /// What verifies the certificates of nodes and operators.
+    pub fn node_issuers(&self) -> impl Iterator<Item = &Issuer> {
+        let verifies = |issuer: &&Issuer| issuer.state.is_trusted() && issuer.issues_for().signs_clients();
+        self.issuers.values().filter(verifies)
+    }
+
     /// This issuer, if it may sign a node's certificate now.
     pub fn node_issuer(&self, id: &IssuerId) -> Option<&Issuer> {
         let issuer = self.issuers.get(id).filter(|issuer| issuer.state == IssuerState::Active);
-        issuer.filter(|issuer| issuer.is_ephemeral() == self.has_ephemeral_issuers())
+        issuer.filter(|issuer| {
+            issuer.is_ephemeral() == self.has_ephemeral_issuers() && issuer.usage.signs_clients()
+        })
     }
 
     /// Whether a certificate on record that has not expired hangs on an issuer, good or not.
@@ -196,18 +234,47 @@ impl State {
         self.good_certificates(issuer).map(|held| &held.owner)
     }
 
-    /// Whether the control plane itself presents a certificate of this issuer.
+    /// Who uses a certificate of an issuer: it is good, and no newer one has taken its place.
+    pub(super) fn users_of<'a>(&'a self, issuer: &'a IssuerId) -> IssuerUsers<'a> {
+        let (mut nodes, mut operators, mut replicas) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for held in self.good_certificates(issuer) {
+            match (&held.status, &held.owner) {
+                (CertificateStatus::Superseded { .. }, _) => {}
+                (_, Owner::Node(node)) => drop(nodes.insert(node)),
+                (_, Owner::Operator(name)) => drop(operators.insert(name)),
+                (_, Owner::Replica(id)) => drop(replicas.insert(id)),
+            }
+        }
+        IssuerUsers { nodes, operators, replicas }
+    }
+
+    /// Whether a replica presents a certificate of this issuer to clients.
     pub fn presents_leaf_of(&self, issuer: &IssuerId) -> bool {
-        self.server_certificate.as_ref().is_some_and(|own| own.issuer == *issuer && own.not_after > self.at)
+        self.presented_leaves(issuer) > 0
+    }
+
+    /// How many replicas present a certificate of this issuer to clients.
+    pub fn presented_leaves(&self, issuer: &IssuerId) -> u64 {
+        self.server_certificates().filter(|own| own.issuer == *issuer && own.not_after > self.at).count()
+            as u64
     }
 
     pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {
         self.issuers.get(issuer).is_some_and(|issuer| issuer.state == IssuerState::Revoked)
     }
 
+    /// Whether what an issuer signed may be good.
+    pub fn trusts_issuer(&self, issuer: &IssuerId) -> bool {
+        self.issuers.get(issuer).is_some_and(|issuer| issuer.state.is_trusted())
+    }
+
+    pub(super) fn issuer_is_retired(&self, issuer: &IssuerId) -> bool {
+        self.issuers.get(issuer).is_some_and(|issuer| issuer.state == IssuerState::Retired)
+    }
+
     /// Certificates under an issuer that are good, the control plane's own included.
     pub(super) fn leaves(&self, id: &IssuerId) -> u64 {
-        let own = u64::from(self.presents_leaf_of(id));
+        let own = self.presented_leaves(id);
         u64::try_from(self.good_certificates(id).count()).unwrap_or(u64::MAX).saturating_add(own)
     }
 

@@ -17,8 +17,13 @@ pub struct PrepareRoll {
 
 /// One roll at a time. Asked again, the request that is out stays the one.
 pub(in crate::registry) fn prepare(state: &State, prepare: &PrepareRoll) -> Decision {
-    if let Some(issuer) = state.domain_issuer_in(IssuerState::Prepared) {
+    if let Some(issuer) = state.domain_issuers_in(IssuerState::Prepared).next() {
         return Rejection::RollUnderway { issuer: issuer.id.clone() }.into();
+    }
+    // Of a version that knew one issuer for both uses: its log holds no roll of another kind.
+    if state.pending_roll.is_some() || state.is_divided() {
+        let what = "the domain has issuers of their own for nodes and for the control plane".to_owned();
+        return Rejection::RollInProgress { what, active: false }.into();
     }
     match &state.roll {
         Some(_) => Decision::granted(Vec::new()),

@@ -3,7 +3,7 @@
 //! The rules here read no certificate: that it is a CA of the right shape, and the one that the fields say, is checked
 //! wherever it is read (`pki::ephemeral`).
 
-use crate::names::{Fingerprint, IssuerId, NodeId, ReplicaId, Span, Timestamp};
+use crate::names::{Fingerprint, IssuerId, IssuerUse, NodeId, ReplicaId, Span, Timestamp};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{Envelope, Event, Issuer, IssuerKind, IssuerState, Rejection, State};
@@ -33,6 +33,12 @@ pub struct PublishIssuer {
 pub(in crate::registry) fn publish(state: &State, publish: &PublishIssuer) -> Decision {
     if !state.has_ephemeral_issuers() {
         return Rejection::NoEphemeralIssuers.into();
+    }
+    // A domain that is no cluster has no record of its replica.
+    if !state.replicas.is_empty()
+        && let Err(refused) = state.member(publish.replica)
+    {
+        return refused.into();
     }
     let current = state.ephemeral_issuer(publish.replica);
     if current.is_some_and(|known| known.id == publish.issuer && known.fingerprint == publish.fingerprint) {
@@ -141,6 +147,8 @@ impl Happened for IssuerPublished {
             sealed_key: Vec::new(),
             revoked_at: None,
             replica: Some(publish.replica),
+            usage: IssuerUse::Node,
+            root: None,
         };
         state.issuers.insert(publish.issuer.clone(), issuer);
         state.ephemeral_version += 1;

@@ -3,36 +3,83 @@
 use crate::names::{IssuerId, NodeId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
-use crate::registry::{CertificateStatus, Envelope, Event, Issuer, IssuerState, Owner, Rejection, State};
+use crate::registry::{
+    Certificate, CertificateStatus, Envelope, Event, Issuer, IssuerState, Owner, Rejection, State,
+};
 use std::collections::BTreeSet;
 
 /// How many holders a refusal names.
 const HOLDERS: usize = 10;
 
-pub(in crate::registry) fn retire(state: &State, id: &IssuerId) -> Decision {
-    match state.issuers.get(id) {
-        None => Rejection::IssuerNotFound { issuer: id.clone() }.into(),
-        Some(issuer) if issuer.state == IssuerState::Retired => Decision::granted(Vec::new()),
-        Some(issuer) if issuer.state != IssuerState::Retiring => in_use(state, issuer).into(),
-        Some(_) if state.good_certificates(id).next().is_none() && !state.presents_leaf_of(id) => {
-            Decision::granted(vec![Event::IssuerRetired(IssuerRetired { issuer: id.clone() })])
+/// All that are named, or none of them.
+pub(in crate::registry) fn retire(state: &State, id: &IssuerId, also: &[IssuerId]) -> Decision {
+    let (mut events, mut used) = (Vec::new(), Vec::new());
+    let named: BTreeSet<&IssuerId> = also.iter().filter(|other| *other != id).collect();
+    for id in [id].into_iter().chain(named) {
+        match state.issuers.get(id) {
+            None => return Rejection::IssuerNotFound { issuer: id.clone() }.into(),
+            Some(issuer) if issuer.state == IssuerState::Retired => {}
+            Some(issuer) if issuer.state != IssuerState::Retiring => {
+                return not_retiring(state, issuer).into();
+            }
+            Some(_) if state.good_certificates(id).next().is_none() && !state.presents_leaf_of(id) => {
+                events.push(Event::IssuerRetired(IssuerRetired { issuer: id.clone() }));
+            }
+            Some(issuer) => used.push(issuer),
         }
-        Some(issuer) => in_use(state, issuer).into(),
+    }
+    match in_use(state, &used, WhoseUse::All) {
+        Some(refused) => refused.into(),
+        None => Decision::granted(events),
     }
 }
 
-/// Names some of those that have to renew before the issuer can be retired, and until when the certificates are valid
-/// whose holders have renewed.
-fn in_use(state: &State, issuer: &Issuer) -> Rejection {
-    let id = &issuer.id;
+pub(in crate::registry) fn not_retiring(state: &State, issuer: &Issuer) -> Rejection {
+    Rejection::IssuerInUse {
+        issuer: issuer.id.clone(),
+        others: Box::default(),
+        leaves: state.leaves(&issuer.id),
+        holders: Box::default(),
+        own: false,
+        drained_at: None,
+        state: Some(issuer.state),
+    }
+}
+
+/// Whose certificates keep an issuer in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::registry) enum WhoseUse {
+    All,
+    /// The control plane's own, by which replicas know each other and clients know them: nobody else is waited for.
+    ControlPlane,
+}
+
+impl State {
+    /// Whether a replica presents a certificate of this issuer, to clients or to other replicas.
+    pub(in crate::registry) fn control_plane_uses(&self, issuer: &IssuerId) -> bool {
+        self.presents_leaf_of(issuer) || self.good_certificates(issuer).any(is_replicas)
+    }
+}
+
+/// Whether it is what a replica uses among replicas: one that its successor has taken the place of does not count.
+fn is_replicas(held: &Certificate) -> bool {
+    matches!(held.owner, Owner::Replica(_)) && held.grace_end().is_none()
+}
+
+/// Names some of those that have to renew before these issuers can be retired, and until when the certificates are valid
+/// whose holders have renewed. None if there is no issuer.
+pub(in crate::registry) fn in_use(state: &State, issuers: &[&Issuer], whose: WhoseUse) -> Option<Rejection> {
+    let (first, others) = issuers.split_first()?;
     let name = |owner: &Owner| match owner {
         Owner::Node(id) => id.to_string(),
         Owner::Operator(name) => format!("operator {name}"),
+        Owner::Replica(id) => format!("replica {id}"),
     };
-    let own = state.presents_leaf_of(id).then(|| "the control plane itself".to_owned());
-    let mut holders = BTreeSet::new();
-    let mut drained_at = None;
-    for held in state.good_certificates(id) {
+    let own: u64 = issuers.iter().map(|issuer| state.presented_leaves(&issuer.id)).sum();
+    let (mut holders, mut drained_at, mut leaves) = (BTreeSet::new(), None, own);
+    let counted = |held: &&Certificate| whose == WhoseUse::All || is_replicas(held);
+    for held in issuers.iter().flat_map(|issuer| state.good_certificates(&issuer.id)).filter(counted) {
+        leaves = leaves.saturating_add(1);
         match held.status {
             CertificateStatus::Superseded { until } => {
                 drained_at = drained_at.max(Some(until.min(held.not_after)))
@@ -40,15 +87,15 @@ fn in_use(state: &State, issuer: &Issuer) -> Rejection {
             CertificateStatus::Live | CertificateStatus::Denied => drop(holders.insert(name(&held.owner))),
         }
     }
-    let issuer_state = (issuer.state != IssuerState::Retiring).then_some(issuer.state);
-    let holders = holders.into_iter().chain(own).take(HOLDERS).collect();
-    Rejection::IssuerInUse {
-        issuer: id.clone(),
-        leaves: state.leaves(id),
-        holders,
+    Some(Rejection::IssuerInUse {
+        issuer: first.id.clone(),
+        others: others.iter().map(|issuer| issuer.id.clone()).collect(),
+        leaves,
+        holders: holders.into_iter().take(HOLDERS).collect(),
+        own: own > 0,
         drained_at,
-        state: issuer_state,
-    }
+        state: None,
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

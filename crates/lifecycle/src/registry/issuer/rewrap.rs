@@ -13,14 +13,19 @@ pub struct Rewrap {
     #[serde(with = "serde_bytes")]
     pub audit: Vec<u8>,
     pub roll: Option<serde_bytes::ByteBuf>,
+    /// Of the requests of a roll whose certificates are awaited, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<serde_bytes::ByteBuf>,
 }
 
 /// Every key that is held, and no other: nothing may stay behind under the old key.
 pub(in crate::registry) fn rewrap(state: &State, rewrap: &Rewrap) -> Decision {
     let held = state.issuers.values().filter(|issuer| !issuer.sealed_key.is_empty()).map(|issuer| &issuer.id);
-    let same =
-        held.eq(rewrap.issuers.iter().map(|(id, _)| id)) && state.roll.is_some() == rewrap.roll.is_some();
-    let sealed = rewrap.issuers.iter().map(|(_, sealed)| sealed).chain(&rewrap.roll);
+    let pending = state.pending_roll.as_ref().map_or(0, |pending| pending.requests.len());
+    let same = held.eq(rewrap.issuers.iter().map(|(id, _)| id))
+        && state.roll.is_some() == rewrap.roll.is_some()
+        && rewrap.pending.len() == pending;
+    let sealed = rewrap.issuers.iter().map(|(_, sealed)| sealed).chain(&rewrap.roll).chain(&rewrap.pending);
     let whole = !rewrap.audit.is_empty() && sealed.into_iter().all(|sealed| !sealed.is_empty());
     if same && whole {
         Decision::granted(vec![Event::Rewrapped(rewrap.clone())])
@@ -59,6 +64,11 @@ impl Rewrap {
         }
         if let (Some(roll), Some(sealed)) = (&mut state.roll, &self.roll) {
             roll.sealed_key = sealed.to_vec();
+        }
+        if let Some(pending) = &mut state.pending_roll {
+            for (request, sealed) in pending.requests.iter_mut().zip(&self.pending) {
+                request.sealed_key = sealed.to_vec();
+            }
         }
     }
 }

@@ -92,7 +92,7 @@ impl Happened for NodeEnrolled {
         node.agent_version = self.agent_version.clone().or(node.agent_version);
         node.name = self.name.clone().or(node.name);
         node.serials.push(issued.serial.clone());
-        node.bundle = state.bundle_version;
+        (node.bundle, node.stored_bundle) = (state.bundle_version, 0);
         node.overlay_seen = state.overlay_revision(&self.tenant);
         node.enrolled_sequence = state.config_sequence;
         node.rotation = None;

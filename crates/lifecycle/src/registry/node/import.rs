@@ -140,6 +140,7 @@ impl Happened for NodeImported {
             renew_at: self.renew_at,
             der: None,
             denied_at: None,
+            bundle: 0,
             imported: true,
         };
         state.certificates.insert(import.serial.clone(), Arc::new(certificate));

@@ -146,9 +146,16 @@ pub struct Node {
     /// The latest starts of its agent, the newest last.
     #[serde(default)]
     pub instances: Vec<Label>,
-    /// The newest trust bundle that it surely has.
+    /// The newest trust bundle that it was sent.
     #[serde(default)]
     pub bundle: u64,
+    /// The newest trust bundle that it has stored: by its own word or, of a host that says nothing, because it uses the
+    /// certificate that came with it.
+    #[serde(default)]
+    pub stored_bundle: u64,
+    /// Whether it says on its live stream which trust bundle it has stored. What other hosts use as a stream does not.
+    #[serde(default)]
+    pub says_bundle: bool,
     /// The revision of its tenant's overlay when it enrolled last.
     #[serde(default)]
     pub overlay_seen: u64,
@@ -257,6 +264,8 @@ impl Node {
             streamed: false,
             instances: Vec::new(),
             bundle: 0,
+            stored_bundle: 0,
+            says_bundle: false,
             overlay_seen: 0,
             name: None,
             labels: Labels::default(),
@@ -294,6 +303,7 @@ impl Node {
     /// was said on it.
     pub(super) fn forget_streams(&mut self) {
         self.streamed = false;
+        self.says_bundle = false;
         self.instances.clear();
         self.report = None;
     }

@@ -5,7 +5,9 @@ use crate::names::{Label, NodeId, Timestamp, TokenId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditFields, Happened};
 use crate::registry::recovery::mint;
-use crate::registry::{Envelope, Event, Node, NodeState, Report, State, remember_start};
+use crate::registry::{
+    Envelope, Event, Node, NodeState, Report, State, remember_earlier_start, remember_start,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ pub struct Sighting {
     pub seen: Timestamp,
     /// Which start of the agent spoke, on its live stream; none for other requests.
     pub instance: Option<Label>,
-    /// The trust bundle that the host says it has on disk.
+    /// The trust bundle that the host says it has on disk; none of a host that does not say.
     pub bundle: Option<u64>,
     pub agent_version: Option<Label>,
     /// The recovery token that the host says it has on disk.
@@ -91,7 +93,7 @@ fn own(state: &State, id: &NodeId, report: &Arc<Report>) -> Option<Arc<Report>> 
 
 fn tells(state: &State, node: &Node, sighting: &Sighting) -> bool {
     node.last_seen.is_none_or(|last| last < sighting.seen)
-        || sighting.bundle.is_some_and(|bundle| bundle > node.bundle)
+        || sighting.bundle.is_some_and(|bundle| bundle > node.stored_bundle)
         || sighting.instance.as_ref().is_some_and(|instance| node.instances.last() != Some(instance))
         || sighting.agent_version.as_ref().is_some_and(|version| node.agent_version.as_ref() != Some(version))
         || sighting.report.as_ref().is_some_and(|report| is_news(state, node, report))
@@ -120,9 +122,12 @@ impl Happened for Sighting {
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         state.change_node(&self.node, |node| {
+            // Two replicas may write down what they heard in the wrong order.
+            let is_newest = node.last_seen <= Some(self.seen);
             node.last_seen = node.last_seen.max(Some(self.seen));
             node.bundle = node.bundle.max(self.bundle.unwrap_or(0));
-            if let Some(version) = &self.agent_version {
+            node.stored_bundle = node.stored_bundle.max(self.bundle.unwrap_or(0));
+            if let Some(version) = self.agent_version.as_ref().filter(|_| is_newest) {
                 node.agent_version = Some(version.clone());
             }
             if let Some(report) = &self.report
@@ -132,7 +137,11 @@ impl Happened for Sighting {
             }
             if let Some(instance) = &self.instance {
                 node.streamed = true;
-                remember_start(&mut node.instances, instance);
+                node.says_bundle = self.bundle.is_some();
+                match is_newest {
+                    true => remember_start(&mut node.instances, instance),
+                    false => remember_earlier_start(&mut node.instances, instance),
+                }
             }
         });
     }

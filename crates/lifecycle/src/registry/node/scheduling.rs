@@ -2,7 +2,7 @@
 
 use crate::host::Class;
 use crate::names::Serial;
-use crate::registry::{Certificate, Node, NodeState, Report, State};
+use crate::registry::{Certificate, Node, NodeState, Report, State, Verdict};
 
 /// What a node says whose logs, or what it tells, had to make room for what it needs.
 pub const PRESSURE: &str = "node_observability_disk_pressure";
@@ -43,10 +43,10 @@ impl State {
         fenced.then_some((serial, held))
     }
 
-    /// A node's certificate that has ended with none after it.
+    /// A node's certificate that has ended, by itself or with its issuer, with none after it.
     pub fn ended_certificate<'a>(&'a self, node: &'a Node) -> Option<(&'a Serial, &'a Certificate)> {
         let (serial, held) = self.current_certificate(node)?;
-        let ended = held.not_after <= self.at && !node.state.is_gone() && !self.is_denied(serial);
+        let ended = !node.state.is_gone() && self.verdict_on(held, self.at) == Verdict::Expired;
         ended.then_some((serial, held))
     }
 }

@@ -42,6 +42,9 @@ policy_keys! {
         "enrolled.stuck_after" stuck_after: Span = Span::from_minutes(10), Within(SECOND, TEN_YEARS);
         /// How long a certificate stays valid after its successor was first used
         "renew.drain" renew_drain: Span = Span::from_minutes(10), Within(SECOND, Span::from_days(90));
+        /// How long a replica without contact to a majority of its cluster still serves nodes; then it closes their streams and
+        /// refuses them, so that they go to another
+        "stale_after" stale_after: Span = Span::from_secs(30), Within(SECOND, Span::from_days(1));
         /// What a suspected copy of an identity leads to: an alert, or quarantine of the node as well
         "clone" clone_rule: CloneRule = CloneRule::Alert, OneOf(&CloneRule::ALL, CloneRule::as_str);
         /// How far a host's clock may be from the control plane's; beyond it `clock_skew`

@@ -87,7 +87,7 @@ pub fn present(
 ) -> Result<(), ServerCertError> {
     let (at, view) = (app.now(), app.view());
     let given = read(files, at).map_err(ServerCertError::Make)?;
-    let roots: Vec<&[u8]> = view.state.roots.iter().map(|root| root.certificate.as_slice()).collect();
+    let roots: Vec<&[u8]> = view.state.server_trust().collect();
     let issuers = view.state.issuers.values().filter(|issuer| !issuer.is_ephemeral());
     let issuers = issuers.map(|issuer| issuer.certificate.as_slice());
     let cas: Vec<&[u8]> = issuers.chain(roots.iter().copied()).collect();

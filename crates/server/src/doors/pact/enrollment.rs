@@ -115,6 +115,6 @@ impl EnrollmentService for Enrollments {
         request: Request<InspectNodeRequest>,
     ) -> Result<Response<InspectNodeResponse>, Status> {
         let caller = self.caller(&request).await?;
-        answered(nodes::inspect(&self.app, &caller, request.get_ref()))
+        answered(nodes::inspect(&self.app, &caller, request.get_ref()).await)
     }
 }

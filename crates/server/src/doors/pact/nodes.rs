@@ -2,6 +2,7 @@
 
 use super::acts::node_id;
 use super::{hardware, state_word};
+use crate::fleet::everywhere;
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
@@ -30,26 +31,27 @@ pub async fn list(
             && (request.vcluster_filter.is_empty() || vcluster(node) == request.vcluster_filter)
             && !(request.unassigned_only && node.vcluster.is_some())
     };
-    let summary = |node: &Node| NodeSummary {
-        node_id: node.id.to_string(),
-        enrollment_state: state_word(node.state).to_owned(),
-        vcluster_id: vcluster(node).to_owned(),
-        last_seen: last_seen(app, node),
-        mac_address: hardware::mac_address(node),
-    };
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<&Node> = Vec::new();
     for (index, node) in view.state.nodes.values().enumerate() {
         if index % TURN == TURN - 1 {
             tokio::task::yield_now().await;
         }
         if wanted(node) {
-            nodes.push(summary(node));
+            nodes.push(node);
         }
     }
-    Ok(ListNodesResponse { nodes })
+    let known = everywhere::listed(app, nodes.iter().map(|node| &node.id)).await;
+    let summary = |node: &&Node| NodeSummary {
+        node_id: node.id.to_string(),
+        enrollment_state: state_word(node.state).to_owned(),
+        vcluster_id: vcluster(node).to_owned(),
+        last_seen: text(node.last_seen.max(known.last_seen(&node.id))),
+        mac_address: hardware::mac_address(node),
+    };
+    Ok(ListNodesResponse { nodes: nodes.iter().map(summary).collect() })
 }
 
-pub fn inspect(
+pub async fn inspect(
     app: &App,
     caller: &Caller,
     request: &InspectNodeRequest,
@@ -69,7 +71,7 @@ pub fn inspect(
         vcluster_id: vcluster(node).to_owned(),
         cert_serial: serial.map(ToString::to_string).unwrap_or_default(),
         cert_expires_at: certificate.map(|certificate| certificate.not_after.to_string()).unwrap_or_default(),
-        last_seen: last_seen(app, node),
+        last_seen: text(node.last_seen.max(everywhere::live(app, &id).await.last_seen)),
         // The document calls it enrolling when an operator makes a machine known.
         enrolled_at: text(node.registered_at.or(node.enrolled_at)),
         enrolled_by: node.registered_by.clone().unwrap_or_default(),
@@ -90,10 +92,6 @@ fn wanted_state(filter: &str) -> Result<Option<&'static str>, Failure> {
 
 fn vcluster(node: &Node) -> &str {
     node.vcluster.as_ref().map(|vcluster| vcluster.as_str()).unwrap_or_default()
-}
-
-fn last_seen(app: &App, node: &Node) -> String {
-    text(node.last_seen.max(app.fleet.presence.live(&node.id).last_seen))
 }
 
 fn text(at: Option<Timestamp>) -> String {

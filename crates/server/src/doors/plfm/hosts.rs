@@ -1,5 +1,6 @@
 //! `/v1/hosts`: what operators see of hosts, and do to them.
 
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, Query, Segment};
 use crate::http::failure::Failure;
 use crate::http::page::{after, limit, page};
@@ -23,14 +24,15 @@ pub async fn list(
     let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
     let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
     let of_tenant = view.state.nodes.range(range).map(|(_, node)| node).filter(|node| node.tenant == tenant);
-    let items = of_tenant.map(|node| HostItem::of(&view.state, node, app.fleet.presence.last_seen(&node.id)));
-    let (hosts, next_cursor) = page(items, limit(query.limit)?, |host| host.host_id.clone());
-    Ok(axum::Json(HostList { hosts, next_cursor }))
+    let (nodes, next_cursor) = page(of_tenant, limit(query.limit)?, |node| node.id.to_string());
+    let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
+    let hosts = nodes.iter().map(|node| HostItem::of(&view.state, node, known.last_seen(&node.id)));
+    Ok(axum::Json(HostList { hosts: hosts.collect(), next_cursor }))
 }
 
 pub async fn show(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
     let (view, id) = known(&app, &caller, &id)?;
-    shown(&app, &view, &id)
+    shown(&app, &view, &id).await
 }
 
 pub async fn drain(State(app): State<Arc<App>>, caller: Caller, Segment(id): Segment) -> Shown {
@@ -61,7 +63,7 @@ pub async fn revoke(
 async fn act(app: &App, caller: Caller, id: &str, command: impl FnOnce(NodeId) -> Command) -> Shown {
     let (_, id) = known(app, &caller, id)?;
     let (_, view) = app.commit(caller.actor, &caller.origin, command(id.clone())).await?;
-    shown(app, &view, &id)
+    shown(app, &view, &id).await
 }
 
 /// A host of the tenant that the request is about.
@@ -72,7 +74,7 @@ fn known(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, NodeId), Fa
     Ok((view, id))
 }
 
-fn shown(app: &App, view: &View, id: &NodeId) -> Shown {
+async fn shown(app: &App, view: &View, id: &NodeId) -> Shown {
     let node = view.state.nodes.get(id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
-    Ok(axum::Json(HostItem::of(&view.state, node, app.fleet.presence.last_seen(id))))
+    Ok(axum::Json(HostItem::of(&view.state, node, everywhere::live(app, id).await.last_seen)))
 }

@@ -1,5 +1,6 @@
 //! `/v1/agents`: what operators see of agents and do to them.
 
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;
 use crate::http::page::{after, limit, page};
@@ -27,9 +28,11 @@ pub async fn list(
     let cursor = query.after.as_deref().filter(|after| !after.is_empty());
     let range = after("after", cursor, NodeId::parse)?;
     let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref());
-    let items = nodes.filter(|node| node.tenant == tenant).map(|node| shown(&app, &view, node));
-    let (agents, next) = page(items, limit(query.limit)?, |agent| agent.agent_id.clone());
-    Ok(axum::Json(Agents::page(agents, next)))
+    let nodes = nodes.filter(|node| node.tenant == tenant);
+    let (nodes, next) = page(nodes, limit(query.limit)?, |node| node.id.to_string());
+    let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
+    let agents = nodes.iter().map(|node| ProbectlAgent::of(&view.state, node, known.last_seen(&node.id)));
+    Ok(axum::Json(Agents::page(agents.collect(), next)))
 }
 
 pub async fn show(
@@ -38,7 +41,7 @@ pub async fn show(
     Segment(id): Segment,
 ) -> Result<axum::Json<ProbectlAgent>, Failure> {
     let (view, node) = visible(&app, &caller, &id)?;
-    Ok(axum::Json(shown(&app, &view, &node)))
+    Ok(axum::Json(shown(&app, &view, &node).await))
 }
 
 pub async fn describe(
@@ -56,7 +59,7 @@ pub async fn describe(
     let (_, view) = app.commit(caller.actor, &caller.origin, Command::Describe(describe)).await?;
     let node =
         view.state.nodes.get(&node.id).ok_or_else(|| Rejection::NodeNotFound { node: node.id.clone() })?;
-    Ok(axum::Json(shown(&app, &view, node)))
+    Ok(axum::Json(shown(&app, &view, node).await))
 }
 
 /// Absent keeps, null forgets.
@@ -112,6 +115,6 @@ fn visible(app: &App, caller: &Caller, id: &str) -> Result<(Arc<View>, Arc<Node>
     Ok((view, node))
 }
 
-fn shown(app: &App, view: &View, node: &Node) -> ProbectlAgent {
-    ProbectlAgent::of(&view.state, node, app.fleet.presence.last_seen(&node.id))
+async fn shown(app: &App, view: &View, node: &Node) -> ProbectlAgent {
+    ProbectlAgent::of(&view.state, node, everywhere::live(app, &node.id).await.last_seen)
 }

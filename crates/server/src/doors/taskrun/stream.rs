@@ -3,6 +3,7 @@
 
 use super::worker;
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::keepalive::Keepalive;
 use crate::fleet::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::http::failure::Failure;
@@ -50,7 +51,8 @@ impl RunService for Runs {
         let (id, serial) = worker::authenticated(&self.app, &peer).await.map_err(|f| status(&f, ""))?;
         let (down, answers) = mpsc::channel(BACKLOG);
         let request_id = origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let session = WorkerSession { app: self.app.clone(), id, serial, origin, down: down.clone() };
+        let (app, keepalive) = (self.app.clone(), peer.keepalive.clone());
+        let session = WorkerSession { app, id, serial, origin, keepalive, down: down.clone() };
         let up = request.into_inner();
         tokio::spawn(async move {
             if let Err(failure) = session.run(up).await {
@@ -71,6 +73,7 @@ struct WorkerSession {
     id: NodeId,
     serial: Serial,
     origin: Provenance,
+    keepalive: Option<Arc<Keepalive>>,
     down: mpsc::Sender<StreamAnswer>,
 }
 
@@ -104,10 +107,11 @@ impl WorkerSession {
             source: self.origin.source,
             instance: instance.map_err(|error| Failure::internal("no label", &error))?,
             agent_version: Label::parse(&info.version).ok(),
-            bundle: node.bundle,
+            bundle: None,
             recovery_kept: None,
             remembered: &node.instances,
-            keepalive: None,
+            keepalive: self.keepalive.clone(),
+            listens: false,
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         opened.map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this worker has four live streams already"))

@@ -1,5 +1,6 @@
 //! `/v1/workers`: what operators see of workers, and how they take an identity away.
 
+use crate::fleet::everywhere;
 use crate::http::extract::{Caller, Json, Query, Segment};
 use crate::http::failure::Failure;
 use crate::http::page::{after, limit, page};
@@ -7,7 +8,7 @@ use crate::operator::acts::reason;
 use crate::operator::nodes::{of_tenant, parse};
 use crate::process::app::App;
 use api::doors::taskrun::{RevokeWorker, RevokedWorker, WorkerItem, WorkerList};
-use api::rest::nodes::NodeItem;
+use api::rest::nodes::{NodeItem, NodeLiveness};
 use api::rest::page::PageQuery;
 use axum::extract::State;
 use journal::View;
@@ -23,9 +24,11 @@ pub async fn list(
     let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
     let range = after("cursor", query.cursor.as_deref(), NodeId::parse)?;
     let nodes = view.state.nodes.range(range).map(|(_, node)| node.as_ref());
-    let items = nodes.filter(|node| node.tenant == tenant).map(|node| item(&app, &view, node));
-    let (workers, next_cursor) = page(items, limit(query.limit)?, |item| item.worker_id.clone());
-    Ok(axum::Json(WorkerList { workers, next_cursor }))
+    let nodes = nodes.filter(|node| node.tenant == tenant);
+    let (nodes, next_cursor) = page(nodes, limit(query.limit)?, |node| node.id.to_string());
+    let known = everywhere::listed(&app, nodes.iter().map(|node| &node.id)).await;
+    let workers = nodes.iter().map(|node| item(&view, node, &known.live(&node.id)));
+    Ok(axum::Json(WorkerList { workers: workers.collect(), next_cursor }))
 }
 
 pub async fn show(
@@ -35,7 +38,8 @@ pub async fn show(
 ) -> Result<axum::Json<WorkerItem>, Failure> {
     let (view, tenant) = caller.scope(&app, Act::ReadNodes)?;
     let node = of_tenant(&view, &tenant, &parse(&id)?)?;
-    Ok(axum::Json(item(&app, &view, &node)))
+    let live = everywhere::live(&app, &node.id).await;
+    Ok(axum::Json(item(&view, &node, &live)))
 }
 
 pub async fn revoke(
@@ -55,6 +59,6 @@ pub async fn revoke(
     Ok(axum::Json(RevokedWorker { worker_id: id.to_string(), revoked_at: revoked.state_since.to_string() }))
 }
 
-fn item(app: &App, view: &View, node: &Node) -> WorkerItem {
-    NodeItem::of(&view.state, node, &app.fleet.presence.live(&node.id)).into()
+fn item(view: &View, node: &Node, live: &NodeLiveness) -> WorkerItem {
+    NodeItem::of(&view.state, node, live).into()
 }

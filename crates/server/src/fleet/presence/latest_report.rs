@@ -28,6 +28,21 @@ impl LatestReport {
         self.unwritten || self.unlooked
     }
 
+    /// Whether something new in it is not in the registry yet.
+    pub fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// It could not be written down.
+    pub fn not_written(&mut self) {
+        self.unwritten = self.last.is_some();
+    }
+
+    /// What follows from it could not be recorded.
+    pub fn not_looked(&mut self) {
+        self.unlooked = self.last.is_some();
+    }
+
     pub fn is_unlooked(&self) -> bool {
         self.unlooked
     }

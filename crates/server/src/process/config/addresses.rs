@@ -4,6 +4,9 @@ use super::keys::ControlPlaneConfig;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+/// Between replicas.
+const PEER_PORT: u16 = 8444;
+
 impl ControlPlaneConfig {
     /// The names a host may call the control plane by.
     pub fn certificate_names(&self) -> Vec<String> {
@@ -22,13 +25,40 @@ impl ControlPlaneConfig {
             return self.advertise.clone();
         }
         let host = match self.names.first() {
-            Some(name) if name.contains(':') => format!("[{name}]"),
-            Some(name) => name.clone(),
-            None if bound.ip().is_unspecified() => "localhost".to_owned(),
-            None if bound.is_ipv6() => format!("[{}]", bound.ip()),
-            None => bound.ip().to_string(),
+            Some(_) => self.own_name(),
+            None => self.host(bound),
         };
         vec![format!("https://{host}:{}", bound.port())]
+    }
+
+    /// Where this address is reached from this machine: by itself, or if it stands for every address by the first name.
+    pub fn host(&self, bound: SocketAddr) -> String {
+        match bound.ip() {
+            ip if ip.is_unspecified() => self.own_name(),
+            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+            std::net::IpAddr::V4(ip) => ip.to_string(),
+        }
+    }
+
+    fn own_name(&self) -> String {
+        match self.names.first() {
+            Some(name) if name.contains(':') => format!("[{name}]"),
+            Some(name) => name.clone(),
+            None => "localhost".to_owned(),
+        }
+    }
+
+    /// Where connections between replicas are accepted.
+    pub fn peer_address(&self) -> SocketAddr {
+        let ip =
+            self.listen.first().map_or(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), SocketAddr::ip);
+        self.peer_listen.unwrap_or(SocketAddr::new(ip, PEER_PORT))
+    }
+
+    /// `HOST:PORT` that other replicas are told, before anything listens.
+    pub fn peer_name(&self) -> String {
+        let address = self.peer_address();
+        format!("{}:{}", self.host(address), address.port())
     }
 
     /// The URL before anything listens; none while the port is still to be chosen.

@@ -61,7 +61,7 @@ pub(super) fn usable(
 ) -> Option<ClaimsConfig> {
     let keys = keys?;
     let trust = match &keys.ca {
-        None => Trust::SystemRoots,
+        None => Trust::system_roots(),
         // Read as certificates already, as are the roots.
         Some(pem) => Trust::from_ca_pem(pem.as_bytes()).ok()?,
     };

@@ -4,9 +4,11 @@ use super::audit::{AuditConfig, RawAudit};
 use super::claims::{self, ClaimsConfig, RawClaims};
 use super::endpoint_profile::{self, RawEndpointProfile};
 use super::form::{ADDRESS, COMMON_NAME, DOOR, HOST_NAME, KEK, SERVER_URL, WEBHOOK};
+use super::journal::{JournalConfig, RawJournal};
 use super::key::config_keys;
 use super::loki::{self, LokiConfig, RawLoki};
 use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
+use super::pkcs11::{self, Pkcs11Config, RawPkcs11};
 use super::recovery::{ConfiguredRecovery, RawRecovery};
 use super::shape::{FormList, FormTable, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr};
 use api::agent::EndpointProfile;
@@ -26,6 +28,9 @@ config_keys! {
         "names" names: FormList<String> = FormList(&HOST_NAME, "none");
         /// URLs that hosts are directed to
         "advertise" advertise: FormList<String> = FormList(&SERVER_URL, "the first name, else the listen address");
+        /// Address for connections between replicas, which is also what other replicas are told. Served once the first
+        /// `enlist cluster token` is created
+        "peer_listen" peer_listen: Optional<SocketAddr> = Optional(&ADDRESS, "the first listen address, port 8444");
         /// Where the key-encryption key is read from; the key itself is 64 hex digits, or base64 of 32 bytes
         "kek" kek: Required<KekSource> = Required(&KEK, ": the CA key is never stored unsealed");
         /// Common name of the server certificate
@@ -36,10 +41,12 @@ config_keys! {
         "health" health: Optional<SocketAddr> = Optional(&ADDRESS, "off");
         "alerts" alerts: FormTable<RawAlerts, AlertsConfig> = FormTable(|_, alerts, _| alerts);
         "audit" audit: FormTable<RawAudit, AuditConfig> = FormTable(|_, audit, _| audit);
+        "journal" journal: FormTable<RawJournal, JournalConfig> = FormTable(|_, journal, _| journal);
         "loki" loki: OptionalTable<RawLoki, LokiConfig> = OptionalTable(loki::usable);
         "claims" claims: OptionalTable<RawClaims, ClaimsConfig> = OptionalTable(claims::usable);
         "doors" doors: FormTable<RawDoors, DoorsConfig> = FormTable(|_, doors, _| doors);
         "tls" own_certificate: FormTable<RawTls, Option<OwnCertificate>> = FormTable(both_or_neither);
+        "pkcs11" pkcs11: OptionalTable<RawPkcs11, Pkcs11Config> = OptionalTable(pkcs11::usable);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =
             OptionalTable(endpoint_profile::sent);
         "recovery" recovery: FormTable<RawRecovery, ConfiguredRecovery> = FormTable(|_, recovery, _| recovery);

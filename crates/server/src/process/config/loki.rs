@@ -137,7 +137,7 @@ pub(super) fn usable(
     let basic = basic.map(|(username, password_file)| LokiCredential::Basic { username, password_file });
     let bearer = keys.bearer_file.map(|file| LokiCredential::Bearer { file });
     let trust = match &keys.ca {
-        None => Trust::SystemRoots,
+        None => Trust::system_roots(),
         // Read as certificates already.
         Some(pem) => Trust::from_ca_pem(pem.as_bytes()).ok()?,
     };

@@ -8,11 +8,13 @@ mod audit;
 mod claims;
 mod endpoint_profile;
 mod form;
+mod journal;
 mod key;
 mod keys;
 mod loki;
 mod mistake;
 mod own_certificate;
+mod pkcs11;
 mod recovery;
 mod shape;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub use keys::{ControlPlaneConfig, RawConfig, RawDoors};
 pub use loki::{ForwardingStart, LokiConfig, LokiCredential};
 pub use mistake::{ConfigMistake, ConfigMistakes};
 pub use own_certificate::{OwnCertificate, RawTls};
+pub use pkcs11::{Pkcs11Config, RawPkcs11};
 
 use crate::datadir::{DirError, replace};
 use key::ConfigTable;

@@ -122,6 +122,41 @@ impl<T> ValueShape for StringOr<T> {
     }
 }
 
+/// A number of bytes within bounds, or this one.
+pub struct BytesOr {
+    pub least: u64,
+    pub most: u64,
+    pub default: u64,
+}
+
+impl BytesOr {
+    fn expected(&self) -> String {
+        format!("a whole number of bytes from {} to {}", self.least, self.most)
+    }
+}
+
+impl ValueShape for BytesOr {
+    type Raw = Option<u64>;
+    type Checked = u64;
+
+    fn read(&self, key: &str, value: toml::Value, mistakes: &mut Vec<ConfigMistake>) -> Option<u64> {
+        typed(key, value, &self.expected(), mistakes)
+    }
+
+    fn check(&self, key: &str, raw: &Option<u64>, mistakes: &mut Vec<ConfigMistake>) -> Option<u64> {
+        let value = raw.unwrap_or(self.default);
+        if !(self.least..=self.most).contains(&value) {
+            mistakes.push(ConfigMistake::new(key, &value.to_string(), self.expected()));
+            return None;
+        }
+        Some(value)
+    }
+
+    fn reference(&self, key: &str, help: &'static str) -> Vec<ConfigKeyReference> {
+        vec![ConfigKeyReference::new(key, help, self.expected(), &format!("`{}`", self.default))]
+    }
+}
+
 /// Strings, or these.
 pub struct ListOr<T: 'static>(pub &'static Form<T>, pub &'static [&'static str]);
 
@@ -247,7 +282,7 @@ impl<R: ConfigTable, T> ValueShape for OptionalTable<R, T> {
     fn reference(&self, key: &str, _: &'static str) -> Vec<ConfigKeyReference> {
         let mut keys = R::reference(&format!("{key}."));
         for key in keys.iter_mut().filter(|key| key.default == "required") {
-            key.default = "required in this table; without the table nothing is sent".into();
+            key.default = "required in this table".into();
         }
         keys
     }

@@ -124,6 +124,22 @@ fn nodes_are_sent_to_a_name_before_an_address() {
 }
 
 #[test]
+fn an_address_for_all_is_called_by_the_first_name_and_any_other_by_itself() {
+    let raw = RawConfig { kek: Some("env:K".to_owned()), ..RawConfig::default() };
+    let Some(mut config) = check(&raw, &mut Vec::new()) else { panic!("good configuration") };
+    let host = |config: &ControlPlaneConfig, bound: &str| config.host(bound.parse().expect("an address"));
+    assert_eq!(host(&config, "[::]:1"), "localhost");
+    for (name, expected) in [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("cp.example", "cp.example")] {
+        config.names = vec![name.to_owned()];
+        for all in ["[::]:1", "0.0.0.0:1"] {
+            assert_eq!(host(&config, all), expected);
+        }
+        assert_eq!(host(&config, "127.0.0.9:1"), "127.0.0.9");
+        assert_eq!(host(&config, "[::1]:1"), "[::1]");
+    }
+}
+
+#[test]
 fn what_is_written_is_read_again() {
     let text = "listen = [\"127.0.0.1:0\"]\nkek = \"env:KEK\"\n\n[doors]\nserve = []\n\n[recovery]\nid = \"site-a\"\n";
     let (raw, mistakes) = parse(text).expect("good");

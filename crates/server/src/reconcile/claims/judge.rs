@@ -142,8 +142,7 @@ impl ClaimJudge {
         let own = state.domain.as_ref().is_some_and(|own| own.name.as_str() == domain);
         if own {
             *left = left.saturating_sub(1);
-            let roots: Vec<CertificateDer<'_>> =
-                state.roots.iter().map(|root| CertificateDer::from(root.certificate.as_slice())).collect();
+            let roots: Vec<CertificateDer<'_>> = state.server_trust().map(CertificateDer::from).collect();
             let ours = verify(signed, document, (&domain, &roots), now);
             return if ours.is_ok() { Ok(None) } else { Err("impostor") };
         }

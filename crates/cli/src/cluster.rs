@@ -1,0 +1,174 @@
+//! `enlist cluster`: the replicas of the control plane.
+
+use crate::clock;
+use crate::command_line::duration;
+use crate::confirm::ConfirmFlag;
+use crate::error::{CommandError, not_the_secret};
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::reach::Reach;
+use crate::screen::Screen;
+use crate::shell;
+use crate::table::{Table, Tone, harmless, or_dash};
+use api::rest::cluster::{
+    Cluster, CreateReplicaTokenRequest, MintedReplicaToken, REPLICA_TOKEN_PREFIX, RemoveReplicaRequest,
+    ReplicaHealth,
+};
+use client::OperatorApi;
+use client::rest::Path;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Between two looks.
+const WATCH: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show the replicas: which one leads, how far each has come, whether it can be reached
+    Status {
+        /// Show it again every second, until interrupted
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Create a token that lets one replica join; its value is shown only once
+    Token {
+        /// Lifetime of the token, such as 90s, 15m or 1h [default: policy token.default_ttl]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<String>,
+    },
+    /// Remove a replica for good: its certificate is denied, and it can only join again as a new one
+    Remove {
+        /// Id of the replica (ID in `enlist cluster status`)
+        id: String,
+        /// Remove it even if the replicas that are left and can be reached are no majority
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        confirm: ConfirmFlag,
+    },
+}
+
+pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), CommandError> {
+    let operator = reach.operator()?;
+    match command {
+        Command::Status { watch: false } => {
+            let cluster: Cluster = operator.get(&Path::new("/v1/cluster")).await?;
+            output.document(&cluster, |cluster| status(cluster, output.screen()))
+        }
+        Command::Status { watch: true } => follow(&operator, output).await,
+        Command::Token { expires } => {
+            let request = CreateReplicaTokenRequest { expires };
+            let minted: MintedReplicaToken =
+                operator.post(&Path::new("/v1/cluster/tokens"), &request).await?;
+            output.document(&minted, |minted| created(minted, reach, output.screen()))
+        }
+        Command::Remove { id, force, confirm } => {
+            not_the_secret(&id, REPLICA_TOKEN_PREFIX)?;
+            let path = Path::new("/v1/cluster/replicas").segment(&id).segment("remove");
+            let request = RemoveReplicaRequest { force, confirm: None };
+            let removed: Result<Cluster, client::Error> = operator.post(&path, &request).await;
+            let cluster = match removed {
+                Ok(cluster) => cluster,
+                Err(refused) => {
+                    confirm.or_ask(refused, output)?;
+                    operator.post(&path, &RemoveReplicaRequest { force, confirm: Some(id.clone()) }).await?
+                }
+            };
+            let screen = output.screen();
+            output.document(&cluster, |cluster| {
+                let counts = cluster.replicas.iter().any(|item| item.replica_id == id);
+                let next = if counts {
+                    "It still counts for the majority: keep it running until `enlist cluster status` no longer lists it."
+                } else {
+                    "Its process can be stopped and its directory deleted."
+                };
+                format!("replica {} is removed\n{next}\n\n{}", harmless(&id), status(cluster, screen))
+            })
+        }
+    }
+}
+
+/// At a terminal in one place, elsewhere one after the other. A replica that cannot be asked for a moment is asked again.
+async fn follow(operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
+    let in_place = !output.is_json() && std::io::stdout().is_terminal();
+    let mut first = true;
+    loop {
+        let looked: Result<Cluster, client::Error> = operator.get(&Path::new("/v1/cluster")).await;
+        match looked {
+            Ok(cluster) => output.document(&cluster, |cluster| {
+                let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
+                let now = harmless(&output.screen().stamp(&clock::now().to_string()));
+                format!("{clear}{now}\n{}", status(cluster, output.screen()))
+            })?,
+            Err(error) if first => return Err(error.into()),
+            Err(error) => eprintln!("{}", harmless(&error.to_string())),
+        }
+        first = false;
+        tokio::time::sleep(WATCH).await;
+    }
+}
+
+fn status(cluster: &Cluster, screen: Screen) -> String {
+    let leader = cluster.leader.as_deref().map_or_else(|| "none".to_owned(), |id| format!("replica {id}"));
+    let quorum = match (cluster.quorum, cluster.state_age_ms) {
+        (true, _) => "yes".to_owned(),
+        (false, age) => format!("no: nothing was heard of a majority for {} s", age / 1000),
+    };
+    let fields = Fields::new()
+        .with("domain", &cluster.domain)
+        .with("cluster", &cluster.cluster_id)
+        .with("asked", &format!("replica {}", cluster.replica_id))
+        .with("leader", &leader)
+        .with("majority", &quorum)
+        .with("term", &cluster.term.to_string())
+        .with("epoch", &cluster.epoch.to_string());
+    format!("{}\n{}", fields.text_on(screen), table(cluster).text(screen))
+}
+
+fn table(cluster: &Cluster) -> Table {
+    let head =
+        ["ID", "ROLE", "HEALTH", "LAG", "VOTES", "URL", "PEER", "CLOCK", "APPLIED", "AUDIT", "VERSION"];
+    let mut table =
+        Table::new(head, "no replicas").dropping(["VERSION", "AUDIT", "APPLIED", "CLOCK", "PEER", "VOTES"]);
+    for item in &cluster.replicas {
+        let tone = if item.health == ReplicaHealth::Ok { Tone::Plain } else { Tone::Attention };
+        let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+        let clock = item.clock_offset_ms.map_or_else(|| "-".to_owned(), |offset| format!("{offset:+} ms"));
+        table.row(
+            tone,
+            [
+                &item.replica_id,
+                item.role.as_str(),
+                item.health.as_str(),
+                &number(item.lag),
+                if item.voter { "yes" } else { "no" },
+                or_dash(item.url.as_deref()),
+                or_dash(Some(item.peer.as_str()).filter(|peer| !peer.is_empty())),
+                &clock,
+                &number(item.applied),
+                &number(item.audit_seq),
+                or_dash(item.version.as_deref()),
+            ],
+        );
+    }
+    table
+}
+
+fn created(minted: &MintedReplicaToken, reach: &Reach, screen: Screen) -> String {
+    let fields = Fields::new()
+        .with("token", minted.token.reveal())
+        .with("id", &minted.token_id)
+        .with("expires", &screen.full(&minted.expires_at))
+        .with("CA pin", &minted.ca_pin)
+        .with("peer", &minted.peer_url);
+    let shown = |line: &str| shell::paragraph(line, screen);
+    format!(
+        "{}\nOn the machine of the new replica, with the domain's key-encryption key at PATH:\n{}\
+         Then run it; it becomes a voter once there is an odd number of them:\n{}\
+         Here, see it arrive:\n{}",
+        fields.text_on(screen),
+        shown(&harmless(minted.join_command.reveal())),
+        shown("enlist server run --dir DIR"),
+        shown(&shell::same_target(reach, "cluster status --watch")),
+    )
+}

@@ -1,0 +1,169 @@
+//! `enlist server join`: makes the data directory of one more replica.
+
+use super::error::directory;
+use crate::error::{CommandError, Exit};
+use crate::fields::Fields;
+use crate::output::Output;
+use crate::shell;
+use ::server::config::RawConfig;
+use ::server::datadir::DataDir;
+use ::server::join::{JoinError, JoinRequest, prepare};
+use api::rest::cluster::JoinedCluster;
+use api::rest::secret::Secret;
+use client::OperatorApi;
+use client::rest::Path;
+use client::trust::Trust;
+use client::url::ServerUrl;
+use pki::pin::Pin;
+use serde::Serialize;
+use std::io::Read;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// URL of a replica of the cluster
+    #[arg(long, value_name = "URL")]
+    peer: String,
+    /// Token of `enlist cluster token`; `-` reads it from standard input
+    #[arg(long, value_name = "TOKEN", required_unless_present = "token_file", conflicts_with = "token_file")]
+    token: Option<String>,
+    /// File that holds the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The domain's key-encryption key: file:PATH or env:NAME
+    #[arg(long, value_name = "KEK")]
+    kek: String,
+    /// Address to listen on; repeatable [default: [::]:8443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<String>,
+    /// Host name or IP address by which hosts reach this replica; repeatable
+    #[arg(long, value_name = "HOST")]
+    name: Vec<String>,
+    /// URL that nodes are given for this replica; repeatable [default: from the first --name, else the listen address]
+    #[arg(long, value_name = "URL")]
+    advertise: Vec<String>,
+    /// Address for connections between replicas, which is also what the others are told [default: the first listen address,
+    /// port 8444]
+    #[arg(long, value_name = "ADDR:PORT")]
+    peer_listen: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JoinSummary {
+    replica_id: String,
+    domain: String,
+    cluster_id: String,
+    dir: String,
+}
+
+const TOKEN_BYTES: u64 = 4096;
+
+/// `pin` is that of the domain's root certificate, as `enlist cluster token` prints it.
+pub async fn run(
+    arguments: Arguments,
+    pin: Option<String>,
+    dir: DataDir,
+    output: Output,
+) -> Result<(), CommandError> {
+    let server = ServerUrl::parse(&arguments.peer).map_err(|error| {
+        CommandError::usage(format!("--peer: {error}"), "give the https:// URL of a replica")
+    })?;
+    let copy = "copy it from `enlist cluster token`";
+    let pin = pin.ok_or_else(|| {
+        CommandError::usage("--ca-pin is missing: nothing is sent to an unknown server", copy)
+    })?;
+    let pin = Pin::parse(&pin).map_err(|error| CommandError::usage(format!("--ca-pin: {error}"), copy))?;
+    let token = token(&arguments)?;
+    dir.check_new().map_err(|error| directory(&error))?;
+    let config = RawConfig {
+        listen: arguments.listen.clone(),
+        names: arguments.name.clone(),
+        advertise: arguments.advertise.clone(),
+        peer_listen: arguments.peer_listen.clone(),
+        kek: Some(super::init::kek(&arguments.kek)?),
+        ..RawConfig::default()
+    };
+    let joined = join(dir.clone(), config, server, pin, token).await?;
+    let summary = JoinSummary {
+        replica_id: joined.replica_id,
+        domain: joined.domain,
+        cluster_id: joined.cluster_id,
+        dir: dir.path().display().to_string(),
+    };
+    let screen = output.screen();
+    output.document(&summary, |summary| {
+        let fields = Fields::new()
+            .with("replica", &summary.replica_id)
+            .with("domain", &summary.domain)
+            .with("cluster", &summary.cluster_id)
+            .with("directory", &summary.dir);
+        let run = format!("enlist server run --dir {}", shell::quoted(std::path::Path::new(&summary.dir)));
+        format!("{}\nIt has joined. Run it:\n{}", fields.text_on(screen), shell::paragraph(&run, screen))
+    })
+}
+
+/// The ceremony: asks a replica of the cluster, and makes the directory.
+pub async fn join(
+    dir: DataDir,
+    config: RawConfig,
+    peer: ServerUrl,
+    pin: Pin,
+    token: Secret,
+) -> Result<JoinedCluster, CommandError> {
+    let prepared = prepare(JoinRequest { dir, config })?;
+    let message = prepared.message(token, env!("CARGO_PKG_VERSION"))?;
+    let asked = OperatorApi::over_tls(peer, &Trust::pin(pin), None)?;
+    let joined: JoinedCluster = asked.post(&Path::new("/v1/cluster/join"), &message).await?;
+    prepared.finish(&joined).await?;
+    Ok(joined)
+}
+
+fn token(arguments: &Arguments) -> Result<Secret, CommandError> {
+    let unreadable = |error: std::io::Error| {
+        CommandError::usage(
+            format!("the token cannot be read: {error}"),
+            "give --token -, --token-file or --token",
+        )
+    };
+    let text = match (&arguments.token, &arguments.token_file) {
+        (_, Some(file)) => {
+            let mut text = String::new();
+            std::fs::File::open(file)
+                .and_then(|file| file.take(TOKEN_BYTES).read_to_string(&mut text))
+                .map_err(unreadable)?;
+            text
+        }
+        (Some(dash), None) if dash == "-" => {
+            let mut text = String::new();
+            std::io::stdin().lock().take(TOKEN_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+            text
+        }
+        (Some(token), None) => token.clone(),
+        (None, None) => String::new(),
+    };
+    Ok(Secret::new(text.trim()))
+}
+
+impl From<JoinError> for CommandError {
+    fn from(error: JoinError) -> Self {
+        let message = error.to_string();
+        match error {
+            JoinError::Config(mistakes) => CommandError::config(mistakes.0)
+                .with_hint("correct the flags that give these settings; see `enlist server join --help`"),
+            JoinError::Dir(error) => directory(&error),
+            JoinError::Kek(_) => CommandError::new(
+                Exit::Fault,
+                "kek_unavailable",
+                message,
+                "copy the domain's key-encryption key to this machine, and name it by --kek file:PATH or env:NAME",
+            ),
+            JoinError::Key(_) | JoinError::Answer(_) | JoinError::Open(_) => CommandError::new(
+                Exit::Fault,
+                "join_failed",
+                message,
+                "remove the replica that was recorded (`enlist cluster status`, `enlist cluster remove ID`), then join with a new \
+                 token",
+            ),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The other end of a link: what other replicas may ask of this one.
+
+use super::handshake::{self, GreetingError};
+use super::roster::Roster;
+use super::starts::StartMark;
+use super::wire::{self, PeerRefusal, PeerReply, PeerRequest, ProposalFate, ReplicaReport};
+use super::{BoxedFuture, PeerConnection, PeerStream};
+use crate::audit::{Audit, chain};
+use crate::batch::EncodedEnvelope;
+use crate::batcher::{ProposeError, Waiting};
+use crate::options::Clock;
+use crate::raft::{Raft, Vote};
+use crate::snapshot::{Carrier, SnapshotDir};
+use crate::view::{AuditHead, Board};
+use lifecycle::names::ReplicaId;
+use lifecycle::registry::Envelope;
+use openraft::{BasicNode, Snapshot, SnapshotMeta};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// A connection on which nothing is asked for so long is closed.
+const IDLE: Duration = Duration::from_secs(90);
+/// How long a request may take to arrive, and an answer to be taken.
+const TRANSFER: Duration = Duration::from_secs(30);
+/// How long a forwarded command may take.
+const PROPOSAL: Duration = Duration::from_secs(6);
+/// Commands in one message.
+const COMMANDS: usize = 512;
+/// Lines of the audit trail in one answer, and their bytes.
+const LINES: (usize, usize) = (1000, 4 * 1024 * 1024);
+/// The largest snapshot that is taken from a peer.
+const SNAPSHOT: u64 = 16 * 1024 * 1024 * 1024;
+
+/// Answers what is asked of whoever uses the journal.
+pub trait PeerAnswers: Send + Sync + 'static {
+    fn answer(&self, from: ReplicaId, question: Vec<u8>) -> BoxedFuture<Vec<u8>>;
+}
+
+/// What an incoming connection needs.
+pub struct Served {
+    pub raft: Raft,
+    pub roster: Arc<Roster>,
+    pub board: Arc<Board>,
+    pub audit: Audit,
+    pub snapshots: SnapshotDir,
+    pub clock: Clock,
+    pub wall: Option<Clock>,
+    pub version: String,
+    pub queue: mpsc::Sender<Waiting>,
+    pub answers: std::sync::OnceLock<Arc<dyn PeerAnswers>>,
+    pub clock_believed: std::sync::atomic::AtomicBool,
+    /// Where this replica is reached, once that is known.
+    pub address: Mutex<Option<String>>,
+    /// Names the files of snapshots that arrive.
+    pub received: AtomicU64,
+    pub snapshots_installed: AtomicU64,
+    pub closing: watch::Receiver<bool>,
+}
+
+impl Served {
+    /// What this replica says of itself.
+    pub fn report(&self) -> ReplicaReport {
+        let view = self.board.view();
+        ReplicaReport {
+            applied: view.applied_index,
+            last_log: self.roster.last_log(),
+            audit: view.audit,
+            now: (self.clock)(),
+            wall: self.wall.as_ref().map(|wall| wall()),
+            version: self.version.clone(),
+            clock_believed: self.clock_believed.load(Ordering::Acquire),
+            address: self.address.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Answers one connection until it ends. `waiting` is given back once the caller has proven itself.
+    pub async fn serve(&self, mut connection: PeerConnection, waiting: impl Send) {
+        let own = self.roster.identity();
+        let certificate = (connection.serial.clone(), connection.fingerprint);
+        let shown = PeerConnection {
+            stream: Box::new(tokio::io::empty()),
+            replica: connection.replica,
+            serial: certificate.0,
+            fingerprint: certificate.1,
+            binding: connection.binding,
+        };
+        let greeted = handshake::answer(&mut connection, &own, self.roster.key(), |caller| {
+            self.roster.admit(&shown, caller)
+        })
+        .await;
+        drop(waiting);
+        let (caller, start) = match greeted {
+            Ok(caller) => (caller.replica, caller.starts.mark()),
+            Err(error) => {
+                self.not_served(shown.replica, &error);
+                return;
+            }
+        };
+        if let Err(error) = self.answer_all(&mut connection.stream, caller, start).await {
+            tracing::debug!(replica = %caller, %error, "a connection between replicas ended");
+        }
+        self.roster.leave(caller, start);
+    }
+
+    fn not_served(&self, replica: ReplicaId, error: &GreetingError) {
+        match error {
+            // What the caller has proven to know of this replica.
+            GreetingError::Refused(why @ (PeerRefusal::Duplicate | PeerRefusal::RolledBack)) => {
+                self.roster.refused_by(replica, Some(*why));
+            }
+            // Each tries again and again until somebody stops it.
+            GreetingError::Refused(_)
+            | GreetingError::Io(_)
+            | GreetingError::Declined(
+                PeerRefusal::Removed | PeerRefusal::Duplicate | PeerRefusal::RolledBack | PeerRefusal::Unfit,
+            ) => tracing::debug!(%replica, %error, "a connection between replicas was refused"),
+            GreetingError::Declined(_) => {
+                tracing::warn!(%replica, %error, "a connection between replicas was refused");
+            }
+        }
+    }
+
+    async fn answer_all(
+        &self,
+        stream: &mut Box<dyn PeerStream>,
+        caller: ReplicaId,
+        start: StartMark,
+    ) -> std::io::Result<()> {
+        let mut closing = self.closing.clone();
+        loop {
+            let request = tokio::select! {
+                request = tokio::time::timeout(IDLE, wire::read_message(stream)) => request.map_err(|_| std::io::ErrorKind::TimedOut)??,
+                _ = closing.wait_for(|closing| *closing) => return Ok(()),
+            };
+            let speaks = self.roster.still_speaks(caller, start);
+            if !speaks || !self.roster.is_member(caller) || self.roster.is_rolled_back() {
+                return Ok(());
+            }
+            let reply = self.handle(request, caller, stream).await?;
+            tokio::time::timeout(TRANSFER, wire::write(stream, &reply))
+                .await
+                .map_err(|_| std::io::ErrorKind::TimedOut)??;
+        }
+    }
+
+    async fn handle(
+        &self,
+        request: PeerRequest,
+        caller: ReplicaId,
+        stream: &mut Box<dyn PeerStream>,
+    ) -> std::io::Result<PeerReply> {
+        Ok(match request {
+            PeerRequest::Append(append) => reply(self.raft.append_entries(append).await, PeerReply::Append),
+            PeerRequest::Vote(_) if !self.roster.is_fit() || !self.roster.is_settled() => {
+                PeerReply::Failed { why: "it does not vote yet, or not any more".to_owned() }
+            }
+            PeerRequest::Vote(vote) => reply(self.raft.vote(vote).await, PeerReply::Vote),
+            PeerRequest::Snapshot { vote, meta, length } => self.snapshot(vote, meta, length, stream).await?,
+            PeerRequest::Propose { commands } => self.propose(commands).await,
+            PeerRequest::ReadIndex => self.read_index().await,
+            PeerRequest::Lines { after, until } => self.lines(after, until).await,
+            PeerRequest::Report(report) => {
+                self.roster.is_at(caller, report.address.clone());
+                let audit_differs = self.differs(report.audit).await;
+                PeerReply::Report { report: self.report(), audit_differs }
+            }
+            // One whose clock is wrong does not stand.
+            PeerRequest::Elect if !self.clock_believed.load(Ordering::Acquire) => {
+                PeerReply::Failed { why: "its clock is not right".to_owned() }
+            }
+            PeerRequest::Elect => reply(self.raft.trigger().elect().await, |()| PeerReply::Done),
+            PeerRequest::Ask { question } => match self.answers.get() {
+                Some(answers) => {
+                    let answer = answers.answer(caller, question.into_vec()).await;
+                    PeerReply::Answer { answer: serde_bytes::ByteBuf::from(answer) }
+                }
+                None => PeerReply::Failed { why: "it is still starting".to_owned() },
+            },
+        })
+    }
+
+    /// Takes the file that follows, and installs it.
+    async fn snapshot(
+        &self,
+        vote: Vote,
+        meta: SnapshotMeta<u64, BasicNode>,
+        length: u64,
+        stream: &mut Box<dyn PeerStream>,
+    ) -> std::io::Result<PeerReply> {
+        if length > SNAPSHOT {
+            return Err(std::io::Error::other(format!("a snapshot of {length} bytes")));
+        }
+        let path = self.snapshots.incoming(self.received.fetch_add(1, Ordering::Relaxed));
+        let received = receive(stream, &path, length).await;
+        let installed = match received {
+            Ok(()) => {
+                tracing::info!(bytes = length, "a snapshot arrived");
+                let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
+                let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+                if installed.is_ok() {
+                    self.snapshots_installed.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(reply(installed, |reply| PeerReply::Snapshot { vote: reply.vote }))
+            }
+            Err(error) => Err(error),
+        };
+        // Whatever came of it, a copy is kept under its own name.
+        let _ = tokio::fs::remove_file(&path).await;
+        installed
+    }
+
+    /// Each command goes into the queue as if it had been proposed here.
+    async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>) -> PeerReply {
+        if commands.len() > COMMANDS {
+            return PeerReply::Failed { why: format!("{} commands in one message", commands.len()) };
+        }
+        // All are read before one is taken.
+        let read = |encoded: serde_bytes::ByteBuf| {
+            let envelope: Envelope = rmp_serde::from_slice(&encoded)?;
+            Ok::<_, rmp_serde::decode::Error>(Arc::new(EncodedEnvelope {
+                envelope,
+                encoded: encoded.into_vec(),
+            }))
+        };
+        let items: Vec<Arc<EncodedEnvelope>> = match commands.into_iter().map(read).collect() {
+            Ok(items) => items,
+            Err(error) => return PeerReply::Failed { why: format!("a command cannot be read: {error}") },
+        };
+        let mut waiting = Vec::with_capacity(items.len());
+        for item in items {
+            let (answer, answered) = oneshot::channel();
+            let queued = self.queue.send(Waiting { item, answer, forwarded: true }).await;
+            waiting.push(queued.ok().map(|()| answered));
+        }
+        let deadline = tokio::time::Instant::now() + PROPOSAL;
+        let (mut index, mut fates) = (0, Vec::with_capacity(waiting.len()));
+        for answered in waiting {
+            let answered = match answered {
+                Some(answered) => tokio::time::timeout_at(deadline, answered).await,
+                None => {
+                    fates.push(ProposalFate::NotTaken);
+                    continue;
+                }
+            };
+            fates.push(match answered {
+                Ok(Ok(Ok(committed))) => {
+                    index = index.max(committed.view.applied_index);
+                    ProposalFate::Applied
+                }
+                Ok(Ok(Err(ProposeError::Unavailable | ProposeError::ShuttingDown))) => ProposalFate::NotTaken,
+                Ok(Ok(Err(ProposeError::OutcomeUnknown)) | Err(_)) | Err(_) => ProposalFate::Unknown,
+            });
+        }
+        PeerReply::Proposed { index, fates }
+    }
+
+    async fn read_index(&self) -> PeerReply {
+        match self.raft.get_read_log_id().await {
+            Ok((read, _)) => PeerReply::ReadIndex { index: read.map_or(0, |id| id.index) },
+            Err(_) => PeerReply::NotLeader,
+        }
+    }
+
+    async fn lines(&self, after: u64, until: u64) -> PeerReply {
+        let audit = self.audit.clone();
+        let until = until.min(self.board.view().audit.seq);
+        let read = tokio::task::spawn_blocking(move || audit.read((after, until), LINES)).await;
+        match read {
+            Ok(Ok(lines)) => PeerReply::Lines { lines: lines.into_iter().map(|(_, line)| line).collect() },
+            Ok(Err(error)) => PeerReply::Failed { why: error.to_string() },
+            Err(error) => PeerReply::Failed { why: error.to_string() },
+        }
+    }
+
+    /// Whether this replica has another line where the caller's trail ends. One that it has not is no difference.
+    async fn differs(&self, theirs: AuditHead) -> bool {
+        let own = self.board.view().audit;
+        if theirs.seq == 0 || theirs.seq > own.seq {
+            return false;
+        }
+        if theirs.seq == own.seq {
+            return theirs.head != own.head;
+        }
+        let audit = self.audit.clone();
+        let read = tokio::task::spawn_blocking(move || audit.list(theirs.seq - 1, 1)).await;
+        let line = read.ok().and_then(Result::ok).and_then(|lines| lines.into_iter().next());
+        line.and_then(|line| chain::read(&line, theirs.seq).ok()).is_some_and(|(_, hash)| hash != theirs.head)
+    }
+}
+
+fn reply<T, E: std::fmt::Display>(result: Result<T, E>, make: impl FnOnce(T) -> PeerReply) -> PeerReply {
+    match result {
+        Ok(value) => make(value),
+        Err(error) => PeerReply::Failed { why: error.to_string() },
+    }
+}
+
+async fn receive(
+    stream: &mut Box<dyn PeerStream>,
+    path: &std::path::Path,
+    length: u64,
+) -> std::io::Result<()> {
+    let mut file = tokio::fs::File::create(path).await?;
+    let (mut left, mut piece) = (length, vec![0; 64 * 1024]);
+    while left > 0 {
+        let most = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let reading = stream.read(piece.get_mut(..most).unwrap_or_default());
+        let read =
+            tokio::time::timeout(TRANSFER, reading).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        file.write_all(piece.get(..read).unwrap_or_default()).await?;
+        left = left.saturating_sub(read as u64);
+    }
+    file.flush().await
+}

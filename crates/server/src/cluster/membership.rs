@@ -1,0 +1,48 @@
+//! Who votes follows who is a member: the leader compares raft's membership with the registry, and makes one change at a time.
+
+use crate::process::app::App;
+use journal::Leadership;
+use lifecycle::registry::{MembershipChange, next_change};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// One that was heard of within this time can be reached.
+const REACHABLE: Duration = Duration::from_secs(5);
+/// One that lacks no more entries than this has caught up.
+const BEHIND: u64 = 16;
+/// How long a change may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+pub async fn tick(app: &App, leadership: &Leadership) {
+    let view = app.view();
+    if view.state.replicas.is_empty() || !app.journal.still_leads(leadership) {
+        return;
+    }
+    let members: BTreeSet<u64> = view.state.members().map(|member| member.id.0).collect();
+    let (voters, learners) = app.journal.membership();
+    let replication = app.journal.replication();
+    let own = app.journal.replica().0;
+    let is_reachable = |id: &u64| {
+        *id == own || app.journal.standing(lifecycle::names::ReplicaId(*id)).is_reachable(REACHABLE)
+    };
+    let reachable: BTreeSet<u64> = members.iter().copied().filter(is_reachable).collect();
+    let caught_up = replication
+        .matched
+        .iter()
+        .filter(|(id, matched)| is_reachable(id) && matched.saturating_add(BEHIND) >= replication.last_log);
+    let caught_up: BTreeSet<u64> = caught_up.map(|(id, _)| *id).collect();
+    let Some(change) = next_change(&members, &voters, &learners, &caught_up, &reachable) else { return };
+    tracing::info!(?change, "the membership of the cluster changes");
+    let changing = async {
+        match change {
+            MembershipChange::AddLearner(id) => app.journal.add_learner(id).await,
+            MembershipChange::SetVoters(voters) => app.journal.set_voters(voters).await,
+            MembershipChange::DropLearner(id) => app.journal.drop_learner(id).await,
+        }
+    };
+    match tokio::time::timeout(LIMIT, changing).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the membership of the cluster was not changed"),
+        Err(_) => tracing::warn!("the membership of the cluster was not changed in time"),
+    }
+}

@@ -1,0 +1,128 @@
+//! `/v1/cluster`: the replicas, tokens for further ones, joining and removing.
+
+use crate::cluster::{announce, join as joining, replica_id, status};
+use crate::edge::authenticate;
+use crate::http::extract::{Caller, Json, Segment, duration};
+use crate::http::failure::Failure;
+use crate::process::app::{App, Provenance};
+use crate::process::chance;
+use api::code;
+use api::rest::cluster::{
+    Cluster, CreateReplicaTokenRequest, JoinClusterRequest, JoinedCluster, MintedReplicaToken,
+    REPLICA_TOKEN_PREFIX, RemoveReplicaRequest,
+};
+use api::rest::secret::Secret;
+use axum::Extension;
+use axum::extract::State;
+use http::StatusCode;
+use lifecycle::names::{ReplicaId, TokenId};
+use lifecycle::registry::{Act, Command, Confirmation, Rejection};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One that was heard of within this time counts for the majority that is left.
+const REACHABLE: Duration = Duration::from_secs(5);
+/// How long a removal waits until replication does without the replica, and how often it looks.
+const LEFT_OUT: Duration = Duration::from_secs(10);
+const LEFT_OUT_POLL: Duration = Duration::from_millis(50);
+
+pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Cluster>, Failure> {
+    authenticate::reader(&app, &caller.actor, Act::ReadCluster)?;
+    Ok(axum::Json(status::cluster(&app)))
+}
+
+pub async fn create_token(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<CreateReplicaTokenRequest>,
+) -> Result<(StatusCode, axum::Json<MintedReplicaToken>), Failure> {
+    authenticate::reader(&app, &caller.actor, Act::ManageCluster)?;
+    let ttl = duration("expires", request.expires.as_deref())?;
+    let ttl = ttl.unwrap_or(app.view().state.policy.token_default_ttl);
+    app.serve_peers().map_err(|error| {
+        Failure::new(code::UNAVAILABLE, format!("the port between replicas cannot be served: {error}"))
+            .remedy("set peer_listen in enlist.toml to a free address, then start the control plane again")
+    })?;
+    announce::ensure(&app).await?;
+    let value = chance::secret(REPLICA_TOKEN_PREFIX)?;
+    let token = TokenId(chance::ulid(app.now())?);
+    let hash = pki::digest::secret_hash(value.as_bytes());
+    let command = Command::CreateReplicaToken { token, hash, ttl };
+    let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
+    let record = view.state.replica_tokens.get(&token).ok_or(Rejection::TokenInvalid)?;
+    let ca_pin = view.state.active_root().map(|root| root.fingerprint.pin()).unwrap_or_default();
+    let peer_url = app.own_urls().into_iter().next().unwrap_or_default();
+    let minted = MintedReplicaToken {
+        token_id: token.to_string(),
+        expires_at: record.expires_at.to_string(),
+        join_command: Secret::new(join_command(&peer_url, &value, &ca_pin)),
+        token: Secret::new(value.as_str()),
+        ca_pin,
+        peer_url,
+    };
+    Ok((StatusCode::CREATED, axum::Json(minted)))
+}
+
+/// The token goes through standard input, so that it does not show among the machine's processes.
+fn join_command(peer_url: &str, token: &str, ca_pin: &str) -> String {
+    format!(
+        "echo {token} | enlist server join --dir DIR --peer {peer_url} --ca-pin {ca_pin} --kek file:PATH --token -"
+    )
+}
+
+pub async fn join(
+    State(app): State<Arc<App>>,
+    Extension(origin): Extension<Provenance>,
+    Json(request): Json<JoinClusterRequest>,
+) -> Result<axum::Json<JoinedCluster>, Failure> {
+    joining::join(&app, &origin, request).await.map(axum::Json)
+}
+
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Json(request): Json<RemoveReplicaRequest>,
+) -> Result<axum::Json<Cluster>, Failure> {
+    authenticate::reader(&app, &caller.actor, Act::ManageCluster)?;
+    let replica = replica_id(&id)?;
+    if !request.force {
+        keeps_majority(&app, replica)?;
+    }
+    let command = Command::RemoveReplica {
+        replica,
+        confirm: Confirmation::Asked(request.confirm),
+        forced: request.force,
+    };
+    app.commit(caller.actor, &caller.origin, command).await?;
+    until_left_out(&app, replica).await;
+    Ok(axum::Json(status::cluster(&app)))
+}
+
+/// Until replication does without it: before that it counts for the majority, and must not be stopped. The answer lists it as long
+/// as it counts.
+async fn until_left_out(app: &App, replica: ReplicaId) {
+    let left_out = async {
+        while app.journal.is_replicated(replica) {
+            tokio::time::sleep(LEFT_OUT_POLL).await;
+        }
+    };
+    // Without a majority it may take for ever; the leader goes on with it.
+    let _ = tokio::time::timeout(LEFT_OUT, left_out).await;
+}
+
+/// Whether those that are left and can be reached are a majority of those that are left.
+fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
+    let (voters, _) = app.journal.membership();
+    if !voters.contains(&removed.0) {
+        return Ok(());
+    }
+    let own = app.journal.replica();
+    let left: Vec<ReplicaId> = voters.into_iter().map(ReplicaId).filter(|voter| *voter != removed).collect();
+    let there =
+        left.iter().filter(|id| **id == own || app.journal.standing(**id).is_reachable(REACHABLE)).count();
+    if !left.is_empty() && there > left.len() / 2 {
+        return Ok(());
+    }
+    Err(Rejection::WouldLoseMajority.into())
+}
