@@ -53,15 +53,9 @@ def patiently(act, patience: float = RETRIES):
         time.sleep(0.05)
 
 
-def mint(replica) -> dict:
-    minted = patiently(lambda: checked(replica.api("POST", "/v1/tokens", {}), 201))
-    evidence.token(minted["token"])
-    return minted
-
-
-def enroll(replica) -> native.Node:
+def enroll(replica, token: str | None = None) -> native.Node:
     """A new machine, through this replica."""
-    token, key, idempotency = mint(replica)["token"], certs.ec_key(), f"patient-{time.monotonic_ns()}"
+    token, key, idempotency = token or replica.token(), certs.ec_key(), f"patient-{time.monotonic_ns()}"
     return patiently(lambda: native.enroll(replica, token, key, idempotency, patience=10))
 
 

@@ -6,7 +6,7 @@ import signal
 
 import evidence
 import native
-from machine import ENLIST, Done, run, scratch, until
+from machine import ENLIST, Done, run, until
 from plane import ControlPlane
 from daemons import free_port
 
@@ -65,6 +65,24 @@ class Replica(ControlPlane):
     def health(self) -> dict:
         return self.api("GET", "/readyz").json()
 
+    def change(self, method: str, path: str, body: dict, *statuses: int):
+        """A change, sent again as long as the answer says so: on a slow machine another leader may be elected at any moment. Only for
+        what may be applied twice, with the statuses that the second time is answered with too."""
+        answer = until(lambda: answered(self.api(method, path, body)), f"{method} {path} is answered", patience=120)
+        assert answer.status in statuses, answer
+        return answer
+
+    def mint(self, **fields) -> dict:
+        minted = self.change("POST", "/v1/tokens", fields, 201).json()
+        evidence.token(minted["token"])
+        return minted
+
+    def policy(self, key: str, value: str) -> None:
+        self.change("PUT", "/v1/policy", {"key": key, "value": value}, 200)
+
+    def revoke(self, node: str) -> None:
+        self.change("POST", f"/v1/nodes/{node}/revoke", {"reason": "test"}, 200)
+
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
 
@@ -78,8 +96,11 @@ class Replica(ControlPlane):
 
 
 def answered(answer):
-    """None where nobody leads at the moment."""
-    return None if answer.status == 503 else answer
+    """None where nobody leads at the moment, or where nobody knows whether it was applied."""
+    if answer.status != 503:
+        return answer
+    assert answer.json()["error"]["retryable"], answer
+    return None
 
 
 def cluster_token(replica, **fields) -> str:

@@ -2,14 +2,16 @@
 
 use lifecycle::names::Timestamp;
 use lifecycle::registry::Envelope;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// An envelope, encoded once when it is proposed. Shared, so that trying again copies nothing.
+/// An envelope, encoded once, when it is proposed or read: its row in the log holds these bytes, and logs are bounded by them.
+/// Shared, so that trying again copies nothing.
 #[derive(Debug)]
 pub struct EncodedEnvelope {
     pub envelope: Envelope,
-    /// MessagePack; empty for what was read from a log or a peer.
+    /// MessagePack.
     pub encoded: Vec<u8>,
 }
 
@@ -34,12 +36,6 @@ struct Content {
 impl Batch {
     pub fn new(at: Timestamp, items: Vec<Arc<EncodedEnvelope>>) -> Self {
         Self(Arc::new(Content { at, items }))
-    }
-
-    /// Envelopes that were read, not proposed.
-    pub fn read(at: Timestamp, envelopes: Vec<Envelope>) -> Self {
-        let item = |envelope| Arc::new(EncodedEnvelope { envelope, encoded: Vec::new() });
-        Self::new(at, envelopes.into_iter().map(item).collect())
     }
 
     pub fn at(&self) -> Timestamp {
@@ -82,6 +78,7 @@ impl Serialize for Batch {
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let In { at, envelopes } = In::deserialize(input)?;
-        Ok(Self::read(at, envelopes))
+        let item = |envelope| EncodedEnvelope::encode(envelope).map(Arc::new).map_err(D::Error::custom);
+        Ok(Self::new(at, envelopes.into_iter().map(item).collect::<Result<_, _>>()?))
     }
 }

@@ -1,6 +1,6 @@
 //! The stored forms and the stores behind openraft's traits: for openraft's suite and the golden samples.
 
-pub use crate::batch::Batch;
+pub use crate::batch::{Batch, EncodedEnvelope};
 pub use crate::framing::Framing;
 pub use crate::log::{LogStore, StoredEntry, StoredPayload};
 pub use crate::log_key::RowPlace;

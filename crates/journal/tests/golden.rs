@@ -3,7 +3,7 @@
 //! A sample is never changed. `UPDATE_GOLDEN=1` writes those that are missing, for a new command.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on may panic")]
 
-use journal::conformance::{Batch, Image, StoredEntry, StoredPayload};
+use journal::conformance::{Batch, EncodedEnvelope, Image, StoredEntry, StoredPayload};
 use journal::conformance::{decode_snapshot, encode_snapshot, open, seal};
 use lifecycle::host::Class;
 use lifecycle::names::*;
@@ -820,6 +820,11 @@ fn envelope(command: Command) -> Envelope {
     }
 }
 
+fn commands(command: Command) -> StoredPayload {
+    let envelope = EncodedEnvelope::encode(envelope(command)).expect("encodes");
+    StoredPayload::Commands(Batch::new(AT, vec![Arc::new(envelope)]))
+}
+
 fn entry(payload: StoredPayload) -> StoredEntry {
     StoredEntry { term: 1, leader: 1, index: 7, payload }
 }
@@ -827,7 +832,7 @@ fn entry(payload: StoredPayload) -> StoredEntry {
 #[test]
 fn every_command_decodes_for_ever() {
     for (name, command) in samples().into_iter().chain(grown()) {
-        let expected = entry(StoredPayload::Commands(Batch::read(AT, vec![envelope(command)])));
+        let expected = entry(commands(command));
         let sample = golden(&format!("entry.{name}.v1"), || seal(&expected).expect("encodes"));
         assert_eq!(open::<StoredEntry>(&sample), Ok(expected), "{name}");
     }
@@ -953,7 +958,7 @@ fn stored(name: &str, n: u8) -> Envelope {
     let sample = golden(&format!("entry.{name}.v1"), || {
         let mut known = samples().into_iter().chain(grown());
         let (_, command) = known.find(|(known, _)| *known == name).expect("a sample");
-        seal(&entry(StoredPayload::Commands(Batch::read(AT, vec![envelope(command)])))).expect("encodes")
+        seal(&entry(commands(command))).expect("encodes")
     });
     let StoredPayload::Commands(batch) = open::<StoredEntry>(&sample).expect("decodes").payload else {
         panic!("{name} holds no command")

@@ -1,8 +1,8 @@
 """Clocks of replicas that are wrong: who is unready, who leads, and the one alert about it."""
 
 import clocks
-import native
 import pytest
+from cluster_load import enroll
 from clusters import Cluster
 from machine import until
 
@@ -24,7 +24,7 @@ def test_a_replica_whose_clock_is_off_is_unready_and_named_in_one_alert(programs
     with Cluster(3) as cluster:
         wrong = cluster.followers()[0]
         right = [replica for replica in cluster.replicas if replica is not wrong]
-        native.enroll(right[0])
+        enroll(right[0])
         wrong.stop()
         wrong.start(env=clocks.shifted(hours))
         until(lambda: "clock_skew" in wrong.health()["reasons"], "it knows", patience=60)
@@ -39,7 +39,7 @@ def test_a_replica_whose_clock_is_off_is_unready_and_named_in_one_alert(programs
         until(lambda: other.status()["leader"] == other.id, "the other one with a right clock leads", patience=120)
         leader.start()
         cluster.leader(right)
-        assert native.enroll(other).id, "the others go on issuing"
+        assert enroll(other).id, "the others go on issuing"
         assert [(found["alert_id"], found["count"]) for found in open_alerts(other)] == [(alert["alert_id"], 1)]
 
         pid = wrong.process.pid

@@ -8,7 +8,7 @@ import certs
 import clocks
 import clusters
 import pytest
-from cluster_load import enroll, mint
+from cluster_load import enroll
 from clusters import Cluster, Replica
 from machine import until
 
@@ -118,7 +118,7 @@ def test_a_follower_whose_clock_is_off_never_leads(cluster, offset):
         until(lambda: is_skewed(wrong), "it knows that its clock is wrong", patience=120)
         until(lambda: seen_by(leader, wrong) == "clock_skew", "the leader sees it")
         assert is_timely(enroll(leader)) and is_timely(enroll(right))
-        token = mint(leader)["token"]
+        token = leader.mint()["token"]
         with clusters.door(wrong) as door:
             until(lambda: door.refused(token, certs.good_csr()).code == "clock_skew", "it is refused for the clock")
         leader.kill()

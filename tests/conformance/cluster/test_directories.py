@@ -8,6 +8,7 @@ import clusters
 import native
 import pytest
 import rolls
+from cluster_load import enroll
 from clusters import Cluster, Replica, trail
 from directories import Twin, copy, put_back, reasons
 from machine import until
@@ -36,7 +37,7 @@ def test_a_directory_that_was_put_back_is_refused_and_what_it_acknowledged_is_ke
         back.start()
         until(lambda: settled(back), "it is back", patience=120)
         behind.stop()
-        node = native.enroll(leader)
+        node = enroll(leader)
         until(lambda: any(found["node_id"] == node.id for found in back.nodes()), "it has acknowledged it")
         back.stop()
         put_back(back, older)
@@ -53,7 +54,7 @@ def test_a_directory_that_was_put_back_is_refused_and_what_it_acknowledged_is_ke
         until(lambda: settled(leader) and settled(behind), "the two others go on", patience=120)
         for replica in (leader, behind):
             assert replica.node(node.id)["cert_serial"] == node.serial, "what was acknowledged is there"
-        another = native.enroll(behind)
+        another = enroll(behind)
         lines = cluster.until_equal([leader, behind])
         assert lines[0] == lines[1]
         assert is_prefix(trail(back), lines[0]), "its trail has no line of its own"
@@ -88,7 +89,7 @@ def test_a_directory_from_before_the_others_joined_does_not_go_on_alone(programs
         for _ in range(2):
             cluster.add()
         cluster.until_voting(3)
-        node = native.enroll(cluster.replicas[1])
+        node = enroll(cluster.replicas[1])
         first.stop()
         put_back(first, older)
         first.start()
@@ -99,7 +100,7 @@ def test_a_directory_from_before_the_others_joined_does_not_go_on_alone(programs
         others = cluster.replicas[1:]
         until(lambda: settled(others[0]) and settled(others[1]), "the two others go on", patience=120)
         assert others[0].node(node.id)["cert_serial"] == node.serial
-        assert native.enroll(others[1]).id
+        assert enroll(others[1]).id
         lines = cluster.until_equal(others)
         assert lines[0] == lines[1]
         assert is_prefix(trail(first), lines[0]), "it has written no line of its own"
@@ -124,7 +125,7 @@ def test_a_copy_that_runs_beside_the_original_is_a_duplicate(programs):
         assert twin.api("POST", "/v1/tokens", {}).status == 503
         members = cluster.replicas[:3]
         for replica in members:
-            node = native.enroll(replica)
+            node = enroll(replica)
             assert settled(replica), replica.health()
             assert original.node(node.id)["cert_serial"] == node.serial
         lines = cluster.until_equal(members)
@@ -133,7 +134,7 @@ def test_a_copy_that_runs_beside_the_original_is_a_duplicate(programs):
         original.stop()
         until(lambda: rolled_back(twin), "the copy is not taken for the original", patience=120)
         left = [replica for replica in members if replica is not original]
-        assert native.enroll(left[0]).id
+        assert enroll(left[0]).id
         original.start()
         until(lambda: settled(original), "the original is", patience=120)
         lines = cluster.until_equal(members)
@@ -160,7 +161,7 @@ def test_two_processes_do_not_share_a_directory(programs):
         (only,) = cluster.replicas
         refused = only.run_to_end("--listen", "127.0.0.1:0")
         assert refused.code == 1 and "in use" in refused.err, refused
-        assert native.enroll(only).id
+        assert enroll(only).id
 
 
 def test_the_directory_of_another_domain_is_not_let_in(programs):
@@ -177,13 +178,13 @@ def test_the_directory_of_another_domain_is_not_let_in(programs):
             foreign.replicas.append(stranger)
             clusters.cluster_token(stranger)
             left = [replica for replica in cluster.replicas if replica is not away]
-            assert native.enroll(left[0]).id
+            assert enroll(left[0]).id
             until(
                 lambda: next(item["health"] for item in left[0].status()["replicas"] if item["replica_id"] == away.id)
                 == "unreachable",
                 "it is not taken for the one that is away",
             )
-            assert native.enroll(stranger).id, "and is none the worse for it"
+            assert enroll(stranger).id, "and is none the worse for it"
             stranger.stop()
             for name in ("log.db", "audit.db", "snapshots", "checkpoint"):
                 for file in away.dir.glob(f"{name}*"):
@@ -192,7 +193,7 @@ def test_the_directory_of_another_domain_is_not_let_in(programs):
                     (shutil.copytree if file.is_dir() else shutil.copy2)(file, away.dir / file.name)
             refused = away.run_to_end()
             assert refused.code == 1 and "log.db" in refused.err, refused
-            assert native.enroll(left[1]).id
+            assert enroll(left[1]).id
         finally:
             foreign.close()
 
@@ -219,7 +220,7 @@ def test_a_denied_certificate_of_a_member_is_refused(programs):
 
         until(refused, "it is refused", patience=120)
         until(lambda: "no_quorum" in reasons(away), "it says that it has no majority", patience=120)
-        assert native.enroll(leader).id and native.enroll(other).id
+        assert enroll(leader).id and enroll(other).id
         assert len(trail(away)) == length, "it was sent nothing"
         leader.cli("cluster", "remove", away.id)
         until(lambda: sum(item["voter"] for item in leader.status()["replicas"]) == 2, "two vote")

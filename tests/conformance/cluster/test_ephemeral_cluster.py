@@ -2,6 +2,7 @@
 
 import clusters
 import native
+from cluster_load import enroll
 from clusters import Cluster
 from machine import until
 
@@ -9,7 +10,7 @@ from machine import until
 def test_nodes_of_a_removed_replica_keep_working_until_they_renew(programs):
     """Each replica signs with a CA of its own, which all others trust for nodes. Proves PACT-02, PACT-12, PACT-30."""
     with Cluster(3, init=("--issuer", "ephemeral")) as cluster:
-        nodes = [native.enroll(replica) for replica in cluster.replicas]
+        nodes = [enroll(replica) for replica in cluster.replicas]
         issuers = cluster.replicas[0].cli("ca", "show").json()["issuers"]
         signing = {issuer["replica"] for issuer in issuers if issuer["kind"] == "ephemeral" and issuer["state"] == "active"}
         assert {str(replica) for replica in signing} == {"1", "2", "3"}, issuers

@@ -3,6 +3,7 @@
 import clusters
 import native
 import pytest
+from cluster_load import enroll
 from cryptography import x509
 from clusters import Cluster, Replica, cluster_token
 from machine import scratch, until
@@ -18,7 +19,7 @@ def test_every_replica_serves_what_another_has_acknowledged(cluster):
     """Enroll, confirm, renew, list and audit, each on another replica. Proves PACT-12, PACT-41."""
     one, two, three = cluster.replicas
     token = one.token()
-    node = native.enroll(two, token)
+    node = enroll(two, token)
     nodes = clusters.fresh(three, "/v1/nodes")["items"]
     assert [found["node_id"] for found in nodes] == [node.id], "read on a third one at once"
     with clusters.door(three, node.files) as door:
@@ -111,11 +112,11 @@ def test_one_token_redeemed_on_three_replicas_at_once_lets_one_node_in(cluster):
 def test_a_revoked_node_is_cut_off_by_every_replica(cluster):
     """Acknowledged on one replica, felt on the others. Proves PACT-30, PACT-41."""
     one, two, three = cluster.replicas
-    node = native.enroll(two)
+    node = enroll(two)
     with clusters.door(three, node.files) as door:
         stream = door.live(node.id)
         until(lambda: three.node(node.id)["state"] == "active", "it is there")
-        assert one.api("POST", f"/v1/nodes/{node.id}/revoke", {"reason": "test"}).status == 200
+        one.revoke(node.id)
         until(lambda: stream.ended.is_set(), "its stream is closed")
     for replica in cluster.replicas:
         # One that has not heard of it yet may close the connection when it does.
@@ -125,7 +126,7 @@ def test_a_revoked_node_is_cut_off_by_every_replica(cluster):
 
 def test_nodes_learn_of_every_replica(cluster):
     urls = {replica.url for replica in cluster.replicas}
-    enrolled = lambda: native.enroll(cluster.replicas[0])  # noqa: E731
+    enrolled = lambda: enroll(cluster.replicas[0])  # noqa: E731
     # Each announces its own when it has begun to serve.
     node = until(lambda: (node := enrolled()) and set(node.answer.servers) == urls and node, "all have announced themselves")
     assert node.answer.servers[0] == cluster.replicas[0].url, node.answer.servers
@@ -144,7 +145,7 @@ def test_a_replica_that_is_removed_says_so_and_its_certificate_is_denied(program
         (line,) = leader.audit("cluster.removed")
         assert line["replica_id"] == gone.id and serial in line["denied_serials"], line
         until(lambda: sum(item["voter"] for item in leader.status()["replicas"]) == 2, "two vote")
-        assert native.enroll(left[1]).id
+        assert enroll(left[1]).id
         gone.start()
         until(lambda: "replica_removed" in gone.health()["reasons"], "the others tell it", patience=120)
         unknown = left[0].cli("cluster", "remove", "99", ok=False)
@@ -165,7 +166,7 @@ def test_a_removal_that_would_lose_the_majority_is_refused(programs):
         new = cluster.add()
         until(lambda: sum(item["voter"] for item in leader.status()["replicas"]) == 3, "three vote again", patience=120)
         until(lambda: new.health()["ready"], "it is ready")
-        assert native.enroll(new).id
+        assert enroll(new).id
 
 
 def test_from_three_replicas_to_one_and_a_new_key_encryption_key(programs):
@@ -178,12 +179,12 @@ def test_from_three_replicas_to_one_and_a_new_key_encryption_key(programs):
         until(lambda: sum(item["voter"] for item in last.status()["replicas"]) == 2, "two vote")
         last.cli("cluster", "remove", leader.id)
         until(lambda: last.health()["ready"] and last.health()["role"] == "leader", "the last one leads", patience=120)
-        assert native.enroll(last).id
+        assert enroll(last).id
         for replica in (leader, gone):
             until(lambda replica=replica: "replica_removed" in replica.health()["reasons"], "it knows", patience=120)
         last.cli("ca", "rewrap", "--kek", f"file:{last.base / 'kek2'}")
         last.restart()
-        assert native.enroll(last).id
+        assert enroll(last).id
 
 
 def health(replica, other: str) -> str:

@@ -4,7 +4,7 @@ import time
 
 import clusters
 import native
-from cluster_load import Load, check_on_record, spread
+from cluster_load import Load, check_on_record, enroll, spread
 from clusters import Cluster
 from machine import until
 
@@ -41,7 +41,7 @@ def test_without_a_majority_nothing_is_written_and_no_node_is_served_for_long(pr
     with Cluster(3) as cluster:
         leader, followers = cluster.roles()
         leader.policy("stale_after", "3s")
-        node = native.enroll(leader)
+        node = enroll(leader)
         with clusters.door(leader, node.files) as door:
             stream = door.live(node.id)
             until(lambda: leader.node(node.id)["state"] == "active", "it is there")
@@ -97,7 +97,7 @@ def test_a_replica_that_was_away_catches_up(programs):
         away = cluster.followers()[0]
         away.kill()
         left = [replica for replica in cluster.replicas if replica is not away]
-        enrolled = {native.enroll(left[at % 2]).id for at in range(10)}
+        enrolled = {enroll(left[at % 2]).id for at in range(10)}
         away.start()
         assert enrolled <= {node["node_id"] for node in clusters.fresh(away, "/v1/nodes?limit=1000")["items"]}
         trails = cluster.until_equal()
@@ -112,10 +112,10 @@ def test_a_replica_joins_after_the_log_was_purged(programs):
     try:
         for _ in range(3):
             for _ in range(5):
-                native.enroll(first)
+                enroll(first)
             first.restart()
         first.policy("failures.per_minute", "0")
-        node = native.enroll(first)
+        node = enroll(first)
         new = cluster.add()
         cluster.add()
         cluster.until_voting(3)
@@ -125,6 +125,6 @@ def test_a_replica_joins_after_the_log_was_purged(programs):
         assert trails[0] == trails[1] == trails[2]
         until(lambda: new.cli("audit", "verify", ok=False).code == 0, "its trail verifies")
         new.restart()
-        assert native.enroll(new).id
+        assert enroll(new).id
     finally:
         cluster.close()

@@ -12,7 +12,7 @@ import time
 
 import certs
 import native
-from cluster_load import UNAVAILABLE, mint, patiently, spread
+from cluster_load import UNAVAILABLE, patiently, spread
 from machine import until
 from partitions import CutCluster
 
@@ -124,7 +124,7 @@ class Race:
 
 def one_round(cluster, chance: random.Random) -> collections.Counter:
     before = {node["node_id"] for node in cluster.replicas[0].nodes()}
-    minted = mint(chance.choice(cluster.replicas))
+    minted = chance.choice(cluster.replicas).mint()
     weather, race = Weather(cluster, chance), Race(cluster, minted["token"], chance)
     try:
         weather.cut()

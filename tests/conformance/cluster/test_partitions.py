@@ -11,7 +11,7 @@ import certs
 import clusters
 import native
 import pytest
-from cluster_load import checked, enroll, mint, patiently
+from cluster_load import checked, enroll, patiently
 from machine import PATIENCE, until
 from partitions import CutCluster
 
@@ -33,7 +33,7 @@ class Writer:
 
     def __init__(self, replica, scene: str):
         self.replica, self.scene, self.over = replica, scene, threading.Event()
-        self.token = mint(replica)
+        self.token = replica.mint()
         self.refused: dict[str, str] = {}
         self.longest = 0.0
         self.pool = concurrent.futures.ThreadPoolExecutor(2)

@@ -8,6 +8,7 @@ import clusters
 import hostile_peers
 import native
 import pytest
+from cluster_load import enroll
 from clusters import Cluster
 from cryptography import x509
 from hostile_peers import Flood, connect, frame, hello, packed, read_to_end, said
@@ -31,7 +32,7 @@ def thief(cluster):
 def serves(cluster) -> None:
     """A write and a read on each replica."""
     for replica in cluster.replicas:
-        node = native.enroll(replica)
+        node = enroll(replica)
         for other in cluster.replicas:
             assert other.node(node.id)["cert_serial"] == node.serial
         assert replica.health()["ready"], replica.health()
@@ -76,7 +77,7 @@ def hostile_ca(name: x509.Name, key) -> x509.Certificate:
 def test_only_a_replicas_certificate_comes_through_the_handshake(cluster):
     """None, a node's, an operator's, and one that was forged under another CA: nothing is answered, not even the greeting."""
     leader = cluster.leader()
-    node = native.enroll(leader)
+    node = enroll(leader)
     place = scratch("op")
     leader.cli("operator", "add", "spy", "--role", "platform-admin", "--out", place / "spy")
     operator = tuple(next((place / "spy").glob(pattern)) for pattern in ("*cert*.pem", "*key*.pem"))
@@ -194,7 +195,7 @@ def test_a_stale_leader_that_wakes_does_not_answer_a_revoked_node(programs):
     with Cluster(3) as cluster:
         leader = cluster.leader()
         others = [replica for replica in cluster.replicas if replica is not leader]
-        nodes = [native.enroll(leader) for _ in range(4)]
+        nodes = [enroll(leader) for _ in range(4)]
         doors = [clusters.door(leader, node.files) for node in nodes]
         for door in doors:
             door.confirm()

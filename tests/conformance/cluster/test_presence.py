@@ -3,10 +3,10 @@
 import threading
 import time
 
-import clusters
 import native
 import pytest
 import streams
+from cluster_load import enroll
 from clusters import Cluster
 from machine import until
 from relay import Blackhole
@@ -24,7 +24,7 @@ def cluster(programs):
 
 def member(replica) -> native.Node:
     """A node that is active."""
-    node = native.enroll(replica)
+    node = enroll(replica)
     node.confirm()
     return node
 
@@ -107,13 +107,13 @@ def test_what_is_ordered_at_one_replica_reaches_a_node_at_another_once(cluster):
     first, second, third = cluster.replicas
     node = member(first)
     with Connected(second, node) as stream, streams.Events(third) as events:
-        assert first.api("POST", f"/v1/nodes/{node.id}/rotate", {}).status == 200
+        first.change("POST", f"/v1/nodes/{node.id}/rotate", {}, 200)
         order = stream.live.next("order")
-        assert third.api("POST", f"/v1/nodes/{node.id}/drain", {}).status == 200
+        third.change("POST", f"/v1/nodes/{node.id}/drain", {}, 200)
         assert stream.live.next("standing").draining
         told = events.wait("node", "it drains", lambda item: item["node_id"] == node.id and item["draining"])
         assert told["connected"], told
-        assert first.api("POST", f"/v1/nodes/{node.id}/quarantine", {}).status == 200
+        first.change("POST", f"/v1/nodes/{node.id}/quarantine", {}, 200)
         kinds = []
         while (found := stream.live.down.get(timeout=PATIENCE)) and not (
             found[0] == "standing" and found[1].standing.quarantined
@@ -122,7 +122,7 @@ def test_what_is_ordered_at_one_replica_reaches_a_node_at_another_once(cluster):
         assert "order" not in kinds, "given again on the same stream"
     with Connected(third, node) as moved:
         assert moved.live.next("order").order_id == order.order_id
-        assert second.api("POST", f"/v1/nodes/{node.id}/release", {}).status == 200
+        second.change("POST", f"/v1/nodes/{node.id}/release", {}, 200)
         until(lambda: not moved.live.next("standing").quarantined, "it is released", PATIENCE)
 
 

@@ -2,8 +2,8 @@
 
 import re
 
-import native
 import pytest
+from cluster_load import enroll
 from clusters import Cluster
 from machine import until
 
@@ -23,7 +23,7 @@ def metrics(replica) -> dict[str, int]:
 
 def test_one_replica_leads_and_all_apply_the_same_entries(cluster):
     """Leader, term, lag and applied on three replicas agree with `cluster status`."""
-    native.enroll(cluster.replicas[1])
+    enroll(cluster.replicas[1])
     leader = cluster.leader()
 
     def agree() -> bool:
@@ -62,7 +62,7 @@ def test_the_age_of_a_snapshot_appears_with_it(cluster):
     """A clean stop makes one; before it the metric is absent."""
     replica = cluster.followers()[0]
     assert "snapshot_age_seconds" not in metrics(replica) or metrics(replica)["snapshot_age_seconds"] >= 0
-    native.enroll(replica)
+    enroll(replica)
     replica.restart()
     assert 0 <= metrics(replica)["snapshot_age_seconds"] < 300
 

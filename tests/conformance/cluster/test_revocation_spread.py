@@ -10,7 +10,7 @@ import time
 import certs
 import clusters
 import native
-from cluster_load import checked, mint, patiently, spread
+from cluster_load import checked, patiently, spread
 from clusters import Cluster
 from light_streams import LightStream, Reader
 from machine import until
@@ -23,7 +23,7 @@ class Streaming:
 
     def __init__(self, cluster, doors: list, reader: Reader, number: int):
         here, self.there = (cluster.replicas[(number + step) % 3] for step in range(2))
-        token, key = mint(self.there)["token"], certs.ec_key()
+        token, key = self.there.mint()["token"], certs.ec_key()
         csr = certs.csr(key)
         answer = patiently(lambda: doors[number % 3].enroll(token, csr, f"spread-{number}"))
         self.node = native.Node(here, answer, key)

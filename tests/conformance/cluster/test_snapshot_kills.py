@@ -5,7 +5,7 @@ import random
 import time
 
 import clusters
-import native
+from cluster_load import enroll
 from clusters import Cluster
 from machine import until
 
@@ -21,10 +21,9 @@ def test_a_follower_that_is_killed_while_a_snapshot_arrives_comes_back(programs)
     with Cluster(3) as cluster:
         # A snapshot of some megabytes takes a while.
         for number in range(16):
-            assert cluster.replicas[0].api("POST", "/v1/vclusters", {"name": f"v{number}"}).status == 201
+            cluster.replicas[0].change("POST", "/v1/vclusters", {"name": f"v{number}"}, 201, 409)
             document = {"text": chance.randbytes(120_000).hex()}
-            answer = cluster.replicas[0].api("PUT", f"/v1/vclusters/v{number}/config", document)
-            assert answer.status == 200, answer
+            cluster.replicas[0].change("PUT", f"/v1/vclusters/v{number}/config", document, 200)
         away = cluster.followers()[0]
         left = [replica for replica in cluster.replicas if replica is not away]
         for _ in range(clusters.ROUNDS):
@@ -33,8 +32,7 @@ def test_a_follower_that_is_killed_while_a_snapshot_arrives_comes_back(programs)
             for _ in range(3):
                 # A clean stop makes a snapshot, and the start after it purges the log.
                 for replica in left:
-                    until(lambda replica=replica: writes(replica), "it takes changes", patience=120)
-                    enrolled.add(native.enroll(replica).id)
+                    enrolled.add(enroll(replica).id)
                     replica.restart()
                     until(lambda replica=replica: replica.health()["ready"], "it is back", patience=120)
             arrived = 0
@@ -53,8 +51,7 @@ def test_a_follower_that_is_killed_while_a_snapshot_arrives_comes_back(programs)
             trails = cluster.until_equal()
             assert trails[0] == trails[1] == trails[2]
             until(lambda: away.cli("audit", "verify", ok=False).code == 0, "its trail verifies", patience=120)
-            until(lambda: writes(away), "it takes changes", patience=120)
-            assert native.enroll(away).id
+            assert enroll(away).id
             print(f"{arrived} snapshots arrived whole")
 
 
@@ -72,8 +69,3 @@ def incoming(replica) -> set[tuple]:
 def arriving(replica, left_over: set[tuple]) -> bool:
     """A snapshot is being written there; or it has come this far without."""
     return bool(incoming(replica) - left_over) or replica.ready_line() is not None
-
-
-def writes(replica) -> bool:
-    """There is a leader: after a restart of one of two that are left there may be none for a while."""
-    return replica.api("POST", "/v1/tokens", {}).status == 201
