@@ -28,13 +28,14 @@ pub type StorageError = openraft::StorageError<u64>;
 pub const FIRST_REPLICA: u64 = 1;
 
 /// Every threshold of openraft counts entries, and an entry may hold one command or 512: snapshots and
-/// purges are ours, by bytes, and openraft's own are off.
+/// purges are ours, by bytes, and openraft's own are off. A follower stands for election when it has heard nothing for the longest
+/// election time-out (the leader's lease) and its own one; two that stand at once try again after theirs.
 pub fn config() -> Result<Arc<Config>, OpenError> {
     let config = Config {
         cluster_name: "enlist".to_owned(),
-        heartbeat_interval: 400,
-        election_timeout_min: 1200,
-        election_timeout_max: 2000,
+        heartbeat_interval: 300,
+        election_timeout_min: 800,
+        election_timeout_max: 1300,
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         replication_lag_threshold: 64,

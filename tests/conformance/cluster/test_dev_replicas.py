@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
 
 import evidence
@@ -39,11 +41,11 @@ def status(enlist: str, directory) -> dict | None:
 
 
 def is_alive(pid: int) -> bool:
+    """A zombie has ended: whoever adopted it may take its time."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
 
 
 def test_the_leader_is_killed_and_started_again_as_dev_says(programs):
@@ -117,6 +119,21 @@ def test_ctrl_c_while_the_replicas_start_leaves_nothing_behind(programs):
         assert dev.end(patience=LONG) == 0
     assert list(base.iterdir()) == []
     assert f"{base}/" not in processes(), processes()
+
+
+def test_a_killed_dev_leaves_no_replica_running(programs):
+    """SIGKILL, which it cannot answer: the replicas stop by themselves, and the directory starts again."""
+    directory = scratch("killed") / "dev"
+    with Terminal(ENLIST, "dev", "--replicas", "3", "--listen", "127.0.0.1:0", "--dir", directory, rows=60) as dev:
+        dev.until(f"rm -rf {directory}", patience=LONG)
+        pids = [int(pid) for pid in re.findall(r"process (\d+)", "\n".join(dev.lines()))]
+        assert len(pids) == 3 and all(map(is_alive, pids)), dev.lines()
+        remember(directory)
+        os.kill(dev.pid, signal.SIGKILL)
+        until(lambda: not any(map(is_alive, pids)), "the replicas have stopped", patience=LONG)
+    done = run(ENLIST, "dev", "--dir", directory, "--once", "--json")
+    assert done.code == 0, done
+    evidence.token(done.json()["token"]["token"])
 
 
 def processes() -> str:

@@ -137,7 +137,8 @@ fn spawn(dir: &Path, log: &Path) -> Result<Child, CommandError> {
         }
     };
     let mut command = Command::new(shell::executable()?);
-    command.args(["server", "run", "--dir"]).arg(dir);
+    // A replica that outlives this program would keep its addresses and its directory, unseen.
+    command.args(["server", "run", "--dir"]).arg(dir).arg("--stop-with-parent");
     let passed = PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     command.env_clear().envs(passed).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);

@@ -5,6 +5,7 @@ use crate::error::{CommandError, Exit};
 use crate::logs;
 use ::server::datadir::DataDir;
 use ::server::run::{Overrides, start};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,12 +35,32 @@ pub struct Arguments {
     /// Serve gRPC server reflection, so that tools such as grpcurl can list services and messages; it needs a credential
     #[arg(long)]
     reflection: bool,
+    /// Stop in good order when the program that started this one ends, however it ends
+    #[arg(long, hide = true)]
+    stop_with_parent: bool,
 }
 
 pub async fn run(arguments: Arguments, dir: DataDir) -> Result<(), CommandError> {
     logs::start("info")?;
     let mut signals = StopSignals::listen()?;
-    let Arguments { metrics, health, listen, accept_clock, anchor, accept_rollback, reflection } = arguments;
+    let Arguments {
+        metrics,
+        health,
+        listen,
+        accept_clock,
+        anchor,
+        accept_rollback,
+        reflection,
+        stop_with_parent,
+    } = arguments;
+    if stop_with_parent {
+        set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| {
+            CommandError::fault(
+                "replica_not_started",
+                format!("the kernel refuses a signal at the parent's end: {error}"),
+            )
+        })?;
+    }
     let anchor = anchor.map(std::path::absolute).transpose().map_err(|error| {
         CommandError::usage(
             format!("--anchor: {error}"),

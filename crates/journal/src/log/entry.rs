@@ -149,7 +149,11 @@ mod tests {
                 let read: StoredEntry = framing.open(&row, &place(log_id.index, &[2; 32])).expect("decodes");
                 assert_eq!(read.log_id(), log_id);
                 assert_eq!(read.payload, StoredPayload::Commands(batch.clone()));
-                assert_eq!(weight(&Entry::from(read)), weight(&entry), "a follower counts what a leader counts");
+                assert_eq!(
+                    weight(&Entry::from(read)),
+                    weight(&entry),
+                    "a follower counts what a leader counts"
+                );
             }
         }
     }

@@ -27,8 +27,8 @@ use tokio::time::Instant;
 
 /// How old the last proof of a quorum may be before `/readyz` says that there is none.
 pub const QUORUM_LOST: Duration = Duration::from_secs(5);
-/// For how long a leader needs no new proof: less than the shortest election time-out, 1.2 s.
-const LEASE: Duration = Duration::from_secs(1);
+/// For how long a leader needs no new proof: less than the shortest election time-out, 0.8 s.
+const LEASE: Duration = Duration::from_millis(750);
 /// After so long in vain nobody is kept waiting for a leader.
 const LOST: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
