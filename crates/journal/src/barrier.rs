@@ -15,21 +15,32 @@ pub const BARRIER: Duration = Duration::from_secs(2);
 
 type BarrierReply = oneshot::Sender<Result<Arc<View>, ProposeError>>;
 
-/// The last moment at which a quorum was known to have acknowledged a leader that this replica follows, or is.
+/// The last moment at which a quorum was known to have acknowledged a leader that this replica follows, or is. A start proves nothing:
+/// the others may have gone on without this replica for days.
 pub struct QuorumProof {
-    proven: Mutex<Instant>,
+    began: Instant,
+    proven: Mutex<Option<Instant>>,
     /// Since when it was asked for in vain.
     failing: Mutex<Option<Instant>>,
 }
 
 impl QuorumProof {
     pub fn new() -> Self {
-        Self { proven: Mutex::new(Instant::now()), failing: Mutex::new(None) }
+        Self { began: Instant::now(), proven: Mutex::new(None), failing: Mutex::new(None) }
     }
 
-    /// How long ago that was.
+    /// How long ago that was; `Duration::MAX` if it was never since the start.
     pub fn age(&self) -> Duration {
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.proven().map_or(Duration::MAX, |proven| proven.elapsed())
+    }
+
+    /// For how long this process has been without one.
+    pub fn missing_for(&self) -> Duration {
+        self.proven().unwrap_or(self.began).elapsed()
+    }
+
+    fn proven(&self) -> Option<Instant> {
+        *self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For how long it has been asked for in vain. A process that was stopped meanwhile has not asked.
@@ -46,7 +57,7 @@ impl QuorumProof {
     pub fn given(&self, asked: Instant) {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        *proven = (*proven).max(asked);
+        *proven = (*proven).max(Some(asked));
     }
 }
 

@@ -372,7 +372,7 @@ impl Journal {
         let (began, mut queued, mut tries) = (Instant::now(), false, 0);
         let given_up = |queued| if queued { ProposeError::OutcomeUnknown } else { ProposeError::Unavailable };
         while tries < TRIES {
-            if self.quorum_age() >= NO_QUORUM {
+            if !self.is_alone() && self.proof.missing_for() >= NO_QUORUM {
                 return Err(given_up(queued));
             }
             let attempt = async {
@@ -415,7 +415,8 @@ impl Journal {
         self.proof.given(Instant::now());
     }
 
-    /// How long ago a quorum was last known to follow the leader; nothing for a replica that is alone.
+    /// How long ago a quorum was last known to follow the leader, `Duration::MAX` if never since the start; nothing for a replica that
+    /// is alone.
     pub fn quorum_age(&self) -> Duration {
         if self.is_alone() && self.roster().is_fit() { Duration::ZERO } else { self.proof.age() }
     }

@@ -119,8 +119,7 @@ async fn copy_trail(journal: &Journal) {
 /// Ends when no quorum was heard of for so long.
 pub async fn lost(proof: &QuorumProof, limit: Duration) {
     loop {
-        let age = proof.age();
-        match limit.checked_sub(age).filter(|left| !left.is_zero()) {
+        match limit.checked_sub(proof.missing_for()).filter(|left| !left.is_zero()) {
             Some(left) => tokio::time::sleep(left).await,
             None => return,
         }

@@ -57,17 +57,7 @@ def test_without_a_majority_nothing_is_written_and_no_node_is_served_for_long(pr
         health = leader.health()
         assert not health["ready"] and "no_quorum" in health["reasons"], health
 
-        def told() -> bool:
-            """A connection may also be cut before it is answered."""
-            try:
-                with clusters.door(leader, node.files) as door:
-                    door.confirm()
-            except native.Refused as answer:
-                assert answer.code in ("stale", None), answer
-                return answer.code == "stale"
-            raise AssertionError("it was served")
-
-        until(told, "it is told that this replica is stale")
+        until(lambda: is_told_stale(leader, node), "it is told that this replica is stale")
         assert native.alert(leader, node.files) in (None, native.CLOSED), "nobody calls it revoked"
         status = leader.api("GET", "/v1/cluster")
         assert status.status == 200 and not status.json()["quorum"] and status.json()["leader"] is None, status
@@ -89,6 +79,42 @@ def test_without_a_majority_nothing_is_written_and_no_node_is_served_for_long(pr
             return True
 
         until(served, "the node is served again")
+
+
+def is_told_stale(replica, node) -> bool:
+    """A connection may also be cut before it is answered."""
+    try:
+        with clusters.door(replica, node.files) as door:
+            door.confirm()
+    except native.Refused as answer:
+        assert answer.code in ("stale", None), answer
+        return answer.code == "stale"
+    raise AssertionError("it was served")
+
+
+def test_a_replica_that_starts_without_a_majority_serves_no_node(programs):
+    """It was away when a node was revoked, and the others are gone when it is back: its own start is no proof that it knows everything.
+    Proves PACT-30, PACT-41."""
+    with Cluster(3) as cluster:
+        node = enroll(cluster.replicas[1])
+        with node.door() as door:
+            door.confirm()
+        away, others = cluster.replicas[-1], cluster.replicas[:-1]
+        until(lambda: away.node(node.id)["state"] == "active", "it knows the node")
+        away.stop()
+        others[0].revoke(node.id)
+        for other in others:
+            other.kill()
+        away.start()
+        until(lambda: is_told_stale(away, node), "the node is sent away")
+        health = away.health()
+        assert health["role"] == "cut_off" and "no_quorum" in health["reasons"], health
+        status = away.status()
+        assert not status["quorum"] and 0 < status["state_age_ms"] < 600_000, status
+        for other in others:
+            other.start()
+        refused = lambda: "REVOKED" in (native.alert(away, node.files) or "")  # noqa: E731
+        until(refused, "with a majority it is refused as revoked", patience=120)
 
 
 def test_a_replica_that_was_away_catches_up(programs):

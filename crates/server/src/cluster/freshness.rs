@@ -17,8 +17,7 @@ pub async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) ->
     let fresh = super::caught_up(&app).await;
     let mut response = next.run(request).await;
     if !fresh {
-        let age = u64::try_from(app.journal.quorum_age().as_millis()).unwrap_or(u64::MAX);
-        response.headers_mut().insert(STATE_AGE, HeaderValue::from(age));
+        response.headers_mut().insert(STATE_AGE, HeaderValue::from(super::state_age_ms(&app)));
     }
     response
 }

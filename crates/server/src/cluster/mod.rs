@@ -150,6 +150,18 @@ pub fn is_stale(app: &App) -> bool {
     app.journal.quorum_age() > limit || !app.journal.is_fit()
 }
 
+/// How old what this replica knows may be: since the last proof of a quorum, or since its last entry if there was none since the start.
+pub fn state_age_ms(app: &App) -> u64 {
+    let journal = &app.journal;
+    if journal.is_alone() {
+        return 0;
+    }
+    match journal.quorum_age() {
+        Duration::MAX => app.now().millis().saturating_sub(app.view().state.at.millis()),
+        age => u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
 /// Refuses a node here, so that it goes to another replica; never as revoked.
 pub fn check_fresh(app: &App) -> Result<(), Failure> {
     if is_stale(app) {

@@ -20,7 +20,6 @@ pub fn cluster(app: &App) -> Cluster {
     let age = app.journal.quorum_age();
     let domain = view.state.domain.as_ref();
     let leader = app.journal.leader().filter(|_| age <= QUORUM_LOST);
-    let state_age = if app.journal.is_alone() { Duration::ZERO } else { age };
     // One that was removed is shown for as long as it counts for the majority.
     let counts = |replica: &&Replica| replica.is_member() || app.journal.is_replicated(replica.id);
     let shown = view.state.replicas.values().filter(counts);
@@ -37,7 +36,7 @@ pub fn cluster(app: &App) -> Cluster {
         leader: leader.map(|leader| leader.to_string()),
         quorum: age <= QUORUM_LOST,
         feature_level: view.state.feature_level,
-        state_age_ms: u64::try_from(state_age.as_millis()).unwrap_or(u64::MAX),
+        state_age_ms: super::state_age_ms(app),
         replicas,
     }
 }
@@ -75,10 +74,14 @@ fn item(app: &App, member: &Replica, replication: &ReplicationProgress) -> Repli
     let is_own = member.id == app.journal.replica();
     let standing = if is_own { own(app) } else { app.journal.standing(member.id) };
     let report = standing.report.as_ref();
-    let last = replication.last_log;
-    let lag = match replication.matched.get(&member.id.0) {
-        Some(matched) if !is_own => Some(last.saturating_sub(*matched)),
-        _ => report.map(|report| last.saturating_sub(report.last_log)),
+    // A new leader has matched nothing yet with a replica that does not answer, and reports are up to a second old.
+    let matched = replication.matched.get(&member.id.0).copied().filter(|_| !is_own);
+    let reached = matched.max(report.map(|report| report.last_log));
+    let lag = match role {
+        ReplicaRole::Leader => Some(0),
+        ReplicaRole::Follower | ReplicaRole::Learner => {
+            reached.map(|reached| replication.last_log.saturating_sub(reached))
+        }
     };
     let offset = standing.clock_offset;
     let health = if !standing.is_reachable(UNREACHABLE) {

@@ -106,18 +106,29 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
 
 /// Under which leader, with a majority behind it, what this replica hears can be written down.
 #[derive(Default)]
-struct LeaderHeard(Option<(ReplicaId, u64)>);
+struct LeaderHeard {
+    leader: Option<(ReplicaId, u64)>,
+    has_no_majority: bool,
+}
 
 impl LeaderHeard {
     /// An outage of the control plane makes nobody silent, on followers either.
     fn tick(&mut self, app: &App, is_start: bool) {
-        let fresh = app.journal.quorum_age() <= QUORUM_LOST;
-        let leader = app.journal.leader().filter(|_| fresh);
+        let lost = app.journal.quorum_age() > QUORUM_LOST;
+        let leader = app.journal.leader().filter(|_| !lost);
         let now = leader.map(|leader| (leader, app.journal.replication().term));
-        if now.is_some() && now != self.0 && !is_start {
+        if now.is_some() && now != self.leader && !is_start {
             app.fleet.listen_from(app.now());
         }
-        self.0 = now;
+        self.leader = now;
+        match (self.has_no_majority, lost) {
+            (false, true) => tracing::warn!(
+                "no majority of the cluster answers: changes are refused until it does; start the missing replicas"
+            ),
+            (true, false) => tracing::info!("a majority of the cluster answers again"),
+            (false, false) | (true, true) => {}
+        }
+        self.has_no_majority = lost;
     }
 }
 
@@ -208,8 +219,11 @@ async fn propose(app: &App, leadership: &Leadership, command: Command) -> Option
     record(app, command).await
 }
 
-/// Records what this replica has seen itself, leader or not.
+/// Records what this replica has seen itself, leader or not. While no majority answers, which is logged once, nothing is tried.
 async fn record(app: &App, command: Command) -> Option<Arc<View>> {
+    if app.journal.quorum_age() > QUORUM_LOST {
+        return None;
+    }
     match app.commit(Actor::Reconciler, &Provenance::internal(), command).await {
         Ok((_, view)) => Some(view),
         Err(failure) => {

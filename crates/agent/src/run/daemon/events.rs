@@ -107,8 +107,10 @@ impl Daemon {
         if let Err(error) = revoked::clear(core.path()) {
             core.not_written("the marker `revoked` could not be removed", &error);
         }
-        if core.reporting.is_new("connected") {
-            tracing::info!(server = %opened.live().server(), "connected");
+        // Each replica by itself: a host that has moved says where it is.
+        let server = opened.live().server().to_string();
+        if core.reporting.is_new(&format!("connected {server}")) {
+            tracing::info!(server, "connected");
         }
         let again = core.reporting.has_connected() && !self.session.is_connected();
         core.reporting.metrics.reconnects += u64::from(again);
