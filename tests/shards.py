@@ -24,7 +24,7 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ROOT / "tests" / "conformance"
 LOGS = ROOT / "target" / "test-logs"
-SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 3, "edge": 2, "pact": 3, "cluster": 2, "attack": 2, "operator": 2}
+SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 3, "edge": 2, "pact": 3, "cluster": 3, "attack": 2, "operator": 2}
 """Folders that would take longer than the rest together could be waited for, in so many parts."""
 FIRST = ("cluster", "rust", "operator", "pact", "attack", "ca", "hsm", "agent", "faults", "interop", "long", "doors", "edge")
 """What takes longest begins first."""

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 /// Between two looks.
 const WATCH: Duration = Duration::from_secs(1);
+const AGAIN: &str = "It is asked again every second. To watch from another replica, name that one with `--dir` or `--server`.";
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -94,14 +95,21 @@ async fn follow(operator: &OperatorApi, output: Output) -> Result<(), CommandErr
     let mut first = true;
     loop {
         let looked: Result<Cluster, client::Error> = operator.get(&Path::new("/v1/cluster")).await;
+        // Asked each time: a window may have been resized.
+        let screen = if in_place { Screen::of_stdout() } else { output.screen() };
+        let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
+        let now = harmless(&screen.stamp(&clock::now().to_string()));
         match looked {
-            Ok(cluster) => output.document(&cluster, |cluster| {
-                let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
-                let now = harmless(&output.screen().stamp(&clock::now().to_string()));
-                format!("{clear}{now}\n{}", status(cluster, output.screen()))
-            })?,
+            Ok(cluster) => {
+                output.document(&cluster, |cluster| format!("{clear}{now}\n{}", status(cluster, screen)))?;
+            }
             Err(error) if first => return Err(error.into()),
-            Err(error) => eprintln!("{}", harmless(&error.to_string())),
+            // In the place of what was seen before, which is no longer so.
+            Err(error) if in_place => {
+                let why = screen.hang(0, 0, &harmless(&error.to_string()));
+                output.verbatim(&format!("{clear}{now}\n{why}\n\n{}\n", screen.hang(0, 0, AGAIN)))?;
+            }
+            Err(error) => eprintln!("{now} {}", harmless(&error.to_string())),
         }
         first = false;
         tokio::time::sleep(WATCH).await;
@@ -128,8 +136,9 @@ fn status(cluster: &Cluster, screen: Screen) -> String {
 fn table(cluster: &Cluster) -> Table {
     let head =
         ["ID", "ROLE", "HEALTH", "LAG", "VOTES", "URL", "PEER", "CLOCK", "APPLIED", "AUDIT", "VERSION"];
-    let mut table =
-        Table::new(head, "no replicas").dropping(["VERSION", "AUDIT", "APPLIED", "CLOCK", "PEER", "VOTES"]);
+    let mut table = Table::new(head, "no replicas")
+        .painting("HEALTH")
+        .dropping(["VERSION", "AUDIT", "APPLIED", "CLOCK", "PEER", "VOTES"]);
     for item in &cluster.replicas {
         let tone = if item.health == ReplicaHealth::Ok { Tone::Plain } else { Tone::Attention };
         let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());

@@ -7,6 +7,7 @@ from cluster_load import enroll
 from cryptography import x509
 from clusters import Cluster, Replica, cluster_token
 from machine import scratch, until
+from plane import ControlPlane
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,10 @@ def test_what_the_status_says(cluster):
 
 
 def test_joins_that_are_refused_leave_nothing_behind(cluster):
+    """Wrong pin, another key-encryption key, a token that is spent, of a node, revoked by nobody or made up: each with its reason, without a
+    directory, and without a record. A directory that is there already is left as it was."""
     first = cluster.replicas[0]
+    joined = len(first.audit("cluster.joined"))
 
     def refused(token: str, code: str, exit_code: int = 3, **changed) -> None:
         new = Replica(first)
@@ -73,8 +77,27 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     refused(token, "peer_address_in_use", **{"--peer-listen": f"127.0.0.1:{first.peer_port}"})
     new = Replica(first)
     done = new.join_command(token, **{"--ca-pin": "sha256:" + "0" * 64})
-    assert done.code != 0 and not new.dir.exists(), done
+    assert done.code != 0 and "pin" in done.error()["message"] and not new.dir.exists(), done
+
+    foreign = ControlPlane().found()
+    kept = contents(foreign.dir)
+    new.dir = foreign.dir
+    done = new.join_command(token)
+    assert done.code == 1 and contents(foreign.dir) == kept, done
     assert len(first.status()["replicas"]) == 3, "nobody has joined"
+
+    # None of these has spent it: it lets one in, and no second one.
+    spending = Replica(first)
+    assert spending.join_command(token).code == 0
+    refused(token, "token_used")
+    lines = first.audit("cluster.joined")
+    assert len(lines) == joined + 1, lines
+    first.cli("cluster", "remove", lines[-1]["replica_id"])
+
+
+def contents(directory) -> dict:
+    """Every file, and what is in it."""
+    return {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
 
 
 def test_a_token_for_a_replica_lets_no_node_in(cluster):
@@ -145,6 +168,8 @@ def test_a_replica_that_is_removed_says_so_and_its_certificate_is_denied(program
         (line,) = leader.audit("cluster.removed")
         assert line["replica_id"] == gone.id and serial in line["denied_serials"], line
         until(lambda: sum(item["voter"] for item in leader.status()["replicas"]) == 2, "two vote")
+        for replica in left:
+            until(lambda replica=replica: serial in listed_serials(replica), "it is on the list of revocations")
         assert enroll(left[1]).id
         gone.start()
         until(lambda: "replica_removed" in gone.health()["reasons"], "the others tell it", patience=120)
@@ -185,6 +210,15 @@ def test_from_three_replicas_to_one_and_a_new_key_encryption_key(programs):
         last.cli("ca", "rewrap", "--kek", f"file:{last.base / 'kek2'}")
         last.restart()
         assert enroll(last).id
+
+
+def listed_serials(replica) -> set[str]:
+    """What the list of revocations of the server issuer denies."""
+    found = set()
+    for block in replica.cli("ca", "crl").out.split("-----BEGIN X509 CRL-----")[1:]:
+        crl = x509.load_pem_x509_crl(("-----BEGIN X509 CRL-----" + block).encode())
+        found |= {f"{entry.serial_number:x}" for entry in crl}
+    return found
 
 
 def health(replica, other: str) -> str:

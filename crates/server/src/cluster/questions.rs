@@ -1,4 +1,4 @@
-//! What replicas ask each other about nodes. Nothing of it is needed for correct changes to the registry: a replica that does not
+//! What replicas ask each other about nodes and alerts. Nothing of it is needed for correct changes to the registry: a replica that does not
 //! answer in time adds nothing.
 
 use crate::fleet::presence::at_replica::{HeldStream, NodeAtReplica, ReportWanted};
@@ -23,6 +23,8 @@ pub enum PeerQuestion {
     Nodes { nodes: Vec<NodeId>, report: ReportWanted },
     /// Which of these certificates are shown on live streams here?
     Streams { shown: Vec<(NodeId, Serial)> },
+    /// Up to which entry of the log is what happened to alerts delivered to the webhook?
+    AlertsDelivered,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,6 +32,10 @@ pub enum PeerQuestion {
 pub enum PeerAnswer {
     Nodes(Vec<NodeAtReplica>),
     Streams(Vec<HeldStream>),
+    /// None where no webhook is configured.
+    AlertsDelivered {
+        until: Option<u64>,
+    },
     /// A question of a newer version, or too large a one.
     Unanswered,
 }
@@ -80,6 +86,9 @@ fn answer(app: &App, question: PeerQuestion) -> PeerAnswer {
         PeerQuestion::Streams { shown } if shown.len() <= AT_ONCE => PeerAnswer::Streams(
             shown.iter().flat_map(|(node, serial)| presence.held(node, serial, now)).collect(),
         ),
+        PeerQuestion::AlertsDelivered => {
+            PeerAnswer::AlertsDelivered { until: app.alert_queue.delivered_until() }
+        }
         PeerQuestion::Nodes { .. } | PeerQuestion::Streams { .. } => PeerAnswer::Unanswered,
     }
 }

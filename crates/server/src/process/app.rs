@@ -12,6 +12,7 @@ use crate::process::chance;
 use crate::process::clock::BelievedClock;
 use crate::process::config::ControlPlaneConfig;
 use crate::process::metrics::Metrics;
+use crate::reconcile::webhook::AlertQueue;
 use api::code;
 use journal::{Committed, Journal, View};
 use lifecycle::names::{IssuerUse, Label, RequestId, Source, Timestamp};
@@ -34,6 +35,7 @@ pub struct App {
     pub(crate) issuance: IssuanceLimits,
     pub(crate) audit_readers: AuditReaders,
     pub(crate) metrics: Metrics,
+    pub(crate) alert_queue: AlertQueue,
     /// The URLs nodes are sent to.
     advertised: Vec<String>,
     /// True once the process should end.
@@ -77,6 +79,7 @@ impl App {
             issuance: IssuanceLimits::default(),
             audit_readers: AuditReaders::default(),
             metrics,
+            alert_queue: AlertQueue::default(),
             advertised,
             stopping,
         })

@@ -114,7 +114,7 @@ fn are_two_hosts(own: &OwnStream, held: &HeldStream, seen_together: Span) -> boo
 async fn held_at(app: &App, peer: ReplicaId, shown: Vec<(NodeId, Serial)>) -> Option<Vec<HeldStream>> {
     match questions::ask(app, peer, &PeerQuestion::Streams { shown }).await? {
         PeerAnswer::Streams(held) => Some(held),
-        PeerAnswer::Nodes(_) | PeerAnswer::Unanswered => None,
+        PeerAnswer::Nodes(_) | PeerAnswer::AlertsDelivered { .. } | PeerAnswer::Unanswered => None,
     }
 }
 
