@@ -304,6 +304,8 @@ impl StreamSession {
                 self.sessions.get_or_insert_with(|| Box::new(SessionRecorder::new(instance))).hear(said)?;
                 self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
+            // The claims are served by the overlay's own part.
+            Some(live_up::Message::Overlay(_)) => {}
             Some(live_up::Message::Hello(_)) => {
                 return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
             }
@@ -334,6 +336,7 @@ impl StreamSession {
             grace_ms: terms.grace.millis(),
             drain_ms: terms.drain.millis(),
             sessions: Some(node.sessions.count()),
+            ..Welcome::default()
         }))
     }
 
