@@ -364,7 +364,7 @@ pub struct NotNeeded {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveUp {
-    #[prost(oneof = "live_up::Message", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "live_up::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub message: ::core::option::Option<live_up::Message>,
 }
 /// Nested message and enum types in `LiveUp`.
@@ -385,7 +385,29 @@ pub mod live_up {
         /// Only to a control plane whose Welcome says how many sessions are on record.
         #[prost(message, tag = "6")]
         Sessions(super::Sessions),
+        /// Only to a control plane whose Welcome has an overlay challenge.
+        #[prost(message, tag = "7")]
+        Overlay(super::OverlayClaim),
     }
+}
+/// The host's place in the overlay: which WireGuard key it has and where it can be reached. Sent after Welcome by a host that has
+/// an overlay, and again when its key or its endpoint changes, when an order to replace the key is carried out, and when it has
+/// lost its place among the changes. Answered by OverlayAnswer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverlayClaim {
+    /// Base64 as `wg pubkey` prints it.
+    #[prost(string, tag = "1")]
+    pub wireguard_public_key: ::prost::alloc::string::String,
+    /// HMAC-SHA256, 32 bytes. The key is the X25519 product of the host's WireGuard key and Welcome's `overlay_challenge`; the text
+    /// is `enlist overlay claim 1`, a zero byte, the node id, a zero byte, and the 32 bytes of the WireGuard public key.
+    #[prost(bytes = "vec", tag = "2")]
+    pub proof: ::prost::alloc::vec::Vec<u8>,
+    /// Where its WireGuard can be reached; absent if nothing can be said.
+    #[prost(message, optional, tag = "3")]
+    pub underlay: ::core::option::Option<Underlay>,
+    /// The revision of the overlay that the host has applied whole; 0 if none, and then the whole set is sent.
+    #[prost(uint64, tag = "4")]
+    pub revision: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
@@ -531,6 +553,50 @@ pub struct Evidence {
     /// As in Hello, and now.
     #[prost(bytes = "vec", tag = "17")]
     pub stored_trust: ::prost::alloc::vec::Vec<u8>,
+    /// Absent from hosts without an overlay.
+    #[prost(message, optional, tag = "18")]
+    pub overlay: ::core::option::Option<OverlayReport>,
+}
+/// The overlay as it is on the host.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverlayReport {
+    /// `up`, `unavailable` or `off`.
+    #[prost(string, tag = "1")]
+    pub state: ::prost::alloc::string::String,
+    /// With `unavailable`: `no_tun_device`, `no_permission`, `interface_in_use`, `port_in_use`, `no_kernel_support` or `failed`.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// What shows it, in a sentence.
+    #[prost(string, tag = "3")]
+    pub detail: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub interface: ::prost::alloc::string::String,
+    /// `userspace` or `kernel`.
+    #[prost(string, tag = "5")]
+    pub backend: ::prost::alloc::string::String,
+    /// Base64, of the key in use.
+    #[prost(string, tag = "6")]
+    pub wireguard_public_key: ::prost::alloc::string::String,
+    /// The revision that is applied.
+    #[prost(uint64, tag = "7")]
+    pub revision: u64,
+    /// How many peers the interface has, by its own word.
+    #[prost(uint32, tag = "8")]
+    pub peers: u32,
+    /// How many of them it has that it should not have, lacks, or has otherwise than the registry says. Mended at once; it is not zero
+    /// only while that fails.
+    #[prost(uint32, tag = "9")]
+    pub differences: u32,
+    /// Seconds since the last handshake with the peer whose last handshake is the oldest; absent if there was none with any.
+    #[prost(uint64, optional, tag = "10")]
+    pub oldest_handshake_s: ::core::option::Option<u64>,
+    /// With how many peers there was a handshake in the last three minutes.
+    #[prost(uint32, tag = "11")]
+    pub recent_handshakes: u32,
+    #[prost(uint64, tag = "12")]
+    pub received_bytes: u64,
+    #[prost(uint64, tag = "13")]
+    pub sent_bytes: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FreeSpace {
@@ -566,7 +632,7 @@ pub struct OrderDone {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LiveDown {
-    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "live_down::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub message: ::core::option::Option<live_down::Message>,
 }
 /// Nested message and enum types in `LiveDown`.
@@ -591,7 +657,77 @@ pub mod live_down {
         Config(super::Config),
         #[prost(message, tag = "9")]
         SessionsRecorded(super::SessionsRecorded),
+        #[prost(message, tag = "10")]
+        OverlayAnswer(super::OverlayAnswer),
+        #[prost(message, tag = "11")]
+        OverlayPeers(super::OverlayPeers),
     }
+}
+/// What became of an OverlayClaim.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverlayAnswer {
+    /// Of the claim. A claim that was overtaken by another is not answered.
+    #[prost(string, tag = "1")]
+    pub wireguard_public_key: ::prost::alloc::string::String,
+    /// Empty if the claim is on record; else the error code, such as `wireguard_key_in_use` or `endpoint_invalid`.
+    #[prost(string, tag = "2")]
+    pub code: ::prost::alloc::string::String,
+    /// What the code means here, in a sentence.
+    #[prost(string, tag = "3")]
+    pub detail: ::prost::alloc::string::String,
+    /// Where the host is in the overlay, if it is on record.
+    #[prost(string, tag = "4")]
+    pub address: ::prost::alloc::string::String,
+    /// How many bits of the address are the overlay's: the route of the interface.
+    #[prost(uint32, tag = "5")]
+    pub prefix_length: u32,
+    #[prost(uint32, tag = "6")]
+    pub mtu: u32,
+    /// Seconds between keepalives to each peer; 0 for none.
+    #[prost(uint32, tag = "7")]
+    pub keepalive_s: u32,
+}
+/// Peers of the host: all of them, or what has changed. The same message goes to many hosts, so a host may find itself in it and
+/// passes that over. Not sent before the claim is on record.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverlayPeers {
+    /// The revision that is known once this message is applied.
+    #[prost(uint64, tag = "1")]
+    pub revision: u64,
+    /// What this changes: a host applies it if `after` is at most, and `revision` above, what it has; one whose `revision` it has it
+    /// passes over; behind any other it lacks changes and claims its place again with revision 0. Absent in a whole set, which
+    /// takes the place of whatever the host has.
+    #[prost(uint64, optional, tag = "2")]
+    pub after: ::core::option::Option<u64>,
+    /// In a whole set: which piece of it this is, from 0, and how many there are. It is applied with its last piece.
+    #[prost(uint32, tag = "3")]
+    pub piece: u32,
+    #[prost(uint32, tag = "4")]
+    pub pieces: u32,
+    /// Those that came or have changed.
+    #[prost(message, repeated, tag = "5")]
+    pub peers: ::prost::alloc::vec::Vec<OverlayPeer>,
+    /// The node ids of those that are gone.
+    #[prost(string, repeated, tag = "6")]
+    pub gone: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverlayPeer {
+    #[prost(string, tag = "1")]
+    pub node_id: ::prost::alloc::string::String,
+    /// 32 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub wireguard_public_key: ::prost::alloc::vec::Vec<u8>,
+    /// 16 bytes: the only address that it may send from.
+    #[prost(bytes = "vec", tag = "3")]
+    pub address: ::prost::alloc::vec::Vec<u8>,
+    /// Where it can be reached: 4 and 16 bytes, each empty if it has none. The host takes a family that it has too, IPv6 first.
+    #[prost(bytes = "vec", tag = "4")]
+    pub ipv4: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub ipv6: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint32, tag = "6")]
+    pub port: u32,
 }
 /// Everything up to this change of the host's sessions is on record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -652,6 +788,13 @@ pub struct Welcome {
     /// How many sessions of the node are on record as open. Absent from control planes that do not know sessions.
     #[prost(uint32, optional, tag = "8")]
     pub sessions: ::core::option::Option<u32>,
+    /// An X25519 public key of the control plane's process, 32 bytes: by it a host proves that it has a WireGuard key. Absent from
+    /// control planes that do not know overlays on hosts.
+    #[prost(bytes = "vec", tag = "9")]
+    pub overlay_challenge: ::prost::alloc::vec::Vec<u8>,
+    /// Whether the domain has an overlay for this node: it has a WireGuard key on record, or its profile is for one.
+    #[prost(bool, tag = "10")]
+    pub overlay: bool,
 }
 /// The server's word that it has read everything up to here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -698,7 +841,7 @@ pub struct Standing {
 pub struct Order {
     #[prost(string, tag = "1")]
     pub order_id: ::prost::alloc::string::String,
-    #[prost(oneof = "order::Order", tags = "2")]
+    #[prost(oneof = "order::Order", tags = "2, 3")]
     pub order: ::core::option::Option<order::Order>,
 }
 /// Nested message and enum types in `Order`.
@@ -708,10 +851,15 @@ pub mod order {
         /// Renew the certificate now.
         #[prost(message, tag = "2")]
         RenewNow(super::RenewNow),
+        /// Replace the WireGuard key: claim a new one, and use it once that is on record.
+        #[prost(message, tag = "3")]
+        RekeyOverlay(super::RekeyOverlay),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewNow {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RekeyOverlay {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ConfirmStatus {

@@ -165,6 +165,8 @@ impl Daemon {
             live_down::Message::EndpointProfile(profile) => self.offers.profile.offered(profile),
             live_down::Message::Config(config) => self.offers.config.offered(config),
             live_down::Message::SessionsRecorded(recorded) => self.sessions.recorded(recorded.sequence),
+            // Nothing was claimed.
+            live_down::Message::OverlayAnswer(_) | live_down::Message::OverlayPeers(_) => {}
             live_down::Message::Welcome(welcome) => {
                 self.session.welcomed_anew(&welcome);
                 self.server_time(welcome.server_time_ms);
@@ -311,7 +313,9 @@ impl Daemon {
                     orders.renewal_failed(Class::ClockSkew.as_str());
                 }
             }
-            None => orders.refuse(order.order_id, "this agent does not support the order"),
+            Some(order::Order::RekeyOverlay(_)) | None => {
+                orders.refuse(order.order_id, "this agent does not support the order");
+            }
         }
     }
 
