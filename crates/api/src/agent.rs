@@ -16,8 +16,9 @@ pub use generated::{
     Ack, Attempt, Bundle, BundleEvidence, CheckRequest, Config, ConfirmRequest, ConfirmResponse,
     ConfirmStatus, EndedSession, EndpointProfile, EnrollRequest, EnrollResponse, Evidence, FreeSpace,
     Hardware, HardwareIdentity, Heartbeat, Hello, LiveDown, LiveUp, NotNeeded, OpenSession, Order, OrderDone,
-    RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryKept, RecoveryProfile, RenewNow, RenewRequest,
-    RenewResponse, Sessions, SessionsRecorded, Standing, Underlay, Welcome, live_down, live_up, order,
+    OverlayAnswer, OverlayClaim, OverlayPeer, OverlayPeers, OverlayReport, RecoverRequest, RecoverResponse,
+    RecoveryGrant, RecoveryKept, RecoveryProfile, RekeyOverlay, RenewNow, RenewRequest, RenewResponse,
+    Sessions, SessionsRecorded, Standing, Underlay, Welcome, live_down, live_up, order,
 };
 
 /// Without the token.
