@@ -2,8 +2,8 @@
 
 use crate::reach::Reach;
 use crate::{
-    alert, audit, ca, cluster, compat, completions, context, dev, examples, manual, node, operator, policy,
-    server, tenant, token, vcluster,
+    alert, audit, ca, cluster, compat, completions, context, dev, examples, manual, node, operator, overlay,
+    policy, server, tenant, token, vcluster,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -43,6 +43,9 @@ pub(crate) enum Family {
     /// Create, list, show, configure and remove vClusters: groups of nodes with a configuration of their own
     #[command(subcommand, visible_aliases = ["vclusters"])]
     Vcluster(vcluster::Command),
+    /// Show the overlay: the WireGuard network between the hosts of a tenant
+    #[command(subcommand)]
+    Overlay(overlay::Command),
     /// List and acknowledge alerts
     #[command(subcommand, visible_aliases = ["alerts"])]
     Alert(alert::Command),

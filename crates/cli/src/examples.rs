@@ -170,7 +170,13 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist node recovery revoke",
         &[("End a recovery token that may have been copied", "enlist node recovery revoke web-1")],
     ),
-    ("enlist node rotate", &[("Order a node to renew its certificate now", "enlist node rotate web-1")]),
+    (
+        "enlist node rotate",
+        &[
+            ("Order a node to renew its certificate now", "enlist node rotate web-1"),
+            ("Order a node to replace its WireGuard key", "enlist node rotate --overlay web-1"),
+        ],
+    ),
     ("enlist node decommission", &[("Decommission a node", "enlist node decommission web-1")]),
     (
         "enlist node revoke",
@@ -200,6 +206,10 @@ const TABLE: &[(&str, &[Example])] = &[
         ],
     ),
     ("enlist vcluster remove", &[("Remove an empty vCluster", "enlist vcluster remove ml")]),
+    (
+        "enlist overlay status",
+        &[("Show who has which peers, and where registry and hosts differ", "enlist overlay status")],
+    ),
     (
         "enlist alert list",
         &[

@@ -33,6 +33,7 @@ mod manual;
 mod node;
 mod operator;
 mod output;
+mod overlay;
 mod policy;
 mod private_file;
 mod progress;
@@ -126,6 +127,7 @@ async fn dispatch(line: CommandLine) -> Result<(), CommandError> {
         Family::Token(command) => token::run(command, &reach, output).await,
         Family::Node(command) => node::run(command, &reach, output).await,
         Family::Vcluster(command) => vcluster::run(command, &reach, output).await,
+        Family::Overlay(command) => overlay::run(command, &reach, output).await,
         Family::Alert(command) => alert::run(command, &reach, output).await,
         Family::Tenant(command) => tenant::run(command, &reach, output).await,
         Family::Policy(command) => policy::run(command, &reach, output).await,

@@ -24,6 +24,7 @@ pub mod issuer;
 mod kek;
 pub mod leaf;
 mod new_root;
+pub mod overlay_proof;
 pub mod pem;
 pub mod pin;
 pub mod pkcs11;

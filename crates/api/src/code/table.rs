@@ -33,6 +33,8 @@ codes! {
         "generate the CSR again: a PKCS#10 request (PEM; DER in pact's API) with a P-256, P-384, Ed25519 or RSA 2048-4096 key, signed with SHA-256 or stronger";
     WIREGUARD_KEY_INVALID "wireguard_key_invalid" 400 InvalidArgument final
         "send the base64 of a 32-byte public key as `wg pubkey` prints it";
+    ENDPOINT_INVALID "endpoint_invalid" 400 InvalidArgument final
+        "name an address and a port at which the other hosts of the tenant reach this host's WireGuard; the message says what is wrong with this one";
     IDEMPOTENCY_KEY_INVALID "idempotency_key_invalid" 400 InvalidArgument final
         "use 1 to 128 visible ASCII characters for Idempotency-Key";
     TOKEN_TTL_TOO_LONG "token_ttl_too_long" 400 InvalidArgument final
@@ -195,6 +197,10 @@ codes! {
         "use the repair bundle exactly as it was issued, or issue a new one: `enlist node repair-bundle ID --out FILE`";
     TOKEN_USED "token_used" 409 FailedPrecondition final
         "a token works once: ask an operator for a new one (`enlist token create`); `enlist node revoke ID` revokes the node that was enrolled with it";
+    REKEY_NOT_ORDERED "rekey_not_ordered" 409 FailedPrecondition final
+        "order it: `enlist node rotate --overlay ID`; or put the key on record back into DIR/wireguard/private.key";
+    WIREGUARD_KEY_UNPROVEN "wireguard_key_unproven" 403 PermissionDenied final
+        "prove the key against the challenge of the connection that is open: HMAC under the X25519 product, as the protocol says";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final
         "find out which host has this key, as after a copied disk; on the copy remove wireguard/private.key from the agent's directory and enroll with a new token";
     ALREADY_CONFIRMED "already_confirmed" 409 FailedPrecondition final

@@ -11,6 +11,7 @@ pub mod health;
 pub mod nodes;
 pub mod one_or_more;
 pub mod operators;
+pub mod overlay;
 pub mod page;
 pub mod policy;
 pub mod scope;

@@ -1,7 +1,9 @@
 //! Nodes: the item of lists, and the query that chooses which.
 
 use crate::agent::EndpointProfile;
-use lifecycle::names::SpiffeId;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lifecycle::names::{SpiffeId, WireguardKey};
 use lifecycle::registry::{Node, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -14,7 +16,7 @@ mod live;
 mod register;
 mod repair;
 
-pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke};
+pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke, Rotate};
 pub use detail::{
     AccountItem, Capability, CertificateItem, HardwareFacts, NodeConfigVersions, NodeDetail, NodeHardware,
     NodeOverlay, RecoveryItem, RefusedItem, SessionItem,
@@ -26,6 +28,11 @@ pub use register::{
     IntoVcluster, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
 };
 pub use repair::{IssueRepairBundleRequest, RepairBundle};
+
+/// A WireGuard public key, base64 as `wg pubkey` prints it.
+pub fn wireguard_text(key: &WireguardKey) -> String {
+    STANDARD.encode(key.as_bytes())
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeItem {

@@ -5,7 +5,7 @@ use crate::command_line::duration;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
-use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke};
+use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, Rotate};
 use client::OperatorApi;
 use client::rest::Path;
 use serde::Serialize;
@@ -38,10 +38,13 @@ pub enum Command {
         /// Id of the node (NODE in `enlist node list`)
         id: String,
     },
-    /// Order a node to renew its certificate now
+    /// Order a node to renew its certificate, or to replace its WireGuard key, now
     Rotate {
         /// Id of the node (NODE in `enlist node list`)
         id: String,
+        /// Replace the WireGuard key of the host instead of its certificate
+        #[arg(long)]
+        overlay: bool,
     },
     /// Decommission a node: its certificates are refused from then on
     Decommission {
@@ -94,7 +97,10 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
             call.perform(&id, "quarantine", &Quarantine { reason }, now).await
         }
         Command::Release { id } => call.perform(&id, "release", &Plainly {}, now).await,
-        Command::Rotate { id } => call.perform(&id, "rotate", &Plainly {}, ordered).await,
+        Command::Rotate { id, overlay } => {
+            let said = if overlay { rekey_ordered } else { ordered };
+            call.perform(&id, "rotate", &Rotate { overlay: overlay.then_some(true) }, said).await
+        }
         Command::Decommission { id, force } => {
             call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await
         }
@@ -142,6 +148,10 @@ pub fn placed(item: &NodeItem) -> String {
 
 fn ordered(item: &NodeItem) -> String {
     format!("node {} is ordered to renew its certificate\n", harmless(&item.node_id))
+}
+
+fn rekey_ordered(item: &NodeItem) -> String {
+    format!("node {} is ordered to replace its WireGuard key\n", harmless(&item.node_id))
 }
 
 fn revoked(item: &NodeItem) -> String {

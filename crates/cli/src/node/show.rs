@@ -107,6 +107,7 @@ fn host(node: &NodeDetail) -> Fields {
         .with_some("hardware", facts.as_deref())
         .with_some("overlay address", node.overlay.address.as_deref())
         .with_some("underlay address", underlay(&node.overlay).as_deref())
+        .with_some("overlay", overlay_state(&node.overlay).as_deref())
 }
 
 /// Of a node that has ended nothing is expected any more, so it is neither good nor bad. What an alert or the report
@@ -189,6 +190,18 @@ fn alerts(node: &NodeDetail) -> Table {
         table.row(tone, [&item.kind, &item.since, &item.count.to_string(), &item.detail]);
     }
     table
+}
+
+/// As the host says.
+fn overlay_state(overlay: &NodeOverlay) -> Option<String> {
+    let state = overlay.state.as_ref()?;
+    Some(match (&overlay.reason, overlay.peers) {
+        (Some(reason), _) => format!("{state} ({reason})"),
+        (None, Some(peers)) => {
+            format!("{state}, {peers} peers, revision {}", overlay.revision.unwrap_or_default())
+        }
+        (None, None) => state.clone(),
+    })
 }
 
 fn underlay(overlay: &NodeOverlay) -> Option<String> {

@@ -55,6 +55,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// The address of one that came over the network.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Source::Address(address) => Some(*address),
+            Source::Socket | Source::Internal => None,
+        }
+    }
+
     /// The network that refusals are counted by: /24 or /56.
     pub fn prefix(&self) -> Source {
         match self {

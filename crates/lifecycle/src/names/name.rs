@@ -68,6 +68,11 @@ impl NodeId {
     pub fn is_reserved(&self) -> bool {
         RESERVED.contains(&self.as_str())
     }
+
+    /// The first in order: no id comes before it.
+    pub(crate) fn least() -> Self {
+        Self("0".into())
+    }
 }
 
 name!(
@@ -107,6 +112,11 @@ impl ProfileName {
     /// The profile of those who name none.
     pub fn default_profile() -> Self {
         Self("default".into())
+    }
+
+    /// The profile of hosts that come by the plfm API, all of which have a WireGuard key.
+    pub fn plfm() -> Self {
+        Self("plfm".into())
     }
 }
 

@@ -163,6 +163,7 @@ acts! {
     Confirm => Who::TheNode;
     Renew => Who::TheNode;
     ReportSessions => Who::TheNode;
+    ClaimOverlay => Who::TheNode;
     Recover => Who::Anyone;
     ReadNodes => Who::Within(Role::Viewer);
     DrainNode => Who::Within(Role::Operator);

@@ -7,11 +7,11 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
-    Checkpoint, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
-    DeniedSighting, Describe, Enroll, Forwarded, Import, ImportRootList, InitializeDomain, JoinReplica,
-    NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware,
-    Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy,
-    Sighting, Silence, SkipForwarding,
+    Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
+    CreateVcluster, DeniedSighting, Describe, Enroll, Forwarded, Import, ImportRootList, InitializeDomain,
+    JoinReplica, NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
+    RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
+    SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -254,6 +254,12 @@ pub enum Command {
         /// Even if the replicas that are left do not answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         forced: bool,
+    },
+    /// A host's place in the overlay: its key, which it has proven to have, and where it is reached.
+    ClaimOverlay(Box<ClaimOverlay>),
+    /// Orders a host to replace its WireGuard key.
+    OrderRekey {
+        node: NodeId,
     },
 }
 

@@ -34,6 +34,9 @@ pub use super::operator::add::OperatorAdded;
 pub use super::operator::key::OperatorKeyRevoked;
 pub use super::operator::remove::OperatorRemoved;
 pub use super::operator::renew::{OperatorCertificateReplaced, OperatorRenewed};
+pub use super::overlay::endpoint::EndpointChanged;
+pub use super::overlay::join::OverlayJoined;
+pub use super::overlay::rekey::{RekeyExpired, RekeyOrdered, Rekeyed};
 pub use super::policy::set::PolicyChanged;
 pub use super::recovery::mint::{RecoveryTokenKept, RecoveryTokenRotated};
 pub use super::recovery::recover::{RecoveryIssued, RecoveryRequested, RecoveryResolved};
@@ -264,6 +267,11 @@ events! {
     ReplicaJoined(Box<ReplicaJoined>)
     ReplicaAnnounced(Box<ReplicaAnnounced>)
     ReplicaRemoved(ReplicaRemoved)
+    OverlayJoined(OverlayJoined)
+    Rekeyed(Rekeyed)
+    RekeyOrdered(RekeyOrdered)
+    RekeyExpired(RekeyExpired)
+    EndpointChanged(EndpointChanged)
 }
 
 /// A value in an audit line.

@@ -1,10 +1,11 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay, Owner,
-    RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState, Vclusters,
+    CertificateStatus, ConfigChange, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay,
+    OverlayScope, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState,
+    Vclusters,
 };
-use crate::names::{IssuerUse, ReplicaId};
+use crate::names::{IssuerUse, ReplicaId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     a_denied_serial_stays_denied(before, after)?;
     an_address_belongs_to_one_node(before, after)?;
     a_wireguard_key_belongs_to_one_node(after)?;
+    a_replaced_wireguard_key_rests(before, after)?;
     a_tombstone_keeps_the_wireguard_key_of_a_node_that_was_active(before, after)?;
     hardware_belongs_to_one_node(after)?;
     only_known_transitions_occur(before, after)?;
@@ -166,6 +168,34 @@ fn a_wireguard_key_belongs_to_one_node(state: &State) -> Result<(), Violation> {
         }
     }
     Ok(())
+}
+
+/// I5, of keys that were replaced: they are in nobody's use, stay their node's, and come free after the cool-down alone. Of a
+/// node that was never active nobody has used the key.
+fn a_replaced_wireguard_key_rests(before: &State, after: &State) -> Result<(), Violation> {
+    for ((_, key), holder) in &after.resting_keys {
+        let used = after.nodes.values().any(|node| node.wireguard.is_some_and(|has| has.key == *key));
+        if used || after.wireguard_keys.get(key) != Some(holder) {
+            return violated("I5", format!("a key that {holder} has replaced is in use, or not its own"));
+        }
+    }
+    for (key, holder) in &before.wireguard_keys {
+        match after.wireguard_keys.get(key) {
+            Some(now) if now == holder => continue,
+            Some(now) => return violated("I5", format!("a key of {holder} went to {now}")),
+            None => {}
+        }
+        let over = |since: &Timestamp| since.plus(before.policy.overlay_cooldown) <= after.at;
+        let rested = before.resting_keys.keys().any(|(since, rested)| rested == key && over(since));
+        let unused = before.nodes.get(holder).is_none_or(|node| !node.ever_active);
+        if !rested && !unused {
+            return violated("I5", format!("a key of {holder} came free before its cool-down ended"));
+        }
+    }
+    match after.nodes.values().find(|node| node.rekey.is_some() && node.wireguard.is_none()) {
+        Some(node) => violated("I5", format!("{} is to replace a key that it does not have", node.id)),
+        None => Ok(()),
+    }
 }
 
 /// I6: of what identifies a machine, each piece belongs to at most one node that is not gone; and the index says whose it is.
@@ -406,8 +436,13 @@ fn keys_point_to_what_certifies_them(state: &State) -> Result<(), Violation> {
 fn an_overlay_holds_its_peers_and_nobody_else(before: &State, after: &State) -> Result<(), Violation> {
     for node in after.nodes.values() {
         let known = after.overlays.get(&node.tenant).and_then(|overlay| overlay.peers.get(&node.id));
-        let told = known.map(|peer| (Some(peer.key), Some(peer.address), peer.underlay));
-        let true_now = (node.wireguard.map(|wireguard| wireguard.key), node.address, node.underlay);
+        let vcluster = match after.policy.overlay_scope {
+            OverlayScope::Tenant => None,
+            OverlayScope::Vcluster => node.vcluster.as_ref(),
+        };
+        let told =
+            known.map(|peer| (Some(peer.key), Some(peer.address), peer.underlay, peer.vcluster.as_ref()));
+        let true_now = (node.wireguard.map(|wireguard| wireguard.key), node.address, node.underlay, vcluster);
         if told != node.is_peer().then_some(true_now) {
             return violated("overlay", format!("{} is {told:?} to others", node.id));
         }
@@ -416,6 +451,10 @@ fn an_overlay_holds_its_peers_and_nobody_else(before: &State, after: &State) -> 
         let foreign = |id: &_| after.nodes.get(id).is_none_or(|node| node.tenant != *tenant);
         if let Some(id) = overlay.peers.keys().find(|id| foreign(*id)) {
             return violated("overlay", format!("{id} is a peer in {tenant}"));
+        }
+        let rises_to = overlay.peers.values().map(|peer| peer.since.max(peer.regrouped)).max();
+        if rises_to.is_some_and(|latest| latest > overlay.revision) || !overlay.index_agrees() {
+            return violated("overlay", format!("what {tenant} keeps beside its peers is not of them"));
         }
         let nobody = Overlay::default();
         let was = before.overlays.get(tenant).unwrap_or(&nobody);

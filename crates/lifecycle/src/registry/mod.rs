@@ -87,7 +87,7 @@ pub use node::import::Import;
 pub use node::mark_inactive::Silence;
 pub use node::observe::Sighting;
 pub use node::register::{Claim, Register};
-pub use node::report::{Attempt, FreeSpace, Place, Report};
+pub use node::report::{Attempt, FreeSpace, OverlayReason, OverlayReport, OverlayState, Place, Report};
 pub use node::scheduling::PRESSURE;
 pub use node::{Account, Hardware, Node, NodeState, Rotation};
 pub use operator::add::AddOperator;
@@ -95,10 +95,12 @@ pub use operator::key::CreateOperatorKey;
 pub use operator::renew::{RenewOperator, operator_renewable};
 pub use operator::{Operator, OperatorKey};
 pub use overlay::address::Addresses;
-pub use overlay::{Overlay, Peer, Peers, Underlay, Wireguard};
+pub use overlay::claim::ClaimOverlay;
+pub use overlay::{Overlay, OverlayGroup, Peer, Peers, Underlay, Wireguard};
 pub use policy::set::SetPolicy;
 pub use policy::{
-    CertificateProfile, CloneRule, Fraction, Policy, PolicyError, PolicyKeyReference, UnderlayProbe,
+    CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError, PolicyKeyReference,
+    UnderlayProbe,
 };
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};
 pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_only_addresses, recoverable};

@@ -234,6 +234,12 @@ pub enum Rejection {
     TooManyReplicaTokens { max: usize },
     #[error("without this replica the cluster would have no majority")]
     WouldLoseMajority,
+    #[error("the underlay endpoint cannot be used: {why}")]
+    EndpointInvalid { why: String },
+    #[error("node {node} has another WireGuard key on record, and no order to replace it")]
+    RekeyNotOrdered { node: NodeId },
+    #[error("node {node} has no WireGuard key on record")]
+    NoOverlay { node: NodeId },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -407,6 +413,9 @@ impl Rejection {
             Rejection::TooManyReplicas { .. } => "too_many_replicas",
             Rejection::TooManyReplicaTokens { .. } => "too_many_tokens",
             Rejection::WouldLoseMajority => "would_lose_majority",
+            Rejection::EndpointInvalid { .. } => "endpoint_invalid",
+            Rejection::RekeyNotOrdered { .. } => "rekey_not_ordered",
+            Rejection::NoOverlay { .. } => "no_overlay",
         }
     }
 }

@@ -38,6 +38,9 @@ pub struct State {
     pub nodes: OrdMap<NodeId, Arc<Node>>,
     pub certificates: OrdMap<Serial, Arc<Certificate>>,
     pub wireguard_keys: OrdMap<WireguardKey, NodeId>,
+    /// Keys that their nodes have replaced, and since when. They stay taken for as long as a released address rests.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub resting_keys: OrdMap<(Timestamp, WireguardKey), NodeId>,
     pub addresses: Addresses,
     pub operators: OrdMap<OperatorName, Operator>,
     pub operator_keys: OrdMap<KeyId, OperatorKey>,
@@ -154,6 +157,7 @@ impl Default for State {
             nodes: OrdMap::new(),
             certificates: OrdMap::new(),
             wireguard_keys: OrdMap::new(),
+            resting_keys: OrdMap::new(),
             addresses: Addresses::default(),
             operators: OrdMap::new(),
             operator_keys: OrdMap::new(),

@@ -3,8 +3,9 @@
 use super::alert::clear;
 use super::event::{AuditField, AuditFields, Happened};
 use super::node::rotate::RotationExpired;
+use super::overlay::rekey::RekeyExpired;
 use super::token::expire;
-use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId};
+use crate::names::{IssuerId, KeyId, NodeId, Serial, Span, TokenId, WireguardKey};
 use crate::registry::apply::Decision;
 use crate::registry::{
     Certificate, Envelope, Event, Issuer, IssuerKind, IssuerState, Node, Owner, ReplicaToken, State, Token,
@@ -34,7 +35,8 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
     let mut events = ended(state);
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let (issuers, replica_tokens) = (old_issuers(state), old_replica_tokens(state));
-    let tidied = Tidied { tokens, certificates, keys, issuers, replica_tokens };
+    let wireguard_keys = state.rested_keys().take(AT_ONCE).collect();
+    let tidied = Tidied { tokens, certificates, keys, issuers, replica_tokens, wireguard_keys };
     if !tidied.is_empty() {
         events.push(Event::Tidied(tidied));
     }
@@ -46,7 +48,11 @@ fn unfetched_orders(state: &State) -> impl Iterator<Item = Event> + '_ {
         let rotation = node.rotation.as_ref().filter(|rotation| rotation.is_over(state.at))?;
         Some(Event::RotationExpired(RotationExpired { node: node.id.clone(), order: rotation.order }))
     };
-    state.nodes.values().filter_map(over).take(AT_ONCE)
+    let rekey_over = |node: &Arc<Node>| {
+        let rekey = node.rekey.as_ref().filter(|rekey| rekey.is_over(state.at))?;
+        Some(Event::RekeyExpired(RekeyExpired { node: node.id.clone(), order: rekey.order }))
+    };
+    state.nodes.values().flat_map(move |node| over(node).into_iter().chain(rekey_over(node))).take(AT_ONCE)
 }
 
 /// Issuers that have ended and on which nothing is on record any more. An ephemeral one that signs no more ends with the
@@ -118,6 +124,8 @@ pub struct Tidied {
     pub keys: Vec<KeyId>,
     pub issuers: Vec<IssuerId>,
     pub replica_tokens: Vec<TokenId>,
+    /// Keys that were replaced and have rested.
+    pub wireguard_keys: Vec<WireguardKey>,
 }
 
 impl Tidied {
@@ -127,6 +135,7 @@ impl Tidied {
             && self.keys.is_empty()
             && self.issuers.is_empty()
             && self.replica_tokens.is_empty()
+            && self.wireguard_keys.is_empty()
     }
 }
 
@@ -134,7 +143,10 @@ impl Happened for Tidied {
     const NAME: &'static str = "registry.tidied";
 
     fn fields(&self) -> AuditFields {
-        let replica_tokens = self.replica_tokens.len() as u64;
+        let later = [
+            ("replica_tokens", self.replica_tokens.len() as u64),
+            ("wireguard_keys", self.wireguard_keys.len() as u64),
+        ];
         [
             ("tokens", AuditField::Number(self.tokens.len() as u64)),
             ("certificates", AuditField::Number(self.certificates.len() as u64)),
@@ -143,7 +155,7 @@ impl Happened for Tidied {
         ]
         .into_iter()
         // Lines of old logs are made again from their commands: what came later is there only if it is said.
-        .chain((replica_tokens > 0).then_some(("replica_tokens", AuditField::Number(replica_tokens))))
+        .chain(later.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, AuditField::Number(n))))
         .collect()
     }
 
@@ -168,6 +180,9 @@ impl Happened for Tidied {
         }
         for key in self.keys.iter().filter_map(|id| state.operator_keys.remove(id)) {
             state.operator_key_by_hash.remove(&key.hash);
+        }
+        for key in &self.wireguard_keys {
+            state.forget_rested_key(key);
         }
         state.forget_idle_keys();
     }

@@ -21,6 +21,9 @@ impl Command {
             | Command::RecordServerCertificate(_)
             // An order to renew, which nobody could obey.
             | Command::Rotate { .. }
+            // A key that rests until a moment, an address that has rested for long enough, an order that lapses.
+            | Command::ClaimOverlay(_)
+            | Command::OrderRekey { .. }
             // An issuer begins, or is found to have nothing left that is good.
             | Command::PrepareRoll(_)
             | Command::CertifyRoll(_)
@@ -118,7 +121,9 @@ impl AlertKind {
             | AlertKind::HardwareIdentityConflict
             | AlertKind::AuditForwardingFailing
             | AlertKind::ClaimedElsewhere
-            | AlertKind::DeniedCertificateSeen => false,
+            | AlertKind::DeniedCertificateSeen
+            | AlertKind::OverlayUnavailable
+            | AlertKind::OverlayDrift => false,
         }
     }
 }

@@ -1,11 +1,21 @@
 //! What a host says of itself when it enrolls, as every door reads it.
 
 use crate::http::failure::Failure;
+use api::agent;
 use api::code;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lifecycle::names::WireguardKey;
 use lifecycle::registry::Underlay;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Where its WireGuard can be reached: at least one address that others could send to.
+/// The same as `enlist.agent.v1` writes it.
+pub fn native_underlay(said: &agent::Underlay) -> Result<Underlay, Failure> {
+    let given = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
+    underlay(given(&said.ipv6).as_deref(), given(&said.ipv4).as_deref(), said.port)
+}
+
+/// Where its WireGuard can be reached: at least one address. Whether others could send to it, the registry says.
 pub fn underlay(ipv6: Option<&str>, ipv4: Option<&str>, port: u32) -> Result<Underlay, Failure> {
     let wrong = |expected: &str| Failure::new(code::BAD_REQUEST, format!("underlay_endpoint: {expected}"));
     let ipv6 = ipv6.map(str::parse::<Ipv6Addr>).transpose();
@@ -15,15 +25,11 @@ pub fn underlay(ipv6: Option<&str>, ipv4: Option<&str>, port: u32) -> Result<Und
     if ipv6.is_none() && ipv4.is_none() {
         return Err(wrong("ipv6 or ipv4 is needed"));
     }
-    let given = ipv6.map(IpAddr::V6).into_iter().chain(ipv4.map(IpAddr::V4));
-    for address in given.map(|address| address.to_canonical()) {
-        let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
-        if address.is_unspecified() || address.is_multicast() || broadcast {
-            return Err(wrong("nobody can send to a host at such an address"));
-        }
-    }
-    match u16::try_from(port) {
-        Ok(port) if port > 0 => Ok(Underlay { ipv6, ipv4, port }),
-        _ => Err(wrong("port must be 1 to 65535")),
-    }
+    let port = u16::try_from(port).map_err(|_| wrong("port must be 1 to 65535"))?;
+    Ok(Underlay { ipv6, ipv4, port })
+}
+
+/// A WireGuard public key, base64 as `wg pubkey` prints it.
+pub fn key_text(key: &WireguardKey) -> String {
+    STANDARD.encode(key.as_bytes())
 }

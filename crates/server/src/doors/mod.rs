@@ -2,7 +2,7 @@
 //! Which are open is local configuration; the native one always is.
 
 mod grpc_health;
-mod host;
+pub mod host;
 pub mod native;
 pub mod pact;
 mod plfm;

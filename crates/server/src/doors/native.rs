@@ -26,7 +26,7 @@ use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, Serial, Timestamp};
 use lifecycle::registry::{
     Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, HardwareIdentity, HardwareText,
-    State, Underlay,
+    State,
 };
 use pki::pem;
 use std::sync::Arc;
@@ -206,7 +206,7 @@ fn enrollment(request: Request<EnrollRequest>) -> Result<Enrollment, Failure> {
     Ok(Enrollment {
         door: Door::Native,
         wireguard: Some(body.wireguard_public_key).filter(|key| !key.is_empty()),
-        underlay: body.underlay.as_ref().map(underlay).transpose()?,
+        underlay: body.underlay.as_ref().map(host::native_underlay).transpose()?,
         hardware: body.hardware.as_ref().map(hardware).transpose()?,
         proof: proof(body.token, body.hardware_identity.as_ref())?,
         csr: body.csr.into_bytes(),
@@ -273,11 +273,6 @@ fn recovery_request(body: RecoverRequest) -> Result<RecoveryRequest, Failure> {
         class,
         bundle: bundle.transpose()?,
     })
-}
-
-fn underlay(said: &api::agent::Underlay) -> Result<Underlay, Failure> {
-    let some = |text: &'_ String| Some(text.clone()).filter(|text| !text.is_empty());
-    host::underlay(some(&said.ipv6).as_deref(), some(&said.ipv4).as_deref(), said.port)
 }
 
 fn hardware(said: &api::agent::Hardware) -> Result<Hardware, Failure> {

@@ -1,6 +1,7 @@
 //! Messages that many streams send, each encoded once: they bypass tonic's encoder, which would copy them for every stream, and
 //! go as the same bytes into every connection. A document of 256 KiB for 5,000 hosts is one, and not 1.3 GB.
 
+use crate::fleet::overlays::tap::OverlayTap;
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Response;
@@ -27,20 +28,30 @@ pub fn frame(message: &impl prost::Message) -> Bytes {
 /// Marks the answer of a gRPC stream that sends shared messages beside its own. They come after those of its own
 /// that were ready before, and before its end.
 #[derive(Clone)]
-pub struct SharedFrames(Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>);
+pub struct SharedFrames {
+    frames: Arc<Mutex<Option<mpsc::Receiver<Bytes>>>>,
+    tap: Option<Arc<OverlayTap>>,
+}
 
 impl SharedFrames {
     pub fn new(frames: mpsc::Receiver<Bytes>) -> Self {
-        Self(Arc::new(Mutex::new(Some(frames))))
+        Self { frames: Arc::new(Mutex::new(Some(frames))), tap: None }
+    }
+
+    /// The stream tells its host of its peers too: what comes next of that is taken when there is nothing else to send.
+    pub fn with_tap(self, tap: Arc<OverlayTap>) -> Self {
+        Self { tap: Some(tap), ..self }
     }
 }
 
 /// Lets an answer send its shared messages, if it is marked.
 pub fn interleaved(mut response: Response<Body>) -> Response<Body> {
-    let marked = response.extensions_mut().remove::<SharedFrames>();
-    let frames = marked.and_then(|marked| marked.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let Some(SharedFrames { frames, tap }) = response.extensions_mut().remove::<SharedFrames>() else {
+        return response;
+    };
+    let frames = frames.lock().unwrap_or_else(PoisonError::into_inner).take();
     match frames {
-        Some(shared) => response.map(|own| Body::new(Interleaved { own, shared, end: None })),
+        Some(shared) => response.map(|own| Body::new(Interleaved { own, shared, tap, end: None })),
         None => response,
     }
 }
@@ -51,6 +62,7 @@ struct Interleaved {
     /// Data frames of whole messages, as tonic makes them.
     own: Body,
     shared: mpsc::Receiver<Bytes>,
+    tap: Option<Arc<OverlayTap>>,
     /// What ends it, once all that is shared has left.
     end: Option<BodyFrame>,
 }
@@ -73,9 +85,13 @@ impl http_body::Body for Interleaved {
             self.shared.close();
         }
         match self.shared.poll_recv(cx) {
-            Poll::Ready(Some(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Poll::Ready(None) if ended => Poll::Ready(self.end.replace(None).flatten()),
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Poll::Ready(None) if ended => return Poll::Ready(self.end.replace(None).flatten()),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        match self.tap.as_ref().filter(|_| !ended) {
+            Some(tap) => tap.poll_frame(cx).map(|bytes| Some(Ok(Frame::data(bytes)))),
+            None => Poll::Pending,
         }
     }
 }

@@ -2,9 +2,11 @@
 //! that are known. What cannot be read is left out, so that the rest still counts.
 
 use api::agent;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use lifecycle::host::Class;
-use lifecycle::names::{Label, Serial, Timestamp, is_steering};
-use lifecycle::registry::{Attempt, FreeSpace, Place, Report};
+use lifecycle::names::{Label, Serial, Timestamp, WireguardKey, is_steering};
+use lifecycle::registry::{Attempt, FreeSpace, OverlayReason, OverlayReport, OverlayState, Place, Report};
 
 /// Characters of a text.
 const TEXT: usize = 200;
@@ -32,7 +34,30 @@ pub fn report(said: agent::Evidence, newest: u64, at: Timestamp) -> Report {
         recovery_ready: said.recovery_ready,
         drift_count: said.drift_count,
         observability_pressure: said.observability_pressure,
+        overlay: said.overlay.and_then(overlay).map(Box::new),
     }
+}
+
+/// None of a host that says no state that is known.
+fn overlay(said: agent::OverlayReport) -> Option<OverlayReport> {
+    let state = OverlayState::parse(&said.state)?;
+    let key = STANDARD.decode(&said.wireguard_public_key).ok();
+    let key = key.and_then(|bytes| WireguardKey::new(bytes.try_into().ok()?).ok());
+    Some(OverlayReport {
+        state,
+        reason: OverlayReason::parse(&said.reason).filter(|_| state == OverlayState::Unavailable),
+        detail: short(&said.detail),
+        interface: label(&said.interface),
+        backend: label(&said.backend),
+        key,
+        revision: said.revision,
+        peers: said.peers,
+        differences: said.differences,
+        oldest_handshake_s: said.oldest_handshake_s,
+        recent_handshakes: said.recent_handshakes,
+        received_bytes: said.received_bytes,
+        sent_bytes: said.sent_bytes,
+    })
 }
 
 fn attempt(said: agent::Attempt) -> Attempt {

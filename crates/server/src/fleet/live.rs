@@ -11,6 +11,8 @@ use crate::edge::stream_messages::{BoxedMessage, StreamMessages};
 use crate::fleet::configs::{self, MessageKey, SharedSender};
 use crate::fleet::evidence::{self, short};
 use crate::fleet::expected_trust;
+use crate::fleet::overlays::claim::OverlaySession;
+use crate::fleet::overlays::tap::OverlayTap;
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::fleet::recovery_token;
 use crate::fleet::sessions::SessionRecorder;
@@ -19,8 +21,8 @@ use crate::http::pem;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
-    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept, RenewNow,
-    Standing, Welcome, live_down, live_up, order,
+    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept,
+    RekeyOverlay, RenewNow, Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
 use bytes::Bytes;
@@ -28,7 +30,7 @@ use imbl::ordmap::DiffItem;
 use journal::View;
 use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
 use lifecycle::registry::{
-    Actor, Command, Keeping, Node, NodeState, RecoveryToken, State, Verdict, recovery_is_due,
+    Actor, Command, Keeping, Node, NodeState, OverlayScope, RecoveryToken, State, Verdict, recovery_is_due,
 };
 use pki::digest::TrustDigest;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -68,7 +70,9 @@ pub fn serve(
     refused: fn(&Failure, &str) -> Status,
 ) -> Answers {
     let (down, own) = StreamMessages::channel(BACKLOG);
+    let tap = OverlayTap::new(app.fleet.overlays.feeds.traffic.clone());
     let (shared, frames) = SharedSender::new();
+    let frames = frames.with_tap(tap.clone());
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
     tokio::spawn(async move {
         let session = StreamSession {
@@ -83,6 +87,8 @@ pub fn serve(
             instance: None,
             stored_trust: None,
             sessions: None,
+            tap,
+            overlay: None,
         };
         let end = session.run(up).await;
         if let Err(failure) = end {
@@ -129,6 +135,7 @@ struct LastSent {
     /// Which state of both was sent since the host last had stored what is expected.
     unstored: Option<u64>,
     order: Option<RequestId>,
+    rekey: Option<RequestId>,
     /// The version of the trust bundle that was sent with the recovery profile.
     recovery_profile: Option<u64>,
     /// The recovery token that it was given on this stream.
@@ -155,6 +162,10 @@ struct StreamSession {
     stored_trust: Option<TrustDigest>,
     /// Of a host that has said which sessions are open on it.
     sessions: Option<Box<SessionRecorder>>,
+    /// By which the connection finds what the host is to be told of its peers.
+    tap: Arc<OverlayTap>,
+    /// Of a host that has claimed a place in the overlay.
+    overlay: Option<Box<OverlaySession>>,
 }
 
 impl StreamSession {
@@ -205,6 +216,7 @@ impl StreamSession {
             remembered: &node.instances,
             keepalive: self.peer.keepalive.clone(),
             listens: false,
+            tap: Some(self.tap.clone()),
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         let stream = opened
@@ -242,6 +254,7 @@ impl StreamSession {
         let mut allowance = Allowance::new();
         loop {
             let unrecorded = self.sessions.as_ref().and_then(|sessions| sessions.wake());
+            let unanswered = self.overlay.as_ref().and_then(|overlay| overlay.wake());
             tokio::select! {
                 message = up.message() => match message {
                     Ok(Some(message)) => {
@@ -252,12 +265,15 @@ impl StreamSession {
                 },
                 () = stream.wake.notified() => self.send_changes(&self.app.view(), stream)?,
                 () = until(unrecorded) => {}
+                () = until(unanswered) => {}
+                () = self.tap.stalled.notified() => return Err(unread()),
                 () = self.down.closed() => return Ok(()),
                 () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));
                 }
             }
             self.record_sessions(stream).await?;
+            self.answer_claim().await?;
             // After every message too: a token may be half over by now.
             self.provide(&self.app.view(), stream).await?;
         }
@@ -304,8 +320,11 @@ impl StreamSession {
                 self.sessions.get_or_insert_with(|| Box::new(SessionRecorder::new(instance))).hear(said)?;
                 self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
             }
-            // The claims are served by the overlay's own part.
-            Some(live_up::Message::Overlay(_)) => {}
+            Some(live_up::Message::Overlay(claim)) => {
+                let tap = &self.tap;
+                self.overlay.get_or_insert_with(|| Box::new(OverlaySession::new(tap.clone()))).hear(claim);
+                self.app.fleet.presence.seen(&self.peer.id, self.peer.origin.source, now);
+            }
             Some(live_up::Message::Hello(_)) => {
                 return Err(Failure::new(code::BAD_REQUEST, "Hello was sent before"));
             }
@@ -318,6 +337,17 @@ impl StreamSession {
         let Some(sessions) = &mut self.sessions else { return Ok(()) };
         match Box::pin(sessions.record(&self.app, &self.peer, stream)).await? {
             Some(recorded) => self.send(live_down::Message::SessionsRecorded(recorded)),
+            None => Ok(()),
+        }
+    }
+
+    async fn answer_claim(&mut self) -> Result<(), Failure> {
+        let Some(overlay) = &mut self.overlay else { return Ok(()) };
+        if overlay.wake().is_none() {
+            return Ok(());
+        }
+        match Box::pin(overlay.answer(&self.app, &self.peer)).await? {
+            Some(answer) => self.send(live_down::Message::OverlayAnswer(answer)),
             None => Ok(()),
         }
     }
@@ -336,7 +366,8 @@ impl StreamSession {
             grace_ms: terms.grace.millis(),
             drain_ms: terms.drain.millis(),
             sessions: Some(node.sessions.count()),
-            ..Welcome::default()
+            overlay_challenge: self.app.fleet.overlays.key.public().to_vec(),
+            overlay: node.has_overlay(),
         }))
     }
 
@@ -390,6 +421,19 @@ impl StreamSession {
         if self.config_wanted && !node.quarantined && self.sent.config != Some(mark) {
             self.sent.config = Some(mark);
             self.shared.send(configs::message(&self.app, &view.state, &node))?;
+        }
+        let again = self.overlay.as_mut().and_then(|overlay| overlay.refresh(&self.app, &view.state, &node));
+        if let Some(answer) = again {
+            self.send(live_down::Message::OverlayAnswer(answer))?;
+        }
+        let pending = node.rekey.as_ref().map(|rekey| rekey.order);
+        if pending != self.sent.rekey && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
+            self.sent.rekey = pending;
+            if let Some(id) = pending {
+                let rekey = order::Order::RekeyOverlay(RekeyOverlay {});
+                let order = Order { order_id: id.to_string(), order: Some(rekey) };
+                self.send(live_down::Message::Order(order))?;
+            }
         }
         let pending = node.rotation.as_ref().map(|rotation| rotation.order);
         if pending != self.sent.order && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
@@ -479,10 +523,12 @@ impl StreamSession {
 
     /// The stream of a host that does not read what is sent ends.
     fn send(&self, message: live_down::Message) -> Result<(), Failure> {
-        self.down
-            .try_send(Box::new(Ok(LiveDown { message: Some(message) })))
-            .map_err(|_| Failure::new(code::TOO_SLOW, "the client does not read what is sent"))
+        self.down.try_send(Box::new(Ok(LiveDown { message: Some(message) }))).map_err(|_| unread())
     }
+}
+
+fn unread() -> Failure {
+    Failure::new(code::TOO_SLOW, "the client does not read what is sent")
 }
 
 /// The node as it is now; none that is gone.
@@ -519,7 +565,7 @@ fn bundle(app: &App, state: &State) -> Bytes {
 }
 
 /// Waits for ever where there is nothing to wait for.
-async fn until(at: Option<Instant>) {
+pub async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
@@ -549,6 +595,11 @@ impl Allowance {
     }
 }
 
+/// What of the policy decides who a host's peers are, and how it reaches them.
+fn overlay_terms(state: &State) -> (OverlayScope, Option<Span>) {
+    (state.policy.overlay_scope, state.policy.overlay_keepalive)
+}
+
 /// Wakes the streams of nodes that have changed, and all of them where what all live by has, until the process stops.
 pub async fn follow(app: Arc<App>) {
     let mut views = Views::new(&app);
@@ -556,6 +607,7 @@ pub async fn follow(app: Arc<App>) {
         let trusted = |state: &State| pem::node_issuers_version(state);
         if trusted(&before.state) != trusted(&now.state)
             || LiveTerms::of(&before.state) != LiveTerms::of(&now.state)
+            || overlay_terms(&before.state) != overlay_terms(&now.state)
         {
             app.fleet.presence.wake_all();
             continue;

@@ -20,6 +20,7 @@ use expected_trust::ExpectedTrust;
 use lifecycle::names::Timestamp;
 use news::FleetNews;
 use overlays::Overlays;
+use pki::overlay_proof::ClaimKey;
 use presence::Presence;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,11 +37,11 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn new(listening_since: Timestamp) -> Self {
+    pub fn new(listening_since: Timestamp, claim_key: ClaimKey) -> Self {
         Self {
             presence: Presence::default(),
             denied: DeniedSightings::default(),
-            overlays: Overlays::default(),
+            overlays: Overlays::new(claim_key),
             configs: Configs::default(),
             expected_trust: ExpectedTrust::default(),
             news: FleetNews::default(),

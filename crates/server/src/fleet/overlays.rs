@@ -1,14 +1,24 @@
-//! Who waits for news of an overlay, and how many answers with peers are on their way. What the news is, the
-//! registry says.
+//! The overlay on this replica: who is told of its changes, who waits for news of it, and how many answers with peers are on
+//! their way. What the news is, the registry says.
 
+pub mod claim;
+pub mod feed;
+pub mod feeds;
+pub mod frames;
+pub mod tap;
+
+use crate::fleet::live::until;
 use crate::process::app::App;
 use crate::process::views::Views;
+use feeds::Feeds;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::{NodeId, TenantId};
+use pki::overlay_proof::ClaimKey;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Answers of one host that may be on their way at once: more than one, because a host that asks again may do so
 /// before it is known that its old connection is dead.
@@ -19,18 +29,16 @@ pub const WAITING: usize = 4;
 const ENROLLMENTS: usize = 4096;
 /// How long an enrollment waits for its place.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether hosts read what they are sent.
+const LOOK: Duration = Duration::from_secs(5);
 
 pub struct Overlays {
     tenants: Mutex<HashMap<TenantId, Arc<Notify>>>,
     turns: Arc<Mutex<HashMap<NodeId, usize>>>,
     enrollments: Arc<Semaphore>,
-}
-
-impl Default for Overlays {
-    fn default() -> Self {
-        let enrollments = Arc::new(Semaphore::new(ENROLLMENTS));
-        Self { tenants: Mutex::default(), turns: Arc::default(), enrollments }
-    }
+    pub feeds: Feeds,
+    /// By which hosts prove that they have a WireGuard key.
+    pub key: ClaimKey,
 }
 
 /// Held from the moment a host is told of its peers, or waits for that, until the last byte has left.
@@ -41,6 +49,12 @@ pub struct AnswerPermit {
 }
 
 impl Overlays {
+    pub fn new(key: ClaimKey) -> Self {
+        let enrollments = Arc::new(Semaphore::new(ENROLLMENTS));
+        let (tenants, turns) = (Mutex::default(), Arc::default());
+        Self { tenants, turns, enrollments, feeds: Feeds::default(), key }
+    }
+
     /// Told when the overlay of a tenant that exists has changed.
     pub fn news(&self, tenant: &TenantId) -> Arc<Notify> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,15 +99,34 @@ impl Drop for AnswerPermit {
     }
 }
 
-/// Wakes those who wait for the overlays that have changed, until the process stops.
+/// Tells connected hosts what has changed, and wakes those who wait for it, until the process stops.
 pub async fn follow(app: Arc<App>) {
     let mut views = Views::new(&app);
-    while let Some((before, now)) = views.next().await {
-        for item in before.state.overlays.diff(&now.state.overlays) {
-            if let DiffItem::Add(tenant, _) | DiffItem::Update { new: (tenant, _), .. } = item {
-                app.fleet.overlays.news(tenant).notify_waiters();
+    let mut held_back = None;
+    let mut look = tokio::time::interval(LOOK);
+    let overlays = &app.fleet.overlays;
+    loop {
+        tokio::select! {
+            change = views.next() => match change {
+                Some((before, now)) => {
+                    for item in before.state.overlays.diff(&now.state.overlays) {
+                        if let DiffItem::Add(tenant, _) | DiffItem::Update { new: (tenant, _), .. } = item {
+                            overlays.news(tenant).notify_waiters();
+                        }
+                    }
+                    if before.state.overlays.ptr_eq(&now.state.overlays) {
+                        continue;
+                    }
+                }
+                None => return,
+            },
+            () = until(held_back) => {}
+            now = look.tick() => {
+                overlays.feeds.look(now);
+                continue;
             }
         }
+        held_back = overlays.feeds.advance(&views.seen().state, Instant::now());
     }
 }
 
@@ -103,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_host_has_so_many_turns_and_gives_them_back() {
-        let overlays = Overlays::default();
+        let Ok(overlays) = ClaimKey::generate().map(Overlays::new) else { return };
         let Ok(node) = NodeId::parse("n1") else { return };
         let waiting: Vec<_> = (0..6).filter_map(|_| overlays.turn(&node, WAITING)).collect();
         assert_eq!(waiting.len(), WAITING);

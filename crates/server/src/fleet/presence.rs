@@ -8,6 +8,8 @@ mod latest_report;
 pub mod suspicion;
 
 use crate::edge::keepalive::Keepalive;
+use crate::fleet::overlays::claim::ClaimAllowance;
+use crate::fleet::overlays::tap::OverlayTap;
 use crate::fleet::sessions::SessionLines;
 use at_replica::{HeldStream, NodeAtReplica, OwnStream, ReportWanted};
 use latest_report::LatestReport;
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use suspicion::{CopySign, Suspicion};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Live streams that one node may have.
 const STREAMS: usize = 4;
@@ -64,6 +67,8 @@ struct NodePresence {
     suspected: Option<Timestamp>,
     /// What its sessions may write into the audit trail, once it has reported any.
     session_lines: Option<SessionLines>,
+    /// How often it may still change its place in the overlay, once it has.
+    claims: Option<ClaimAllowance>,
 }
 
 /// One live stream.
@@ -76,6 +81,8 @@ pub struct Stream {
     keepalive: Option<Arc<Keepalive>>,
     /// Only the control plane speaks on it: what is read from its connection is the host's sign of life.
     listens: bool,
+    /// What it is told of its peers.
+    tap: Option<Arc<OverlayTap>>,
     /// Something about the node has changed.
     pub wake: Notify,
 }
@@ -137,6 +144,8 @@ pub struct StreamOpening<'a> {
     pub keepalive: Option<Arc<Keepalive>>,
     /// The host says nothing on this stream: the signs of life of its connection count.
     pub listens: bool,
+    /// By which its host is told of its peers, if it may be.
+    pub tap: Option<Arc<OverlayTap>>,
 }
 
 impl Presence {
@@ -177,6 +186,7 @@ impl Presence {
             since: at,
             keepalive: opening.keepalive,
             listens: opening.listens,
+            tap: opening.tap,
             wake: Notify::new(),
         });
         known.streams.push(stream.clone());
@@ -300,6 +310,7 @@ impl Presence {
             connection: oldest.map(|stream| NodeConnection { since: stream.since, from: stream.source }),
             may_be_silent: known.may_be_silent(),
             report: report.cloned(),
+            overlay_told: known.streams.iter().filter_map(|stream| stream.tap.as_ref()?.told()).max(),
         })
     }
 
@@ -352,6 +363,13 @@ impl Presence {
         }
     }
 
+    /// Whether a node may change its place in the overlay now; else when it may.
+    pub fn spend_claim(&self, node: &NodeId, now: Instant) -> Result<(), Instant> {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        known.claims.get_or_insert_with(|| ClaimAllowance::new(now)).spend(now)
+    }
+
     pub fn wake(&self, node: &NodeId) {
         for stream in self.nodes().get(node).into_iter().flat_map(|known| &known.streams) {
             stream.wake.notify_one();
@@ -399,6 +417,7 @@ impl Presence {
                 || known.written < known.seen
                 || !rested(known.seen.max(known.suspected))
                 || known.session_lines.as_mut().is_some_and(|lines| !lines.is_full(now))
+                || known.claims.as_mut().is_some_and(|claims| !claims.is_full(Instant::now()))
         });
         due
     }
@@ -528,6 +547,7 @@ mod tests {
             recovery_kept: None,
             remembered: &[],
             listens: keepalive.is_some(),
+            tap: None,
             keepalive,
         };
         presence.open(opening, at).expect("there is a place")

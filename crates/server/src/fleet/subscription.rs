@@ -41,6 +41,7 @@ impl Subscription {
             remembered: &node.instances,
             keepalive: peer.keepalive.clone(),
             listens: true,
+            tap: None,
         };
         let stream = app.fleet.presence.open(opening, app.now()).map_err(|_| {
             Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already").retry_after(2)

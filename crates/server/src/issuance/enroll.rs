@@ -130,6 +130,9 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
     };
     let csr = read_csr(&request.csr)?;
     let wireguard = request.wireguard.as_deref().map(wireguard).transpose()?;
+    if let Some(underlay) = &request.underlay {
+        view.state.check_endpoint(underlay, &origin.source).map_err(Failure::from)?;
+    }
     let token = credential.token().and_then(|token| view.state.token_with_hash(token));
     let asks = token.is_some_and(|token| token.node.is_none());
     let requested_node = if asks { (request.naming.requested)(&csr)? } else { None };
@@ -241,7 +244,8 @@ async fn refused(
     }
 }
 
-fn wireguard(text: &str) -> Result<Wireguard, Failure> {
+/// A WireGuard public key as hosts write it.
+pub fn wireguard(text: &str) -> Result<Wireguard, Failure> {
     let invalid = |why: String| Failure::new(code::WIREGUARD_KEY_INVALID, why);
     let bytes = STANDARD.decode(text).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let bytes = bytes.ok_or_else(|| invalid("the WireGuard key is not the base64 of 32 bytes".to_owned()))?;

@@ -7,7 +7,7 @@ use crate::http::extract::{Caller, Json, Segment, bad_in, duration};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke};
+use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, Rotate};
 use axum::extract::State;
 use lifecycle::names::{NodeId, VclusterId, is_steering};
 use lifecycle::registry::{Command, Rejection};
@@ -90,9 +90,13 @@ pub async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Json(Plainly {}): Json<Plainly>,
+    Json(Rotate { overlay }): Json<Rotate>,
 ) -> Done {
-    act(&app, caller, &id, |node| Command::Rotate { node }).await
+    act(&app, caller, &id, |node| match overlay.unwrap_or(false) {
+        true => Command::OrderRekey { node },
+        false => Command::Rotate { node },
+    })
+    .await
 }
 
 pub async fn revoke_recovery(

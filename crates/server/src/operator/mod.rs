@@ -11,6 +11,7 @@ mod health;
 mod import;
 pub(crate) mod nodes;
 mod operators;
+mod overlay;
 mod policy;
 mod register;
 mod renewal;
@@ -117,6 +118,7 @@ pub fn router(app: &Arc<App>) -> Router {
             "/v1/vcluster-defaults",
             get(vclusters::show_defaults).put(vclusters::set_defaults).post(vclusters::set_defaults),
         )
+        .route("/v1/overlay", get(overlay::status))
         .route("/v1/alerts", get(alerts::list))
         .route("/v1/alerts/{id}/ack", post(alerts::acknowledge))
         .route("/v1/tenants", get(tenants::list).post(tenants::create))

@@ -15,7 +15,8 @@ use crate::process::metrics::Metrics;
 use api::code;
 use journal::{Committed, Journal, View};
 use lifecycle::names::{IssuerUse, Label, RequestId, Source, Timestamp};
-use lifecycle::registry::{Actor, Command, Envelope, Outcome, would_apply};
+use lifecycle::registry::{Actor, Command, Envelope, Node, Outcome, State, Subject, would_apply};
+use pki::overlay_proof::ClaimKey;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
@@ -54,12 +55,18 @@ impl Provenance {
     }
 }
 
+/// The node that a command is about, if it is a peer of others.
+fn peer_concerned(command: &Command, state: &State) -> Option<Arc<Node>> {
+    let Subject::Node(id) = command.subject() else { return None };
+    state.nodes.get(id).filter(|node| node.is_peer()).cloned()
+}
+
 impl App {
     pub fn new(
         config: ControlPlaneConfig,
         (journal, cluster): (Arc<Journal>, Replication),
         clock: Arc<BelievedClock>,
-        ca: CertificateAuthority,
+        (ca, claim_key): (CertificateAuthority, ClaimKey),
         edge: Edge,
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
@@ -72,7 +79,7 @@ impl App {
             cluster,
             clock,
             edge,
-            fleet: Fleet::new(listening_since),
+            fleet: Fleet::new(listening_since, claim_key),
             ca,
             issuance: IssuanceLimits::default(),
             audit_readers: AuditReaders::default(),
@@ -200,8 +207,16 @@ impl App {
         if !changes {
             return Ok((answer?, view));
         }
+        let peer = peer_concerned(&envelope.command, &view.state);
         let Committed { answer, view } = self.propose(envelope).await?;
-        Ok((answer?, view))
+        let outcome = answer?;
+        let is_peer = |node: &Node| view.state.nodes.get(&node.id).is_some_and(|now| now.is_peer());
+        if let Some(ended) = peer.filter(|node| !is_peer(node)) {
+            // Its peers are told before the one who gave the command is answered: they know even if this process ends then.
+            let revision = view.state.overlay_revision(&ended.tenant);
+            self.fleet.overlays.feeds.spread(&ended.tenant, revision).await;
+        }
+        Ok((outcome, view))
     }
 
     /// Commits without asking first; the answer may be a rejection.

@@ -4,6 +4,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use lifecycle::names::{Timestamp, Ulid};
 use lifecycle::registry::Door;
+use pki::overlay_proof::ClaimKey;
 use std::net::Ipv6Addr;
 use zeroize::Zeroizing;
 
@@ -22,6 +23,11 @@ fn fill<const N: usize>() -> Result<[u8; N], NoChance> {
 /// A key for the log.
 pub fn log_key() -> Result<Zeroizing<[u8; 32]>, NoChance> {
     fill().map(Zeroizing::new)
+}
+
+/// By which hosts prove to this process that they have a WireGuard key.
+pub fn claim_key() -> Result<ClaimKey, NoChance> {
+    ClaimKey::generate().map_err(|_| NoChance)
 }
 
 /// What tells one process of a directory from the next.

@@ -328,7 +328,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
     let authority = CertificateAuthority::new(keys, dir.clone());
     let edge = Edge::new(connection_limit(), overrides.reflection);
-    let app = App::new(config, (journal, replication), clock, authority, edge, advertised, stopping);
+    let claim_key = chance::claim_key()?;
+    let (parts, keys) = ((journal, replication), (authority, claim_key));
+    let app = App::new(config, parts, clock, keys, edge, advertised, stopping);
     announce::follow_trust(&app);
     app.journal.answer_peers(Arc::new(FleetAnswers::new(&app)));
     record_gap(&app).await;

@@ -19,12 +19,13 @@ use crate::rest::cluster::{
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
     Decommission, Drain, ImportNode, IntoVcluster, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery,
-    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke,
+    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke, Rotate,
 };
 use crate::rest::operators::{
     AddOperatorRequest, AddedOperator, CreateOperatorKeyRequest, CreatedKey, KeyItem, OperatorItem,
     RenewOperatorRequest, RenewedOperator,
 };
+use crate::rest::overlay::{OverlayStatusItem, OverlayStatusQuery};
 use crate::rest::page::PageQuery;
 use crate::rest::policy::{PolicyItem, PolicyList, SetPolicyRequest};
 use crate::rest::server_clock::{AcceptClockRequest, ServerClock};
@@ -96,11 +97,21 @@ pub(super) const ROUTES: &[Route] = &[
     .body(of::<Quarantine>)
     .errors(LIVING),
     act("/v1/nodes/{id}/release", "release_node", "End a node's quarantine").errors(LIVING),
-    act("/v1/nodes/{id}/rotate", "rotate_node", "Order a node to renew its certificate now").errors(&[
-        code::NODE_NOT_FOUND,
-        code::NODE_REVOKED,
-        code::NO_CERTIFICATE,
-    ]),
+    act(
+        "/v1/nodes/{id}/rotate",
+        "rotate_node",
+        "Order a node to renew its certificate, or to replace its WireGuard key, now",
+    )
+    .body(of::<Rotate>)
+    .errors(&[code::NODE_NOT_FOUND, code::NODE_REVOKED, code::NO_CERTIFICATE, code::NO_OVERLAY]),
+    Route::new(
+        Get,
+        "/v1/overlay",
+        "show_overlay",
+        "List the hosts of the overlay: what each was told of its peers, and what it says of them",
+        Json(200, page::<OverlayStatusItem>),
+    )
+    .query(query::<OverlayStatusQuery>),
     act("/v1/nodes/{id}/decommission", "decommission_node", "Decommission a node")
         .body(of::<Decommission>)
         .errors(&[code::NODE_NOT_FOUND, code::NODE_REVOKED, code::ACTIVE_SESSIONS]),

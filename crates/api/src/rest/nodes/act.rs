@@ -19,6 +19,13 @@ pub struct Drain {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub struct Rotate {
+    /// Replaces the WireGuard key of the host instead of its certificate; false when absent.
+    pub overlay: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Quarantine {
     /// 1 to 200 characters, for the audit trail; `unspecified` when absent.
     pub reason: Option<String>,

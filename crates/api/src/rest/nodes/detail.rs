@@ -2,8 +2,6 @@
 
 use super::{EndpointProfile, EvidenceItem, NodeItem, NodeLiveness};
 use crate::rest::alerts::AlertItem;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Serial, Timestamp};
 use lifecycle::registry::{
     Account, Certificate, Hardware, Node, RecoveryToken, Report, Session, State, Verdict,
@@ -225,6 +223,43 @@ pub struct NodeOverlay {
     pub underlay_endpoint: Option<String>,
     /// Whether the host was seen at that address; if not, it is only what the host says.
     pub underlay_proven: bool,
+    /// `up`, `unavailable` or `off`, as the host says; null if it has said nothing.
+    // A control plane of before knows no overlay on hosts.
+    #[serde(default)]
+    #[schema(required)]
+    pub state: Option<String>,
+    /// Why it is unavailable.
+    #[serde(default)]
+    #[schema(required)]
+    pub reason: Option<String>,
+    /// The revision that the host has applied, and how many peers its interface has; null if it has said nothing.
+    #[serde(default)]
+    #[schema(required)]
+    pub revision: Option<u64>,
+    #[serde(default)]
+    #[schema(required)]
+    pub peers: Option<u32>,
+    /// When it was ordered to replace its WireGuard key, if it has not yet.
+    #[serde(default)]
+    #[schema(required)]
+    pub rekey_ordered_at: Option<String>,
+}
+
+impl NodeOverlay {
+    fn of(node: &Node, report: Option<&Report>) -> Self {
+        let said = report.and_then(|report| report.overlay.as_deref());
+        Self {
+            address: node.address.map(|address| address.to_string()),
+            wireguard_public_key: node.wireguard.map(|held| super::wireguard_text(&held.key)),
+            underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
+            underlay_proven: node.underlay_proven,
+            state: said.map(|said| said.state.as_str().to_owned()),
+            reason: said.and_then(|said| said.reason).map(|reason| reason.as_str().to_owned()),
+            revision: said.map(|said| said.revision),
+            peers: said.map(|said| said.peers),
+            rekey_ordered_at: node.rekey.as_ref().map(|rekey| rekey.at.to_string()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -256,14 +291,7 @@ impl NodeDetail {
             capability: Capability::of(state, node, report.map(AsRef::as_ref)),
             config: NodeConfigVersions::of(state, node),
             registered_by: node.registered_by.clone(),
-            overlay: NodeOverlay {
-                address: node.address.map(|address| address.to_string()),
-                wireguard_public_key: node
-                    .wireguard
-                    .map(|wireguard| STANDARD.encode(wireguard.key.as_bytes())),
-                underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
-                underlay_proven: node.underlay_proven,
-            },
+            overlay: NodeOverlay::of(node, report.map(AsRef::as_ref)),
             drain_by: node.drain_by.map(|at| at.to_string()),
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),

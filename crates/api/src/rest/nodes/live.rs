@@ -11,4 +11,6 @@ pub struct NodeLiveness {
     pub connected: bool,
     /// What the host said last of itself, if a replica remembers it.
     pub report: Option<Arc<Report>>,
+    /// The revision of the overlay that was sent to it, and how many peers that comes to.
+    pub overlay_told: Option<(u64, u64)>,
 }

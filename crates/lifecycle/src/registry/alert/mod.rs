@@ -51,11 +51,19 @@ kinds! {
     HardwareIdentityConflict "hardware_identity_conflict"
     AuditForwardingFailing "audit_forwarding_failing"
     ClaimedElsewhere "claimed_elsewhere"
+    OverlayUnavailable "overlay_unavailable"
+    OverlayDrift "overlay_drift"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.
-pub const REPORTED: [AlertKind; 4] =
-    [AlertKind::RenewalFailing, AlertKind::ClockSkew, AlertKind::EndpointProfileDrift, AlertKind::DiskFull];
+pub const REPORTED: [AlertKind; 6] = [
+    AlertKind::RenewalFailing,
+    AlertKind::ClockSkew,
+    AlertKind::EndpointProfileDrift,
+    AlertKind::DiskFull,
+    AlertKind::OverlayUnavailable,
+    AlertKind::OverlayDrift,
+];
 
 impl std::fmt::Display for AlertKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

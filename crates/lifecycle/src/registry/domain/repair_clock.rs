@@ -212,6 +212,8 @@ fn redate(state: &mut State, to: Timestamp) {
     // A cool-down begins anew, rather than being shorter by what the clock was ahead.
     let resting = state.addresses.resting.keys().map(|(_, address)| ((to, *address), ())).collect();
     state.addresses.resting = resting;
+    state.resting_keys =
+        state.resting_keys.iter().map(|((_, key), node)| ((to, *key), node.clone())).collect();
     // The one on disk says that it is not valid yet: the next start issues another.
     if let Some(own) = &mut state.server_certificate {
         own.not_after = own.not_after.min(to);
@@ -263,7 +265,7 @@ fn node(node: &mut Node, to: Timestamp) {
     // A drain that was begun then has as long from now.
     let latest = node.drain_within.map(|within| to.plus(within));
     node.drain_by = node.drain_by.map(|by| latest.map_or(by, |latest| by.min(latest)));
-    if let Some(rotation) = &mut node.rotation {
+    for rotation in node.rotation.iter_mut().chain(&mut node.rekey) {
         rotation.at = rotation.at.min(to);
     }
     for account in node.quarantine.iter_mut().chain(&mut node.ended) {

@@ -541,13 +541,15 @@ fn fits(
 
 /// Alerts that an enrollment ends: a new certificate, with all earlier ones denied, is the answer to them, or they
 /// are about what the host said before it. The suspicion of a copy is not among them: whoever has a token would end it.
-const ENDED_ALERTS: [AlertKind; 6] = [
+const ENDED_ALERTS: [AlertKind; 8] = [
     AlertKind::CertExpiring,
     AlertKind::RenewalFailing,
     AlertKind::ClockSkew,
     AlertKind::EndpointProfileDrift,
     AlertKind::DiskFull,
     AlertKind::NodeSilent,
+    AlertKind::OverlayUnavailable,
+    AlertKind::OverlayDrift,
 ];
 
 fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepared) -> Decision {

@@ -95,7 +95,7 @@ impl Happened for NodeEnrolled {
         (node.bundle, node.stored_bundle) = (state.bundle_version, 0);
         node.overlay_seen = state.overlay_revision(&self.tenant);
         node.enrolled_sequence = state.config_sequence;
-        node.rotation = None;
+        (node.rotation, node.rekey) = (None, None);
         node.forget_streams();
         let by_hardware = self.attestor == Attestor::Hardware;
         node.streamed = by_hardware;
@@ -108,7 +108,7 @@ impl Happened for NodeEnrolled {
             state.wireguard_keys.remove(&old.key);
         }
         if let Some(wireguard) = self.wireguard {
-            state.wireguard_keys.insert(wireguard.key, node.id.clone());
+            state.take_wireguard_key(wireguard.key, &node.id);
         }
         if node.address != self.address {
             if let Some(old) = node.address {

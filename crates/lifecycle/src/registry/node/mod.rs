@@ -139,6 +139,9 @@ pub struct Node {
     /// A renewal ordered by an operator and not yet obeyed.
     #[serde(default)]
     pub rotation: Option<Rotation>,
+    /// An order to replace its WireGuard key, not yet obeyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rekey: Option<Rotation>,
     /// Whether its silence means anything: it had a live stream, or it enrolled by its hardware, and a machine that does
     /// so has one soon.
     #[serde(default)]
@@ -226,7 +229,7 @@ impl Account {
     }
 }
 
-/// An order to renew.
+/// An order to renew, or to replace a WireGuard key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     pub order: RequestId,
@@ -261,6 +264,7 @@ impl Node {
             serials: Vec::new(),
             drain_by: None,
             rotation: None,
+            rekey: None,
             streamed: false,
             instances: Vec::new(),
             bundle: 0,

@@ -2,7 +2,7 @@
 //! control plane has been started again.
 
 use crate::host::Class;
-use crate::names::{Label, Serial, Span, Timestamp};
+use crate::names::{Label, Serial, Span, Timestamp, WireguardKey};
 use crate::registry::{AlertKind, Certificate, Node, State};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -56,6 +56,91 @@ pub struct Report {
     /// Whether what it tells, or its logs, had to make room for what it needs.
     #[serde(default)]
     pub observability_pressure: bool,
+    /// The overlay as it is on the host; none of a host without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<Box<OverlayReport>>,
+}
+
+/// The overlay as it is on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlayReport {
+    pub state: OverlayState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<OverlayReason>,
+    /// What shows it, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Label>,
+    /// The key in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<WireguardKey>,
+    /// The revision that is applied.
+    #[serde(default)]
+    pub revision: u64,
+    /// How many peers the interface has.
+    #[serde(default)]
+    pub peers: u32,
+    /// How many of them are not as the registry says.
+    #[serde(default)]
+    pub differences: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_handshake_s: Option<u64>,
+    #[serde(default)]
+    pub recent_handshakes: u32,
+    #[serde(default)]
+    pub received_bytes: u64,
+    #[serde(default)]
+    pub sent_bytes: u64,
+}
+
+/// `Variant "word"` makes a closed set of words that a host may say.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident $word:literal)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($variant),*
+        }
+
+        impl $name {
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word),*
+                }
+            }
+
+            pub fn parse(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.as_str() == word)
+            }
+        }
+    };
+}
+
+words! {
+    /// Whether the overlay works on a host.
+    OverlayState {
+        Up "up"
+        Unavailable "unavailable"
+        Off "off"
+    }
+}
+
+words! {
+    /// Why it does not.
+    OverlayReason {
+        NoTunDevice "no_tun_device"
+        NoPermission "no_permission"
+        InterfaceInUse "interface_in_use"
+        PortInUse "port_in_use"
+        NoKernelSupport "no_kernel_support"
+        Failed "failed"
+    }
 }
 
 /// Something a host tried.
@@ -129,6 +214,7 @@ impl Report {
             recovery_ready: false,
             drift_count: 0,
             observability_pressure: false,
+            overlay: None,
         }
     }
 
@@ -150,7 +236,10 @@ impl Report {
         let trouble = (self.class, &self.correlation_id, self.is_skewed(tolerance));
         let tried = (&self.last_renewal, &self.last_recovery, &self.cert_serial, self.recovery_ready);
         let place = (&self.endpoint_profile_id, self.drift_count);
-        (trouble, tried, place, self.diagnostic_writable, self.observability_pressure)
+        // Revisions, counters and handshakes come and go with every change of a peer.
+        let overlay = self.overlay.as_ref();
+        let overlay = overlay.map(|said| (said.state, said.reason, said.key, said.differences > 0));
+        (trouble, tried, place, self.diagnostic_writable, self.observability_pressure, overlay)
     }
 
     /// Whether its clock is further off than it may be, by its own word or by what it measured.
@@ -169,6 +258,30 @@ impl Node {
     pub fn newest_report<'a>(&'a self, heard: Option<&'a Arc<Report>>) -> Option<&'a Arc<Report>> {
         let own = |report: &&Arc<Report>| self.enrolled_at.is_none_or(|since| since <= report.at);
         heard.into_iter().chain(&self.report).filter(own).max_by_key(|report| report.at)
+    }
+}
+
+impl Node {
+    /// What is wrong with the overlay on the host of a node that has a place in it.
+    fn overlay_trouble(&self, report: &Report) -> Option<(AlertKind, String)> {
+        let (said, held) = (report.overlay.as_ref()?, self.wireguard?);
+        match said.state {
+            OverlayState::Off => None,
+            OverlayState::Unavailable => {
+                let why = said.reason.map_or("see its evidence", OverlayReason::as_str);
+                Some((AlertKind::OverlayUnavailable, format!("the overlay is not up on the host: {why}")))
+            }
+            // Between an order and its end the two may differ.
+            OverlayState::Up if self.rekey.is_none() && said.key.is_some_and(|key| key != held.key) => {
+                let detail = "the host uses another WireGuard key than the one on record".to_owned();
+                Some((AlertKind::OverlayDrift, detail))
+            }
+            OverlayState::Up if said.differences > 0 => {
+                let detail = "peers of the interface are not as the registry says, and that cannot be mended";
+                Some((AlertKind::OverlayDrift, detail.to_owned()))
+            }
+            OverlayState::Up => None,
+        }
     }
 }
 
@@ -219,6 +332,7 @@ impl State {
                 | Class::ClockSkew,
             ) => {}
         }
+        found.extend(node.overlay_trouble(report));
         found
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn bury(state: &mut State, id: &NodeId, denied: &[Serial], next: Node
     let Some(node) = state.nodes.get_mut(id).map(Arc::make_mut) else { return };
     node.state = next;
     node.state_since = at;
-    node.rotation = None;
+    (node.rotation, node.rekey) = (None, None);
     node.ended = Some(account);
     let address = node.address.take();
     let unused = if node.ever_active { None } else { node.wireguard.take() };

@@ -5,9 +5,13 @@
 //! [`OrdMap::diff`], for the price of the change.
 
 pub(super) mod address;
+pub(super) mod claim;
+pub(super) mod endpoint;
+pub(super) mod join;
+pub(super) mod rekey;
 
-use super::{Node, NodeState, State};
-use crate::names::{Fingerprint, NodeId, Source, TenantId, WireguardKey};
+use super::{Node, NodeState, OverlayScope, Policy, State};
+use crate::names::{Fingerprint, NodeId, ProfileName, Source, TenantId, VclusterId, WireguardKey};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,6 +33,11 @@ pub struct Underlay {
 }
 
 impl Underlay {
+    /// The addresses that it names.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        self.ipv6.map(IpAddr::V6).into_iter().chain(self.ipv4.map(IpAddr::V4))
+    }
+
     /// Whether a request from there comes from every address that it names.
     pub fn is_at(&self, source: &Source) -> bool {
         let Source::Address(from) = source else { return false };
@@ -54,11 +63,60 @@ impl std::fmt::Display for Underlay {
 pub const PORT: u16 = 51820;
 pub const MTU: u16 = 1420;
 
+/// How many bits of an overlay address are those of every host.
+pub const PREFIX_LENGTH: u8 = 64;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredOverlay")]
 pub struct Overlay {
     /// Rises exactly when a peer comes, goes or changes.
     pub revision: u64,
     pub peers: OrdMap<NodeId, Arc<Peer>>,
+    /// Who is reached where. It follows from the peers, so it is not stored.
+    #[serde(skip)]
+    endpoints: OrdMap<(IpAddr, u16, NodeId), ()>,
+}
+
+#[derive(Deserialize)]
+struct StoredOverlay {
+    revision: u64,
+    peers: OrdMap<NodeId, Arc<Peer>>,
+}
+
+impl From<StoredOverlay> for Overlay {
+    fn from(stored: StoredOverlay) -> Self {
+        let endpoints = stored.peers.iter().flat_map(|(id, peer)| peer.reached_at(id)).collect();
+        Self { revision: stored.revision, peers: stored.peers, endpoints }
+    }
+}
+
+impl Overlay {
+    /// The peers that name this address and port.
+    fn reached_at(&self, address: IpAddr, port: u16) -> impl Iterator<Item = &NodeId> {
+        let first = Bound::Included((address, port, NodeId::least()));
+        let here = self.endpoints.range((first, Bound::Unbounded));
+        here.map(|(place, ())| place)
+            .take_while(move |(other, at, _)| (*other, *at) == (address, port))
+            .map(|(_, _, id)| id)
+    }
+
+    /// Whether who is reached where follows from the peers.
+    pub(super) fn index_agrees(&self) -> bool {
+        let true_now: OrdMap<_, ()> = self.peers.iter().flat_map(|(id, peer)| peer.reached_at(id)).collect();
+        true_now == self.endpoints
+    }
+
+    /// A peer as it is now, or none.
+    fn set(&mut self, id: &NodeId, peer: Option<Arc<Peer>>) {
+        let before = match &peer {
+            Some(peer) => self.peers.insert(id.clone(), peer.clone()),
+            None => self.peers.remove(id),
+        };
+        for (place, ()) in before.iter().flat_map(|before| before.reached_at(id)) {
+            self.endpoints.remove(&place);
+        }
+        self.endpoints.extend(peer.iter().flat_map(|peer| peer.reached_at(id)));
+    }
 }
 
 /// What others must know of a host to reach it.
@@ -69,9 +127,47 @@ pub struct Peer {
     pub underlay: Option<Underlay>,
     /// The revision that made it as it is.
     pub since: u64,
+    /// Where only hosts of one vCluster are peers: its own. None in a domain where all hosts of a tenant are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcluster: Option<VclusterId>,
+    /// The revision by which it came to be among others than before: whoever knew an older one knew other peers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub regrouped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this shape")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Peer {
+    fn reached_at(&self, id: &NodeId) -> impl Iterator<Item = ((IpAddr, u16, NodeId), ())> + use<> {
+        let (underlay, id) = (self.underlay, id.clone());
+        let places = underlay.into_iter().flat_map(|at| at.addresses().map(move |to| (to, at.port)));
+        places.map(move |(address, port)| ((address, port, id.clone()), ()))
+    }
+}
+
+/// Those hosts that are peers of each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OverlayGroup {
+    pub tenant: TenantId,
+    /// None of all hosts of the tenant.
+    pub vcluster: Option<VclusterId>,
+}
+
+impl OverlayGroup {
+    pub fn includes(&self, peer: &Peer) -> bool {
+        self.vcluster.is_none() || self.vcluster == peer.vcluster
+    }
 }
 
 impl Node {
+    /// Whether the domain has an overlay for it: a key is on record, or its profile is for hosts that have one.
+    pub fn has_overlay(&self) -> bool {
+        self.wireguard.is_some() || self.profile == ProfileName::plfm()
+    }
+
     /// A host with a WireGuard key is a peer from its confirmation until it is gone; silence and draining do
     /// not change that, quarantine does.
     pub fn is_peer(&self) -> bool {
@@ -79,9 +175,15 @@ impl Node {
         confirmed && !self.quarantined && self.wireguard.is_some() && self.address.is_some()
     }
 
-    fn peer(&self, since: u64) -> Option<Peer> {
+    /// As others are told of it, but for the revisions.
+    fn peer(&self, policy: &Policy) -> Option<Peer> {
         let (wireguard, address) = (self.wireguard?, self.address?);
-        self.is_peer().then_some(Peer { key: wireguard.key, address, underlay: self.underlay, since })
+        let vcluster = match policy.overlay_scope {
+            OverlayScope::Tenant => None,
+            OverlayScope::Vcluster => self.vcluster.clone(),
+        };
+        let (key, underlay) = (wireguard.key, self.underlay);
+        self.is_peer().then_some(Peer { key, address, underlay, since: 0, vcluster, regrouped: 0 })
     }
 }
 
@@ -91,11 +193,48 @@ impl State {
         self.overlays.get(tenant).map_or(0, |overlay| overlay.revision)
     }
 
-    /// What a host may know of the others now. In quarantine, nothing.
+    /// Among whom a node's peers are. Of one in quarantine, of one that is gone, and where only hosts of one vCluster are
+    /// peers, of one in none: nobody.
+    pub fn overlay_group(&self, node: &Node) -> Option<OverlayGroup> {
+        if node.quarantined || node.state.is_gone() {
+            return None;
+        }
+        let tenant = node.tenant.clone();
+        match (self.policy.overlay_scope, &node.vcluster) {
+            (OverlayScope::Tenant, _) => Some(OverlayGroup { tenant, vcluster: None }),
+            (OverlayScope::Vcluster, Some(own)) => Some(OverlayGroup { tenant, vcluster: Some(own.clone()) }),
+            (OverlayScope::Vcluster, None) => None,
+        }
+    }
+
+    /// What a host may know of the others now.
     pub fn peers_of(&self, node: &Node) -> Peers {
-        let overlay = self.overlays.get(&node.tenant).filter(|_| !node.quarantined && !node.state.is_gone());
+        let group = self.overlay_group(node);
+        let overlay = group.as_ref().and_then(|group| self.overlays.get(&group.tenant));
         let all = overlay.map(|overlay| overlay.peers.clone()).unwrap_or_default();
-        Peers { all, own: node.id.clone(), until: u64::MAX }
+        Peers { all, own: node.id.clone(), vcluster: group.and_then(|group| group.vcluster), until: u64::MAX }
+    }
+
+    /// Nobody else may come with this key from now on; if it rested, it is in use again.
+    pub(super) fn take_wireguard_key(&mut self, key: WireguardKey, node: &NodeId) {
+        self.wireguard_keys.insert(key, node.clone());
+        if let Some(rested) = self.resting_keys.keys().find(|(_, rested)| *rested == key).copied() {
+            self.resting_keys.remove(&rested);
+        }
+    }
+
+    /// Keys that were replaced and have rested for long enough.
+    pub(super) fn rested_keys(&self) -> impl Iterator<Item = WireguardKey> + '_ {
+        let cooldown = self.policy.overlay_cooldown;
+        let rested = self.resting_keys.keys().take_while(move |(since, _)| since.plus(cooldown) <= self.at);
+        rested.map(|(_, key)| *key)
+    }
+
+    pub(super) fn forget_rested_key(&mut self, key: &WireguardKey) {
+        self.wireguard_keys.remove(key);
+        if let Some(rested) = self.resting_keys.keys().find(|(_, rested)| rested == key).copied() {
+            self.resting_keys.remove(&rested);
+        }
     }
 
     /// Those of them that an answer to its enrollment may hold: said again, it says nothing that is new.
@@ -110,6 +249,8 @@ impl State {
 pub struct Peers {
     all: OrdMap<NodeId, Arc<Peer>>,
     own: NodeId,
+    /// Of which vCluster they are; none of any.
+    vcluster: Option<VclusterId>,
     until: u64,
 }
 
@@ -125,7 +266,9 @@ impl Peers {
     ) -> impl Iterator<Item = (&'a NodeId, &'a Peer)> + use<'a> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let peers = self.all.range::<_, NodeId>((from, Bound::Unbounded));
-        let visible = |id: &NodeId, peer: &Peer| *id != self.own && peer.since <= self.until;
+        let near = |peer: &Peer| self.vcluster.is_none() || self.vcluster == peer.vcluster;
+        let visible =
+            move |id: &NodeId, peer: &Peer| *id != self.own && peer.since <= self.until && near(peer);
         peers.filter(move |(id, peer)| visible(id, peer)).map(|(id, peer)| (id, peer.as_ref()))
     }
 }
@@ -136,17 +279,32 @@ pub(super) fn settle(state: &mut State, id: &NodeId) {
     let overlay = state.overlays.get(&node.tenant);
     let (known, revision) =
         overlay.map_or((None, 0), |overlay| (overlay.peers.get(id).cloned(), overlay.revision));
+    let now = node.peer(&state.policy);
     // Held against what is known as if nothing had changed.
-    let since = known.as_ref().map_or(revision, |known| known.since);
-    if node.peer(since).as_ref() == known.as_deref() {
+    let unchanged = match (&now, known.as_deref()) {
+        (None, None) => true,
+        (Some(now), Some(known)) => {
+            *known == Peer { since: known.since, regrouped: known.regrouped, ..now.clone() }
+        }
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    if unchanged {
         return;
     }
     let (tenant, revision) = (node.tenant.clone(), revision.saturating_add(1));
-    let peer = node.peer(revision);
+    let peer = now.map(|now| {
+        let stayed = known.as_ref().filter(|known| known.vcluster == now.vcluster);
+        let regrouped = stayed.map_or(revision, |stayed| stayed.regrouped);
+        Arc::new(Peer { since: revision, regrouped, ..now })
+    });
     let overlay = state.overlays.entry(tenant).or_default();
     overlay.revision = revision;
-    match peer {
-        Some(peer) => drop(overlay.peers.insert(id.clone(), Arc::new(peer))),
-        None => drop(overlay.peers.remove(id)),
+    overlay.set(id, peer);
+}
+
+/// The same for all nodes: another scope may have made each a peer of others.
+pub(super) fn settle_all(state: &mut State) {
+    for id in state.nodes.keys().cloned().collect::<Vec<_>>() {
+        settle(state, &id);
     }
 }

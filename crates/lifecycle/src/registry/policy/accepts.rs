@@ -71,6 +71,35 @@ impl Accepts for SpanOrOff {
     }
 }
 
+/// Whole seconds, as many as WireGuard takes, or none.
+pub(super) struct Keepalive;
+
+impl Keepalive {
+    const MOST: Span = Span::from_secs(65_535);
+}
+
+impl Accepts for Keepalive {
+    type Value = Option<Span>;
+
+    fn parse(&self, text: &str) -> Option<Option<Span>> {
+        let fits = |span: &Span| {
+            (Span::from_secs(1)..=Self::MOST).contains(span) && span.millis().is_multiple_of(1000)
+        };
+        match text {
+            "off" => Some(None),
+            _ => Span::parse(text).ok().filter(fits).map(Some),
+        }
+    }
+
+    fn write(&self, span: &Option<Span>) -> String {
+        span.map_or_else(|| "off".to_owned(), |span| span.to_string())
+    }
+
+    fn expected(&self) -> String {
+        "a duration in whole seconds such as 25s, up to 65535s, or off".to_owned()
+    }
+}
+
 /// A duration of at least a second, or none, written 0.
 pub(super) struct SpanOrZero;
 

@@ -1,11 +1,12 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
 use super::accepts::{
-    Accepts, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words, WordsOrNone,
+    Accepts, Keepalive, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words,
+    WordsOrNone,
 };
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
-use super::{CloneRule, UnderlayProbe};
+use super::{CloneRule, OverlayScope, UnderlayProbe};
 use crate::names::{Label, Network, ProfileName, Span};
 use imbl::OrdMap;
 
@@ -66,6 +67,11 @@ policy_keys! {
         "attestors.require" attestors_require: Vec<String> = Vec::new(), WordsOrNone(&["join-token", "hardware"]);
         /// Networks from which a machine may enroll by its hardware; empty is any
         "hardware.source_cidrs" hardware_source_cidrs: Vec<Network> = Vec::new(), Networks;
+        /// Which hosts of a tenant are peers of each other in the overlay: all, or those of the same vCluster
+        "overlay.scope" overlay_scope: OverlayScope = OverlayScope::Tenant,
+            OneOf(&OverlayScope::ALL, OverlayScope::as_str);
+        /// How often a host sends a keepalive to each of its peers, for hosts behind NAT or a firewall; off is never
+        "overlay.keepalive" overlay_keepalive: Option<Span> = None, Keepalive;
     }
     and {
         /// The profile of enrollments whose token and door name none.

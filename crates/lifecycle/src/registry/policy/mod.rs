@@ -39,6 +39,27 @@ impl CloneRule {
     }
 }
 
+/// Which hosts of a tenant are peers of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverlayScope {
+    /// All of them.
+    Tenant,
+    /// Those of the same vCluster; one in none has no peers.
+    Vcluster,
+}
+
+impl OverlayScope {
+    const ALL: [OverlayScope; 2] = [OverlayScope::Tenant, OverlayScope::Vcluster];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OverlayScope::Tenant => "tenant",
+            OverlayScope::Vcluster => "vcluster",
+        }
+    }
+}
+
 /// What is done to find out whether a host can be reached where it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

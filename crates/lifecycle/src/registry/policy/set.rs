@@ -4,6 +4,7 @@ use crate::names::NodeId;
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
+use crate::registry::overlay;
 use crate::registry::{
     Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, Policy, PolicyError, Rejection, State,
 };
@@ -108,7 +109,11 @@ impl Happened for PolicyChanged {
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         // Decided on a copy before: setting it here cannot fail.
+        let scope = state.policy.overlay_scope;
         let set = state.policy.set(&self.key, &self.new);
         debug_assert!(set.is_ok(), "{} was decided to be {}", self.key, self.new);
+        if state.policy.overlay_scope != scope {
+            overlay::settle_all(state);
+        }
     }
 }

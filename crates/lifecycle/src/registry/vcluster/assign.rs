@@ -75,7 +75,7 @@ impl Happened for NodeAssigned {
     }
 
     fn peer(&self) -> Option<&NodeId> {
-        None
+        Some(&self.node)
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
@@ -97,7 +97,7 @@ impl Happened for NodeUnassigned {
     }
 
     fn peer(&self) -> Option<&NodeId> {
-        None
+        Some(&self.node)
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
@@ -123,7 +123,7 @@ impl Happened for NodeMoved {
     }
 
     fn peer(&self) -> Option<&NodeId> {
-        None
+        Some(&self.node)
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {

@@ -112,6 +112,7 @@ impl WorkerSession {
             remembered: &node.instances,
             keepalive: self.keepalive.clone(),
             listens: false,
+            tap: None,
         };
         let opened = self.app.fleet.presence.open(opening, self.app.now());
         opened.map_err(|_| Failure::new(code::TOO_MANY_STREAMS, "this worker has four live streams already"))

@@ -20,6 +20,9 @@ pub struct NodeAtReplica {
     pub may_be_silent: Option<Span>,
     /// What it last said of itself.
     pub report: Option<Arc<Report>>,
+    /// The revision of the overlay that was sent to it, and how many peers that comes to.
+    #[serde(default)]
+    pub overlay_told: Option<(u64, u64)>,
 }
 
 /// Whether the latest report of a node is asked for.
@@ -45,6 +48,7 @@ impl NodeAtReplica {
             connection: connections.min_by_key(|connection| connection.since),
             may_be_silent: self.may_be_silent.max(other.may_be_silent),
             report: reports.max_by_key(|report| report.at),
+            overlay_told: self.overlay_told.max(other.overlay_told),
         }
     }
 
@@ -53,6 +57,7 @@ impl NodeAtReplica {
             last_seen: self.last_seen,
             connected: self.connection.is_some(),
             report: self.report.clone(),
+            overlay_told: self.overlay_told,
         }
     }
 }

@@ -1,0 +1,102 @@
+//! Where a host's WireGuard can be reached: what can be no such place, and what a host says anew.
+
+use super::Underlay;
+use crate::names::{NodeId, Source};
+use crate::registry::event::{AuditField, AuditFields, Happened, host};
+use crate::registry::{Envelope, Node, NodeState, Rejection, State};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The overlay's own /48.
+const PREFIX_SEGMENTS: usize = 3;
+
+impl State {
+    /// Refuses an endpoint to which nobody could send, whoever names it. One on loopback is for hosts on this machine.
+    pub fn check_endpoint(&self, underlay: &Underlay, source: &Source) -> Result<(), Rejection> {
+        let invalid = |why: String| Err(Rejection::EndpointInvalid { why });
+        if underlay.port == 0 {
+            return invalid("the port must be 1 to 65535".to_owned());
+        }
+        if underlay.ipv6.is_none() && underlay.ipv4.is_none() {
+            return invalid("ipv6 or ipv4 is needed".to_owned());
+        }
+        for address in underlay.addresses() {
+            if let Some(why) = self.unreachable_by_nature(address, source) {
+                return invalid(format!("{address} {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn unreachable_by_nature(&self, address: IpAddr, source: &Source) -> Option<&'static str> {
+        let local = source.address().is_some_and(|from| from.to_canonical().is_loopback());
+        match address {
+            _ if address.is_unspecified() => Some("is the unspecified address"),
+            _ if address.is_multicast() => Some("is a multicast address"),
+            _ if address.to_canonical().is_loopback() && !local => {
+                Some("is a loopback address, and the request came from elsewhere")
+            }
+            IpAddr::V4(Ipv4Addr::BROADCAST) => Some("is the broadcast address"),
+            IpAddr::V4(v4) if v4.is_link_local() => Some("is a link-local address"),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("is a link-local address"),
+            IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("is an IPv4 address: name it as ipv4"),
+            IpAddr::V6(v6) if self.is_in_overlay(v6) => Some("is an address of the overlay itself"),
+            IpAddr::V4(_) | IpAddr::V6(_) => None,
+        }
+    }
+
+    fn is_in_overlay(&self, address: Ipv6Addr) -> bool {
+        let prefix = self.addresses.prefix;
+        let mut segments = prefix.segments().into_iter().zip(address.segments()).take(PREFIX_SEGMENTS);
+        !prefix.is_unspecified() && segments.all(|(own, other)| own == other)
+    }
+
+    /// Refuses what another host of the tenant is reached at, unless the caller is seen there itself: hosts behind one
+    /// translated address share it.
+    pub(super) fn check_not_anothers(
+        &self,
+        node: &Node,
+        underlay: &Underlay,
+        source: &Source,
+    ) -> Result<(), Rejection> {
+        let Some(overlay) = self.overlays.get(&node.tenant) else { return Ok(()) };
+        let from = source.address().map(|from| from.to_canonical());
+        let taken = |address: &IpAddr| {
+            let mut others = overlay.reached_at(*address, underlay.port).filter(|other| **other != node.id);
+            let active = |id: &NodeId| self.nodes.get(id).is_some_and(|it| it.state == NodeState::Active);
+            from != Some(*address) && others.any(active)
+        };
+        match underlay.addresses().find(taken) {
+            Some(address) => Err(Rejection::EndpointInvalid {
+                why: format!("another host of this tenant is reached at {address} port {}", underlay.port),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A host is reached somewhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointChanged {
+    pub node: NodeId,
+    pub underlay: Underlay,
+    /// Whether the request came from that address.
+    pub proven: bool,
+}
+
+impl Happened for EndpointChanged {
+    const NAME: &'static str = "host.endpoint_changed";
+
+    fn fields(&self) -> AuditFields {
+        host(&self.node, [("underlay_endpoint", AuditField::text(self.underlay))])
+    }
+
+    fn peer(&self) -> Option<&NodeId> {
+        Some(&self.node)
+    }
+
+    fn fold(&self, state: &mut State, _envelope: &Envelope) {
+        state.change_node(&self.node, |node| {
+            (node.underlay, node.underlay_proven) = (Some(self.underlay), self.proven);
+        });
+    }
+}
