@@ -45,7 +45,7 @@ fn an_overlay_is_written_as_the_document_writes_it() {
         underlay: Some(underlay),
         ..node(NodeState::Active)
     };
-    let peer = Peer { key, address, underlay: Some(underlay), since: 1 };
+    let peer = Peer { key, address, underlay: Some(underlay), since: 1, vcluster: None, regrouped: 0 };
     let config = OverlayConfig::of(&host, [&peer].into_iter()).expect("has an overlay");
     let expected = json!({
         "host_overlay_ipv6": "fd12::100", "listen_port": 51820, "mtu": 1420,

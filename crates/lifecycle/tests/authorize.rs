@@ -8,7 +8,7 @@ use crate::support::{
 use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, Serial, Source, TenantId};
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
-    Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
+    ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
     ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
     RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
     SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
@@ -51,6 +51,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("Revoke", "+ ++- ++- 00- - ? -- ? - --"),
     ("Reinstate", "+ +-- +-- 0-- - ? -- ? - --"),
     ("Rotate", "+ ++- ++- 00- - ? -- ? - --"),
+    ("OrderRekey", "+ ++- ++- 00- - ? -- ? - --"),
+    ("ClaimOverlay", "? ??? ??? ??? ? ? +- ? ? ??"),
     ("RaiseAlert", "- --- --- --- - - -- - + --"),
     ("ClearAlert", "- --- --- --- - - -- - + --"),
     ("AcknowledgeAlert", "+ ++- ++- 00- - ? -- ? - --"),
@@ -292,6 +294,13 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
         Command::Quarantine { node: node(), reason: String::new() },
         Command::Release { node: node() },
         Command::Rotate { node: node() },
+        Command::OrderRekey { node: node() },
+        Command::ClaimOverlay(Box::new(ClaimOverlay {
+            node: node(),
+            wireguard: domain.wireguard(),
+            underlay: None,
+            holder_seen_at: None,
+        })),
         revoke(&enrolled.node),
         Command::Decommission { node: node(), force: false },
         Command::Reinstate { node: node() },

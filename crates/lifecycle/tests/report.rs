@@ -145,7 +145,7 @@ fn what_hosts_told_is_over_when_they_enroll_again_or_are_gone() {
             let alert = RaiseAlert { kind, node: Some(node.node.clone()), detail: "x".to_owned() };
             domain.give(Actor::Reconciler, Command::RaiseAlert(alert));
         }
-        assert_eq!(domain.state.alerts.len(), 4);
+        assert_eq!(domain.state.alerts.len(), lifecycle::registry::REPORTED.len());
         if anew {
             let token = domain.mint_pinned(&node.node);
             domain.enroll_with(token, |_| {});

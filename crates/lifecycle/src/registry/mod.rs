@@ -96,7 +96,7 @@ pub use operator::renew::{RenewOperator, operator_renewable};
 pub use operator::{Operator, OperatorKey};
 pub use overlay::address::Addresses;
 pub use overlay::claim::ClaimOverlay;
-pub use overlay::{Overlay, OverlayGroup, Peer, Peers, Underlay, Wireguard};
+pub use overlay::{Families, Overlay, OverlayGroup, Peer, Peers, Underlay, Wireguard};
 pub use policy::set::SetPolicy;
 pub use policy::{
     CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError, PolicyKeyReference,

@@ -109,6 +109,26 @@ struct Powers {
     issuer: Option<IssuerId>,
 }
 
+/// Keys come free by tidying alone, and whoever is among others than before is told so.
+fn check_overlay(before: &State, after: &State) -> Vec<&'static str> {
+    let mut special = Vec::new();
+    if before.resting_keys.keys().any(|(_, key)| !after.wireguard_keys.contains_key(key)) {
+        special.push("a WireGuard key comes free");
+    }
+    for (tenant, overlay) in &after.overlays {
+        let known = before.overlays.get(tenant);
+        for (id, peer) in &overlay.peers {
+            let was = known.and_then(|known| known.peers.get(id));
+            let stays = was.is_some_and(|was| was.vcluster == peer.vcluster);
+            assert_eq!(stays, was.is_some_and(|was| was.regrouped == peer.regrouped), "the group of {id}");
+            if was.is_some() && !stays {
+                special.push("another group in the overlay");
+            }
+        }
+    }
+    special
+}
+
 fn at_hand(paper: &Paper, at: Timestamp) -> bool {
     !paper.denied && at < paper.ends && paper.yields.is_none_or(|yields| at < yields)
 }
@@ -144,6 +164,7 @@ impl Model {
         if applied.answer.is_ok() {
             special.extend(self.check_node(after.at, envelope, applied));
         }
+        special.extend(check_overlay(before, after));
         special.extend(self.check_roll(before, after, envelope, applied));
         special.extend(self.cluster.check_step(before, after, envelope, applied));
         self.recovering = match &envelope.command {
@@ -310,6 +331,7 @@ impl Model {
             | Command::Quarantine { node, .. }
             | Command::Release { node }
             | Command::Rotate { node }
+            | Command::OrderRekey { node }
             | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
             | Command::Decommission { node, .. }
@@ -337,6 +359,7 @@ impl Model {
             | Command::Renew(_)
             | Command::MintRecovery { .. }
             | Command::ReportSessions(_)
+            | Command::ClaimOverlay(_)
             | Command::Recover(_)
             | Command::Contact { .. } => return None,
             Command::Register(Register { claim: Claim::Token(token), .. }) => {
@@ -383,6 +406,7 @@ impl Model {
             | Command::Quarantine { .. }
             | Command::Release { .. }
             | Command::Rotate { .. }
+            | Command::OrderRekey { .. }
             | Command::RevokeRecoveryTokens { .. }
             | Command::Revoke { .. }
             | Command::Describe(_)
@@ -781,6 +805,19 @@ impl Model {
                 node.gone = true;
                 node.papers.iter_mut().for_each(|paper| paper.denied = true);
                 node.wireguard = node.wireguard.filter(|_| node.ever_confirmed);
+            }
+            Event::OverlayJoined(event::OverlayJoined { node, wireguard, address, .. }) => {
+                let held = after.addresses.held.get(address);
+                let known = self.nodes.get_mut(node).expect("a known node");
+                assert!(!known.gone && known.ever_confirmed && known.wireguard.is_none(), "joined twice");
+                assert!(held == Some(node) || after.nodes[node].state.is_gone(), "an address of another");
+                known.wireguard = Some(wireguard.key);
+            }
+            Event::Rekeyed(event::Rekeyed { node, wireguard, before: old, .. }) => {
+                let known = self.nodes.get_mut(node).expect("a known node");
+                let old = old.expect("a key to replace").key;
+                assert_eq!(known.wireguard.replace(wireguard.key), Some(old), "another key than it had");
+                assert_eq!(after.wireguard_keys.get(&old), Some(node), "it rests as the node's own");
             }
             Event::NodeReinstated(event::NodeReinstated { node, .. }) => {
                 self.nodes.get_mut(node).expect("a known node").gone = false;

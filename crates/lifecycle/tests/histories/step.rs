@@ -45,6 +45,7 @@ pub enum Care {
     Decommission(bool),
     Reinstate,
     Rotate,
+    Rekey,
     RevokeRecoveryTokens,
     /// A name, or none.
     Describe(Option<u8>),
@@ -174,6 +175,12 @@ pub enum Ask {
     Contact {
         node: usize,
         serial: usize,
+    },
+    /// A node claims its place in the overlay: with one of a few keys, mostly its own or an unused one, at one of a few endpoints.
+    Overlay {
+        node: usize,
+        key: Option<u8>,
+        endpoint: Option<u8>,
     },
     /// What a node says of its recovery token: none, the current one, or one before it; and whether it wants more.
     Keep {
@@ -529,6 +536,8 @@ fn living() -> impl Strategy<Value = Ask> {
         10 => (one(6), option::of(0..3usize), proptest::bool::weighted(0.8))
             .prop_map(|(node, kept, wants)| Ask::Keep { node, kept, wants }),
         12 => sessions(),
+        16 => (one(6), option::weighted(0.6, 0..6u8), option::weighted(0.7, 0..6u8))
+            .prop_map(|(node, key, endpoint)| Ask::Overlay { node, key, endpoint }),
         14 => (one(5), proptest::bool::weighted(0.4), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
             .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw }),
         5 => (one(6), mostly_none(ttl())).prop_map(|(node, ttl)| Ask::Repair { node, ttl }),
@@ -570,6 +579,7 @@ fn care() -> impl Strategy<Value = Care> {
         2 => any::<bool>().prop_map(Care::Decommission),
         3 => Just(Care::Reinstate),
         4 => Just(Care::Rotate),
+        6 => Just(Care::Rekey),
         2 => Just(Care::RevokeRecoveryTokens),
         2 => option::of(0..2u8).prop_map(Care::Describe),
     ]
@@ -687,6 +697,9 @@ const POLICY: &[(&str, &str)] = &[
     ("enroll.max_per_minute", "2"),
     ("overlay.cooldown", "1s"),
     ("overlay.cooldown", "1h"),
+    ("overlay.scope", "vcluster"),
+    ("overlay.scope", "vcluster"),
+    ("overlay.scope", "tenant"),
     ("profile.default.keys", "p256"),
     ("profile.plfm.keys", "p384"),
     ("profile.taskrun.keys", "ed25519,rsa"),

@@ -19,12 +19,13 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, Change, Checkpoint, Claim,
-    CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget, CreateOperatorKey, CreateVcluster,
-    Credential, Describe, Enroll, Envelope, Event, Forwarded, ForwardingGapCause, HardwareIdentity,
-    ImportRootList, IssueRepairBundle, Issued, IssuerState, Keeping, Mint, Node, NodeSigner, Operator,
-    OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report, ReportSessions, Rewrap,
-    Role, RootList, RootState, ServerCertificate, Session, SessionChanges, SessionKind, SessionReport,
-    SetConfig, Sighting, Silence, SkipForwarding, State, Tenants, Underlay, Vclusters, Wireguard, apply,
+    ClaimOverlay, CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget, CreateOperatorKey,
+    CreateVcluster, Credential, Describe, Enroll, Envelope, Event, Forwarded, ForwardingGapCause,
+    HardwareIdentity, ImportRootList, IssueRepairBundle, Issued, IssuerState, Keeping, Mint, Node,
+    NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report,
+    ReportSessions, Rewrap, Role, RootList, RootState, ServerCertificate, Session, SessionChanges,
+    SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State, Tenants, Underlay,
+    Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -403,6 +404,20 @@ impl World {
                 let command = Command::MintRecovery { node: id.clone(), keeping };
                 good(actor, command)
             }
+            Ask::Overlay { node, key, endpoint } => {
+                let actor = self.node(*node, 0);
+                let Actor::Node { id, .. } = &actor else { unreachable!() };
+                let held = self.domain.state.nodes.get(id).and_then(|node| node.wireguard);
+                let wireguard = key.map(wireguard_of).or(held).unwrap_or_else(|| self.domain.wireguard());
+                // The last of them is one that nobody can be reached at.
+                let underlay = endpoint.map(|number| Underlay {
+                    ipv6: None,
+                    ipv4: Some([198, 51, 100, number].into()),
+                    port: if number == 5 { 0 } else { 51820 },
+                });
+                let claim = ClaimOverlay { node: id.clone(), wireguard, underlay, holder_seen_at: None };
+                good(actor, Command::ClaimOverlay(Box::new(claim)))
+            }
             Ask::Sessions { node, instance, sequence, complete, open, ended, most } => {
                 let actor = self.node(*node, 0);
                 let Actor::Node { id, .. } = &actor else { unreachable!() };
@@ -620,6 +635,7 @@ impl World {
             Care::Release => node.quarantined,
             Care::Reinstate => node.state.is_gone(),
             Care::Decommission(_) => !node.sessions.open.is_empty(),
+            Care::Rekey => node.wireguard.is_some() && !node.state.is_gone(),
             _ => false,
         };
         let fitting = self.domain.state.nodes.values().find(|node| fits(node));
@@ -1041,10 +1057,7 @@ impl World {
         request.door = wanted.door;
         request.memory_storage = wanted.memory;
         request.requested_node = wanted.requested.map(|number| node(NODES[number]));
-        request.wireguard = wanted.wireguard.map(|number| {
-            let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
-            Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
-        });
+        request.wireguard = wanted.wireguard.map(wireguard_of);
         request.underlay = wanted.wireguard.map(|number| Underlay {
             ipv6: None,
             ipv4: None,
@@ -1095,6 +1108,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Decommission(force) => Command::Decommission { node, force },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
+        Care::Rekey => Command::OrderRekey { node },
         Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },
         Care::Describe(name) => {
             let name = name.map(|number| Title::parse(["one", "two"][usize::from(number)]).unwrap());
@@ -1102,6 +1116,12 @@ fn cared(node: NodeId, care: Care) -> Command {
             Command::Describe(Describe { node, name, labels: Change::Keep })
         }
     }
+}
+
+/// One of a few keys.
+fn wireguard_of(number: u8) -> Wireguard {
+    let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
+    Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
 }
 
 fn vcluster_of(number: usize) -> VclusterId {

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod feed;
 pub mod feeds;
 pub mod frames;
+pub mod rendered;
 pub mod tap;
 
 use crate::fleet::live::until;
@@ -14,6 +15,7 @@ use feeds::Feeds;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::{NodeId, TenantId};
 use pki::overlay_proof::ClaimKey;
+use rendered::RenderedOverlays;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,6 +39,7 @@ pub struct Overlays {
     turns: Arc<Mutex<HashMap<NodeId, usize>>>,
     enrollments: Arc<Semaphore>,
     pub feeds: Feeds,
+    pub rendered: RenderedOverlays,
     /// By which hosts prove that they have a WireGuard key.
     pub key: ClaimKey,
 }
@@ -52,7 +55,8 @@ impl Overlays {
     pub fn new(key: ClaimKey) -> Self {
         let enrollments = Arc::new(Semaphore::new(ENROLLMENTS));
         let (tenants, turns) = (Mutex::default(), Arc::default());
-        Self { tenants, turns, enrollments, feeds: Feeds::default(), key }
+        let (feeds, rendered) = (Feeds::default(), RenderedOverlays::default());
+        Self { tenants, turns, enrollments, feeds, rendered, key }
     }
 
     /// Told when the overlay of a tenant that exists has changed.

@@ -1,5 +1,7 @@
 //! Counters with stable names; see docs/metrics.md.
 
+use crate::fleet::Fleet;
+use crate::fleet::overlays::feeds::Feeds;
 use crate::fleet::presence::Presence;
 use http::StatusCode;
 use journal::View;
@@ -85,6 +87,10 @@ pub struct Metrics {
     renewals: Family<ByResult, Counter>,
     recoveries: Family<ByResult, Counter>,
     connected_nodes: Gauge,
+    overlay_peers: Gauge,
+    overlay_streams: Gauge,
+    overlay_frames: Counter,
+    overlay_bytes: Counter,
     expiring: Family<ByDays, Gauge>,
     issuer_ends: Family<ByIssuer, Gauge>,
     root_ends: Family<ByState, Gauge>,
@@ -200,6 +206,10 @@ impl Metrics {
             renewals: Family::default(),
             recoveries: Family::default(),
             connected_nodes: Gauge::default(),
+            overlay_peers: Gauge::default(),
+            overlay_streams: Gauge::default(),
+            overlay_frames: Counter::default(),
+            overlay_bytes: Counter::default(),
             expiring: Family::default(),
             issuer_ends: Family::default(),
             root_ends: Family::default(),
@@ -294,6 +304,13 @@ impl Metrics {
         );
         let connected = self.connected_nodes.clone();
         registry.register("connected_nodes", "Nodes with a live stream", connected);
+        registry.register("overlay_peers", "Hosts that are peers of others", self.overlay_peers.clone());
+        let help = "Live streams whose hosts are told of their peers";
+        registry.register("overlay_streams", help, self.overlay_streams.clone());
+        let help = "Messages about peers that were sent on live streams";
+        registry.register("overlay_frames", help, self.overlay_frames.clone());
+        let help = "Bytes of messages about peers that were sent on live streams";
+        registry.register("overlay_bytes", help, self.overlay_bytes.clone());
         let expiring = self.expiring.clone();
         registry.register("certificates", "Valid certificates of nodes, by days left", expiring);
         let help = "Unix time at which the first issuer of this use, kind and state ends";
@@ -396,11 +413,21 @@ impl Metrics {
         }
     }
 
+    fn set_overlay(&self, state: &State, feeds: &Feeds) {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.overlay_peers.set(gauge(state.overlays.values().map(|overlay| overlay.peers.len()).sum()));
+        self.overlay_streams.set(gauge(feeds.followers()));
+        let behind =
+            |counter: &Counter, now: &AtomicU64| now.load(Ordering::Relaxed).saturating_sub(counter.get());
+        self.overlay_frames.inc_by(behind(&self.overlay_frames, &feeds.traffic.frames));
+        self.overlay_bytes.inc_by(behind(&self.overlay_bytes, &feeds.traffic.bytes));
+    }
+
     /// The text that a scraper reads.
     pub fn text(
         &self,
         view: &View,
-        presence: &Presence,
+        fleet: &Fleet,
         overflowed: u64,
         ready: bool,
         hsm_up: bool,
@@ -411,7 +438,9 @@ impl Metrics {
         self.hsm_up.set(i64::from(hsm_up));
         self.refusals_overflowed.set(i64::try_from(overflowed).unwrap_or(i64::MAX));
         self.clock_offset.set(clock.offset_ms / 1000);
+        let presence = &fleet.presence;
         self.connected_nodes.set(gauge(presence.connected()));
+        self.set_overlay(&view.state, &fleet.overlays.feeds);
         for (days, count) in days_left(&view.state) {
             self.expiring.get_or_create(&ByDays { days }).set(gauge(count));
         }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::Span;
-use lifecycle::registry::{Node, Peer, overlay};
+use lifecycle::registry::{Families, Node, Peer, overlay};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -19,7 +19,7 @@ pub struct OverlayConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OverlayPeer {
     pub public_key: String,
-    /// `[v6]:port` or `a.b.c.d:port`; null when the peer can only call by itself.
+    /// `[v6]:port` or `a.b.c.d:port`, of an address family that both hosts have, IPv6 first; null if there is none.
     #[schema(required)]
     pub endpoint: Option<String>,
     pub allowed_ips: Vec<String>,
@@ -33,16 +33,17 @@ impl OverlayConfig {
             host_overlay_ipv6: node.address?.to_string(),
             listen_port: node.underlay.map_or(overlay::PORT, |underlay| underlay.port),
             mtu: overlay::MTU,
-            peers: peers.map(OverlayPeer::of).collect(),
+            peers: peers.map(|peer| OverlayPeer::of(peer, Families::of(node.underlay.as_ref()))).collect(),
         })
     }
 }
 
 impl OverlayPeer {
-    pub fn of(peer: &Peer) -> Self {
+    /// As hosts read it that have these address families.
+    pub fn of(peer: &Peer, families: Families) -> Self {
         Self {
             public_key: STANDARD.encode(peer.key.as_bytes()),
-            endpoint: peer.underlay.map(|underlay| underlay.to_string()),
+            endpoint: peer.underlay.and_then(|at| at.for_families(families)).map(|at| at.to_string()),
             allowed_ips: vec![format!("{}/128", peer.address)],
         }
     }

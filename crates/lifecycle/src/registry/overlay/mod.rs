@@ -14,7 +14,7 @@ use super::{Node, NodeState, OverlayScope, Policy, State};
 use crate::names::{Fingerprint, NodeId, ProfileName, Source, TenantId, VclusterId, WireguardKey};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -32,7 +32,38 @@ pub struct Underlay {
     pub port: u16,
 }
 
+/// Which kinds of addresses a host can send to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Families {
+    /// Both, or it has not said: IPv6 first.
+    Any,
+    Ipv6,
+    Ipv4,
+}
+
+impl Families {
+    /// Those that it names for itself.
+    pub fn of(underlay: Option<&Underlay>) -> Self {
+        match underlay.map(|at| (at.ipv6.is_some(), at.ipv4.is_some())) {
+            Some((true, false)) => Families::Ipv6,
+            Some((false, true)) => Families::Ipv4,
+            Some((true, true) | (false, false)) | None => Families::Any,
+        }
+    }
+}
+
 impl Underlay {
+    /// Where a host with these families reaches it; none if they have none in common.
+    pub fn for_families(&self, families: Families) -> Option<SocketAddr> {
+        let (v6, v4) = (self.ipv6.map(IpAddr::V6), self.ipv4.map(IpAddr::V4));
+        let address = match families {
+            Families::Any => v6.or(v4),
+            Families::Ipv6 => v6,
+            Families::Ipv4 => v4,
+        };
+        address.map(|address| SocketAddr::new(address, self.port))
+    }
+
     /// The addresses that it names.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         self.ipv6.map(IpAddr::V6).into_iter().chain(self.ipv4.map(IpAddr::V4))

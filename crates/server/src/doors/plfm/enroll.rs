@@ -1,6 +1,6 @@
 //! `/v1/hosts/enroll`: a token becomes a host with an identity and an overlay address.
 
-use super::peers;
+use super::peers::{self, PeerText};
 use crate::doors::{NAMING, host, idempotency};
 use crate::fleet::overlays::UNFINISHED;
 use crate::http::extract::{Json, bad};
@@ -40,7 +40,9 @@ pub async fn enroll(
     let enrolled = enroll::enroll(&app, &origin, request).await?;
     let turn = app.fleet.overlays.turn(&enrolled.node.id, UNFINISHED);
     let turn = turn.ok_or_else(|| busy("this enrollment already has sixteen unread answers"))?;
-    let peers = enrolled.view.state.peers_at_enrollment(&enrolled.node);
+    // Said again, the answer says nothing that is new.
+    let (state, node) = (&enrolled.view.state, &enrolled.node);
+    let peers = PeerText::of(&app, state, node, node.overlay_seen);
     peers::answer(StatusCode::CREATED, &answer(&app, &enrolled)?, peers, turn.of_enrollment(place))
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/hosts/{id}/overlay`: a host asks who its peers are now, or waits until that has changed.
 
 use super::host::HostCaller;
-use super::peers;
+use super::peers::{self, PeerText};
 use crate::edge::authenticate;
 use crate::fleet::overlays::{UNFINISHED, WAITING};
 use crate::http::extract::{Query, bad};
@@ -14,7 +14,7 @@ use axum::response::Response;
 use http::StatusCode;
 use journal::View;
 use lifecycle::names::Span;
-use lifecycle::registry::{Peers, Rejection};
+use lifecycle::registry::Rejection;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub async fn show(
         return Err(Failure::new(code::BAD_REQUEST, format!("wait must be at most {WAIT_MAX}")));
     }
     let view = authenticate::contact(&app, &host.origin, &host.id, &host.serial).await?;
-    let now = known(&view, &host)?;
+    let now = known(&app, &view, &host)?;
     let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
     let (limit, why) = match wait {
         Some(_) => (WAITING, "this host already has four requests waiting for its overlay"),
@@ -54,7 +54,7 @@ async fn newer(
     host: &HostCaller,
     after: u64,
     wait: Duration,
-) -> Result<(HostOverlay, Peers), Failure> {
+) -> Result<(HostOverlay, PeerText), Failure> {
     let deadline = Instant::now() + wait;
     let Some(tenant) = app.view().state.nodes.get(&host.id).map(|node| node.tenant.clone()) else {
         return Err(Rejection::NodeNotFound { node: host.id.clone() }.into());
@@ -76,15 +76,15 @@ async fn newer(
     // Much may have happened to the certificate meanwhile.
     authenticate::node(app, &host.peer).await?;
     app.fleet.presence.seen(&host.id, host.origin.source, app.now());
-    known(&app.view(), host)
+    known(app, &app.view(), host)
 }
 
 /// The overlay without its peers, and those.
-fn known(view: &View, host: &HostCaller) -> Result<(HostOverlay, Peers), Failure> {
+fn known(app: &App, view: &View, host: &HostCaller) -> Result<(HostOverlay, PeerText), Failure> {
     let node = view.state.nodes.get(&host.id).filter(|node| !node.state.is_gone());
     let node = node.ok_or_else(|| Rejection::NodeRevoked { node: host.id.clone() })?;
     let none = || Failure::new(code::NO_OVERLAY, "this host enrolled without a WireGuard key");
     let overlay_config = OverlayConfig::of(node, std::iter::empty()).ok_or_else(none)?;
     let overlay = HostOverlay { overlay_config, revision: view.state.overlay_revision(&node.tenant) };
-    Ok((overlay, view.state.peers_of(node)))
+    Ok((overlay, PeerText::of(app, &view.state, node, u64::MAX)))
 }
