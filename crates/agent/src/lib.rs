@@ -34,6 +34,7 @@ mod logging;
 pub mod manual;
 pub mod memory;
 mod output;
+pub mod overlay;
 pub mod reconcile;
 pub mod recover;
 pub mod run;

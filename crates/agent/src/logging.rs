@@ -20,7 +20,9 @@ use crate::screen::{Columns, harmless};
 pub fn start(environment: &Environment, json: bool, daemon: bool) {
     let usual = if daemon { "info" } else { "warn" };
     let level = asked(environment).unwrap_or(if json { "off" } else { usual });
-    let filter = level.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let filter: Targets = level.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    // The tunnel has a line for every packet that it cannot send; what is worth one is told by the overlay's own part.
+    let filter = if level.contains('=') { filter } else { filter.with_target("gotatun", LevelFilter::OFF) };
     let registry = tracing_subscriber::registry().with(filter);
     let lines = layer().with_writer(io::stderr).with_ansi(false);
     // A second start, when another program runs this one inside itself, leaves that program's log as it is.

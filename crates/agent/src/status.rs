@@ -107,7 +107,7 @@ pub struct Status {
     pub clock_offset_ms: Option<i64>,
     pub endpoint_profile: Option<String>,
     pub disk: Disk,
-    pub overlay: Option<String>,
+    pub overlay: Option<OverlayStatus>,
     /// Nothing in maintenance mode, and where no configuration is known.
     pub vcluster: Option<String>,
     /// The configuration document in force.
@@ -153,6 +153,55 @@ impl TrustStatus {
                 .numbers()
                 .map(|(root, number)| (root.labelled().to_string(), number))
                 .collect(),
+        }
+    }
+}
+
+/// Whether this host is in the overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverlayState {
+    Up,
+    Unavailable,
+    Off,
+}
+
+impl OverlayState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Unavailable => "unavailable",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// The overlay as it is on this host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlayStatus {
+    pub state: OverlayState,
+    /// Why it is unavailable.
+    pub reason: Option<String>,
+    /// What shows it, in a sentence; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    pub interface: Option<String>,
+    pub address: Option<String>,
+    pub public_key: Option<String>,
+    /// How many peers the interface has.
+    pub peers: usize,
+}
+
+impl std::fmt::Display for OverlayStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |text: &Option<String>| text.as_deref().map(harmless).unwrap_or_default();
+        match self.state {
+            OverlayState::Up => {
+                let peers = if self.peers == 1 { "peer" } else { "peers" };
+                write!(f, "up ({}, {}, {} {peers})", text(&self.interface), text(&self.address), self.peers)
+            }
+            OverlayState::Unavailable => write!(f, "unavailable ({})", text(&self.reason)),
+            OverlayState::Off => f.write_str("off"),
         }
     }
 }
@@ -449,7 +498,9 @@ impl HumanText for Status {
         ];
         let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
-        lines.collect::<Vec<_>>().join("\n")
+        let overlay = self.overlay.iter().filter(|overlay| overlay.state != OverlayState::Off);
+        let overlay = overlay.map(|overlay| format!("overlay: {overlay}"));
+        lines.chain(overlay).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -1,7 +1,8 @@
 //! A host's WireGuard key, made where it is used. It never leaves the host; its public half does.
 
-use aws_lc_rs::agreement::{PrivateKey, X25519};
+use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};
 use aws_lc_rs::encoding::{AsBigEndian as _, Curve25519SeedBin};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
@@ -12,7 +13,12 @@ pub enum WireguardKeyError {
     Unreadable,
     #[error("the system could not make a key")]
     Generation,
+    #[error("the other key is none that an exchange could be made with")]
+    NoExchange,
 }
+
+/// A public key: 32 bytes.
+pub type WireguardPublic = [u8; 32];
 
 /// The private half, as `wg genkey` would make it.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,14 +52,48 @@ impl WireguardPrivate {
         Zeroizing::new(STANDARD.encode(self.0.as_slice()) + "\n")
     }
 
+    /// The key itself, for the tunnel that uses it.
+    pub fn expose(&self) -> &Zeroizing<[u8; 32]> {
+        &self.0
+    }
+
+    pub fn public(&self) -> Result<WireguardPublic, WireguardKeyError> {
+        let public = self.exchange()?.compute_public_key().map_err(|_| WireguardKeyError::Unreadable)?;
+        public.as_ref().try_into().map_err(|_| WireguardKeyError::Unreadable)
+    }
+
     /// The public half, base64, as `wg pubkey` prints it.
     pub fn public_text(&self) -> Result<String, WireguardKeyError> {
+        Ok(STANDARD.encode(self.public()?))
+    }
+
+    /// Proves to whoever has the private half of `challenge` that this node has this key: a signature cannot be made with it.
+    pub fn prove(&self, challenge: &WireguardPublic, node_id: &str) -> Result<[u8; 32], WireguardKeyError> {
+        let public = self.public()?;
+        // The product of a low-order point is refused here.
+        let tag = agreement::agree(
+            &self.exchange()?,
+            UnparsedPublicKey::new(&X25519, challenge),
+            WireguardKeyError::NoExchange,
+            |product| {
+                let mut text = Vec::from(CLAIM);
+                text.extend(node_id.as_bytes());
+                text.push(0);
+                text.extend(public);
+                Ok(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, product), &text))
+            },
+        )?;
+        tag.as_ref().try_into().map_err(|_| WireguardKeyError::NoExchange)
+    }
+
+    fn exchange(&self) -> Result<PrivateKey, WireguardKeyError> {
         let key = PrivateKey::from_private_key(&X25519, self.0.as_slice());
-        let key = key.map_err(|_| WireguardKeyError::Unreadable)?;
-        let public = key.compute_public_key().map_err(|_| WireguardKeyError::Unreadable)?;
-        Ok(STANDARD.encode(public.as_ref()))
+        key.map_err(|_| WireguardKeyError::Unreadable)
     }
 }
+
+/// What the proof of a key is about, so that it proves nothing else.
+const CLAIM: &[u8] = b"enlist overlay claim 1\0";
 
 /// Never the key.
 impl std::fmt::Debug for WireguardPrivate {
@@ -74,6 +114,21 @@ mod tests {
         let key = WireguardPrivate::from_text(private.as_bytes()).unwrap();
         // The vector is not clamped; what it is the public half of is all the same.
         assert_eq!(key.public_text().unwrap(), public);
+    }
+
+    #[test]
+    fn a_proof_is_the_hmac_of_the_claim_under_the_common_product() {
+        let (host, challenge) =
+            (WireguardPrivate::generate().unwrap(), WireguardPrivate::generate().unwrap());
+        let proof = host.prove(&challenge.public().unwrap(), "n1").unwrap();
+        let other = UnparsedPublicKey::new(&X25519, host.public().unwrap());
+        let product =
+            agreement::agree(&challenge.exchange().unwrap(), other, (), |product| Ok(product.to_vec()));
+        let text = [b"enlist overlay claim 1\0n1\0".as_slice(), &host.public().unwrap()].concat();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &product.unwrap());
+        assert!(hmac::verify(&key, &text, &proof).is_ok());
+        assert_ne!(host.prove(&challenge.public().unwrap(), "n2").unwrap(), proof);
+        assert_eq!(host.prove(&[0; 32], "n1"), Err(WireguardKeyError::NoExchange));
     }
 
     #[test]

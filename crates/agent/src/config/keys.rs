@@ -6,6 +6,7 @@ use toml::Value;
 use super::Values;
 use super::kind::ValueKind;
 use crate::layout::Layout;
+use crate::overlay::Backend;
 
 /// A key as declared: all that file, environment, edit and reference page know of it.
 pub struct SettingKey {
@@ -115,8 +116,8 @@ setting_keys! {
     "files.node_issuers" FILES_NODE_ISSUERS ValueKind::Path, foreign_variable("GPUAAS_NODE_CERT_CA_BUNDLE_PATH");
     /// The older name of `files.node_issuers`; both may be set, to two paths
     "files.node_ca" FILES_NODE_CA ValueKind::Path;
-    /// Addresses for WireGuard that are advertised when enrolling: IPv4, IPv6 or both, with or without a port (51820).
-    /// Without it, with the layout `plfm`: the address from which this host reaches the control plane
+    /// Where other hosts reach this host's WireGuard: IPv4, IPv6 or both, with or without a port (`overlay.port`). Without it: the
+    /// addresses of the interface by which this host reaches the control plane, one of each family
     "underlay" UNDERLAY ValueKind::Underlay;
     /// By what this host is let in where it has no identity: a token, or, where there is none, its hardware identity; see
     /// "Diskless hosts"
@@ -141,10 +142,17 @@ setting_keys! {
     "paths.task_retry" PATHS_TASK_RETRY ValueKind::Path;
     /// Directory of this host's workload; created if missing, its free space is watched, and some of it reserved: see "Disk space"
     "paths.runtime" PATHS_RUNTIME ValueKind::Path;
-    /// Reserved; without effect, which is said at every start
-    "overlay.backend" _ ValueKind::Choice(&["auto", "userspace", "kernel", "off"]), reserved("this version sets up no WireGuard interface");
-    /// Reserved; without effect, which is said at every start
-    "overlay.interface" _ ValueKind::Text, reserved("this version sets up no WireGuard interface");
+    /// Join the overlay also where the domain has none for this node; see "Overlay"
+    "overlay.enable" OVERLAY_ENABLE ValueKind::Flag, default("false");
+    /// Who runs WireGuard: the agent itself (`userspace`), the kernel, or the kernel if it can (`auto`). `off` sets up no interface;
+    /// `userspace` and `kernel` join the overlay also where the domain has none for this node
+    "overlay.backend" OVERLAY_BACKEND ValueKind::Choice(Backend::NAMES), default("auto");
+    /// Name of the WireGuard interface
+    "overlay.interface" OVERLAY_INTERFACE ValueKind::Interface, default("wg0");
+    /// UDP port on which WireGuard listens
+    "overlay.port" OVERLAY_PORT ValueKind::Port, default("51820");
+    /// The same as `underlay`
+    "overlay.endpoint" OVERLAY_ENDPOINT ValueKind::Underlay;
     /// Reserved; without effect, which is said at every start
     "proxy" _ ValueKind::Text, reserved("this version connects to the control plane directly");
     /// How often expiry, disk space and the names in the hosts file are checked

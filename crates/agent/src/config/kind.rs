@@ -31,6 +31,10 @@ pub enum ValueKind {
     Command,
     /// Addresses of this host, one of each family, as a list.
     Underlay,
+    /// The name of a network interface.
+    Interface,
+    /// A UDP port.
+    Port,
     /// Where a control plane is.
     Server,
     /// Where sessions go: like a server, but it may have a path, and it may be asked for as a web socket.
@@ -62,6 +66,8 @@ impl ValueKind {
                 items.iter().all(is_text)
                     && UnderlayAddresses::parse(items.iter().filter_map(Value::as_str)).is_some()
             }
+            (ValueKind::Interface, Value::String(text)) => is_interface(text),
+            (ValueKind::Port, Value::Integer(port)) => u16::try_from(*port).is_ok_and(|port| port > 0),
             (ValueKind::Server, Value::String(text)) => ServerUrl::parse(text).is_ok(),
             (ValueKind::Stream, Value::String(text)) => stream_host(text).is_some(),
             (ValueKind::Hosts, Value::Table(table)) => return wrong_pair(table),
@@ -79,6 +85,7 @@ impl ValueKind {
             | ValueKind::Path
             | ValueKind::Pin
             | ValueKind::Interval
+            | ValueKind::Interface
             | ValueKind::Choice(_) => plain(),
             ValueKind::Loopback | ValueKind::Prefix | ValueKind::Server | ValueKind::Stream => plain(),
             ValueKind::Flag => match text {
@@ -86,7 +93,7 @@ impl ValueKind {
                 "false" | "0" | "no" => Value::Boolean(false),
                 _ => plain(),
             },
-            ValueKind::Bytes(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
+            ValueKind::Bytes(_) | ValueKind::Port => text.parse().map_or_else(|_| plain(), Value::Integer),
             ValueKind::List | ValueKind::Command | ValueKind::Underlay => {
                 Value::Array(pieces().map(|piece| Value::String(piece.to_owned())).collect())
             }
@@ -120,6 +127,8 @@ impl ValueKind {
             ValueKind::Underlay => {
                 "an address, or a list of one IPv4 and one IPv6 address with the same port".to_owned()
             }
+            ValueKind::Interface => "1 to 15 letters, digits or -_. signs, such as \"wg0\"".to_owned(),
+            ValueKind::Port => "a port, 1 to 65535".to_owned(),
             ValueKind::Server => "https://HOST or https://HOST:PORT".to_owned(),
             ValueKind::Stream => {
                 "an address such as \"https://HOST:PORT/PATH\" or \"wss://HOST/PATH\"".to_owned()
@@ -166,6 +175,12 @@ fn is_prefix(text: &str) -> bool {
     text.bytes().all(inner) && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
+/// What the kernel takes, without what shells and paths would take otherwise.
+fn is_interface(text: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=15).contains(&text.len()) && text.bytes().all(sign) && text.trim_matches('.') == text
+}
+
 fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
@@ -198,6 +213,11 @@ mod tests {
             (ValueKind::List, ","),
             (ValueKind::Server, "http://cp"),
             (ValueKind::Stream, "ws://cp/terminal"),
+            (ValueKind::Port, "0"),
+            (ValueKind::Port, "65536"),
+            (ValueKind::Interface, "../wg0"),
+            (ValueKind::Interface, "sixteen-letters-"),
+            (ValueKind::Interface, ".."),
             (ValueKind::Hosts, "x"),
             (ValueKind::Hosts, "localhost=10.0.0.1"),
         ] {

@@ -9,6 +9,7 @@ pub mod hosts;
 pub mod keys;
 pub mod kind;
 mod layers;
+mod overlay;
 mod servers;
 mod storage;
 pub mod taskrun;
@@ -23,6 +24,7 @@ use toml::Value;
 
 pub use daemon::DaemonConfig;
 pub use environment::{Environment, TOKENS};
+pub use overlay::OverlayConfig;
 pub use storage::KeyStorage;
 pub use trust::TrustChoice;
 pub use underlay::UnderlayAddresses;
@@ -47,8 +49,7 @@ pub struct AgentConfig {
     pub token_file: Option<PathBuf>,
     /// Where the identity is wanted beside its own place.
     pub files: Files,
-    /// Where this host's WireGuard can be reached, as far as it is told.
-    pub underlay: Option<UnderlayAddresses>,
+    pub overlay: OverlayConfig,
     /// That of command line or environment, as it was written: agent.toml will say it too.
     pub underlay_given: Option<Vec<String>>,
     pub storage: KeyStorage,
@@ -78,7 +79,8 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         Layer { values: environment.values(&mut mistakes), base: &here, name: "the environment" },
         Layer { values: file::read(dir, &mut mistakes)?, base: dir, name: file::NAME },
     ];
-    let underlay_given = said.iter().take(2).find_map(|layer| layer.list(keys::UNDERLAY));
+    let given = |key| said.iter().take(2).find_map(|layer: &Layer<'_>| layer.list(key));
+    let underlay_given = given(keys::UNDERLAY).or_else(|| given(keys::OVERLAY_ENDPOINT));
     let diagnostic_path_given = said.iter().any(|layer| layer.values.contains_key(keys::DIAGNOSTIC_PATH));
     let layout = said.iter().find_map(|layer| layer.text(keys::LAYOUT)).and_then(Layout::parse);
     let usual = usual(dir, layout, environment.persona());
@@ -87,6 +89,7 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
     let trust = trust::choose(&layers, &mut mistakes);
     servers::check(&layers, &mut mistakes);
     let storage = storage::choose(&layers, &mut mistakes);
+    let overlay = overlay::overlay(&layers, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(Fault::config(mistakes));
     }
@@ -101,13 +104,11 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         token: None,
         token_file: layers.path(keys::TOKEN_FILE),
         files,
-        underlay: layers
-            .list(keys::UNDERLAY)
-            .and_then(|list| UnderlayAddresses::parse(list.iter().map(String::as_str))),
         underlay_given,
         sysfs_root: layers.path(keys::SYSFS_ROOT).filter(|_| layers.text(keys::ATTESTOR) == Some("hardware")),
         without_effect: without_effect(&layers),
         storage,
+        overlay,
         socket: layers.path(keys::SOCKET),
         diagnostic_path_given,
         daemon: daemon::daemon(&layers),
@@ -270,6 +271,27 @@ mod tests {
             check("recovery_url = 'http://plain'\n", &[], &[]).unwrap_err().code.as_str(),
             "config_invalid"
         );
+    }
+
+    #[test]
+    fn the_endpoint_of_the_overlay_is_the_underlay() {
+        let config = |file: &str| check(file, &[], &[]).map(|config| config.overlay);
+        let one = config("underlay = '192.0.2.1'\n[overlay]\nport = 7\n").unwrap();
+        assert_eq!(one.endpoint, UnderlayAddresses::parse(["192.0.2.1:7"]));
+        assert_eq!(config("[overlay]\nendpoint = '192.0.2.1:7'\n").unwrap().endpoint, one.endpoint);
+        let both = "underlay = '192.0.2.1'\n[overlay]\nendpoint = ";
+        assert!(config(&format!("{both}'192.0.2.1:51820'\n")).is_ok());
+        let fault = config(&format!("{both}'192.0.2.2'\n")).unwrap_err();
+        assert_eq!(fault.mistakes.first().map(|mistake| mistake.at.as_str()), Some("overlay.endpoint"));
+    }
+
+    #[test]
+    fn who_joins_the_overlay_without_being_asked() {
+        let joins = |file: &str| check(file, &[], &[]).unwrap().overlay.joins();
+        assert!(!joins(""));
+        assert!(joins("layout = 'plfm'\n") && joins("[overlay]\nenable = true\n"));
+        assert!(joins("[overlay]\nbackend = 'userspace'\n"));
+        assert!(!joins("layout = 'plfm'\n[overlay]\nbackend = 'off'\nenable = true\n"));
     }
 
     #[test]

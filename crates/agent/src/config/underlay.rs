@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// WireGuard's usual port.
-const PORT: u16 = 51820;
+pub const PORT: u16 = 51820;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnderlayAddresses {
@@ -15,9 +15,14 @@ pub struct UnderlayAddresses {
 impl UnderlayAddresses {
     /// Each text an address, or an address with a port, which must be the same for both.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        Self::parse_at(texts, PORT)
+    }
+
+    /// The same, with the port of those that say none.
+    pub fn parse_at<'a>(texts: impl IntoIterator<Item = &'a str>, usual: u16) -> Option<Self> {
         let (mut ipv6, mut ipv4, mut port) = (None, None, None);
         for text in texts {
-            let address = text.parse().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse()).ok()?;
+            let address = text.parse().map(|ip| SocketAddr::new(ip, usual)).or_else(|_| text.parse()).ok()?;
             let taken = match address.ip() {
                 IpAddr::V4(ip) => ipv4.replace(ip).is_some(),
                 IpAddr::V6(ip) => ipv6.replace(ip).is_some(),
@@ -39,6 +44,24 @@ impl UnderlayAddresses {
             IpAddr::V4(ip) => (None, Some(ip)),
         };
         Some(Self { ipv6, ipv4, port: PORT })
+    }
+
+    /// These addresses of this host; none if there are none.
+    pub fn of(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>, port: u16) -> Option<Self> {
+        (ipv4.is_some() || ipv6.is_some()).then_some(Self { ipv6, ipv4, port })
+    }
+
+    pub fn has_ipv4(self) -> bool {
+        self.ipv4.is_some()
+    }
+
+    pub fn has_ipv6(self) -> bool {
+        self.ipv6.is_some()
+    }
+
+    /// The same addresses with another port.
+    pub fn with_port(self, port: u16) -> Self {
+        Self { port, ..self }
     }
 
     /// As it is sent.

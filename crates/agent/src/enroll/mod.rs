@@ -141,7 +141,7 @@ pub(crate) async fn obtain(
 /// The key that is there, for a host that has no identity yet: a node that was given up unconfirmed gave it
 /// back. Otherwise a new one, since the key of a node stays with that node.
 fn wireguard_key(dir: &Path, plan: &EnrollPlan) -> io::Result<Option<WireguardPrivate>> {
-    if !plan.files.layout.is_some_and(Layout::has_wireguard) {
+    if !plan.files.layout.is_some_and(Layout::has_wireguard) && !plan.overlay.joins() {
         return Ok(None);
     }
     let found = match identity::load(dir)? {

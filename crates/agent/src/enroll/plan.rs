@@ -9,7 +9,7 @@ use client::{ServerUrl, Trust};
 use super::credential::EnrollCredential;
 use crate::ca_file;
 use crate::code::AgentCode;
-use crate::config::{AgentConfig, KeyStorage, RecoveryConfig, TrustChoice, UnderlayAddresses};
+use crate::config::{AgentConfig, KeyStorage, OverlayConfig, RecoveryConfig, TrustChoice};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 
@@ -25,8 +25,7 @@ pub struct EnrollPlan {
     pub files: Files,
     pub storage: KeyStorage,
     pub recovery: RecoveryConfig,
-    /// Where this host's WireGuard can be reached, if it was said.
-    pub underlay: Option<UnderlayAddresses>,
+    pub overlay: OverlayConfig,
     /// As agent.toml will say it, if it was not there that it was said.
     pub underlay_given: Option<Vec<String>>,
 }
@@ -62,7 +61,7 @@ impl EnrollPlan {
             files: config.files.clone(),
             storage: config.storage,
             recovery: config.recovery.clone(),
-            underlay: config.underlay,
+            overlay: config.overlay.clone(),
             underlay_given: config.underlay_given.clone(),
         })
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::plan::EnrollPlan;
 use super::{credential, underlay};
 use crate::code::{self, AgentCode};
-use crate::config::{KeyStorage, UnderlayAddresses};
+use crate::config::{KeyStorage, OverlayConfig, UnderlayAddresses};
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
@@ -102,10 +102,11 @@ pub async fn enroll(
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
 async fn underlay(plan: &EnrollPlan, pending: &Pending) -> Option<UnderlayAddresses> {
-    if plan.underlay.is_some() || pending.wireguard.is_none() {
-        return plan.underlay;
+    let OverlayConfig { endpoint, port, .. } = plan.overlay;
+    if endpoint.is_some() || pending.wireguard.is_none() {
+        return endpoint;
     }
-    let found = underlay::from_here(&plan.servers).await;
+    let found = underlay::from_here(&plan.servers).await.map(|found| found.with_port(port));
     match found.map(UnderlayAddresses::message) {
         Some(at) => tracing::info!(ipv4 = at.ipv4, ipv6 = at.ipv6, port = at.port, "underlay found"),
         None => tracing::warn!("no underlay address found; name it with --underlay"),

@@ -1,6 +1,6 @@
 //! The daemon: its parts, and the loop that drives them. What follows from what it learns is decided by
-//! [`lifecycle::host::HostMachine`]; here it is done. Another part, such as an overlay, is another field here, another
-//! branch of the loop, and its lines of evidence and status.
+//! [`lifecycle::host::HostMachine`]; here it is done. Another part is another field here, another branch of the loop, and its
+//! lines of evidence and status.
 
 mod events;
 
@@ -19,6 +19,7 @@ use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
 use super::host_sessions::HostSessions;
 use super::metrics_listener::{self, MetricsPage};
+use super::overlay::HostOverlay;
 use super::paced_offers::{self, PacedOffers};
 use super::recovery::IdentityRecovery;
 use super::renewal::CertificateRenewal;
@@ -49,6 +50,7 @@ pub struct Daemon {
     upkeep: HostUpkeep,
     configuration: HostConfiguration,
     sessions: HostSessions,
+    overlay: HostOverlay,
     offers: PacedOffers,
     /// A renewal was ordered, and waits for its time.
     renewal_ordered: bool,
@@ -108,6 +110,7 @@ impl Daemon {
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
             sessions,
+            overlay: HostOverlay::new(config.overlay),
             offers: PacedOffers::new(Instant::now()),
             renewal_ordered: false,
         };
@@ -147,6 +150,10 @@ impl Daemon {
                 renewed = self.renewal.ended() => self.renewed(renewed),
                 recovered = self.recovery.ended() => self.recovered(recovered),
                 () = self.sessions.changed() => Ok(()),
+                event = self.overlay.next(&mut self.core) => {
+                    self.overlay_event(&event);
+                    Ok(())
+                }
                 () = sleep_until(wake) => Ok(()),
             };
             if let Err(fault) = learned {
@@ -162,6 +169,7 @@ impl Daemon {
             self.sessions.ended().await;
         }
         tracing::info!("stopping");
+        drop(self.overlay);
         _ = std::fs::remove_file(self.core.dir.socket());
         ended
     }
@@ -170,6 +178,7 @@ impl Daemon {
         self.core.reporting.tick();
         self.sessions.tick();
         self.sessions.identity_gone(self.core.machine.is_revoked());
+        self.overlay.identity_gone(self.core.machine.is_revoked());
         if let Err(what) = self.session.tick() {
             self.disconnected(FailureKind::Transient.into(), &what);
         }
@@ -187,7 +196,17 @@ impl Daemon {
             self.recovery.request_token(&mut self.core, self.session.is_connected());
             self.configuration.save(&mut self.core);
         }
+        let servers = self.servers();
+        self.overlay.tick(&servers);
+        for ended in self.overlay.ended_orders() {
+            self.session.orders.ended(ended.order_id, ended.result);
+        }
         let evidence = self.evidence();
+        let node_id = self.core.identity.node_id().unwrap_or_default();
+        let claim = self.session.is_connected().then(|| self.overlay.due_claim(node_id)).flatten();
+        if let Err(error) = self.session.claim(claim) {
+            return self.disconnected(failure_kind(&error).into(), &error.to_string());
+        }
         if let Err(error) = self.session.send(&evidence, &mut self.recovery.acknowledgement, &self.sessions) {
             self.disconnected(failure_kind(&error).into(), &error.to_string());
         }
@@ -201,6 +220,7 @@ impl Daemon {
             self.core.reporting.wake(),
             Some(self.upkeep.wake()),
             self.sessions.wake(),
+            self.session.is_connected().then(|| self.overlay.wake()).flatten(),
             self.offers.wake(),
             self.renewal_ordered.then(|| now + self.core.renewals.wait(now)),
         ];
@@ -263,6 +283,7 @@ impl Daemon {
         core.reporting.evidence(&mut evidence);
         self.recovery.evidence(&mut evidence);
         self.upkeep.evidence(&mut evidence);
+        self.overlay.evidence(&mut evidence);
         evidence
     }
 
@@ -291,6 +312,7 @@ impl Daemon {
         self.upkeep.status(&mut status);
         self.configuration.status(self.session.is_connected(), &mut status);
         self.sessions.status(&mut status);
+        self.overlay.status(&mut status);
         core.reporting.status(&mut status);
         status.reason(class.map_or("", Class::as_str), class.is_some());
         status.ready = status.reasons.is_empty();
@@ -302,6 +324,7 @@ impl Daemon {
         let metrics = &mut self.core.reporting.metrics;
         metrics.connected = self.session.is_connected();
         (metrics.sessions_open, metrics.sessions_refused) = self.sessions.counts();
+        metrics.overlay = self.overlay.metrics();
         metrics.clock_offset_ms = self.core.machine.offset();
         metrics.cert_not_after_secs = self.core.identity.facts.not_after.secs();
         self.core.reporting.publish(status);

@@ -11,6 +11,9 @@ use lifecycle::names::Timestamp;
 
 use crate::code::AgentCode;
 use crate::fault_code::FaultCode;
+use crate::overlay::worker::OverlayCondition;
+use crate::overlay::{Unavailable, UnavailableReason};
+use crate::status::OverlayState;
 
 /// Reasons beside the classes of failure: codes of this program, and of the control plane.
 const AGENT_REASONS: &[AgentCode] = &[AgentCode::AnswerInvalid, AgentCode::Fault, AgentCode::NotPersisted];
@@ -41,6 +44,8 @@ pub struct AgentMetrics {
     pub connected: bool,
     pub cert_not_after_secs: u64,
     pub clock_offset_ms: Option<i64>,
+    /// Of a host that is to be in an overlay.
+    pub overlay: Option<(OverlayState, Option<Unavailable>, OverlayCondition)>,
     cert_expiry_secs: i64,
     renewal_attempts: u64,
     renewal_failures: BTreeMap<&'static str, u64>,
@@ -141,6 +146,9 @@ impl AgentMetrics {
         let free = self.free.iter().map(|(mount, bytes)| (labels(&[("mount", mount)]), bytes));
         page.many("node_filesystem_available_bytes", GAUGE, free);
         page.many("observability_dropped_records_total", COUNTER, self.dropped_lines());
+        if let Some((state, why, condition)) = &self.overlay {
+            page.overlay(*state, why.as_ref().map(|why| why.reason), condition);
+        }
         page.text
     }
 
@@ -164,6 +172,22 @@ struct Exposition<'a> {
 }
 
 impl Exposition<'_> {
+    fn overlay(&mut self, state: OverlayState, why: Option<UnavailableReason>, now: &OverlayCondition) {
+        self.one("overlay_up", GAUGE, u8::from(state == OverlayState::Up));
+        let reasons = UnavailableReason::ALL
+            .map(|reason| (labels(&[("reason", reason.as_str())]), u8::from(why == Some(reason))));
+        self.many("overlay_unavailable", GAUGE, reasons);
+        self.one("overlay_revision", GAUGE, now.revision);
+        self.one("overlay_peers", GAUGE, now.peers);
+        self.one("overlay_differences", GAUGE, now.differences);
+        self.one("overlay_recent_handshakes", GAUGE, now.recent_handshakes);
+        if let Some(age) = now.oldest_handshake {
+            self.one("overlay_oldest_handshake_seconds", GAUGE, age.as_secs());
+        }
+        self.one("overlay_received_bytes_total", COUNTER, now.received_bytes);
+        self.one("overlay_sent_bytes_total", COUNTER, now.sent_bytes);
+    }
+
     fn one(&mut self, name: &str, kind: &str, value: impl Display) {
         self.many(name, kind, [(String::new(), value)]);
     }

@@ -1,7 +1,7 @@
 //! `run`: keeps the identity alive for as long as the host is.
 //!
 //! One task decides (`daemon`); calls to the control plane are made beside it. The daemon is made of parts, each with its
-//! own fields: `session` (the connection), `renewal`, `recovery`, `configuration`, `upkeep` of the host. They share `core`: the directory,
+//! own fields: `session` (the connection), `renewal`, `recovery`, `configuration`, `overlay`, `upkeep` of the host. They share `core`: the directory,
 //! the identity, the state machine of `lifecycle::host`, and `reporting`.
 //!
 //! **Renewing never strands the host.** The steps are: a new key on disk; the request; the answer as a whole
@@ -24,8 +24,9 @@ mod live_channel;
 mod metrics;
 mod metrics_listener;
 mod orders;
+mod overlay;
 mod paced_offers;
-mod rate_limit;
+pub(crate) mod rate_limit;
 mod recovery;
 mod renewal;
 mod reporting;

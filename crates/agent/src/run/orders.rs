@@ -86,6 +86,14 @@ impl Orders {
         }
     }
 
+    /// An order that ended by itself.
+    pub fn ended(&mut self, order_id: String, result: Result<(), String>) {
+        let ok = result.is_ok();
+        let done = OrderDone { order_id, ok, detail: result.err().unwrap_or_default() };
+        self.answered.push(done.clone());
+        self.answers.push(done);
+    }
+
     pub fn refuse(&mut self, order_id: String, detail: &str) {
         self.answers.push(OrderDone { order_id, ok: false, detail: detail.to_owned() });
     }

@@ -1,8 +1,8 @@
 //! The session with the control plane: where it is, the standing connection, and what is exchanged on it.
 
 use api::agent::{
-    ConfirmRequest, ConfirmResponse, ConfirmStatus, Evidence, Hello, RecoveryKept, Standing, Welcome,
-    live_down, live_up,
+    ConfirmRequest, ConfirmResponse, ConfirmStatus, Evidence, Hello, OverlayClaim, RecoveryKept, Standing,
+    Welcome, live_down, live_up,
 };
 use client::unreachable::Unreachable;
 use client::{Error, LiveConnection, ServerUrl};
@@ -209,6 +209,14 @@ impl LiveSession {
         self.channel.as_ref().map(LiveChannel::wake)
     }
 
+    /// Sends the claim to a place in the overlay, if one is due.
+    pub fn claim(&mut self, claim: Option<OverlayClaim>) -> Result<(), Error> {
+        match (&mut self.channel, claim) {
+            (Some(channel), Some(claim)) => channel.send(live_up::Message::Overlay(claim)),
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
     /// Sends answers to orders, and what has changed about this host since it was last sent. `kept` is taken once there
     /// is a connection to send it on.
     pub fn send(
@@ -299,6 +307,9 @@ async fn open(target: CallTarget, hello: Hello, confirm: bool) -> OpenResult {
 fn news(evidence: &Evidence) -> Evidence {
     let mut news = Evidence { clock_offset_ms: 0, disk_free_bytes: 0, ..evidence.clone() };
     news.free_space.clear();
+    if let Some(overlay) = &mut news.overlay {
+        overlay.detail.clear();
+    }
     news.detail.clear();
     news
 }

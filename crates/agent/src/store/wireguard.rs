@@ -9,10 +9,20 @@ use pki::wireguard::WireguardPrivate;
 use super::disk;
 
 const NAME: &str = "private.key";
+/// The key that was ordered to take its place, until the control plane has it on record.
+const NEXT: &str = "next.key";
 
 /// The key that is there, made by us or by the operator. One that others could read is a fault.
 pub fn read(dir: &Path) -> io::Result<Option<WireguardPrivate>> {
-    let path = place(dir).join(NAME);
+    read_at(place(dir).join(NAME))
+}
+
+/// The key that is to take its place, if the control plane was told of one and has not answered.
+pub fn read_next(dir: &Path) -> io::Result<Option<WireguardPrivate>> {
+    read_at(place(dir).join(NEXT))
+}
+
+fn read_at(path: PathBuf) -> io::Result<Option<WireguardPrivate>> {
     let file = match disk::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -34,6 +44,28 @@ pub fn keep(dir: &Path, key: &WireguardPrivate) -> io::Result<()> {
     disk::replace(&place(dir).join(NAME), key.to_text().as_bytes(), disk::SECRET)
 }
 
+/// Keeps a key beside the one in use. Killed behind this, the next process claims it again.
+pub fn keep_next(dir: &Path, key: &WireguardPrivate) -> io::Result<()> {
+    disk::private_dir(&place(dir))?;
+    disk::replace(&place(dir).join(NEXT), key.to_text().as_bytes(), disk::SECRET)
+}
+
+/// The next key is on record: it is the key from here on. One rename, so that there is never none.
+pub fn promote_next(dir: &Path) -> io::Result<()> {
+    std::fs::rename(place(dir).join(NEXT), place(dir).join(NAME))?;
+    disk::sync_dir(&place(dir))
+}
+
+pub fn drop_next(dir: &Path) -> io::Result<()> {
+    disk::remove(&place(dir).join(NEXT))
+}
+
+/// Both keys, of a node that is no more.
+pub fn remove(dir: &Path) -> io::Result<()> {
+    drop_next(dir)?;
+    disk::remove(&place(dir).join(NAME))
+}
+
 fn place(dir: &Path) -> PathBuf {
     dir.join("wireguard")
 }
@@ -52,7 +84,13 @@ mod tests {
         keep(dir.path(), &key).unwrap();
         let path = dir.path().join("wireguard/private.key");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(read(dir.path()).unwrap(), Some(key.clone()));
+        let next = WireguardPrivate::generate().unwrap();
+        keep_next(dir.path(), &next).unwrap();
         assert_eq!(read(dir.path()).unwrap(), Some(key));
+        assert_eq!(read_next(dir.path()).unwrap(), Some(next.clone()));
+        promote_next(dir.path()).unwrap();
+        assert_eq!((read(dir.path()).unwrap(), read_next(dir.path()).unwrap()), (Some(next), None));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(read(dir.path()).is_err());
     }

@@ -135,6 +135,7 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                     ack()
                 }
                 live_up::Message::Sessions(_) => unreachable!("its Welcome knows no sessions"),
+                live_up::Message::Overlay(_) => unreachable!("its Welcome has no overlay challenge"),
             };
             let _ = tell.send(Ok(LiveDown { message: Some(answer) }));
         }

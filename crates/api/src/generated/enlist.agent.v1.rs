@@ -694,9 +694,9 @@ pub struct OverlayPeers {
     /// The revision that is known once this message is applied.
     #[prost(uint64, tag = "1")]
     pub revision: u64,
-    /// What this changes: a host applies it if `after` is at most, and `revision` above, what it has; one whose `revision` it has it
-    /// passes over; behind any other it lacks changes and claims its place again with revision 0. Absent in a whole set, which
-    /// takes the place of whatever the host has.
+    /// What this changes: a host applies it if `after` is what it has; one whose `revision` it has it passes over; behind any other it
+    /// lacks changes, or knows of one that was undone in between, and claims its place again with revision 0. Absent in a whole set,
+    /// which takes the place of whatever the host has.
     #[prost(uint64, optional, tag = "2")]
     pub after: ::core::option::Option<u64>,
     /// In a whole set: which piece of it this is, from 0, and how many there are. It is applied with its last piece.

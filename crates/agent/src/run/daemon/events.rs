@@ -12,12 +12,16 @@ use crate::code::AgentCode;
 use crate::failed_call::{FailedCall, ahead_of};
 use crate::fault::Fault;
 use crate::run::call::CallPanicked;
+use crate::run::overlay::OverlayEvent;
 use crate::run::recovery::{self, RecoverResult};
 use crate::run::renewal::RenewResult;
 use crate::run::session::{OpenResult, Opened, SessionEvent, closed_when_expired};
 use crate::store::identity::HostIdentity;
 use crate::store::{grace, revoked, tolerance, unconfirmed};
 use crate::trust_offer::TrustOffer;
+
+/// The state of a node that is no more by its operator's wish.
+const DECOMMISSIONED: &str = "decommissioned";
 
 impl Daemon {
     pub(super) fn session_event(&mut self, event: SessionEvent) -> Result<(), Fault> {
@@ -118,6 +122,8 @@ impl Daemon {
         let welcome = welcome.clone();
         let confirmed = opened.confirmed.clone();
         self.terms(&welcome);
+        self.overlay.reconnected();
+        self.overlay.welcomed(&mut self.core, &welcome);
         self.session.connect(opened);
         self.offers.forget();
         self.core.learn(Input::Opened(Ok(())));
@@ -152,6 +158,18 @@ impl Daemon {
         self.core.follow(follow_up);
     }
 
+    pub(super) fn overlay_event(&mut self, event: &OverlayEvent) {
+        match event {
+            OverlayEvent::Nothing => {}
+            OverlayEvent::Moved if self.session.is_connected() => {
+                let what =
+                    "this host has another address, so the connection from the one before leads nowhere";
+                self.disconnected(FailureKind::Transient.into(), what);
+            }
+            OverlayEvent::Moved => {}
+        }
+    }
+
     fn received(&mut self, message: live_down::Message) {
         match message {
             live_down::Message::Ack(ack) => {
@@ -159,15 +177,21 @@ impl Daemon {
                 self.core.reporting.metrics.polled(clock::now());
             }
             live_down::Message::Bundle(bundle) => self.offers.bundle.offered(bundle),
-            live_down::Message::Standing(standing) => self.session.standing(standing),
+            live_down::Message::Standing(standing) => {
+                if standing.state == DECOMMISSIONED {
+                    self.overlay.decommissioned(&mut self.core);
+                }
+                self.session.standing(standing);
+            }
             live_down::Message::Order(order) => self.ordered(order),
             live_down::Message::Recovery(grant) => self.offers.grant.offered(grant),
             live_down::Message::EndpointProfile(profile) => self.offers.profile.offered(profile),
             live_down::Message::Config(config) => self.offers.config.offered(config),
             live_down::Message::SessionsRecorded(recorded) => self.sessions.recorded(recorded.sequence),
-            // Nothing was claimed.
-            live_down::Message::OverlayAnswer(_) | live_down::Message::OverlayPeers(_) => {}
+            live_down::Message::OverlayAnswer(answer) => self.overlay.answered(&mut self.core, &answer),
+            live_down::Message::OverlayPeers(peers) => self.overlay.told(&mut self.core, peers),
             live_down::Message::Welcome(welcome) => {
+                self.overlay.welcomed(&mut self.core, &welcome);
                 self.session.welcomed_anew(&welcome);
                 self.server_time(welcome.server_time_ms);
                 self.offers.welcome.offered(welcome);
@@ -313,7 +337,8 @@ impl Daemon {
                     orders.renewal_failed(Class::ClockSkew.as_str());
                 }
             }
-            Some(order::Order::RekeyOverlay(_)) | None => {
+            Some(order::Order::RekeyOverlay(_)) => self.overlay.rekey(&mut self.core, order.order_id),
+            None => {
                 orders.refuse(order.order_id, "this agent does not support the order");
             }
         }

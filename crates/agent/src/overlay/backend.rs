@@ -1,0 +1,140 @@
+//! The seam: an interface with peers, whichever kind it is.
+
+use pki::wireguard::{WireguardPrivate, WireguardPublic};
+use rustix::io::Errno;
+
+use super::difference::PeerChanges;
+use super::kernel::{self, KernelOverlay};
+use super::netlink::{Netlink, is};
+use super::reason::Unavailable;
+use super::userspace::UserspaceOverlay;
+use super::{FoundPeer, InterfaceSpec};
+
+/// `overlay.backend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// The kernel's, where it has WireGuard, else our own.
+    Auto,
+    Userspace,
+    Kernel,
+    Off,
+}
+
+impl Backend {
+    pub const NAMES: &[&str] = &["auto", "userspace", "kernel", "off"];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "userspace" => Some(Self::Userspace),
+            "kernel" => Some(Self::Kernel),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+}
+
+pub enum Overlay {
+    Userspace(Box<UserspaceOverlay>),
+    Kernel(KernelOverlay),
+}
+
+impl Overlay {
+    /// Makes the interface and brings it up, without peers.
+    pub async fn start(
+        backend: Backend,
+        spec: &InterfaceSpec,
+        netlink: &Netlink,
+    ) -> Result<Self, Unavailable> {
+        let in_kernel = match backend {
+            Backend::Auto => kernel::family().is_ok(),
+            Backend::Kernel => true,
+            Backend::Userspace | Backend::Off => false,
+        };
+        let overlay = match in_kernel {
+            true => Self::Kernel(KernelOverlay::start(spec, netlink)?),
+            false => Self::Userspace(Box::new(UserspaceOverlay::start(spec, netlink).await?)),
+        };
+        match overlay.configure(spec, netlink) {
+            Ok(()) => Ok(overlay),
+            Err(unavailable) => {
+                overlay.stop(netlink).await;
+                Err(unavailable)
+            }
+        }
+    }
+
+    /// `userspace` or `kernel`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Userspace(_) => "userspace",
+            Self::Kernel(_) => "kernel",
+        }
+    }
+
+    fn index(&self) -> u32 {
+        match self {
+            Self::Userspace(overlay) => overlay.index(),
+            Self::Kernel(overlay) => overlay.index(),
+        }
+    }
+
+    /// Address, route and link state.
+    fn configure(&self, spec: &InterfaceSpec, netlink: &Netlink) -> Result<(), Unavailable> {
+        let index = self.index();
+        netlink
+            .set_up(index)
+            .map_err(|error| Unavailable::of_io("the interface could not be brought up", &error))?;
+        netlink.set_address(index, spec.address).map_err(|error| match is(&error, Errno::ACCESS) {
+            // So the kernel answers where IPv6 is switched off.
+            true => Unavailable::failed(format!("IPv6 is disabled on {}: {error}", spec.name)),
+            false => Unavailable::of_io("the address could not be set", &error),
+        })?;
+        netlink
+            .set_route(index, spec.address, spec.prefix_length)
+            .map_err(|error| Unavailable::of_io("the route could not be set", &error))
+    }
+
+    /// Whether the interface is still there.
+    pub fn is_there(&self, spec: &InterfaceSpec, netlink: &Netlink) -> bool {
+        matches!(netlink.link(&spec.name), Ok(Some((index, _))) if index == self.index())
+    }
+
+    pub async fn apply(&mut self, changes: &PeerChanges) -> Result<(), Unavailable> {
+        match self {
+            Self::Userspace(overlay) => overlay.apply(changes).await,
+            Self::Kernel(overlay) => overlay.apply(changes),
+        }
+    }
+
+    pub async fn set_key(&mut self, key: &WireguardPrivate) -> Result<(), Unavailable> {
+        match self {
+            Self::Userspace(overlay) => overlay.set_key(key).await,
+            Self::Kernel(overlay) => overlay.set_key(key),
+        }
+    }
+
+    /// Begins a handshake with this peer without waiting for its end.
+    pub fn handshake(&mut self, key: WireguardPublic) {
+        match self {
+            Self::Userspace(overlay) => overlay.handshake(key),
+            Self::Kernel(overlay) => overlay.handshake(key),
+        }
+    }
+
+    /// By the interface's own word.
+    pub async fn peers(&self) -> Result<Vec<FoundPeer>, Unavailable> {
+        match self {
+            Self::Userspace(overlay) => Ok(overlay.peers().await),
+            Self::Kernel(overlay) => overlay.peers(),
+        }
+    }
+
+    /// The interface is gone when this returns.
+    pub async fn stop(self, netlink: &Netlink) {
+        match self {
+            Self::Userspace(overlay) => overlay.stop().await,
+            Self::Kernel(overlay) => overlay.stop(netlink),
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! The overlay: this host's place in it is claimed on the standing connection, and the interface follows what is answered.
+//!
+//! **Another key never strands the host.** The steps are: the new key on disk beside the old one; the claim; the answer that it is on
+//! record; the rename that makes it the key; the interface with it. Killed before the answer is heard, the next process claims
+//! the new key again, which is the same claim; until then the old one is in use.
+
+mod keys;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use api::agent::{Evidence, OverlayAnswer, OverlayClaim, OverlayPeers, OverlayReport, Welcome};
+use client::ServerUrl;
+use pki::wireguard::WireguardPublic;
+use tokio::net::lookup_host;
+use tokio::time::{Instant, timeout};
+
+use super::call::{Call, CallPanicked};
+use super::core::AgentCore;
+use super::paced_offers;
+use super::rate_limit::RateLimit;
+use crate::code::AgentCode;
+use crate::config::{OverlayConfig, UnderlayAddresses};
+use crate::overlay::claim::{Claim, Claims, GrantedPlace};
+use crate::overlay::here::{HostAddresses, Whereabouts};
+use crate::overlay::peer_set::{Families, OverlayPlace, Taken};
+use crate::overlay::worker::{OverlayCondition, OverlayWorker};
+use crate::overlay::{Backend, InterfaceSpec, Unavailable};
+use crate::status::{OverlayState, OverlayStatus, Status};
+use keys::OverlayKeys;
+
+/// How often this host looks where it is.
+const LOOK: Duration = Duration::from_secs(3);
+/// How long names of servers are not looked up again.
+const RESOLVED: Duration = Duration::from_secs(60);
+const LOOKUP: Duration = Duration::from_secs(3);
+/// How many peers may be told at once, in thousands, and how often a thousand more.
+const THOUSANDS: u32 = 600;
+const THOUSAND_EVERY: Duration = Duration::from_millis(50);
+/// How often a change of the peers, or of the figures alone, is worth a report.
+const PEERS_REPORTED: Duration = Duration::from_secs(5);
+const FIGURES_REPORTED: Duration = Duration::from_secs(60);
+
+pub struct HostOverlay {
+    config: OverlayConfig,
+    /// The domain has an overlay for this node.
+    offered: bool,
+    /// The identity is gone.
+    ended: bool,
+    challenge: Option<WireguardPublic>,
+    keys: Option<OverlayKeys>,
+    claims: Claims,
+    place: Option<GrantedPlace>,
+    worker: Option<OverlayWorker>,
+    /// Why there is none, before there is anything to ask of the system.
+    trouble: Option<Unavailable>,
+    look: Call<Looked>,
+    look_at: Instant,
+    resolved: Option<(Instant, Vec<SocketAddr>)>,
+    here: HostAddresses,
+    /// Orders to replace the key that are under way, and answers to orders.
+    ordered: Vec<String>,
+    answers: Vec<OrderAnswer>,
+    rekeys: RateLimit,
+    told: RateLimit,
+    reported: Option<(Instant, OverlayReport)>,
+}
+
+/// An order, and how it ended.
+pub struct OrderAnswer {
+    pub order_id: String,
+    pub result: Result<(), String>,
+}
+
+/// Where this host is, and the addresses of the servers.
+struct Looked {
+    servers: Vec<SocketAddr>,
+    found: Option<Whereabouts>,
+}
+
+/// What the daemon has to see to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum OverlayEvent {
+    Nothing,
+    /// This host is elsewhere: the connection from where it was leads nowhere.
+    Moved,
+}
+
+impl HostOverlay {
+    pub fn new(config: OverlayConfig) -> Self {
+        let now = Instant::now();
+        Self {
+            config,
+            offered: false,
+            ended: false,
+            challenge: None,
+            keys: None,
+            claims: Claims::new(now),
+            place: None,
+            worker: None,
+            trouble: None,
+            look: Call::default(),
+            look_at: now,
+            resolved: None,
+            here: HostAddresses::default(),
+            ordered: Vec::new(),
+            answers: Vec::new(),
+            rekeys: paced_offers::pace(now),
+            told: RateLimit::new(THOUSANDS, THOUSAND_EVERY, now),
+            reported: None,
+        }
+    }
+
+    /// Whether this host is to be in the overlay.
+    fn is_wanted(&self) -> bool {
+        let offered = self.offered && self.config.backend == Backend::Auto;
+        !self.ended && (self.config.joins() || offered)
+    }
+
+    /// The control plane welcomes this host, or says anew what it said then.
+    pub fn welcomed(&mut self, core: &mut AgentCore, welcome: &Welcome) {
+        self.offered = welcome.overlay;
+        self.challenge = welcome.overlay_challenge.as_slice().try_into().ok();
+        if !self.is_wanted() {
+            return self.leave();
+        }
+        if self.challenge.is_none() {
+            self.trouble = Some(Unavailable::failed("the control plane does not know overlays on hosts"));
+        } else if self.keys.is_none() {
+            self.keys = OverlayKeys::load(core).map_err(|error| self.trouble = Some(error)).ok();
+        }
+        self.look_at = Instant::now();
+    }
+
+    /// The connection is another.
+    pub fn reconnected(&mut self) {
+        self.claims.disconnected();
+        if let Some(worker) = &self.worker {
+            worker.change(|wanted| wanted.peers.disconnected());
+        }
+    }
+
+    /// No interface any more.
+    fn leave(&mut self) {
+        (self.worker, self.place, self.trouble, self.reported) = (None, None, None, None);
+        (self.keys, self.here) = (None, HostAddresses::default());
+        self.fail_orders("this host is in no overlay");
+    }
+
+    /// The identity is gone, or is back.
+    pub fn identity_gone(&mut self, gone: bool) {
+        if gone != self.ended {
+            self.ended = gone;
+            if gone {
+                self.leave();
+            }
+        }
+    }
+
+    /// The node is no more: neither is its key.
+    pub fn decommissioned(&mut self, core: &mut AgentCore) {
+        self.identity_gone(true);
+        if let Err(error) = crate::store::wireguard::remove(core.path()) {
+            core.not_written("the WireGuard key could not be removed", &error);
+        }
+    }
+
+    /// What has happened; waits for ever where there is no overlay.
+    pub async fn next(&mut self, core: &mut AgentCore) -> OverlayEvent {
+        let Self { worker, look, .. } = self;
+        let reported = async {
+            match worker {
+                Some(worker) => worker.reported().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            looked = look.ended() => self.looked(core, looked),
+            () = reported => OverlayEvent::Nothing,
+        }
+    }
+
+    pub fn wake(&self) -> Option<Instant> {
+        if !self.is_wanted() || self.keys.is_none() {
+            return None;
+        }
+        let claim = self.claim().and_then(|claim| self.claims.wake(claim, Instant::now()));
+        Some(claim.map_or(self.look_at, |claim| claim.min(self.look_at)))
+    }
+
+    /// Looks where this host is, if it is time.
+    pub fn tick(&mut self, servers: &[ServerUrl]) {
+        let now = Instant::now();
+        if !self.is_wanted() || self.keys.is_none() || now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK;
+        let known = self.resolved.as_ref().filter(|(at, _)| now < *at + RESOLVED);
+        let known = known.map(|(_, servers)| servers.clone());
+        let named: Vec<(String, u16)> =
+            servers.iter().take(4).map(|server| (server.host(), server.port())).collect();
+        let interface = self.config.interface.clone();
+        self.look.begin(async move {
+            let servers = match known {
+                Some(known) => known,
+                None => resolve(named).await,
+            };
+            Looked { found: Whereabouts::look(&servers, &interface).ok(), servers }
+        });
+    }
+
+    fn looked(&mut self, core: &mut AgentCore, looked: Result<Looked, CallPanicked>) -> OverlayEvent {
+        let Ok(Looked { servers, found }) = looked else { return OverlayEvent::Nothing };
+        if !servers.is_empty() && self.resolved.as_ref().is_none_or(|(_, known)| *known != servers) {
+            self.resolved = Some((Instant::now(), servers));
+        }
+        let Some(found) = found else { return OverlayEvent::Nothing };
+        if found.addresses == self.here || found.addresses.is_empty() {
+            return OverlayEvent::Nothing;
+        }
+        let before = std::mem::replace(&mut self.here, found.addresses);
+        let moved = !before.is_empty() && !found.has(before);
+        if !before.is_empty() && core.reporting.is_new("overlay endpoint") {
+            let HostAddresses { ipv4, ipv6 } = self.here;
+            tracing::info!(?ipv4, ?ipv6, "this host has another address for the overlay");
+        }
+        let families = self.families();
+        if let Some(worker) = &self.worker {
+            worker.change(|wanted| {
+                if wanted.families != families {
+                    wanted.families = families;
+                    wanted.all_changed();
+                }
+                wanted.greet_all();
+            });
+        }
+        if moved { OverlayEvent::Moved } else { OverlayEvent::Nothing }
+    }
+
+    /// Where others reach this host.
+    fn underlay(&self) -> Option<UnderlayAddresses> {
+        let HostAddresses { ipv4, ipv6 } = self.here;
+        self.config.endpoint.or_else(|| UnderlayAddresses::of(ipv4, ipv6, self.config.port))
+    }
+
+    /// By which families others are reached: those by which they reach this host; any, where nothing can be said.
+    fn families(&self) -> Families {
+        match self.underlay() {
+            Some(underlay) => Families { ipv4: underlay.has_ipv4(), ipv6: underlay.has_ipv6() },
+            None => Families::default(),
+        }
+    }
+
+    /// What is to be on record.
+    fn claim(&self) -> Option<Claim> {
+        // Nothing can be said before the first look.
+        self.underlay()?;
+        let key = self.keys.as_ref()?.claimed().public().ok()?;
+        self.challenge.map(|_| Claim { key, underlay: self.underlay() })
+    }
+
+    /// The claim to send now, if one is due.
+    pub fn due_claim(&mut self, node_id: &str) -> Option<OverlayClaim> {
+        let (claim, now) = (self.claim()?, Instant::now());
+        if !self.claims.is_due(claim, now) {
+            return None;
+        }
+        let key = self.keys.as_ref()?.claimed();
+        let proof = key.prove(self.challenge.as_ref()?, node_id);
+        let (proof, public) = match proof.and_then(|proof| Ok((proof, key.public_text()?))) {
+            Ok(made) => made,
+            Err(error) => {
+                self.trouble = Some(Unavailable::failed(format!("the key cannot be proven: {error}")));
+                self.challenge = None;
+                return None;
+            }
+        };
+        self.claims.claimed(claim, now);
+        let known = self.worker.as_ref().map_or(0, |worker| worker.wanted(|wanted| wanted.peers.revision()));
+        Some(OverlayClaim {
+            wireguard_public_key: public,
+            proof: proof.to_vec(),
+            underlay: claim.underlay.map(UnderlayAddresses::message),
+            revision: if self.claims.is_lost() { 0 } else { known },
+        })
+    }
+
+    /// What became of a claim.
+    pub fn answered(&mut self, core: &mut AgentCore, answer: &OverlayAnswer) {
+        let Some(keys) = self.keys.as_mut().filter(|_| self.challenge.is_some()) else { return };
+        if keys.claimed().public_text().ok().as_ref() != Some(&answer.wireguard_public_key) {
+            return;
+        }
+        if !answer.code.is_empty() {
+            return self.refused(core, answer);
+        }
+        let place = match GrantedPlace::of(answer) {
+            Ok(place) => place,
+            Err(reason) => {
+                core.reporting.log(
+                    AgentCode::AnswerInvalid,
+                    &format!("the place in the overlay is not taken: {reason}"),
+                );
+                self.claims.refused(Instant::now());
+                self.trouble = Some(Unavailable::failed(reason));
+                return;
+            }
+        };
+        if let Err(error) = keys.recorded(core) {
+            core.not_written("the new WireGuard key could not be put in its place", &error);
+            self.claims.refused(Instant::now());
+            return;
+        }
+        self.trouble = None;
+        self.place = Some(place);
+        for order_id in self.ordered.drain(..) {
+            self.answers.push(OrderAnswer { order_id, result: Ok(()) });
+        }
+        self.follow(place);
+    }
+
+    /// The interface is to be so.
+    fn follow(&mut self, place: GrantedPlace) {
+        let Some(keys) = &self.keys else { return };
+        if self.worker.is_none() {
+            match OverlayWorker::start(self.config.backend) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(unavailable) => self.trouble = Some(unavailable),
+            }
+        }
+        let spec = InterfaceSpec {
+            name: self.config.interface.clone(),
+            port: self.config.port,
+            key: keys.current().clone(),
+            address: place.address,
+            prefix_length: place.prefix_length,
+            mtu: place.mtu,
+        };
+        let families = self.families();
+        if let Some(worker) = &self.worker {
+            worker.change(|wanted| {
+                if wanted.keepalive != place.keepalive || wanted.families != families {
+                    (wanted.keepalive, wanted.families) = (place.keepalive, families);
+                    wanted.all_changed();
+                }
+                wanted.interface = Some(spec);
+            });
+        }
+    }
+
+    fn refused(&mut self, core: &mut AgentCore, answer: &OverlayAnswer) {
+        let code: String = answer.code.chars().filter(|sign| sign.is_ascii_graphic()).take(64).collect();
+        let detail: String = answer.detail.chars().filter(|sign| !sign.is_control()).take(300).collect();
+        let what = format!("the control plane refuses this host's place in the overlay: {code}: {detail}");
+        if core.reporting.is_new(&format!("overlay refused {code}")) {
+            tracing::warn!(code, "{what}");
+        }
+        self.fail_orders(&code);
+        let now = Instant::now();
+        // A key that was to take the place of another is given up; that one is claimed again, and is what counts.
+        if self.keys.as_mut().is_some_and(|keys| keys.give_up_next(core)) {
+            return;
+        }
+        self.claims.refused(now);
+        self.trouble = Some(Unavailable::failed(what));
+    }
+
+    fn fail_orders(&mut self, detail: &str) {
+        for order_id in self.ordered.drain(..) {
+            self.answers.push(OrderAnswer { order_id, result: Err(detail.to_owned()) });
+        }
+    }
+
+    /// The control plane orders another key.
+    pub fn rekey(&mut self, core: &mut AgentCore, order_id: String) {
+        if self.ordered.contains(&order_id) {
+            return;
+        }
+        let now = Instant::now();
+        let begun = match self.keys.as_mut().filter(|_| self.challenge.is_some()) {
+            None => Err("this host is in no overlay".to_owned()),
+            Some(_) if !self.rekeys.wait(now).is_zero() => Err("too many orders".to_owned()),
+            Some(keys) => keys.begin_next(core),
+        };
+        self.rekeys.count(now);
+        match begun {
+            Ok(()) => {
+                tracing::info!(order_id, "another WireGuard key was ordered by the control plane");
+                self.ordered.push(order_id);
+            }
+            Err(detail) => self.answers.push(OrderAnswer { order_id, result: Err(detail) }),
+        }
+    }
+
+    /// Orders that have ended since this was last asked.
+    pub fn ended_orders(&mut self) -> Vec<OrderAnswer> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// The control plane tells of peers.
+    pub fn told(&mut self, core: &mut AgentCore, message: OverlayPeers) {
+        let now = Instant::now();
+        let (Some(place), Some(keys), Some(worker)) = (self.place, &self.keys, &self.worker) else { return };
+        if !self.told.wait(now).is_zero() {
+            core.reporting
+                .log(AgentCode::AnswerInvalid, "the control plane tells more peers than are taken in");
+            return self.claims.place_lost(now);
+        }
+        let thousands = message.peers.len().saturating_add(message.gone.len()) / 1000;
+        for _ in 0..=thousands {
+            self.told.count(now);
+        }
+        let place = OverlayPlace {
+            node_id: core.identity.node_id().unwrap_or_default().to_owned(),
+            keys: keys.public(),
+            address: place.address,
+            prefix_length: place.prefix_length,
+        };
+        let taken = worker.change(|wanted| {
+            let taken = wanted.peers.take(message, &place);
+            match &taken {
+                Ok(Taken::Changed(nodes)) => wanted.changed(nodes.clone()),
+                Ok(Taken::Whole) => wanted.all_changed(),
+                Ok(Taken::Nothing | Taken::Piece | Taken::PlaceLost) | Err(_) => {}
+            }
+            taken
+        });
+        match taken {
+            Ok(Taken::Whole) => self.claims.found(),
+            Ok(Taken::Nothing | Taken::Piece | Taken::Changed(_)) => {}
+            Ok(Taken::PlaceLost) => self.claims.place_lost(now),
+            Err(reason) => {
+                let what = format!("peers of the overlay are not taken in: {reason}");
+                core.reporting.log(AgentCode::AnswerInvalid, &what);
+                self.claims.place_lost(now);
+            }
+        }
+    }
+
+    fn condition(&self) -> OverlayCondition {
+        self.worker.as_ref().map(OverlayWorker::condition).unwrap_or_default()
+    }
+
+    fn state(&self, condition: &OverlayCondition) -> (OverlayState, Option<Unavailable>) {
+        if !self.is_wanted() {
+            return (OverlayState::Off, None);
+        }
+        if condition.up.is_some() {
+            return (OverlayState::Up, None);
+        }
+        let waiting = || Unavailable::failed("the control plane has not answered yet where this host is");
+        let why = self.trouble.clone().or_else(|| condition.unavailable.clone()).unwrap_or_else(waiting);
+        (OverlayState::Unavailable, Some(why))
+    }
+
+    fn public_key(&self) -> Option<String> {
+        self.keys.as_ref()?.current().public_text().ok()
+    }
+
+    pub fn status(&self, status: &mut Status) {
+        let condition = self.condition();
+        let (state, why) = self.state(&condition);
+        let shown = state != OverlayState::Off;
+        status.overlay = Some(OverlayStatus {
+            state,
+            reason: why.as_ref().map(|why| why.reason.as_str().to_owned()),
+            detail: why.map(|why| why.detail),
+            interface: shown.then(|| self.config.interface.clone()),
+            address: self.place.filter(|_| shown).map(|place| place.address.to_string()),
+            public_key: self.public_key(),
+            peers: condition.peers,
+        });
+    }
+
+    pub fn evidence(&mut self, evidence: &mut Evidence) {
+        let condition = self.condition();
+        let (state, why) = self.state(&condition);
+        if state == OverlayState::Off && !self.offered {
+            return;
+        }
+        let report = OverlayReport {
+            state: state.as_str().to_owned(),
+            reason: why.as_ref().map(|why| why.reason.as_str().to_owned()).unwrap_or_default(),
+            detail: why.map(|why| why.detail.chars().take(300).collect()).unwrap_or_default(),
+            interface: self.config.interface.clone(),
+            backend: condition.up.unwrap_or_default().to_owned(),
+            wireguard_public_key: self.public_key().unwrap_or_default(),
+            revision: condition.revision,
+            peers: u32::try_from(condition.peers).unwrap_or(u32::MAX),
+            differences: u32::try_from(condition.differences).unwrap_or(u32::MAX),
+            oldest_handshake_s: condition.oldest_handshake.map(|age| age.as_secs()),
+            recent_handshakes: u32::try_from(condition.recent_handshakes).unwrap_or(u32::MAX),
+            received_bytes: condition.received_bytes,
+            sent_bytes: condition.sent_bytes,
+        };
+        let now = Instant::now();
+        let (at, before) = self.reported.get_or_insert_with(|| (now, report.clone()));
+        // A message each time that a byte passes, or that one of thousands joins, would be too many.
+        if is_due(before, &report, now.duration_since(*at)) {
+            (*at, *before) = (now, report);
+        }
+        evidence.overlay = Some(before.clone());
+    }
+
+    pub fn metrics(&self) -> Option<(OverlayState, Option<Unavailable>, OverlayCondition)> {
+        let condition = self.condition();
+        let (state, why) = self.state(&condition);
+        (state != OverlayState::Off).then_some((state, why, condition))
+    }
+}
+
+/// Whether a report is to be sent so long after the one before.
+fn is_due(before: &OverlayReport, now: &OverlayReport, elapsed: Duration) -> bool {
+    let state = |report: &OverlayReport| {
+        let OverlayReport { state, reason, backend, wireguard_public_key, interface, .. } = report.clone();
+        (state, reason, backend, wireguard_public_key, interface, report.differences > 0)
+    };
+    let peers = |report: &OverlayReport| (report.revision, report.peers, report.differences);
+    state(before) != state(now)
+        || (peers(before) != peers(now) && elapsed >= PEERS_REPORTED)
+        || (before != now && elapsed >= FIGURES_REPORTED)
+}
+
+async fn resolve(named: Vec<(String, u16)>) -> Vec<SocketAddr> {
+    let mut servers = Vec::new();
+    for (host, port) in named {
+        if let Ok(Ok(found)) = timeout(LOOKUP, lookup_host((host.as_str(), port))).await {
+            servers.extend(found.take(8));
+        }
+    }
+    servers
+}
