@@ -7,8 +7,8 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
-    Checkpoint, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
-    DeniedSighting, Describe, Enroll, Forwarded, Import, ImportRootList, InitializeDomain, JoinReplica,
+    BeginIssuance, Checkpoint, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
+    CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList, InitializeDomain, JoinReplica,
     NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware,
     Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy,
     Sighting, Silence, SkipForwarding,
@@ -254,6 +254,14 @@ pub enum Command {
         /// Even if the replicas that are left do not answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         forced: bool,
+    },
+    /// A replica is about to ask an external issuer for a certificate.
+    BeginIssuance(Box<BeginIssuance>),
+    /// It came to nothing.
+    EndIssuance(Box<EndIssuance>),
+    /// An external issuer has revoked these.
+    RecordDeliveredRevocations {
+        serials: Vec<Serial>,
     },
 }
 

@@ -27,6 +27,7 @@ impl Command {
             | Command::ActivateIssuer(_)
             | Command::RetireIssuer { .. }
             | Command::PublishIssuer(_)
+            | Command::BeginIssuance(_)
             | Command::CreateReplicaToken { .. }
             | Command::JoinReplica(_)
             | Command::BeginRoll(_)
@@ -61,6 +62,8 @@ impl Command {
             | Command::RevokeIssuer { .. }
             | Command::ImportRootList(_)
             | Command::AbandonRoll
+            | Command::EndIssuance(_)
+            | Command::RecordDeliveredRevocations { .. }
             | Command::RevokeRecoveryTokens { .. }
             | Command::RemoveReplica { .. }
             | Command::Reinstate { .. }
@@ -118,6 +121,7 @@ impl AlertKind {
             | AlertKind::HardwareIdentityConflict
             | AlertKind::AuditForwardingFailing
             | AlertKind::ClaimedElsewhere
+            | AlertKind::IssuerMisbehaved
             | AlertKind::DeniedCertificateSeen => false,
         }
     }

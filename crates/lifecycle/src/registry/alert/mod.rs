@@ -51,6 +51,7 @@ kinds! {
     HardwareIdentityConflict "hardware_identity_conflict"
     AuditForwardingFailing "audit_forwarding_failing"
     ClaimedElsewhere "claimed_elsewhere"
+    IssuerMisbehaved "issuer_misbehaved"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.
