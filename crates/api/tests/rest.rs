@@ -223,6 +223,7 @@ fn issuer(id: &str, usage: IssuerUse, state: IssuerState, root: u8) -> Issuer {
         replica: None,
         usage,
         root: Some(Fingerprint::new([root; 32])),
+        step_ca: None,
     }
 }
 

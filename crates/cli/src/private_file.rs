@@ -120,6 +120,11 @@ pub fn read(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, CommandE
     if is_exposed { Err(exposed(path, otherwise)) } else { Ok(bytes) }
 }
 
+/// The content of a file that may hold a secret, and whether others can read it.
+pub fn read_and_judge(path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), CommandError> {
+    content(path)
+}
+
 /// The same of a private key in PEM. A file without one is no secret that somebody may have read, whatever its mode: another file
 /// was given in its place, and that is what the user has to know.
 pub fn read_key(path: &Path, otherwise: &str) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {

@@ -71,6 +71,7 @@ fn issued(subject: SpiffeId) -> Issued {
         not_after: AT.plus(Span::from_minutes(10)),
         renew_at: AT.plus(Span::from_minutes(6)),
         der: vec![0x30, 0x03, 0x02, 0x01, 0xff],
+        external: None,
     }
 }
 
@@ -98,11 +99,65 @@ fn found() -> InitializeDomain {
         audit_sealed_key: vec![7; 3],
         node_signer: NodeSigner::DomainIssuer,
         server_issuer: None,
+        step_ca: None,
     }
 }
 
 fn found_ephemeral() -> Command {
     Command::InitializeDomain(Box::new(InitializeDomain { node_signer: NodeSigner::Ephemeral, ..found() }))
+}
+
+fn step_ca_id() -> IssuerId {
+    IssuerId::parse("step-1").expect("an issuer")
+}
+
+fn found_step_ca() -> Command {
+    let issuer = NewIssuer {
+        id: step_ca_id(),
+        kind: IssuerKind::StepCa,
+        subject: "CN=Smallstep Root CA".to_owned(),
+        certificate: vec![80; 3],
+        fingerprint: Fingerprint::new([80; 32]),
+        not_after: later(3650),
+        sealed_key: vec![81; 3],
+        usage: IssuerUse::Node,
+        root: None,
+    };
+    let access = StepCaAccess {
+        url: "https://ca.example:9000".to_owned(),
+        provisioner: "enlist".to_owned(),
+        key_id: "k1".to_owned(),
+    };
+    let Command::InitializeDomain(found) = found_divided() else { panic!("another command") };
+    Command::InitializeDomain(Box::new(InitializeDomain {
+        node_signer: NodeSigner::StepCa,
+        step_ca: Some(Box::new(NewStepCa { issuer, access })),
+        ..*found
+    }))
+}
+
+fn begin_issuance() -> BeginIssuance {
+    BeginIssuance {
+        replica: ReplicaId(1),
+        issuer: step_ca_id(),
+        serial: serial(),
+        key: KeyHash::new([22; 32]),
+        subject: SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node()),
+        not_after: AT.plus(Span::from_minutes(10)),
+    }
+}
+
+/// The result of an intent, with an intermediate.
+fn issued_externally() -> Issued {
+    let subject = SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node());
+    let intermediate =
+        Intermediate { fingerprint: Fingerprint::new([82; 32]), not_after: later(365), certificate: vec![82; 3] };
+    let external = ExternalIssuance { intent: RequestId(id(9)), not_before: AT, chain: vec![intermediate] };
+    Issued { external: Some(Box::new(external)), issuer: step_ca_id(), ..issued(subject) }
+}
+
+fn end_issuance(end: IntentEnd) -> Command {
+    Command::EndIssuance(Box::new(EndIssuance { replica: ReplicaId(1), intent: RequestId(id(9)), end }))
 }
 
 fn publish() -> PublishIssuer {
@@ -517,6 +572,9 @@ fn issuer_commands() -> Vec<(&'static str, Command)> {
         ),
         ("import_root_list", Command::ImportRootList(Box::new(import_root_list()))),
         ("publish_issuer", Command::PublishIssuer(Box::new(publish()))),
+        ("begin_issuance", Command::BeginIssuance(Box::new(begin_issuance()))),
+        ("end_issuance", end_issuance(IntentEnd::NotSigned)),
+        ("record_delivered_revocations", Command::RecordDeliveredRevocations { serials: vec![serial()] }),
     ]
 }
 
@@ -736,6 +794,23 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("set_config_node", set_config(ConfigTarget::Node(node()))),
         ("found_ephemeral", found_ephemeral()),
         ("found_divided", found_divided()),
+        ("found_step_ca", found_step_ca()),
+        ("end_issuance_not_recorded", end_issuance(IntentEnd::NotRecorded { serial: serial() })),
+        (
+            "end_issuance_misbehaved",
+            end_issuance(IntentEnd::Misbehaved { serial: Some(serial()), what: "another key".to_owned() }),
+        ),
+        (
+            "renew_external",
+            Command::Renew(Box::new(Renew {
+                node: node(),
+                key: KeyHash::new([22; 32]),
+                key_kind: KeyKind::P256,
+                agent_version: None,
+                prepared: Some(issued_externally()),
+                keeping: Keeping::default(),
+            })),
+        ),
         ("activate_issuer_both", activate_both()),
         (
             "retire_issuers",
@@ -951,6 +1026,35 @@ fn a_snapshot_with_an_ephemeral_issuer_decodes_for_ever() {
     let issuer = state.ephemeral_issuer(ReplicaId(1)).expect("the issuer of the replica");
     assert_eq!((issuer.kind, issuer.certificate.as_slice()), (IssuerKind::Ephemeral, &[8; 3][..]));
     assert_eq!(state.ephemeral_version, 1);
+}
+
+#[test]
+fn a_snapshot_with_a_step_ca_decodes_for_ever() {
+    let sample = golden("snapshot_step_ca.v1", || {
+        let mut state = State::default();
+        let replica = || Actor::Replica { id: ReplicaId(1) };
+        let second = BeginIssuance { serial: Serial::parse("5b04").expect("a serial"), ..begin_issuance() };
+        let misbehaved = IntentEnd::Misbehaved { serial: None, what: "another key".to_owned() };
+        let end = EndIssuance { replica: ReplicaId(1), intent: RequestId(id(91)), end: misbehaved };
+        for (n, actor, command) in [
+            (90, envelope(Command::Tidy).actor, found_step_ca()),
+            (91, replica(), Command::BeginIssuance(Box::new(begin_issuance()))),
+            (92, replica(), Command::BeginIssuance(Box::new(second))),
+            (93, replica(), Command::EndIssuance(Box::new(end))),
+        ] {
+            let envelope = Envelope { id: RequestId(id(n)), actor, ..envelope(command) };
+            let applied = apply(&mut state, &envelope, AT);
+            assert!(applied.answer.is_ok(), "{applied:?}");
+        }
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&Image { state, ..image() }, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let (issuer, step_ca) = state.step_ca_issuer().expect("signs for nodes");
+    assert_eq!((&issuer.id, step_ca.access.provisioner.as_str()), (&step_ca_id(), "enlist"));
+    assert_eq!((state.intents.len(), state.undelivered_revocations.len()), (1, 1));
+    assert!(state.undelivered_revocations.contains_key(&serial()));
 }
 
 /// The envelope of a sample, as it is on disk.

@@ -5,11 +5,13 @@ use crate::support::{
     create_vcluster, granted, hardware, local, only, operator, register, register_hardware, remove_replica,
     replica, revoke, set_policy, span, vcluster,
 };
-use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, Serial, Source, TenantId};
+use lifecycle::names::{
+    Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source, SpiffeId, TenantId,
+};
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
-    ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
-    ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
+    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change, Checkpoint, Claim,
+    ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, EndIssuance, Forwarded,
+    ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
     RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
     SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
@@ -68,6 +70,9 @@ const COMMANDS: &[(&str, &str)] = &[
     ("RetireRoot", "+ +-- --- --- - ? -- ? - --"),
     ("ImportRootList", "+ +-- --- --- - ? -- ? - --"),
     ("PublishIssuer", "- --- --- --- - - -- - - +-"),
+    ("BeginIssuance", "- --- --- --- - - -- - - +-"),
+    ("EndIssuance", "- --- --- --- - - -- - - +-"),
+    ("RecordDeliveredRevocations", "- --- --- --- - - -- - + --"),
     ("CreateReplicaToken", "+ +-- --- --- - ? -- ? - --"),
     ("JoinReplica", "+ +++ +++ +++ + + ++ + + ++"),
     ("AnnounceReplica", "- --- --- --- - - -- - - +-"),
@@ -329,6 +334,20 @@ fn of_issuers(domain: &mut Domain) -> Vec<Command> {
         },
         Command::Rewrap(Rewrap { issuers: Vec::new(), audit: Vec::new(), roll: None, pending: Vec::new() }),
         domain.publish("e1"),
+        Command::BeginIssuance(Box::new(BeginIssuance {
+            replica: ReplicaId(1),
+            issuer: crate::support::issuer("c1"),
+            serial: Serial::parse("77").unwrap(),
+            key: KeyHash::new([1; 32]),
+            subject: SpiffeId::parse("spiffe://fleet.example/tenant/default/agent/a").unwrap(),
+            not_after: domain.now,
+        })),
+        Command::EndIssuance(Box::new(EndIssuance {
+            replica: ReplicaId(1),
+            intent: RequestId(domain.ulid()),
+            end: IntentEnd::NotSigned,
+        })),
+        Command::RecordDeliveredRevocations { serials: Vec::new() },
         Command::BeginRoll(domain.pending_roll(BOTH)),
         Command::AnswerRoll(Box::new(domain.roll_answer(2))),
         Command::AbandonRoll,

@@ -24,6 +24,7 @@ mod hardware;
 mod histories;
 mod host;
 mod import;
+mod issuance;
 mod issuer;
 mod liveness;
 mod operator;

@@ -8,7 +8,9 @@
 use lifecycle::names::KeyHash;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{AlgorithmIdentifier, CertificateSigningRequestDer, alg_id};
-use x509_parser::certification_request::X509CertificationRequestInfo;
+use std::net::IpAddr;
+use x509_parser::certification_request::{X509CertificationRequest, X509CertificationRequestInfo};
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer as _;
 
 use crate::der;
@@ -45,6 +47,50 @@ pub struct VerifiedCsr {
     pub kind: KeyKind,
     /// For reports only.
     pub common_name: Option<String>,
+    /// As sent, for an issuer that wants the proof of the key itself.
+    pub der: Vec<u8>,
+}
+
+/// The names that a request asks for, as an issuer reads them that compares them with its own list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestedNames {
+    pub common_name: Option<String>,
+    /// DNS names, addresses, URIs and mail addresses, as text.
+    pub others: Vec<String>,
+}
+
+impl VerifiedCsr {
+    pub fn requested_names(&self) -> RequestedNames {
+        let Ok((_, request)) = X509CertificationRequest::from_der(&self.der) else {
+            return RequestedNames::default();
+        };
+        // Of several common names, Go's library takes the last.
+        let subject = &request.certification_request_info.subject;
+        let common_name = subject.iter_common_name().filter_map(|name| name.as_str().ok()).last();
+        let alternative = request.requested_extensions().into_iter().flatten().find_map(|extension| {
+            match extension {
+                ParsedExtension::SubjectAlternativeName(names) => Some(names.general_names.as_slice()),
+                _ => None,
+            }
+        });
+        RequestedNames {
+            common_name: common_name.map(str::to_owned),
+            others: alternative.unwrap_or_default().iter().filter_map(as_text).collect(),
+        }
+    }
+}
+
+fn as_text(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+            Some((*name).to_owned())
+        }
+        GeneralName::IPAddress(octets) => {
+            let v4 = <[u8; 4]>::try_from(*octets).map(IpAddr::from).ok();
+            v4.or_else(|| <[u8; 16]>::try_from(*octets).map(IpAddr::from).ok()).map(|ip| ip.to_string())
+        }
+        _ => None,
+    }
 }
 
 /// Reads PEM. `NEW CERTIFICATE REQUEST`, as Java's keytool writes it, will do as well.
@@ -78,6 +124,7 @@ pub fn read_der(der: &[u8]) -> Result<VerifiedCsr, CsrError> {
         key: crate::digest::key_hash(key.spki),
         kind: key.kind,
         common_name: common_name.map(str::to_owned),
+        der: der.to_vec(),
     })
 }
 

@@ -7,7 +7,7 @@
 //! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`replica_cert`], [`hierarchy`], [`ephemeral`]
 //!   (a CA in memory), [`sign`] (audit).
 //! - Taking back and replacing: [`crl`], [`roll`] (of issuers and roots), [`succession`] (of trust bundles).
-//! - Keeping keys: [`seal`] at rest, [`pkcs11`] in an HSM, [`agent_key`] and [`wireguard`] on a host.
+//! - Keeping keys: [`seal`] at rest, [`pkcs11`] in an HSM, [`step_ca`] for a provisioner, [`agent_key`] and [`wireguard`] on a host.
 
 pub mod agent_key;
 mod certificate;
@@ -37,6 +37,7 @@ pub mod server_cert;
 pub mod sign;
 mod signing_key;
 mod spki;
+pub mod step_ca;
 pub mod succession;
 pub mod verify;
 pub mod wireguard;

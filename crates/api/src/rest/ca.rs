@@ -411,7 +411,7 @@ fn in_order(state: &State) -> Vec<&Issuer> {
             IssuerState::Retired => 3,
             IssuerState::Revoked => 4,
         };
-        (issuer.issues_for() == IssuerUse::Server, place, issuer.is_ephemeral())
+        (issuer.issues_for() == IssuerUse::Server, place, !issuer.is_of_domain())
     };
     let mut issuers: Vec<&Issuer> = state.issuers.values().collect();
     issuers.sort_by_key(rank);
@@ -459,9 +459,9 @@ impl IssuerItem {
             not_after: issuer.not_after.to_string(),
             leaves,
             other_leaves,
-            crl: !issuer.sealed_key.is_empty(),
+            crl: !issuer.sealed_key.is_empty() && issuer.is_of_domain(),
             replica: issuer.replica.map(|replica| replica.to_string()),
-            root: state.root_of(issuer).filter(|_| !issuer.is_ephemeral()).map(|root| root.fingerprint.pin()),
+            root: state.root_of(issuer).filter(|_| issuer.is_of_domain()).map(|root| root.fingerprint.pin()),
             unavailable: None,
         }
     }

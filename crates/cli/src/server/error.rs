@@ -50,6 +50,10 @@ impl From<ClockRepairError> for CommandError {
     }
 }
 
+/// What is needed to ask a step-ca.
+pub const STEP_CA: &str = "give --step-ca-url its address, --step-ca-root its root certificate, --step-ca-provisioner the name of a JWK provisioner and \
+    --step-ca-key that provisioner's private key; docs/step-ca.md shows how to make one";
+
 impl From<InitError> for CommandError {
     fn from(error: InitError) -> Self {
         let message = error.to_string();
@@ -66,6 +70,7 @@ impl From<InitError> for CommandError {
             ),
             InitError::Hsm(ref error) => (Exit::Fault, "issuer_unavailable", init_remedy(error)),
             InitError::Imported(_) => (Exit::Usage, "ca_unusable", IMPORTED),
+            InitError::StepCa(_) => (Exit::Usage, "step_ca_unusable", STEP_CA),
             InitError::ServerCertificate(_) => (
                 Exit::Usage,
                 "server_certificate",

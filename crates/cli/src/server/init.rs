@@ -1,6 +1,7 @@
 //! `enlist server init`: initializes a domain, and hands out the root key once.
 
 mod from_taskrun;
+mod step_ca;
 mod summary;
 
 use super::error::IMPORTED;
@@ -74,6 +75,21 @@ pub struct Arguments {
     /// PIN of the token's user: file:PATH or env:NAME
     #[arg(long, value_name = "PIN", required_if_eq("issuer", "pkcs11"))]
     pkcs11_pin: Option<String>,
+    /// URL of the step-ca that signs the certificates of nodes
+    #[arg(long, value_name = "URL", required_if_eq("issuer", "step-ca"))]
+    step_ca_url: Option<String>,
+    /// Root certificate of it, PEM
+    #[arg(long, value_name = "FILE", required_if_eq("issuer", "step-ca"))]
+    step_ca_root: Option<PathBuf>,
+    /// Name of the JWK provisioner by which the control plane asks it
+    #[arg(long, value_name = "NAME", required_if_eq("issuer", "step-ca"))]
+    step_ca_provisioner: Option<String>,
+    /// Private key of the provisioner: a JWK, as JSON or encrypted as `step` writes it. It is read once and sealed
+    #[arg(long, value_name = "FILE", required_if_eq("issuer", "step-ca"))]
+    step_ca_key: Option<PathBuf>,
+    /// File with the password of that key
+    #[arg(long, value_name = "FILE")]
+    step_ca_password_file: Option<PathBuf>,
     /// Take the CA, the server certificate and lifetimes from the TOML configuration of a TaskRun control plane; a
     /// CA that this file names and that does not exist is created
     #[arg(long, value_name = "FILE", conflicts_with_all = ["issuer", "ca_cert", "ca_key", "profile"])]
@@ -96,6 +112,9 @@ enum IssuerSource {
     Pkcs11,
     /// Import an existing CA with its key: --ca-cert and --ca-key
     Imported,
+    /// As sealed for operators and the control plane; certificates of nodes are signed by a step-ca: --step-ca-url, --step-ca-root,
+    /// --step-ca-provisioner and --step-ca-key
+    StepCa,
 }
 
 /// What another program's command says of a new domain; the rest is as usual.
@@ -127,6 +146,11 @@ pub async fn initialize(options: InitOptions, dir: DataDir, output: Output) -> R
         pkcs11_token: None,
         pkcs11_key: None,
         pkcs11_pin: None,
+        step_ca_url: None,
+        step_ca_root: None,
+        step_ca_provisioner: None,
+        step_ca_key: None,
+        step_ca_password_file: None,
         from_taskrun: None,
         root_key_out: options.root_key_out,
     };
@@ -159,6 +183,7 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     };
     let mut initialized = unless_interrupted(request, &mut signals).await?;
     initialized.warnings.extend(lowered);
+    initialized.warnings.extend(step_ca::warnings(&arguments)?);
     let key_file = write_root_key(&initialized, key_file)?;
     if let Some(document) = &document {
         from_taskrun::publish_ca(document, &mut initialized)?;
@@ -203,6 +228,7 @@ fn issuer_word(issuer: &IssuerChoice) -> &'static str {
         IssuerChoice::Ephemeral => "ephemeral",
         IssuerChoice::Pkcs11 => "pkcs11",
         IssuerChoice::Imported { .. } => "imported",
+        IssuerChoice::StepCa(_) => "step-ca",
     }
 }
 
@@ -229,10 +255,12 @@ fn write_root_key(
 }
 
 fn issuer(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
+    step_ca::check_flags(arguments)?;
     match (arguments.issuer, &arguments.ca_cert, &arguments.ca_key) {
         (IssuerSource::Sealed, None, None) => Ok(IssuerChoice::Sealed),
         (IssuerSource::Ephemeral, None, None) => Ok(IssuerChoice::Ephemeral),
         (IssuerSource::Pkcs11, None, None) => Ok(IssuerChoice::Pkcs11),
+        (IssuerSource::StepCa, None, None) => step_ca::choice(arguments),
         (IssuerSource::Imported, Some(_), Some(_)) if arguments.root_key_out.is_some() => {
             Err(CommandError::usage("an imported CA has no root key to write", "omit --root-key-out"))
         }

@@ -3,7 +3,7 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    hardware, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
+    hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
     token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
@@ -168,6 +168,9 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Unassign { node } => vcluster::assign::unassign(state, node),
         Command::Move { node, vcluster } => vcluster::assign::relocate(state, node, vcluster),
         Command::ReportSessions(report) => session::report::decide(state, report),
+        Command::BeginIssuance(begin) => issuance::begin::begin(state, begin),
+        Command::EndIssuance(end) => issuance::end::end(state, envelope, end),
+        Command::RecordDeliveredRevocations { serials } => issuance::deliver::record(state, serials),
         Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
         Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
     }

@@ -197,6 +197,7 @@ acts! {
     ReadCa => Who::Within(Role::Viewer);
     ManageCa => Who::Everywhere(Role::PlatformAdmin);
     PublishIssuer => Who::TheReplica;
+    AskIssuer => Who::TheReplica;
     ReadCluster => Who::Everywhere(Role::Viewer);
     ManageCluster => Who::Everywhere(Role::PlatformAdmin);
     JoinCluster => Who::Anyone;

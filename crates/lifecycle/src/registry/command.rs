@@ -7,8 +7,8 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
-    Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
-    CreateVcluster, DeniedSighting, Describe, Enroll, Forwarded, Import, ImportRootList, InitializeDomain,
+    BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
+    CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList, InitializeDomain,
     JoinReplica, NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
     RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
     SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
@@ -260,6 +260,14 @@ pub enum Command {
     /// Orders a host to replace its WireGuard key.
     OrderRekey {
         node: NodeId,
+    },
+    /// A replica is about to ask an external issuer for a certificate.
+    BeginIssuance(Box<BeginIssuance>),
+    /// It came to nothing.
+    EndIssuance(Box<EndIssuance>),
+    /// An external issuer has revoked these.
+    RecordDeliveredRevocations {
+        serials: Vec<Serial>,
     },
 }
 

@@ -13,6 +13,10 @@ pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
 pub use super::domain::accept_clock::ClockAccepted;
 pub use super::domain::repair_clock::ClockRepaired;
 pub use super::hardware::register::HardwareRegistered;
+pub use super::issuance::begin::IssuanceBegun;
+pub use super::issuance::deliver::RevocationsDelivered;
+pub use super::issuance::end::IssuanceEnded;
+pub use super::issuance::lapse::IssuancesLapsed;
 pub use super::issuer::activate::IssuerActivated;
 pub use super::issuer::publish::IssuerPublished;
 pub use super::issuer::retire::IssuerRetired;
@@ -272,6 +276,10 @@ events! {
     RekeyOrdered(RekeyOrdered)
     RekeyExpired(RekeyExpired)
     EndpointChanged(EndpointChanged)
+    IssuanceBegun(Box<IssuanceBegun>)
+    IssuanceEnded(Box<IssuanceEnded>)
+    IssuancesLapsed(IssuancesLapsed)
+    RevocationsDelivered(RevocationsDelivered)
 }
 
 /// A value in an audit line.

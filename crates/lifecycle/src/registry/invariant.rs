@@ -1,7 +1,7 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay,
+    CertificateStatus, ConfigChange, IssuerKind, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay,
     OverlayScope, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState,
     Vclusters,
 };
@@ -36,6 +36,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     one_issuer_signs(before, after)?;
     one_root_is_active(before, after)?;
     ephemeral_issuers_are_their_replicas_own(before, after)?;
+    what_step_ca_owes_is_not_good(after)?;
     keys_point_to_what_certifies_them(after)?;
     an_overlay_holds_its_peers_and_nobody_else(before, after)?;
     recovery_tokens_are_few_and_known(after)?;
@@ -368,7 +369,7 @@ fn one_root_is_active(before: &State, after: &State) -> Result<(), Violation> {
             return violated("D13", "the revocation list of a root became older");
         }
     }
-    for issuer in after.issuers.values().filter(|issuer| !issuer.is_ephemeral()) {
+    for issuer in after.issuers.values().filter(|issuer| issuer.is_of_domain()) {
         let above = after.root_of(issuer);
         if issuer.state.is_trusted() && !above.is_some_and(|root| root.state.is_trusted()) {
             return violated("D13", format!("issuer {} is trusted below a root that is not", issuer.id));
@@ -413,13 +414,36 @@ fn ephemeral_issuers_are_their_replicas_own(before: &State, after: &State) -> Re
         let issuer = after.issuers.get(&certificate.issuer);
         let fits = match &certificate.owner {
             Owner::Node(_) => true,
-            Owner::Operator(_) | Owner::Replica(_) => issuer.is_none_or(|issuer| !issuer.is_ephemeral()),
+            Owner::Operator(_) | Owner::Replica(_) => issuer.is_none_or(|issuer| issuer.is_of_domain()),
         };
         if !fits {
-            return violated("D12", "an ephemeral issuer signed for an operator or a replica");
+            return violated("D12", "an issuer of nodes alone signed for an operator or a replica");
         }
     }
     Ok(())
+}
+
+/// D12, D13: a step-ca signs only where it is to, hosts do not trust it, what it was asked for is not on record yet, and what it is to
+/// revoke is good for nobody.
+fn what_step_ca_owes_is_not_good(state: &State) -> Result<(), Violation> {
+    for issuer in state.issuers.values().filter(|issuer| issuer.kind == IssuerKind::StepCa) {
+        if !state.has_step_ca() || issuer.step_ca.is_none() || issuer.usage != IssuerUse::Node {
+            return violated("D12", format!("{} is a step-ca of no such domain", issuer.id));
+        }
+        if state.roots.iter().any(|root| root.fingerprint == issuer.fingerprint) {
+            return violated("D13", format!("hosts trust {}", issuer.id));
+        }
+    }
+    let mut asked = BTreeSet::new();
+    for intent in state.intents.values() {
+        if state.certificates.contains_key(&intent.serial) || !asked.insert(&intent.serial) {
+            return violated("I2", format!("{} is asked for and on record, or asked for twice", intent.serial));
+        }
+    }
+    match state.undelivered_revocations.keys().find(|serial| state.is_good(serial)) {
+        Some(serial) => violated("I3", format!("{serial} is to be revoked and good")),
+        None => Ok(()),
+    }
 }
 
 fn keys_point_to_what_certifies_them(state: &State) -> Result<(), Violation> {

@@ -232,6 +232,8 @@ pub enum Rejection {
     TooManyReplicas { max: usize },
     #[error("{max} tokens for replicas are neither used nor expired")]
     TooManyReplicaTokens { max: usize },
+    #[error("{max} certificates are being asked of the issuer of nodes")]
+    TooManyIssuances { max: usize },
     #[error("without this replica the cluster would have no majority")]
     WouldLoseMajority,
     #[error("the underlay endpoint cannot be used: {why}")]
@@ -412,6 +414,7 @@ impl Rejection {
             Rejection::PeerAddressInUse { .. } => "peer_address_in_use",
             Rejection::TooManyReplicas { .. } => "too_many_replicas",
             Rejection::TooManyReplicaTokens { .. } => "too_many_tokens",
+            Rejection::TooManyIssuances { .. } => "overloaded",
             Rejection::WouldLoseMajority => "would_lose_majority",
             Rejection::EndpointInvalid { .. } => "endpoint_invalid",
             Rejection::RekeyNotOrdered { .. } => "rekey_not_ordered",

@@ -5,8 +5,9 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Node, Operator, OperatorKey, Overlay,
-    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token, Vcluster,
+    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey, Overlay,
+    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
+    UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
     AlertId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
@@ -120,6 +121,12 @@ pub struct State {
     /// What every replica can apply.
     #[serde(default = "first_feature_level")]
     pub feature_level: u32,
+    /// Certificates that an external issuer was asked for and that are not on record yet, by the command that said so.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub intents: OrdMap<RequestId, Intent>,
+    /// What external issuers have yet to revoke.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub undelivered_revocations: OrdMap<Serial, UndeliveredRevocation>,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
@@ -191,6 +198,8 @@ impl Default for State {
             last_replica: first_replica(),
             epoch: first_epoch(),
             feature_level: first_feature_level(),
+            intents: OrdMap::new(),
+            undelivered_revocations: OrdMap::new(),
             recent: OrdMap::new(),
         }
     }

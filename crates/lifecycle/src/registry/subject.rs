@@ -118,6 +118,9 @@ impl Command {
             Command::RetireRoot { .. } => (Act::ManageCa, Subject::Domain),
             Command::ImportRootList(_) => (Act::ManageCa, Subject::Domain),
             Command::PublishIssuer(publish) => (Act::PublishIssuer, Subject::OwnReplica(publish.replica)),
+            Command::BeginIssuance(begin) => (Act::AskIssuer, Subject::OwnReplica(begin.replica)),
+            Command::EndIssuance(end) => (Act::AskIssuer, Subject::OwnReplica(end.replica)),
+            Command::RecordDeliveredRevocations { .. } => (Act::KeepHouse, Subject::Domain),
             Command::CreateReplicaToken { .. } => (Act::ManageCluster, Subject::Domain),
             Command::JoinReplica(_) => (Act::JoinCluster, Subject::Credential),
             Command::AnnounceReplica(announce) => {

@@ -2,6 +2,7 @@
 
 use super::alert::clear;
 use super::event::{AuditField, AuditFields, Happened};
+use super::issuance::lapse;
 use super::node::rotate::RotationExpired;
 use super::overlay::rekey::RekeyExpired;
 use super::token::expire;
@@ -28,6 +29,7 @@ fn ended(state: &State) -> Vec<Event> {
     let mut events: Vec<Event> = expire::expired(state).take(AT_ONCE).collect();
     events.extend(unfetched_orders(state));
     events.extend(clear::quiet_suspicions(state).take(AT_ONCE));
+    events.extend(lapse::lapsed(state));
     events
 }
 
@@ -36,7 +38,9 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
     let (tokens, certificates, keys) = (old_tokens(state), old_certificates(state), old_keys(state));
     let (issuers, replica_tokens) = (old_issuers(state), old_replica_tokens(state));
     let wireguard_keys = state.rested_keys().take(AT_ONCE).collect();
-    let tidied = Tidied { tokens, certificates, keys, issuers, replica_tokens, wireguard_keys };
+    let revocations = old_revocations(state);
+    let tidied =
+        Tidied { tokens, certificates, keys, issuers, replica_tokens, wireguard_keys, revocations };
     if !tidied.is_empty() {
         events.push(Event::Tidied(tidied));
     }
@@ -64,7 +68,9 @@ fn old_issuers(state: &State) -> Vec<IssuerId> {
         (IssuerKind::Ephemeral, IssuerState::Prepared | IssuerState::Retiring | IssuerState::Retired) => {
             false
         }
-        (IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11, _) => issuer.not_after <= state.at,
+        (IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11 | IssuerKind::StepCa, _) => {
+            issuer.not_after <= state.at
+        }
     };
     let drained = |issuer: &&Issuer| {
         issuer.is_ephemeral() && matches!(issuer.state, IssuerState::Retiring | IssuerState::Retired)
@@ -88,6 +94,12 @@ fn old_tokens(state: &State) -> Vec<TokenId> {
 fn old_replica_tokens(state: &State) -> Vec<TokenId> {
     let over = |token: &&ReplicaToken| token.expires_at.plus(TOKEN_MEMORY) <= state.at;
     state.replica_tokens.values().filter(over).take(AT_ONCE).map(|token| token.id).collect()
+}
+
+/// Revocations that an external issuer has not taken, of certificates that have expired meanwhile.
+fn old_revocations(state: &State) -> Vec<Serial> {
+    let over = state.undelivered_revocations.iter().filter(|(_, owed)| owed.not_after <= state.at);
+    over.take(AT_ONCE).map(|(serial, _)| serial.clone()).collect()
 }
 
 /// Expired certificates, except the last one of each holder: that is how its end is told.
@@ -126,6 +138,7 @@ pub struct Tidied {
     pub replica_tokens: Vec<TokenId>,
     /// Keys that were replaced and have rested.
     pub wireguard_keys: Vec<WireguardKey>,
+    pub revocations: Vec<Serial>,
 }
 
 impl Tidied {
@@ -136,6 +149,7 @@ impl Tidied {
             && self.issuers.is_empty()
             && self.replica_tokens.is_empty()
             && self.wireguard_keys.is_empty()
+            && self.revocations.is_empty()
     }
 }
 
@@ -146,6 +160,7 @@ impl Happened for Tidied {
         let later = [
             ("replica_tokens", self.replica_tokens.len() as u64),
             ("wireguard_keys", self.wireguard_keys.len() as u64),
+            ("revocations", self.revocations.len() as u64),
         ];
         [
             ("tokens", AuditField::Number(self.tokens.len() as u64)),
@@ -165,7 +180,7 @@ impl Happened for Tidied {
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
         for issuer in &self.issuers {
-            if state.issuers.remove(issuer).is_some_and(|gone| gone.is_ephemeral()) {
+            if state.issuers.remove(issuer).is_some_and(|gone| !gone.is_of_domain()) {
                 state.ephemeral_version += 1;
             }
         }
@@ -174,6 +189,9 @@ impl Happened for Tidied {
         }
         for token in self.replica_tokens.iter().filter_map(|id| state.replica_tokens.remove(id)) {
             state.replica_token_by_hash.remove(&token.hash);
+        }
+        for serial in &self.revocations {
+            state.undelivered_revocations.remove(serial);
         }
         for serial in &self.certificates {
             state.forget_certificate(serial);

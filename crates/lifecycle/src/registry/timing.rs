@@ -30,6 +30,7 @@ impl Command {
             | Command::ActivateIssuer(_)
             | Command::RetireIssuer { .. }
             | Command::PublishIssuer(_)
+            | Command::BeginIssuance(_)
             | Command::CreateReplicaToken { .. }
             | Command::JoinReplica(_)
             | Command::BeginRoll(_)
@@ -64,6 +65,8 @@ impl Command {
             | Command::RevokeIssuer { .. }
             | Command::ImportRootList(_)
             | Command::AbandonRoll
+            | Command::EndIssuance(_)
+            | Command::RecordDeliveredRevocations { .. }
             | Command::RevokeRecoveryTokens { .. }
             | Command::RemoveReplica { .. }
             | Command::Reinstate { .. }
@@ -121,6 +124,7 @@ impl AlertKind {
             | AlertKind::HardwareIdentityConflict
             | AlertKind::AuditForwardingFailing
             | AlertKind::ClaimedElsewhere
+            | AlertKind::IssuerMisbehaved
             | AlertKind::DeniedCertificateSeen
             | AlertKind::OverlayUnavailable
             | AlertKind::OverlayDrift => false,

@@ -9,7 +9,8 @@ use lifecycle::names::{
     Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, AnswerRoll, Applied, Claim, Command,
+    ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, Answer, AnswerRoll, Applied,
+    BeginIssuance, Claim, Command, ExternalIssuance, Intermediate, NewStepCa, StepCaAccess,
     Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
     Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, HardwareIdentity, HardwareText,
     InitializeDomain, Issued, IssuerKind, IssuerRequest, IssuerState, JoinReplica, Keeping, Mint, NewIssuer,
@@ -112,6 +113,58 @@ impl Domain {
         domain
     }
 
+    /// One in which a step-ca, `c1`, signs the certificates of nodes.
+    pub fn step_ca() -> Self {
+        let mut domain = Self::unfounded();
+        let found = domain.found_step_ca();
+        check(&mut domain, (local(), found), granted(&["domain.founded"]));
+        domain
+    }
+
+    pub fn found_step_ca(&mut self) -> Command {
+        let Command::InitializeDomain(mut found) = self.found_divided(NodeSigner::StepCa) else { unreachable!() };
+        found.step_ca = Some(Box::new(self.new_step_ca()));
+        Command::InitializeDomain(found)
+    }
+
+    pub fn new_step_ca(&mut self) -> NewStepCa {
+        NewStepCa {
+            issuer: NewIssuer {
+                id: issuer("c1"),
+                kind: IssuerKind::StepCa,
+                subject: "CN=Smallstep root".to_owned(),
+                certificate: b"step-ca".to_vec(),
+                fingerprint: Fingerprint::new(self.digest()),
+                not_after: START.plus(ISSUER_LIFE),
+                sealed_key: b"sealed".to_vec(),
+                usage: IssuerUse::Node,
+                root: None,
+            },
+            access: StepCaAccess {
+                url: "https://ca.example".to_owned(),
+                provisioner: "enlist".to_owned(),
+                key_id: "k1".to_owned(),
+            },
+        }
+    }
+
+    /// The intent for a certificate, and the id of the command that records it.
+    pub fn begin_issuance(&mut self, subject: SpiffeId, key: KeyHash, not_after: Timestamp) -> (Serial, Answer, RequestId) {
+        let serial = self.serial();
+        let begin = BeginIssuance {
+            replica: ReplicaId(1),
+            issuer: issuer("c1"),
+            serial: serial.clone(),
+            key,
+            subject,
+            not_after,
+        };
+        let before: Vec<RequestId> = self.state.intents.keys().copied().collect();
+        let answer = self.give(replica(1), Command::BeginIssuance(Box::new(begin))).answer;
+        let id = self.state.intents.keys().find(|id| !before.contains(id)).copied();
+        (serial, answer, id.unwrap_or(RequestId(self.ulid())))
+    }
+
     /// The first replica has started again.
     #[track_caller]
     pub fn published(&mut self, name: &str) {
@@ -181,6 +234,7 @@ impl Domain {
             audit_certificate: b"audit".to_vec(),
             audit_sealed_key: b"sealed".to_vec(),
             server_issuer: None,
+            step_ca: None,
         }))
     }
 
@@ -336,7 +390,10 @@ impl Domain {
     /// signs, by one that did.
     pub fn issue(&mut self, subject: SpiffeId, key: KeyHash, lifetime: Span) -> Issued {
         let of_node = matches!(subject.path, SpiffePath::Agent { .. });
-        let signs = if of_node && self.state.has_ephemeral_issuers() {
+        let external = of_node && self.state.has_step_ca();
+        let signs = if external {
+            self.state.step_ca_issuer().map(|(issuer, _)| issuer)
+        } else if of_node && self.state.has_ephemeral_issuers() {
             self.state.ephemeral_issuer(ReplicaId(1))
         } else if matches!(subject.path, SpiffePath::Replica { .. }) {
             self.state.server_issuer()
@@ -347,8 +404,16 @@ impl Domain {
         let (issuer, end) = signer.unwrap_or_else(|| (issuer("i1"), Timestamp::from_millis(u64::MAX)));
         let signed_at = self.now.max(self.state.at);
         let not_after = signed_at.plus(lifetime).min(end);
-        let serial = self.serial();
+        let (serial, external) = if external {
+            let (serial, _, intent) = self.begin_issuance(subject.clone(), key, not_after);
+            let not_before = signed_at.minus(Span::from_secs(60));
+            let external = ExternalIssuance { intent, not_before, chain: vec![self.intermediate("step-1")] };
+            (serial, Some(Box::new(external)))
+        } else {
+            (self.serial(), None)
+        };
         Issued {
+            external,
             fingerprint: Fingerprint::new(self.digest()),
             subject,
             key,
@@ -358,6 +423,17 @@ impl Domain {
             renew_at: signed_at.plus(Span::from_millis(not_after.since(signed_at).millis() / 2)),
             der: format!("certificate {serial}").into_bytes(),
             serial,
+        }
+    }
+
+    /// An intermediate of step-ca.
+    pub fn intermediate(&self, name: &str) -> Intermediate {
+        let mut bytes = [0; 32];
+        bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        Intermediate {
+            fingerprint: Fingerprint::new(bytes),
+            not_after: START.plus(ISSUER_LIFE),
+            certificate: name.as_bytes().to_vec(),
         }
     }
 

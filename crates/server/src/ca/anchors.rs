@@ -42,19 +42,31 @@ fn read(state: &State) -> Result<NodeIssuers, AnchorsError> {
     let verifies = |issuer: &&Issuer| issuer.issues_for().signs_clients() && is_as_published(issuer);
     let usable = || state.issuers.values().filter(verifies);
     let trusted = usable().filter(|issuer| issuer.state.is_trusted());
-    let mut issuers = NodeIssuers::new(trusted.map(|issuer| (&domain.name, issuer.certificate.as_slice())))?;
+    let trusted = trusted.flat_map(anchors_of).map(|der| (&domain.name, der));
+    let mut issuers = NodeIssuers::new(trusted)?;
     // A revoked issuer stays among them, so that a certificate it signed is refused as revoked (alert 44) and not as unknown.
     for revoked in usable().filter(|issuer| issuer.state == IssuerState::Revoked) {
-        issuers.add_revoked(&domain.name, &revoked.certificate)?;
+        for der in anchors_of(revoked) {
+            issuers.add_revoked(&domain.name, der)?;
+        }
     }
     Ok(issuers)
+}
+
+/// A leaf is verified by what signed it: of a step-ca, by its intermediates, as far as its root vouches for them.
+fn anchors_of(issuer: &Issuer) -> Vec<&[u8]> {
+    let known = issuer.step_ca.iter().flat_map(|step_ca| &step_ca.intermediates);
+    let known: Vec<&[u8]> = known.map(|ca| ca.certificate.as_slice()).collect();
+    let mut anchors = pki::step_ca::trusted_intermediates(&issuer.certificate, &known);
+    anchors.push(&issuer.certificate);
+    anchors
 }
 
 /// The rules of the registry read no certificate. An entry that published something else than an ephemeral CA, or under
 /// another name, makes no anchor.
 fn is_as_published(issuer: &Issuer) -> bool {
     match issuer.kind {
-        IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11 => return true,
+        IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11 | IssuerKind::StepCa => return true,
         IssuerKind::Ephemeral => {}
     }
     let checked = pki::ephemeral::check(&issuer.certificate);
@@ -102,6 +114,7 @@ mod tests {
             replica: Some(ReplicaId(1)),
             usage: lifecycle::names::IssuerUse::Node,
             root: None,
+            step_ca: None,
         }
     }
 

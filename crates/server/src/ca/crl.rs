@@ -74,9 +74,11 @@ async fn signed(app: &Arc<App>, issuer: Option<&IssuerId>) -> Result<SignedList,
 
 fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, Failure> {
     match issuer {
-        Some(id) if state.issuers.get(id).is_some_and(Issuer::is_ephemeral) => {
-            let message =
-                format!("issuer {id} is ephemeral: it signs certificates of nodes and no revocation list");
+        Some(id) if state.issuers.get(id).is_some_and(|issuer| !issuer.is_of_domain()) => {
+            let kind = state.issuers.get(id).map(|issuer| issuer.kind.as_str()).unwrap_or_default();
+            let message = format!(
+                "issuer {id} is of the kind {kind}: the control plane signs no revocation list for it"
+            );
             Err(Failure::new(api::code::NO_REVOCATION_LIST, message))
         }
         Some(id) => state
@@ -91,7 +93,7 @@ fn find<'a>(state: &'a State, issuer: Option<&IssuerId>) -> Result<&'a Issuer, F
                 state
                     .issuers
                     .values()
-                    .filter(|issuer| !issuer.sealed_key.is_empty())
+                    .filter(|issuer| !issuer.sealed_key.is_empty() && issuer.is_of_domain())
                     .max_by_key(|issuer| issuer.not_after)
             })
             .ok_or_else(|| {

@@ -206,5 +206,6 @@ pub fn sign(
         renew_at,
         not_after: signed.not_after,
         der: signed.der,
+        external: None,
     })
 }

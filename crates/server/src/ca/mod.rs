@@ -12,6 +12,7 @@ pub mod rewrap;
 pub mod roll;
 pub mod root_list;
 pub mod server_cert;
+pub mod step_ca;
 
 use crate::http::failure::Failure;
 use crate::process::datadir::DataDir;
@@ -23,6 +24,7 @@ use keys::Keys;
 use server_cert::PresentedCertificate;
 use std::sync::Arc;
 use std::time::Duration;
+use step_ca::StepCaClient;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// How long anyone waits until nobody else seals: whoever does makes one proposal, which ends in 15 s.
@@ -37,6 +39,8 @@ pub struct CertificateAuthority {
     pub memory: MemoryIssuers,
     /// Whether the keys of issuers in an HSM sign.
     pub hsm: HsmWatch,
+    /// What asks step-ca, where that signs for nodes.
+    pub step_ca: StepCaClient,
     /// The certificate of the server itself.
     pub presented: Arc<PresentedCertificate>,
     /// Revocation lists as signed last.
@@ -53,6 +57,7 @@ impl CertificateAuthority {
             anchors: NodeAnchors::default(),
             memory: MemoryIssuers::default(),
             hsm: HsmWatch::new(keys.hsm()),
+            step_ca: StepCaClient::default(),
             keys,
             presented: PresentedCertificate::empty(),
             lists: Lists::default(),

@@ -61,9 +61,8 @@ impl RollRequest {
         let held = active.filter(|issuer| issuer.usage.overlaps(usage)).map(|issuer| issuer.kind).next();
         match self.kind.or(held) {
             Some(IssuerKind::Pkcs11) => IssuerKind::Pkcs11,
-            Some(IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral) | None => {
-                IssuerKind::Sealed
-            }
+            Some(IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral | IssuerKind::StepCa)
+            | None => IssuerKind::Sealed,
         }
     }
 }
@@ -100,7 +99,7 @@ async fn requested(
 ) -> Result<IssuerRequest, Failure> {
     let made = match kind {
         IssuerKind::Pkcs11 => hsm::request(app, domain, usage)?,
-        IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral => {
+        IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral | IssuerKind::StepCa => {
             roll::intermediate_request(domain, usage)
                 .map_err(|error| Failure::internal("no key for the next issuer", &error))?
         }
@@ -191,7 +190,7 @@ pub async fn certify(
 /// An issuer of an answer that holds nothing new: every certificate in it is that of an issuer, a root or a cross-certificate on record.
 fn taken_before<'a>(state: &'a State, ders: &[CertificateDer<'_>]) -> Option<&'a Issuer> {
     let issuer = |der: &CertificateDer<'_>| {
-        let known = state.issuers.get(&issuer_id(der)).filter(|known| !known.is_ephemeral());
+        let known = state.issuers.get(&issuer_id(der)).filter(|known| known.is_of_domain());
         known.filter(|known| known.certificate == der.as_ref())
     };
     let is_root = |der: &[u8]| {

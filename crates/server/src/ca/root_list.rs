@@ -40,7 +40,7 @@ pub async fn import(
     }
     read.check(&root.certificate).map_err(|error| invalid(&error))?;
     let below = view.state.issuers.values().filter(|issuer| {
-        !issuer.is_ephemeral()
+        issuer.is_of_domain()
             && view.state.root_of(issuer).is_some_and(|above| above.fingerprint == root.fingerprint)
     });
     let issuers: Vec<IssuerId> =

@@ -114,6 +114,7 @@ pub fn issued(
         renew_at: signed_at.plus(Span::from_millis(LIFETIME.millis() / 3 * 2)),
         not_after: signed.not_after,
         der: signed.der,
+        external: None,
     }
 }
 

@@ -301,7 +301,7 @@ fn answer(app: &App, released: &Released) -> EnrollResponse {
         tenant: node.tenant.to_string(),
         spiffe_id: subject.to_string(),
         certificate: pem::certificate_pem(der),
-        chain: chain(state, &certificate.issuer),
+        chain: chain(state, der, &certificate.issuer),
         bundle: bundle_to_follow(state, app.now()),
         bundle_version: state.bundle_version,
         root_crls: root_crls(state),

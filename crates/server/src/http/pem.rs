@@ -1,13 +1,14 @@
 //! Certificates as the doors hand them out.
 
 use lifecycle::names::{IssuerId, Timestamp};
-use lifecycle::registry::{Issuer, IssuerState, State};
+use lifecycle::registry::{Issuer, IssuerState, State, StepCa};
 use pki::pem;
+use rustls_pki_types::CertificateDer;
 
 /// A leaf, then the intermediates between it and its root.
-pub fn leaf_and_chain(state: &State, leaf: &[u8], issuer: &IssuerId) -> String {
-    let leaf = pem::certificate_pem(leaf);
-    if is_root(state, issuer) || is_ephemeral(state, issuer) { leaf } else { leaf + &chain(state, issuer) }
+pub fn leaf_and_chain(state: &State, der: &[u8], issuer: &IssuerId) -> String {
+    let leaf = pem::certificate_pem(der);
+    if is_root(state, issuer) || is_ephemeral(state, issuer) { leaf } else { leaf + &chain(state, der, issuer) }
 }
 
 /// What verifies the control plane: intermediates, then roots. An issuer of nodes alone is not in it: its certificate allows
@@ -15,7 +16,7 @@ pub fn leaf_and_chain(state: &State, leaf: &[u8], issuer: &IssuerId) -> String {
 /// issuer verifies by the roots with the intermediates that stand behind it.
 pub fn trust(state: &State, issuer: &IssuerId) -> String {
     let servers = match state.issuers.get(issuer) {
-        Some(own) if own.is_ephemeral() || is_root(state, issuer) => None,
+        Some(own) if !own.is_of_domain() || is_root(state, issuer) => None,
         // One that signs for nodes and servers alike, such as an imported CA.
         Some(own) if own.usage.signs_servers() => Some(own),
         Some(_) | None => server_issuer(state),
@@ -23,25 +24,26 @@ pub fn trust(state: &State, issuer: &IssuerId) -> String {
     certificates(servers) + &bundle(state)
 }
 
-/// The same for pact's clients, which verify their leaf by it: with an ephemeral issuer, which is its own root and which no
-/// client can verify a leaf without. It is for client certificates only, and says so.
-pub fn trust_with_ephemeral(state: &State, issuer: &IssuerId) -> String {
-    let ephemeral = state.issuers.get(issuer).filter(|issuer| issuer.is_ephemeral());
-    certificates(ephemeral) + &trust(state, issuer)
+/// The same for pact's clients, which verify their leaf by it: with an issuer outside of the domain's hierarchy, which no client can
+/// verify a leaf without. An ephemeral one is for client certificates only, and says so; of a step-ca, its own root decides that.
+pub fn trust_with_outside_issuer(state: &State, issuer: &IssuerId) -> String {
+    let outside = state.issuers.get(issuer).filter(|issuer| !issuer.is_of_domain());
+    let below = outside.and_then(|issuer| issuer.step_ca.as_deref()).into_iter().flat_map(intermediates);
+    pem::chain_pem(below) + &certificates(outside) + &trust(state, issuer)
 }
 
 /// The same for probectl's agents, whose document has them verify their own leaf by this alone: with the issuer of the leaf,
-/// unless that is ephemeral.
+/// unless that is outside of the domain's hierarchy.
 pub fn trust_with_issuer(state: &State, issuer: &IssuerId) -> String {
     let nodes =
-        state.issuers.get(issuer).filter(|issuer| !issuer.usage.signs_servers() && !issuer.is_ephemeral());
+        state.issuers.get(issuer).filter(|issuer| !issuer.usage.signs_servers() && issuer.is_of_domain());
     certificates(nodes) + &trust(state, issuer)
 }
 
 /// What signs the control plane's own certificates now.
 fn server_issuer(state: &State) -> Option<&Issuer> {
     let signs = |issuer: &&Issuer| {
-        issuer.state == IssuerState::Active && !issuer.is_ephemeral() && issuer.usage.signs_servers()
+        issuer.state == IssuerState::Active && issuer.is_of_domain() && issuer.usage.signs_servers()
     };
     state.issuers.values().find(signs)
 }
@@ -58,8 +60,12 @@ fn is_root(state: &State, issuer: &IssuerId) -> bool {
 }
 
 /// What a leaf is verified by beside the bundle: the intermediates between it and its root, or its ephemeral issuer.
-pub fn chain(state: &State, issuer: &IssuerId) -> String {
-    certificates(state.issuers.get(issuer))
+pub fn chain(state: &State, leaf: &[u8], issuer: &IssuerId) -> String {
+    let issuer = state.issuers.get(issuer);
+    match issuer.and_then(|issuer| issuer.step_ca.as_deref()) {
+        Some(step_ca) => pem::chain_pem(above(step_ca, leaf)),
+        None => certificates(issuer),
+    }
 }
 
 /// What hosts trust to reach the control plane.
@@ -86,10 +92,33 @@ pub fn node_issuers(state: &State) -> String {
 
 pub fn node_issuer_certificates(state: &State) -> impl Iterator<Item = &[u8]> {
     let issuers = state.node_issuers().filter(|issuer| !is_root(state, &issuer.id));
-    issuers.map(|issuer| issuer.certificate.as_slice()).chain(state.server_trust())
+    issuers.flat_map(verifying).chain(state.server_trust())
 }
 
-/// Rises whenever [`node_issuers`] changes: with what hosts trust, and with ephemeral issuers.
+/// The certificates of one issuer: its own and, of a step-ca, those of its intermediates.
+pub fn verifying(issuer: &Issuer) -> impl Iterator<Item = &[u8]> {
+    let below = issuer.step_ca.as_deref().into_iter().flat_map(intermediates);
+    std::iter::once(issuer.certificate.as_slice()).chain(below)
+}
+
+fn intermediates(step_ca: &StepCa) -> impl Iterator<Item = &[u8]> {
+    step_ca.intermediates.iter().map(|ca| ca.certificate.as_slice())
+}
+
+/// The intermediates of a step-ca above one of its certificates.
+fn above<'a>(step_ca: &'a StepCa, leaf: &[u8]) -> Vec<&'a [u8]> {
+    let mut chain: Vec<&[u8]> = Vec::new();
+    let mut last = CertificateDer::from(leaf.to_vec());
+    while let Some(next) =
+        intermediates(step_ca).find(|ca| !chain.contains(ca) && pki::verify::is_issued_by(&last, ca))
+    {
+        chain.push(next);
+        last = CertificateDer::from(next.to_vec());
+    }
+    chain
+}
+
+/// Rises whenever [`node_issuers`] changes: with what hosts trust, and with issuers outside of the domain's hierarchy.
 pub fn node_issuers_version(state: &State) -> u64 {
     state.bundle_version.saturating_add(state.ephemeral_version)
 }
@@ -120,6 +149,7 @@ mod tests {
             replica: None::<ReplicaId>,
             usage,
             root: None,
+            step_ca: None,
         }
     }
 
@@ -163,7 +193,7 @@ mod tests {
         );
         let nodes = IssuerId::parse("nodes").unwrap();
         assert_eq!(names(&trust(&state, &nodes)), ["servers", "root"]);
-        assert_eq!(names(&trust_with_ephemeral(&state, &nodes)), ["servers", "root"]);
+        assert_eq!(names(&trust_with_outside_issuer(&state, &nodes)), ["servers", "root"]);
         assert_eq!(names(&trust_with_issuer(&state, &nodes)), ["nodes", "servers", "root"]);
         assert_eq!(names(&leaf_and_chain(&state, b"leaf", &nodes)), ["leaf", "nodes"]);
         let both = IssuerId::parse("both").unwrap();
@@ -183,7 +213,7 @@ mod tests {
         let memory = IssuerId::parse("memory").unwrap();
         assert_eq!(names(&trust(&state, &memory)), ["root"]);
         assert_eq!(names(&trust_with_issuer(&state, &memory)), ["root"]);
-        assert_eq!(names(&trust_with_ephemeral(&state, &memory)), ["memory", "root"]);
+        assert_eq!(names(&trust_with_outside_issuer(&state, &memory)), ["memory", "root"]);
         assert_eq!(names(&node_issuers(&state)), ["memory", "root"]);
     }
 

@@ -1,6 +1,6 @@
 //! Enrolling: a token, or the hardware of a registered machine, becomes a node with a certificate.
 
-use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
+use super::issue::{self, Issue, LeafGrant, Preparation, Released, Unissued, issue, read_csr};
 use super::probe;
 use crate::fleet::everywhere;
 use crate::fleet::presence::at_replica::ReportWanted;
@@ -14,8 +14,7 @@ use lifecycle::names::{
     IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Source, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, Issued,
-    KeyKind, NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard,
+    Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, KeyKind, NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard,
     admit, check_hardware, check_token,
 };
 use pki::csr;
@@ -265,7 +264,11 @@ impl Issue for Enrolling {
         Actor::Stranger
     }
 
-    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
+    fn csr(&self) -> &csr::VerifiedCsr {
+        &self.csr
+    }
+
+    fn prepare(&self, app: &App, state: &State) -> Result<Preparation, Failure> {
         let mut command = self.command.clone();
         match admit(state, &command, &self.source) {
             Ok(Admission::Fresh { tenant, profile, node }) => {
@@ -273,8 +276,13 @@ impl Issue for Enrolling {
                     NodeChoice::Pinned(id) | NodeChoice::Requested(id) => id,
                     NodeChoice::Free => (self.naming.drawn)(app, &profile)?,
                 };
-                let certificate = issue::sign(app, state, &self.csr, &tenant, &profile, &node)?;
-                command.prepared = Some(Prepared { node, tenant, profile, certificate });
+                let granted = (node.clone(), tenant.clone(), profile.clone());
+                let complete = Box::new(move |certificate| {
+                    let (node, tenant, profile) = granted;
+                    command.prepared = Some(Prepared { node, tenant, profile, certificate });
+                    Command::Enroll(Box::new(command))
+                });
+                return Ok(Preparation::Leaf(LeafGrant { tenant, profile, node, complete }));
             }
             Ok(Admission::Again { .. }) => {}
             // The refusal itself goes on record: it ends the token's life, or an operator is to hear of it.
@@ -286,8 +294,7 @@ impl Issue for Enrolling {
             }
             Err(refusal) => return Err(refusal.rejection.into()),
         }
-        let signed = command.prepared.as_ref().map(|prepared| prepared.certificate.clone());
-        Ok((Command::Enroll(Box::new(command)), signed))
+        Ok(Preparation::Decided(Command::Enroll(Box::new(command))))
     }
 
     fn used(&self, node: &NodeId) -> Rejection {

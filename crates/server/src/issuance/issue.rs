@@ -3,6 +3,7 @@
 //! Enrollment, renewal and recovery differ in which rules they ask and whom they answer; what is here is the same for
 //! all. No certificate leaves the process unless the committed outcome granted it.
 
+use super::external;
 use crate::ca::keys::{self, Terms};
 use crate::ca::{ephemeral, hsm};
 use crate::http::failure::Failure;
@@ -12,7 +13,7 @@ use api::code;
 use journal::{Committed, View};
 use lifecycle::names::{NodeId, ProfileName, SecretHash, Serial, SpiffeId, TenantId};
 use lifecycle::registry::{
-    Actor, Certificate, Command, Issued, Node, Outcome, Owner, Rejection, State, would_apply,
+    Actor, Certificate, Command, Envelope, Issued, Node, Outcome, Owner, Rejection, State, would_apply,
 };
 use pki::csr;
 use std::sync::Arc;
@@ -24,12 +25,30 @@ const TRIES: usize = 3;
 pub trait Issue {
     fn actor(&self) -> Actor;
 
-    /// Asks the rules. The command holds a certificate, which is also given back, if they grant a new one; without one
-    /// it says the same again, or asks for a refusal that goes on record.
-    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure>;
+    /// The request for a certificate.
+    fn csr(&self) -> &csr::VerifiedCsr;
+
+    /// Asks the rules.
+    fn prepare(&self, app: &App, state: &State) -> Result<Preparation, Failure>;
 
     /// Why a certificate that was granted before cannot be given again: after its first use only its serial is kept.
     fn used(&self, node: &NodeId) -> Rejection;
+}
+
+/// What the rules say of a request.
+pub enum Preparation {
+    /// They grant a new certificate.
+    Leaf(LeafGrant),
+    /// The same again, or a refusal that goes on record.
+    Decided(Command),
+}
+
+/// For whom a certificate is to be signed, and the command that records it.
+pub struct LeafGrant {
+    pub tenant: TenantId,
+    pub profile: ProfileName,
+    pub node: NodeId,
+    pub complete: Box<dyn FnOnce(Issued) -> Command + Send>,
 }
 
 /// A certificate that is on record, on its way out.
@@ -66,9 +85,7 @@ pub async fn issue(
     mut view: Arc<View>,
 ) -> Result<Released, Unissued> {
     for _ in 0..TRIES {
-        let turn = hsm::turn(app).await?;
-        let (command, signed) = request.prepare(app, &at_now(app, &view))?;
-        drop(turn);
+        let (command, signed) = prepared(app, origin, request, &view).await?;
         let envelope = app.envelope(request.actor(), origin, command)?;
         // What changes nothing is no entry: the same again, and most refusals. The rules have just granted what was
         // signed, so that is not asked again.
@@ -76,7 +93,7 @@ pub async fn issue(
         let on_record = asked.as_ref().is_some_and(|(answer, changes)| *changes && answer.is_err());
         let committed = match asked {
             Some((answer, false)) => Committed { answer, view },
-            Some((_, true)) | None => app.propose(envelope).await?,
+            Some((_, true)) | None => recorded(app, origin, envelope, signed.as_ref()).await?,
         };
         match committed.answer {
             Ok(Outcome::Enrolled { serial, replayed, .. })
@@ -92,6 +109,43 @@ pub async fn issue(
         }
     }
     Err(Failure::from(Rejection::PreparedStale).into())
+}
+
+/// The command, and the certificate in it if there is a new one.
+async fn prepared(
+    app: &App,
+    origin: &Provenance,
+    request: &impl Issue,
+    view: &View,
+) -> Result<(Command, Option<Issued>), Failure> {
+    let state = at_now(app, view);
+    let LeafGrant { tenant, profile, node, complete } = match request.prepare(app, &state)? {
+        Preparation::Leaf(grant) => grant,
+        Preparation::Decided(command) => return Ok((command, None)),
+    };
+    let terms = terms(&state, &tenant, &profile, &node)?;
+    let issued = if state.has_step_ca() {
+        external::sign(app, origin, request.csr(), terms).await?
+    } else {
+        let _turn = hsm::turn(app).await?;
+        sign(app, request.csr(), terms)?
+    };
+    Ok((complete(issued.clone()), Some(issued)))
+}
+
+/// Commits. What an issuer outside signed is revoked there unless it is certain to be on record.
+async fn recorded(
+    app: &App,
+    origin: &Provenance,
+    envelope: Envelope,
+    signed: Option<&Issued>,
+) -> Result<Committed, Failure> {
+    let committed = app.propose(envelope).await;
+    let is_granted = committed.as_ref().is_ok_and(|committed| committed.answer.is_ok());
+    if let Some(signed) = signed.filter(|_| !is_granted) {
+        external::not_recorded(app, origin, signed).await;
+    }
+    committed
 }
 
 /// What is on record leaves the process, and only that.
@@ -117,22 +171,24 @@ fn released(
     Ok(Released { node, subject, serial, certificate, der, replayed, view })
 }
 
-/// Signs a node's leaf, in memory.
-pub fn sign(
-    app: &App,
-    state: &State,
-    csr: &csr::VerifiedCsr,
+/// What a node's leaf should say.
+fn terms<'a>(
+    state: &'a State,
     tenant: &TenantId,
     profile: &ProfileName,
     node: &NodeId,
-) -> Result<Issued, Failure> {
-    let at = app.now();
+) -> Result<Terms<'a>, Failure> {
     let (Some(domain), Some(rules)) = (&state.domain, state.policy.profiles.get(profile)) else {
         return Err(Rejection::ProfileNotFound { profile: profile.clone() }.into());
     };
     let subject = SpiffeId::agent(&domain.name, tenant, node);
     let common_name = rules.common_name(&domain.name, tenant, node);
-    let terms = Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) };
+    Ok(Terms { subject, common_name, lifetime: rules.lifetime, profile: Some(rules) })
+}
+
+/// Signs a node's leaf, in memory.
+fn sign(app: &App, csr: &csr::VerifiedCsr, terms: Terms<'_>) -> Result<Issued, Failure> {
+    let at = app.now();
     let issuer = ephemeral::node_signer(app)?;
     let serial = chance::serial(at)?;
     hsm::signed(app, &issuer, "a leaf could not be signed", || keys::sign(&issuer, csr, terms, serial, at))

@@ -2,6 +2,7 @@
 //! memory, the command is committed, and only what the committed outcome granted is released.
 
 pub mod enroll;
+mod external;
 mod issue;
 pub mod mint;
 pub mod probe;

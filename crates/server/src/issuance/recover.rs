@@ -1,13 +1,13 @@
 //! Recovering: a host that has lost its identity gets a certificate by its recovery token. A refusal uses nothing up.
 
-use super::issue::{self, Issue, Released, Unissued, issue, read_csr};
+use super::issue::{self, Issue, LeafGrant, Preparation, Released, Unissued, issue, read_csr};
 use super::repair;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash};
 use lifecycle::registry::{
-    self, Actor, BundleClaim, Command, Issued, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
+    self, Actor, BundleClaim, Command, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
     State, check_recovery_token, needs_only_addresses, recoverable,
 };
 use pki::csr;
@@ -84,25 +84,34 @@ impl Issue for Recovering {
         Actor::Stranger
     }
 
-    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
+    fn csr(&self) -> &csr::VerifiedCsr {
+        &self.csr
+    }
+
+    fn prepare(&self, app: &App, state: &State) -> Result<Preparation, Failure> {
         let owner = state.recovery_token_with_hash(&self.command.token).map(|(node, _)| &node.id);
         // Silence is counted from the start of this process: an outage of ours makes nobody eligible.
         let since = app.fleet.listening_since();
         let heard = owner.and_then(|node| app.fleet.presence.last_seen(node).max(Some(since)));
-        let mut command = Recover { heard, ..self.command.clone() };
+        let command = Recover { heard, ..self.command.clone() };
         match recoverable(state, &command) {
             Ok(Recoverable::Fresh { node, .. }) if needs_only_addresses(state, &command) => {
                 return Err(Rejection::RecoveryNotNeeded { node }.into());
             }
             Ok(Recoverable::Fresh { node, tenant, profile }) => {
-                let certificate = issue::sign(app, state, &self.csr, &tenant, &profile, &node)?;
-                command.prepared = Some(Prepared { node, tenant, profile, certificate });
+                let granted = (node.clone(), tenant.clone(), profile.clone());
+                let complete = Box::new(move |certificate| {
+                    let (node, tenant, profile) = granted;
+                    let prepared = Some(Prepared { node, tenant, profile, certificate });
+                    Command::Recover(Box::new(Recover { prepared, ..command }))
+                });
+                Ok(Preparation::Leaf(LeafGrant { tenant, profile, node, complete }))
             }
             // The same again, or a refusal, which may go on record.
-            Ok(Recoverable::Again { .. }) | Err(_) => {}
+            Ok(Recoverable::Again { .. }) | Err(_) => {
+                Ok(Preparation::Decided(Command::Recover(Box::new(command))))
+            }
         }
-        let signed = command.prepared.as_ref().map(|prepared| prepared.certificate.clone());
-        Ok((Command::Recover(Box::new(command)), signed))
     }
 
     fn used(&self, _node: &NodeId) -> Rejection {

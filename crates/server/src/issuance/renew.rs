@@ -1,10 +1,10 @@
 //! Renewing: a node gets the next certificate, for a new key.
 
-use super::issue::{Issue, Released, issue, read_csr, sign};
+use super::issue::{Issue, LeafGrant, Preparation, Released, issue, read_csr};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use lifecycle::names::{Label, NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Issued, Keeping, Rejection, Renew, Renewal, State, renewable};
+use lifecycle::registry::{Actor, Command, Keeping, Rejection, Renew, Renewal, State, renewable};
 use pki::csr;
 
 /// What a door makes of its wire shape. The node and its serial come from the connection.
@@ -53,16 +53,22 @@ impl Issue for Renewing {
         Actor::Node { id: self.command.node.clone(), serial: self.with.clone() }
     }
 
-    fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
-        let mut command = self.command.clone();
+    fn csr(&self) -> &csr::VerifiedCsr {
+        &self.csr
+    }
+
+    fn prepare(&self, _app: &App, state: &State) -> Result<Preparation, Failure> {
+        let command = self.command.clone();
         match renewable(state, &self.with, &command)? {
             Renewal::Fresh { tenant, profile } => {
-                command.prepared = Some(sign(app, state, &self.csr, &tenant, &profile, &command.node)?);
+                let node = command.node.clone();
+                let complete = Box::new(move |certificate| {
+                    Command::Renew(Box::new(Renew { prepared: Some(certificate), ..command }))
+                });
+                Ok(Preparation::Leaf(LeafGrant { tenant, profile, node, complete }))
             }
-            Renewal::Again { .. } => {}
+            Renewal::Again { .. } => Ok(Preparation::Decided(Command::Renew(Box::new(command)))),
         }
-        let signed = command.prepared.clone();
-        Ok((Command::Renew(Box::new(command)), signed))
     }
 
     fn used(&self, _node: &NodeId) -> Rejection {

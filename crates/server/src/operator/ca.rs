@@ -2,14 +2,14 @@
 
 use super::acts::reason;
 use crate::ca::crl;
-use crate::ca::hsm;
+use crate::ca::{hsm, step_ca};
 use crate::ca::rewrap;
 use crate::ca::roll::{self, ClaimedRoll, Requester, RollRequest};
 use crate::ca::root_list;
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;
-use crate::http::pem::{bundle_to_follow, root_crls};
+use crate::http::pem::{bundle_to_follow, root_crls, verifying};
 use crate::process::app::App;
 use api::code;
 use api::rest::ca::{
@@ -32,7 +32,8 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
     if tenants == Tenants::All {
         for item in &mut ca.issuers {
             let record = view.state.issuers.values().find(|issuer| issuer.id.to_string() == item.id);
-            item.unavailable = record.and_then(|issuer| hsm::failure(&app, issuer));
+            item.unavailable = record
+                .and_then(|issuer| hsm::failure(&app, issuer).or_else(|| step_ca::failure(&app, issuer)));
         }
     }
     Ok(axum::Json(ca))
@@ -66,7 +67,7 @@ pub async fn bundle(
         let wanted =
             |issuer: &&Issuer| issuer.state.is_trusted() && (all || issuer.issues_for().signs_clients());
         let trusted = view.state.issuers.values().filter(wanted);
-        ders.extend(trusted.map(|issuer| issuer.certificate.as_slice()));
+        ders.extend(trusted.flat_map(verifying));
     }
     for root in view.state.server_trust() {
         if !ders.contains(&root) {

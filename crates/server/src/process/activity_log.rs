@@ -151,6 +151,9 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         | Command::RecordAuditGap(_)
         | Command::RecordForwarded(_)
         | Command::SkipForwarding(_)
+        | Command::BeginIssuance(_)
+        | Command::EndIssuance(_)
+        | Command::RecordDeliveredRevocations { .. }
         | Command::Tidy
         | Command::Expire
         | Command::Renew(_)

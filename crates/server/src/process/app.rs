@@ -11,7 +11,7 @@ use crate::process::activity_log::Activity;
 use crate::process::chance;
 use crate::process::clock::BelievedClock;
 use crate::process::config::ControlPlaneConfig;
-use crate::process::metrics::Metrics;
+use crate::process::metrics::{Metrics, Served};
 use crate::reconcile::webhook::AlertQueue;
 use api::code;
 use journal::{Committed, Journal, View};
@@ -73,7 +73,11 @@ impl App {
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let metrics = Metrics::new(config.loki.is_some(), config.pkcs11.is_some());
+        let metrics = Metrics::new(Served {
+            loki: config.loki.is_some(),
+            hsm: config.pkcs11.is_some(),
+            step_ca: journal.view().state.has_step_ca(),
+        });
         let listening_since = clock.now().max(journal.view().state.at);
         Arc::new(Self {
             config,
@@ -164,7 +168,8 @@ impl App {
         }
         let (is_hsm_away, now) = (!self.ca.hsm.is_available(), self.now());
         // Without an issuer for itself the control plane goes on with the certificate that it has.
-        if is_hsm_away || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node) {
+        let is_step_ca_away = !self.ca.step_ca.is_available();
+        if is_hsm_away || is_step_ca_away || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node) {
             reasons.push("issuer_unavailable");
         }
         if !is_hsm_away && !self.ca.presented.is_valid(now) {

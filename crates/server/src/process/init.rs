@@ -12,13 +12,14 @@ use lifecycle::names::{
     ClusterId, Fingerprint, IssuerUse, ProfileName, RequestId, Source, Timestamp, TrustDomain,
 };
 use lifecycle::registry::{
-    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NodeSigner, Policy,
-    Rejection, SetPolicy,
+    Actor, Command, Confirmation, Envelope, InitializeDomain, IssuerKind, NewIssuer, NewStepCa, NodeSigner,
+    Policy, Rejection, SetPolicy, StepCaAccess,
 };
 use pki::hierarchy;
 use pki::issuer::SigningIssuer;
 use pki::pkcs11::{FoundOrMade, Hsm, KeyReference, PinMemory, server_label};
 use pki::seal::{Kek, KekError, KekSource};
+use pki::step_ca::FoundProvisionerKey;
 use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -48,6 +49,17 @@ pub enum IssuerChoice {
     Pkcs11,
     /// A CA that exists: its certificate (and its parents, root last) and key, as PEM.
     Imported { certificates: Vec<u8>, key: Zeroizing<Vec<u8>> },
+    /// As with `Sealed` for operators and the control plane itself; the certificates of nodes are signed by a step-ca.
+    StepCa(StepCaChoice),
+}
+
+/// A step-ca, and the provisioner by which it is asked.
+pub struct StepCaChoice {
+    pub url: String,
+    /// Its root certificate, PEM.
+    pub root: Vec<u8>,
+    pub provisioner: String,
+    pub key: FoundProvisionerKey,
 }
 
 /// What was made. It becomes a data directory with [`InitializedDomain::finish`], which comes after the root key is in
@@ -98,6 +110,8 @@ pub enum InitError {
     Hsm(#[from] pki::pkcs11::HsmError),
     #[error("the CA cannot be used: {0}")]
     Imported(String),
+    #[error("step-ca cannot be used: {0}")]
+    StepCa(String),
     #[error("the server certificate cannot be used: {0}")]
     ServerCertificate(String),
     #[error("sealing failed: {0}")]
@@ -157,6 +171,10 @@ pub async fn init(request: InitRequest) -> Result<InitializedDomain, InitError> 
         _ => return Err(ConfigMistakes(mistakes).into()),
     };
     let at = clock::now();
+    // A mistake in what was given for step-ca is found before a key-encryption key or a directory is made.
+    if let IssuerChoice::StepCa(choice) = &request.issuer {
+        step_ca_facts(choice, at)?;
+    }
     let authority = authority(&request, &config, at)?;
     let own = config.own_certificate.as_ref().map(|files| read_configured(files, at)).transpose();
     let own = own.map_err(InitError::ServerCertificate)?;
@@ -209,7 +227,7 @@ fn authority(
 ) -> Result<Authority, InitError> {
     let unusable = |error: &dyn std::fmt::Display| InitError::Imported(error.to_string());
     match &request.issuer {
-        IssuerChoice::Sealed | IssuerChoice::Ephemeral => {
+        IssuerChoice::Sealed | IssuerChoice::Ephemeral | IssuerChoice::StepCa(_) => {
             let serials = [chance::serial(at)?, chance::serial(at)?, chance::serial(at)?];
             let made = hierarchy::create(&request.domain, at, serials)?;
             Ok(Authority {
@@ -322,6 +340,13 @@ fn first_command(
         pki::describe::facts(&authority.root).map_err(|error| InitError::Imported(error.to_string()))?;
     let (audit_certificate, audit_key) =
         hierarchy::audit_signer(authority.server(), &request.domain, chance::serial(at)?, at)?;
+    let step_ca = match &request.issuer {
+        IssuerChoice::StepCa(choice) => Some(Box::new(step_ca(choice, kek, at)?)),
+        IssuerChoice::Sealed
+        | IssuerChoice::Ephemeral
+        | IssuerChoice::Pkcs11
+        | IssuerChoice::Imported { .. } => None,
+    };
     let server_issuer = authority.server.as_ref().map(|server| server.record(kek, root.fingerprint));
     Ok(InitializeDomain {
         domain: request.domain.clone(),
@@ -333,15 +358,69 @@ fn first_command(
         root_not_after: root.not_after,
         issuer: authority.issuer.record(kek, root.fingerprint)?,
         server_issuer: server_issuer.transpose()?,
+        step_ca,
         audit_certificate,
         audit_sealed_key: kek.seal(keys::AUDIT_CONTEXT, &audit_key)?,
         node_signer: match request.issuer {
             IssuerChoice::Ephemeral => NodeSigner::Ephemeral,
+            IssuerChoice::StepCa(_) => NodeSigner::StepCa,
             IssuerChoice::Sealed | IssuerChoice::Pkcs11 | IssuerChoice::Imported { .. } => {
                 NodeSigner::DomainIssuer
             }
         },
     })
+}
+
+/// What is known of a step-ca without asking it.
+fn step_ca_facts(
+    choice: &StepCaChoice,
+    at: Timestamp,
+) -> Result<(Vec<u8>, pki::describe::Facts), InitError> {
+    let unusable = |why: &dyn std::fmt::Display| InitError::StepCa(why.to_string());
+    let url = client::foreign::ForeignUrl::parse(&choice.url).ok();
+    if url.is_none_or(|url| url.path() != "/") || !choice.url.starts_with("https://") {
+        return Err(unusable(&format!("its URL must be https://HOST[:PORT], and is '{}'", choice.url)));
+    }
+    if choice.provisioner.is_empty() || choice.provisioner.chars().any(char::is_control) {
+        return Err(unusable(&"the provisioner needs a name"));
+    }
+    let root = pki::pem::certificates(&choice.root).map_err(|error| unusable(&format!("its root: {error}")))?;
+    let [root] = root.as_slice() else {
+        return Err(unusable(&"its root must be one certificate"));
+    };
+    if !pki::step_ca::is_root(root) {
+        return Err(unusable(
+            &"its root is no CA certificate that is signed by itself: give the root, not the intermediate",
+        ));
+    }
+    let facts = pki::describe::facts(root).map_err(|error| unusable(&format!("its root: {error}")))?;
+    if facts.not_after <= at {
+        return Err(unusable(&format!("its root expired at {}", facts.not_after)));
+    }
+    Ok((root.to_vec(), facts))
+}
+
+/// The record of a step-ca. Nothing is sent to it: it may not run yet.
+fn step_ca(choice: &StepCaChoice, kek: &Kek, at: Timestamp) -> Result<NewStepCa, InitError> {
+    let (certificate, facts) = step_ca_facts(choice, at)?;
+    let id = pki::issuer::issuer_id(&certificate);
+    let access = StepCaAccess {
+        url: choice.url.clone(),
+        provisioner: choice.provisioner.clone(),
+        key_id: choice.key.key_id.clone(),
+    };
+    let issuer = NewIssuer {
+        sealed_key: kek.seal(&keys::issuer_context(&id), &choice.key.bytes)?,
+        id,
+        kind: IssuerKind::StepCa,
+        subject: facts.subject,
+        certificate,
+        fingerprint: facts.fingerprint,
+        not_after: facts.not_after,
+        usage: IssuerUse::Node,
+        root: None,
+    };
+    Ok(NewStepCa { issuer, access })
 }
 
 fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Result<(), InitError> {

@@ -103,6 +103,10 @@ pub struct Metrics {
     refusals_overflowed: Gauge,
     ready: Gauge,
     hsm_up: Gauge,
+    step_ca_up: Gauge,
+    step_ca_calls: Family<ByExchange, Counter>,
+    intents: Gauge,
+    undelivered_revocations: Gauge,
     commit_seconds: Histogram,
     audit_seq: Gauge,
     raft: RaftMetrics,
@@ -119,6 +123,17 @@ pub struct Metrics {
 struct ByExchange {
     what: &'static str,
     result: &'static str,
+}
+
+/// What is served only where there is such a thing.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    /// Whether the audit trail is forwarded.
+    pub loki: bool,
+    /// Whether keys may be in an HSM.
+    pub hsm: bool,
+    /// Whether step-ca signs for nodes.
+    pub step_ca: bool,
 }
 
 /// Of forwarding the audit trail; served only where that is configured.
@@ -196,8 +211,7 @@ impl Metrics {
         self.raft.set(figures, now);
     }
 
-    /// `forwards`: whether the audit trail is forwarded; `has_hsm`: whether keys may be in one.
-    pub fn new(forwards: bool, has_hsm: bool) -> Self {
+    pub fn new(served: Served) -> Self {
         let buckets = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
         let mut metrics = Self {
             registry: Registry::with_prefix("enlist"),
@@ -222,6 +236,10 @@ impl Metrics {
             refusals_overflowed: Gauge::default(),
             ready: Gauge::default(),
             hsm_up: Gauge::default(),
+            step_ca_up: Gauge::default(),
+            step_ca_calls: Family::default(),
+            intents: Gauge::default(),
+            undelivered_revocations: Gauge::default(),
             commit_seconds: Histogram::new(buckets),
             audit_seq: Gauge::default(),
             raft: RaftMetrics::default(),
@@ -235,10 +253,13 @@ impl Metrics {
         };
         metrics.register();
         metrics.raft.register(&mut metrics.registry);
-        if forwards {
+        if served.loki {
             metrics.register_loki();
         }
-        if has_hsm {
+        if served.step_ca {
+            metrics.register_step_ca();
+        }
+        if served.hsm {
             let help = "1 while every issuer key in the HSM signs that is in use";
             metrics.registry.register("hsm_up", help, metrics.hsm_up.clone());
         }
@@ -252,6 +273,21 @@ impl Metrics {
             ignored,
         );
         metrics
+    }
+
+    fn register_step_ca(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("step_ca_up", "1 while the last call of step-ca succeeded", self.step_ca_up.clone());
+        let help = "Calls of step-ca, by what was asked and its result";
+        registry.register("step_ca_calls", help, self.step_ca_calls.clone());
+        let help = "Certificates that step-ca was asked for and that are not on record yet";
+        registry.register("step_ca_intents", help, self.intents.clone());
+        let help = "Certificates that step-ca has yet to revoke";
+        registry.register("step_ca_undelivered_revocations", help, self.undelivered_revocations.clone());
+    }
+
+    pub fn step_ca_called(&self, what: &'static str, result: &'static str) {
+        self.step_ca_calls.get_or_create(&ByExchange { what, result }).inc();
     }
 
     fn register_loki(&mut self) {
@@ -430,12 +466,15 @@ impl Metrics {
         fleet: &Fleet,
         overflowed: u64,
         ready: bool,
-        hsm_up: bool,
+        (hsm_up, step_ca_up): (bool, bool),
         clock: ClockReading,
     ) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.ready.set(i64::from(ready));
         self.hsm_up.set(i64::from(hsm_up));
+        self.step_ca_up.set(i64::from(step_ca_up));
+        self.intents.set(gauge(view.state.intents.len()));
+        self.undelivered_revocations.set(gauge(view.state.undelivered_revocations.len()));
         self.refusals_overflowed.set(i64::try_from(overflowed).unwrap_or(i64::MAX));
         self.clock_offset.set(clock.offset_ms / 1000);
         let presence = &fleet.presence;

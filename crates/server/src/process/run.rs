@@ -7,7 +7,7 @@ use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
-use crate::ca::{CertificateAuthority, ephemeral, hsm};
+use crate::ca::{CertificateAuthority, ephemeral, hsm, step_ca};
 use crate::cluster::local::{self, LocalReplica};
 use crate::cluster::peer_tls::{self, PeerTls};
 use crate::cluster::questions::FleetAnswers;
@@ -51,6 +51,8 @@ const CLUSTER_START: Duration = Duration::from_secs(10);
 const TOLD_AGAIN: Duration = Duration::from_secs(10);
 /// How long the start waits for an HSM.
 const HSM_START: Duration = Duration::from_secs(3);
+/// The same for step-ca.
+const STEP_CA_START: Duration = Duration::from_secs(3);
 /// How long a stop waits for another replica to lead.
 const HAND_OVER: Duration = Duration::from_secs(3);
 /// How long after the beginning of a stop the snapshot may still be written.
@@ -351,6 +353,10 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         // One that is there is known by then; for another nobody waits.
         let _ = tokio::time::timeout(HSM_START, hsm::check(&app)).await;
     }
+    if app.view().state.has_step_ca() {
+        // The same of step-ca.
+        let _ = tokio::time::timeout(STEP_CA_START, step_ca::check(&app)).await;
+    }
     let presented = app.ca.presented.clone();
     // Whoever has to roll the issuer that cannot sign needs the operator socket for it.
     if let Err(error) = server_cert::ensure(&app, &presented).await {
@@ -390,6 +396,10 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     tasks.spawn(socket::accept(app.clone(), operators, router, tasks.clone()));
     if app.ca.keys.hsm().is_some() {
         tasks.spawn(hsm::watch(app.clone()));
+    }
+    if app.view().state.has_step_ca() {
+        tasks.spawn(step_ca::watch(app.clone()));
+        tasks.spawn(reconcile::revocations::run(app.clone()));
     }
     tasks.spawn(connections::watch(app.clone()));
     tasks.spawn(live::follow(app.clone()));

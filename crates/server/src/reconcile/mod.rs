@@ -13,6 +13,7 @@ mod long_silence;
 mod memory_issuer;
 mod repair;
 mod replica_clocks;
+pub mod revocations;
 mod walk;
 pub mod webhook;
 

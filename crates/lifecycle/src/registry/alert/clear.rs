@@ -8,7 +8,8 @@ use crate::registry::{Alert, AlertKind, Envelope, Event, State};
 /// How long nothing may have confirmed a suspicion that an operator knows of before it is cleared.
 const QUIET: Span = Span::from_days(1);
 /// Nothing but quiet says that they were wrong.
-const SUSPICIONS: [AlertKind; 8] = [
+const SUSPICIONS: [AlertKind; 9] = [
+    AlertKind::IssuerMisbehaved,
     AlertKind::CloneSuspected,
     AlertKind::RecoveryNotNeeded,
     AlertKind::NodeReplaced,

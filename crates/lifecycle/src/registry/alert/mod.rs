@@ -53,6 +53,7 @@ kinds! {
     ClaimedElsewhere "claimed_elsewhere"
     OverlayUnavailable "overlay_unavailable"
     OverlayDrift "overlay_drift"
+    IssuerMisbehaved "issuer_misbehaved"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

@@ -9,7 +9,7 @@ pub(super) mod server;
 pub(super) mod supersede;
 pub(super) mod verdict;
 
-use super::State;
+use super::{ExternalIssuance, State};
 use crate::names::{
     Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, ReplicaId, Serial, Span, SpiffeId, SpiffePath,
     Timestamp,
@@ -28,13 +28,16 @@ pub struct Issued {
     pub subject: SpiffeId,
     pub key: KeyHash,
     pub issuer: IssuerId,
-    /// When it was signed; `not_before` lies a minute earlier.
+    /// When it was signed; `not_before` lies a minute earlier, unless an external issuer chose it.
     pub signed_at: Timestamp,
     pub not_after: Timestamp,
     /// When its holder should renew, jitter not counted.
     pub renew_at: Timestamp,
     #[serde(with = "serde_bytes")]
     pub der: Vec<u8>,
+    /// Of one that an issuer outside of the control plane signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<Box<ExternalIssuance>>,
 }
 
 impl Issued {
@@ -50,7 +53,7 @@ impl Issued {
             && self.signed_at.plus(BEHIND) >= state.at
             && self.not_after > state.at
             && !state.serial_is_taken(&self.serial)
-            && issuer.is_some_and(|issuer| self.not_after <= issuer.not_after)
+            && issuer.is_some_and(|issuer| self.not_after <= issuer.not_after && state.is_duly_signed(self, issuer))
     }
 }
 

@@ -10,6 +10,7 @@ impl State {
         certificate.bundle = self.bundle_version;
         self.certificates.insert(issued.serial.clone(), Arc::new(certificate));
         self.certified_keys.insert(issued.key, issued.serial.clone());
+        self.record_external(issued);
     }
 
     /// Its bytes are not kept: a lost answer is followed by another renewal.
@@ -31,11 +32,17 @@ impl State {
         for serial in serials {
             if let Some(certificate) = self.certificates.get_mut(serial).map(Arc::make_mut) {
                 // What was refused already stays refused since then.
-                let since = certificate.grace_end().map_or(at, |until| until.min(at));
+                let ended = certificate.grace_end();
+                let since = ended.map_or(at, |until| until.min(at));
+                let was_denied = certificate.status == CertificateStatus::Denied;
                 certificate.status = CertificateStatus::Denied;
                 certificate.der = None;
                 certificate.denied_at.get_or_insert(since);
+                let denied = certificate.clone();
                 self.denials += 1;
+                if !was_denied {
+                    self.owe_revocation(serial, &denied, ended.is_some());
+                }
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::names::{
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerKind, IssuerState,
-    NewIssuer, NodeSigner, Rejection, Root, RootState, State, Tenant,
+    Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerState,
+    NewIssuer, NewStepCa, NodeSigner, Rejection, Root, RootState, State, Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -35,6 +35,9 @@ pub struct InitializeDomain {
     /// Signs for the control plane; without one, `issuer` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_issuer: Option<NewIssuer>,
+    /// Signs for nodes, where `node_signer` says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ca: Option<Box<NewStepCa>>,
 }
 
 pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> Decision {
@@ -47,10 +50,10 @@ pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> De
     // Bits below the /48 would give two nodes one address, and no issuer outlives its root.
     let below_prefix = u128::from(found.overlay_prefix) << 48 != 0;
     let issuers = || [&found.issuer].into_iter().chain(&found.server_issuer);
-    let ephemeral = issuers().any(|issuer| issuer.kind == IssuerKind::Ephemeral);
+    let outside = issuers().any(|issuer| !issuer.kind.is_of_domain());
     let outlives = issuers().any(|issuer| issuer.not_after > found.root_not_after);
     let elsewhere = issuers().any(|issuer| issuer.root.is_some_and(|root| root != found.root_fingerprint));
-    if below_prefix || ephemeral || outlives || elsewhere || !are_divided_or_one(found) {
+    if below_prefix || outside || !fits_node_signer(found) || outlives || elsewhere || !are_divided_or_one(found) {
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::DomainInitialized(Box::new(found.clone()))])
@@ -65,6 +68,22 @@ fn are_divided_or_one(found: &InitializeDomain) -> bool {
                 && found.issuer.id != server.id
                 && found.issuer.subject != server.subject
         }
+    }
+}
+
+/// A step-ca where one is to sign, and its root is no root of the domain: hosts would trust it.
+fn fits_node_signer(found: &InitializeDomain) -> bool {
+    match (found.node_signer, &found.step_ca) {
+        (NodeSigner::DomainIssuer | NodeSigner::Ephemeral, None) => true,
+        (NodeSigner::StepCa, Some(step_ca)) => {
+            let issuer = &step_ca.issuer;
+            let own = |other: &NewIssuer| other.id == issuer.id || other.fingerprint == issuer.fingerprint;
+            step_ca.is_well_formed()
+                && issuer.fingerprint != found.root_fingerprint
+                && !own(&found.issuer)
+                && !found.server_issuer.as_ref().is_some_and(own)
+        }
+        (NodeSigner::StepCa, None) | (NodeSigner::DomainIssuer | NodeSigner::Ephemeral, Some(_)) => false,
     }
 }
 
@@ -83,14 +102,23 @@ impl Happened for InitializeDomain {
         let signer = match self.node_signer {
             NodeSigner::DomainIssuer => None,
             NodeSigner::Ephemeral => Some(("node_issuer", AuditField::text("ephemeral"))),
+            NodeSigner::StepCa => Some(("node_issuer", AuditField::text("step-ca"))),
         };
+        let step_ca = self.step_ca.iter().flat_map(|step_ca| {
+            [
+                ("step_ca", AuditField::text(&step_ca.issuer.id)),
+                ("step_ca_fingerprint", AuditField::text(step_ca.issuer.fingerprint.labelled())),
+                ("step_ca_url", AuditField::text(&step_ca.access.url)),
+                ("step_ca_provisioner", AuditField::text(&step_ca.access.provisioner)),
+            ]
+        });
         let server_issuer = self.server_issuer.iter().flat_map(|issuer| {
             [
                 ("server_issuer", AuditField::text(&issuer.id)),
                 ("server_issuer_fingerprint", AuditField::text(issuer.fingerprint.labelled())),
             ]
         });
-        fields.into_iter().chain(signer).chain(server_issuer).collect()
+        fields.into_iter().chain(signer).chain(server_issuer).chain(step_ca).collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -121,6 +149,11 @@ impl Happened for InitializeDomain {
         }];
         for issuer in [&self.issuer].into_iter().chain(&self.server_issuer) {
             state.issuers.insert(issuer.id.clone(), Issuer::of(issuer, IssuerState::Active));
+        }
+        if let Some(step_ca) = &self.step_ca {
+            let record = step_ca.record();
+            state.issuers.insert(record.id.clone(), record);
+            state.ephemeral_version += 1;
         }
         state.audit_signer = Some(AuditSigner {
             certificate: self.audit_certificate.clone(),

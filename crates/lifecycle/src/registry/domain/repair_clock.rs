@@ -119,6 +119,7 @@ fn settle(state: &mut State, to: Timestamp) {
         state.set_token(token, TokenState::Expired);
     }
     state.void_replica_tokens(to);
+    state.lapse_intents();
     let over: Vec<Serial> = superseded(state).cloned().collect();
     state.deny(&over);
     let keys: Vec<_> = lapsed(state, to).map(|key| key.id).collect();

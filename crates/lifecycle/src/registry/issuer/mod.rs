@@ -7,12 +7,14 @@ pub(super) mod publish;
 pub(super) mod retire;
 pub(super) mod revoke;
 pub(super) mod rewrap;
+pub(super) mod step_ca;
 
 use super::{Certificate, CertificateStatus, Owner, State};
 use crate::names::{Fingerprint, IssuerId, IssuerUse, NodeId, OperatorName, ReplicaId, Serial, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use step_ca::StepCa;
 
 /// The first issuer. Its key is here only as ciphertext.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,15 +44,26 @@ pub enum IssuerKind {
     Ephemeral,
     /// In a PKCS#11 token. What is sealed is where it is found there.
     Pkcs11,
+    /// A step-ca that replicas ask over the network; signs certificates of nodes only. What is sealed is the provisioner's key.
+    StepCa,
 }
 
 impl IssuerKind {
+    /// Whether the domain itself signs with it: below its root, for operators and the control plane too.
+    pub fn is_of_domain(self) -> bool {
+        match self {
+            IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Pkcs11 => true,
+            IssuerKind::Ephemeral | IssuerKind::StepCa => false,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             IssuerKind::Sealed => "sealed",
             IssuerKind::Imported => "imported",
             IssuerKind::Ephemeral => "ephemeral",
             IssuerKind::Pkcs11 => "pkcs11",
+            IssuerKind::StepCa => "step-ca",
         }
     }
 }
@@ -64,9 +77,20 @@ pub enum NodeSigner {
     DomainIssuer,
     /// An issuer in the memory of the replica that a node reaches.
     Ephemeral,
+    /// step-ca, which replicas ask.
+    StepCa,
 }
 
 impl NodeSigner {
+    /// Whether issuers of this kind sign for nodes.
+    fn is(self, kind: IssuerKind) -> bool {
+        match self {
+            NodeSigner::DomainIssuer => kind.is_of_domain(),
+            NodeSigner::Ephemeral => kind == IssuerKind::Ephemeral,
+            NodeSigner::StepCa => kind == IssuerKind::StepCa,
+        }
+    }
+
     pub(super) fn is_domain_issuer(&self) -> bool {
         *self == NodeSigner::DomainIssuer
     }
@@ -127,6 +151,9 @@ pub struct Issuer {
     /// The root above it; nothing of one of before there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Fingerprint>,
+    /// Of a step-ca: how it is asked, and its intermediates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ca: Option<Box<StepCa>>,
 }
 
 impl Issuer {
@@ -144,11 +171,17 @@ impl Issuer {
             replica: None,
             usage: issuer.usage,
             root: issuer.root,
+            step_ca: None,
         }
     }
 
     pub fn is_ephemeral(&self) -> bool {
         self.kind == IssuerKind::Ephemeral
+    }
+
+    /// Whether the domain itself signs with it.
+    pub fn is_of_domain(&self) -> bool {
+        self.kind.is_of_domain()
     }
 
     /// What its certificates are for, said of every kind.
@@ -165,7 +198,7 @@ pub(super) struct IssuerUsers<'a> {
 }
 
 impl State {
-    /// The issuer of the domain that signs for operators now, and for nodes unless these have ephemeral ones.
+    /// The issuer of the domain that signs for operators now, and for nodes unless these have issuers of another kind.
     pub fn client_issuer(&self) -> Option<&Issuer> {
         self.domain_issuers_in(IssuerState::Active).find(|issuer| issuer.usage.signs_clients())
     }
@@ -178,8 +211,9 @@ impl State {
     /// The uses for which the domain has no issuer that signs: it was revoked, or has ended, and no other was activated.
     pub fn uses_without_issuer(&self, now: Timestamp) -> Vec<IssuerUse> {
         let signs = |issuer: Option<&Issuer>| issuer.is_some_and(|issuer| now < issuer.not_after);
+        let step_ca = self.step_ca_issuer().map(|(issuer, _)| issuer);
         let uses = [
-            (IssuerUse::Node, signs(self.client_issuer())),
+            (IssuerUse::Node, signs(self.client_issuer()) && (!self.has_step_ca() || signs(step_ca))),
             (IssuerUse::Server, signs(self.server_issuer())),
         ];
         let missing = uses.into_iter().filter(|(_, signs)| !signs && self.domain.is_some());
@@ -189,6 +223,11 @@ impl State {
     /// Whether the certificates of nodes come from ephemeral issuers.
     pub fn has_ephemeral_issuers(&self) -> bool {
         self.domain.as_ref().is_some_and(|domain| domain.node_signer == NodeSigner::Ephemeral)
+    }
+
+    /// Whether the certificates of nodes come from a step-ca.
+    pub fn has_step_ca(&self) -> bool {
+        self.domain.as_ref().is_some_and(|domain| domain.node_signer == NodeSigner::StepCa)
     }
 
     /// The ephemeral issuer that signs on a replica now.
@@ -209,7 +248,8 @@ impl State {
     pub fn node_issuer(&self, id: &IssuerId) -> Option<&Issuer> {
         let issuer = self.issuers.get(id).filter(|issuer| issuer.state == IssuerState::Active);
         issuer.filter(|issuer| {
-            issuer.is_ephemeral() == self.has_ephemeral_issuers() && issuer.usage.signs_clients()
+            let signer = self.domain.as_ref().map(|domain| domain.node_signer).unwrap_or_default();
+            signer.is(issuer.kind) && issuer.usage.signs_clients()
         })
     }
 
@@ -291,7 +331,7 @@ impl State {
 
     /// What verifies nodes has changed with this issuer; hosts have to be told of it only if they trust the control plane by it.
     fn anchors_changed(&mut self, id: &IssuerId) {
-        if self.issuers.get(id).is_some_and(Issuer::is_ephemeral) {
+        if self.issuers.get(id).is_some_and(|issuer| !issuer.is_of_domain()) {
             self.ephemeral_version += 1;
         } else {
             self.bundle_version += 1;

@@ -149,6 +149,7 @@ impl Happened for IssuerPublished {
             replica: Some(publish.replica),
             usage: IssuerUse::Node,
             root: None,
+            step_ca: None,
         };
         state.issuers.insert(publish.issuer.clone(), issuer);
         state.ephemeral_version += 1;

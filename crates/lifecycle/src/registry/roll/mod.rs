@@ -33,7 +33,7 @@ pub struct PendingRoll {
 impl State {
     /// Issuers whose key the domain holds, in a state of a roll.
     pub fn domain_issuers_in(&self, wanted: IssuerState) -> impl Iterator<Item = &Issuer> {
-        self.issuers.values().filter(move |issuer| issuer.state == wanted && !issuer.is_ephemeral())
+        self.issuers.values().filter(move |issuer| issuer.state == wanted && issuer.is_of_domain())
     }
 
     /// The same in an order that says something: issuers of nodes before those of the control plane alone, not by their ids.
@@ -47,6 +47,6 @@ impl State {
     /// activated.
     pub fn is_divided(&self) -> bool {
         let for_both = self.domain_issuers_in(IssuerState::Active).any(|issuer| issuer.usage.is_both());
-        !for_both && self.issuers.values().any(|issuer| !issuer.is_ephemeral() && !issuer.usage.is_both())
+        !for_both && self.issuers.values().any(|issuer| issuer.is_of_domain() && !issuer.usage.is_both())
     }
 }

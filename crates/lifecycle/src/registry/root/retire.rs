@@ -81,7 +81,7 @@ fn retired_with(issuer: &IssuerId) -> Event {
 
 fn below<'a>(state: &'a State, root: &'a Root) -> impl Iterator<Item = &'a Issuer> {
     state.issuers.values().filter(|issuer| {
-        !issuer.is_ephemeral()
+        issuer.is_of_domain()
             && state.root_of(issuer).is_some_and(|above| above.fingerprint == root.fingerprint)
     })
 }

@@ -88,7 +88,7 @@ pub fn present(
     let (at, view) = (app.now(), app.view());
     let given = read(files, at).map_err(ServerCertError::Make)?;
     let roots: Vec<&[u8]> = view.state.server_trust().collect();
-    let issuers = view.state.issuers.values().filter(|issuer| !issuer.is_ephemeral());
+    let issuers = view.state.issuers.values().filter(|issuer| issuer.is_of_domain());
     let issuers = issuers.map(|issuer| issuer.certificate.as_slice());
     let cas: Vec<&[u8]> = issuers.chain(roots.iter().copied()).collect();
     if !given.leads_to(&cas, &roots) {

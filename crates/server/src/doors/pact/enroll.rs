@@ -3,7 +3,7 @@
 use super::{hardware, status};
 use crate::doors::{NAMING, idempotency};
 use crate::http::failure::Failure;
-use crate::http::pem::{leaf_and_chain, trust_with_ephemeral};
+use crate::http::pem::{leaf_and_chain, trust_with_outside_issuer};
 use crate::issuance::Released;
 use crate::issuance::enroll::{self, Enrollment, Proof};
 use crate::process::app::{App, Provenance};
@@ -76,7 +76,7 @@ fn answer(enrolled: &Released) -> EnrollResponse {
         node_id: node.id.to_string(),
         domain_id: state.domain.as_ref().map(|domain| domain.name.to_string()).unwrap_or_default(),
         signed_cert: leaf_and_chain(state, der, issuer).into_bytes(),
-        ca_chain: trust_with_ephemeral(state, issuer).into_bytes(),
+        ca_chain: trust_with_outside_issuer(state, issuer).into_bytes(),
         vcluster_id: node.vcluster.as_ref().map(ToString::to_string).unwrap_or_default(),
         cert_serial: serial.to_string(),
         cert_expires_at: certificate.not_after.to_string(),

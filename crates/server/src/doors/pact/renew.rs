@@ -4,7 +4,7 @@
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::refused_renewals::CertificateHolder;
 use crate::http::failure::Failure;
-use crate::http::pem::{leaf_and_chain, trust_with_ephemeral};
+use crate::http::pem::{leaf_and_chain, trust_with_outside_issuer};
 use crate::issuance::Released;
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
@@ -66,7 +66,7 @@ fn answer(renewed: &Released) -> RenewCertResponse {
     let (state, issuer) = (&view.state, &certificate.issuer);
     RenewCertResponse {
         signed_cert: leaf_and_chain(state, der, issuer).into_bytes(),
-        ca_chain: trust_with_ephemeral(state, issuer).into_bytes(),
+        ca_chain: trust_with_outside_issuer(state, issuer).into_bytes(),
         cert_serial: serial.to_string(),
         cert_expires_at: certificate.not_after.to_string(),
     }

@@ -1,0 +1,68 @@
+//! `--issuer step-ca`: what is given for it, and how its provisioner's key is read.
+
+use super::{Arguments, IssuerSource};
+use crate::error::{CommandError, Exit};
+use crate::private_file;
+use crate::reach;
+use crate::server::error::STEP_CA;
+use ::server::init::{IssuerChoice, StepCaChoice};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// The flags belong to this issuer and to no other.
+pub fn check_flags(arguments: &Arguments) -> Result<(), CommandError> {
+    let Arguments { step_ca_url, step_ca_root, step_ca_provisioner, step_ca_key, step_ca_password_file, .. } =
+        arguments;
+    let is_given = step_ca_url.is_some()
+        || step_ca_root.is_some()
+        || step_ca_provisioner.is_some()
+        || step_ca_key.is_some()
+        || step_ca_password_file.is_some();
+    if is_given && arguments.issuer != IssuerSource::StepCa {
+        return Err(CommandError::usage(
+            "the --step-ca flags are used with --issuer step-ca only",
+            "give --issuer step-ca, or none of them",
+        ));
+    }
+    Ok(())
+}
+
+pub fn choice(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
+    let Arguments { step_ca_url, step_ca_root, step_ca_provisioner, step_ca_key, .. } = arguments;
+    let (Some(url), Some(root), Some(provisioner), Some(key)) =
+        (step_ca_url, step_ca_root, step_ca_provisioner, step_ca_key)
+    else {
+        return Err(CommandError::usage("--issuer step-ca needs the --step-ca flags", STEP_CA));
+    };
+    let (file, _) = private_file::read_and_judge(key)?;
+    let password = arguments.step_ca_password_file.as_deref().map(password).transpose()?;
+    let read = pki::step_ca::read(&file, password.as_ref().map(|password| password.as_slice()));
+    let read = read.map_err(|error| {
+        let message = format!("the provisioner's key cannot be used: {}: {error}", key.display());
+        CommandError::new(Exit::Usage, "step_ca_unusable", message, STEP_CA)
+    })?;
+    let (url, provisioner) = (url.clone(), provisioner.clone());
+    Ok(IssuerChoice::StepCa(StepCaChoice { url, root: reach::read(root)?, provisioner, key: read }))
+}
+
+/// Without the line break that an editor leaves at its end, as `step` reads it.
+fn password(path: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+    let (bytes, _) = private_file::read_and_judge(path)?;
+    let trimmed = bytes.trim_ascii_end();
+    Ok(Zeroizing::new(trimmed.to_vec()))
+}
+
+/// Others who can read what lets a caller ask step-ca for any certificate.
+pub fn warnings(arguments: &Arguments) -> Result<Vec<String>, CommandError> {
+    let mut warnings = Vec::new();
+    let secrets = [&arguments.step_ca_key, &arguments.step_ca_password_file];
+    for path in secrets.into_iter().flatten() {
+        if private_file::read_and_judge(path)?.1 {
+            warnings.push(format!(
+                "other users can read {}: whoever has the provisioner's key can have certificates signed; make it mode 0600, or remove it",
+                path.display()
+            ));
+        }
+    }
+    Ok(warnings)
+}

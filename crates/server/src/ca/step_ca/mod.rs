@@ -1,0 +1,128 @@
+//! step-ca behind the control plane: whether it answers, how many ask it at once, and with what.
+//!
+//! Only replicas talk to it. Its address, root and provisioner are in the registry, and so is the provisioner's sealed key, so that
+//! every replica can ask.
+
+mod access;
+mod call;
+mod health;
+mod revoke;
+mod sign;
+mod watch;
+
+pub use access::Access;
+pub use call::{CallFailure, FailureKind};
+pub use revoke::revoke;
+pub use sign::{LeafOrder, SignFailure, sign};
+pub use watch::{check, watch};
+
+use crate::http::failure::Failure;
+use crate::process::app::App;
+use api::code;
+use health::Health;
+use lifecycle::registry::{Issuer, IssuerState};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+/// How long one issuance may take, from waiting for a turn to the last byte of the answer.
+pub const ISSUANCE_LIMIT: Duration = Duration::from_secs(10);
+/// Calls at once from one replica. A slow step-ca holds up so many requests for certificates and nothing else.
+const AT_ONCE: usize = 16;
+/// After a refusal or a wrong answer, one request in so long is tried: each is an intent, and a line of the audit trail.
+const SPACING: Duration = Duration::from_millis(300);
+
+pub struct StepCaClient {
+    /// What is needed to ask, unsealed by whoever asks first.
+    access: RwLock<Option<Arc<Access>>>,
+    health: RwLock<Health>,
+    turns: Semaphore,
+    /// When the next request may be tried, while the last one was answered wrongly.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Default for StepCaClient {
+    fn default() -> Self {
+        Self {
+            access: RwLock::new(None),
+            health: RwLock::new(Health::default()),
+            turns: Semaphore::new(AT_ONCE),
+            next: Mutex::new(None),
+        }
+    }
+}
+
+impl StepCaClient {
+    /// What to ask the step-ca with that signs for nodes now.
+    pub fn access(&self, app: &App) -> Result<Arc<Access>, Failure> {
+        let view = app.view();
+        let signs = view.state.step_ca_issuer().map(|(issuer, _)| issuer);
+        let issuer = signs.filter(|issuer| app.now() < issuer.not_after).ok_or_else(|| {
+            Failure::new(code::ISSUER_UNAVAILABLE, "no issuer can sign for nodes now").retry_after(5)
+        })?;
+        self.access_to(app, issuer)
+    }
+
+    /// What to ask a step-ca with that has signed.
+    pub fn access_to(&self, app: &App, issuer: &Issuer) -> Result<Arc<Access>, Failure> {
+        let known = self.access.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.issuer == issuer.id) {
+            return Ok(known);
+        }
+        let access = Arc::new(Access::open(&app.ca.keys.kek(), issuer)?);
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Some(access.clone());
+        Ok(access)
+    }
+
+    /// Whether the last call succeeded, as far as one was made.
+    pub fn is_available(&self) -> bool {
+        self.failure().is_none()
+    }
+
+    fn failure(&self) -> Option<CallFailure> {
+        self.health.read().unwrap_or_else(PoisonError::into_inner).failure().cloned()
+    }
+
+    /// Remembers how a call went; a change has one line in the log.
+    fn note(&self, result: Result<(), &CallFailure>) {
+        let mut health = self.health.write().unwrap_or_else(PoisonError::into_inner);
+        health.note(result);
+    }
+
+    /// Refuses at once while it is known not to answer: asking would only make intents that lapse.
+    pub fn ready(&self) -> Result<(), Failure> {
+        match self.failure() {
+            Some(failure) if failure.kind == FailureKind::Unavailable => Err(failure.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A turn to ask, until the deadline.
+    pub async fn turn(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
+        let waited = async {
+            let permit = self.turns.acquire().await.ok();
+            if self.failure().is_some() {
+                let mut next = self.next.lock().await;
+                if let Some(at) = *next {
+                    tokio::time::sleep_until(at).await;
+                }
+                *next = Some(Instant::now() + SPACING);
+            }
+            permit
+        };
+        match tokio::time::timeout_at(deadline, waited).await {
+            Ok(Some(permit)) => self.ready().map(|()| permit),
+            Ok(None) | Err(_) => {
+                let message = "more certificates are being asked of the issuer than it signs";
+                Err(Failure::new(code::ISSUER_UNAVAILABLE, message).retry_after(5))
+            }
+        }
+    }
+}
+
+/// Why the step-ca of a record does not sign, for those who may know.
+pub fn failure(app: &App, issuer: &Issuer) -> Option<String> {
+    let signs = issuer.step_ca.is_some() && issuer.state == IssuerState::Active;
+    app.ca.step_ca.failure().filter(|_| signs).map(|failure| failure.to_string())
+}
