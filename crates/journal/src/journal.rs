@@ -5,6 +5,7 @@ use crate::barrier::{BARRIER, Barriers, QuorumProof};
 use crate::batch::EncodedEnvelope;
 use crate::batcher::{Batcher, Committed, ProposeError, Waiting};
 use crate::compaction::Compactor;
+use crate::election;
 use crate::framing::Framing;
 use crate::leadership::Leadership;
 use crate::lock::JournalLock;
@@ -57,7 +58,7 @@ const LEAD: Duration = Duration::from_secs(60);
 pub struct ShutdownError(String);
 
 pub struct Journal {
-    raft: Raft,
+    pub(crate) raft: Raft,
     pub(crate) log: LogStore,
     pub(crate) machine: Machine,
     board: Arc<Board>,
@@ -232,6 +233,7 @@ impl Journal {
             address: std::sync::Mutex::new(None),
             received: AtomicU64::new(0),
             snapshots_installed: AtomicU64::new(0),
+            appends: AtomicU64::new(0),
             closing: closed,
         });
         let (dir, checkpoint) = (options.dir, std::sync::Mutex::new(checkpoint));
@@ -458,7 +460,8 @@ impl Journal {
 
     /// Does what a replica of a cluster does all the time; ends when the journal closes.
     pub async fn keep_pulse(self: &Arc<Self>) {
-        tokio::join!(pulse::run(Arc::clone(self)), pulse::keep_trail(Arc::clone(self)));
+        let own = || Arc::clone(self);
+        tokio::join!(pulse::run(own()), pulse::keep_trail(own()), election::run(own()));
     }
 
     /// Who answers what other replicas ask beyond replication.
@@ -503,12 +506,17 @@ impl Journal {
         self.roster().is_rolled_back()
     }
 
+    /// Whether it may lead: its clock and its directory are good, the others were asked what they have seen of it, and it does not leave.
+    pub(crate) fn may_stand(&self) -> bool {
+        let leaves = self.handing_over.load(Ordering::Acquire);
+        let believed = self.served.clock_believed.load(Ordering::Acquire);
+        believed && !leaves && self.is_fit() && self.roster().is_settled()
+    }
+
     /// Whether it stands for election now.
     pub(crate) fn let_stand(&self) {
         let may = self.served.clock_believed.load(Ordering::Acquire);
-        let leaves = self.handing_over.load(Ordering::Acquire);
-        let elect = may && !leaves && self.is_fit() && self.roster().is_settled();
-        self.raft.runtime_config().elect(elect);
+        self.raft.runtime_config().elect(self.may_stand());
         // A leader that finds itself to be a copy lets others take over.
         self.raft.runtime_config().heartbeat(may && self.is_fit());
     }

@@ -20,6 +20,7 @@ mod barrier;
 mod batch;
 mod batcher;
 mod compaction;
+mod election;
 mod framing;
 mod journal;
 mod leadership;

@@ -1,6 +1,10 @@
 """Replicas that join, are refused, are removed."""
 
+import datetime
+import time
+
 import clusters
+import evidence
 import native
 import pytest
 from cluster_load import enroll
@@ -98,6 +102,18 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
 def contents(directory) -> dict:
     """Every file, and what is in it."""
     return {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+
+
+def test_what_a_token_for_a_replica_comes_with(cluster):
+    """Everything that the new machine needs, in one document; it ends when it was asked to."""
+    first = cluster.replicas[0]
+    minted = until(lambda: (done := first.cli("cluster", "token", "--expires", "15m", ok=False)).code == 0 and done.json(), "it is created")
+    evidence.token(minted["token"])
+    assert set(minted) == {"token_id", "token", "expires_at", "ca_pin", "peer_url", "join_command"}, set(minted)
+    assert (minted["ca_pin"], minted["peer_url"]) == (first.pin, first.url)
+    assert all(part in minted["join_command"] for part in (minted["token"], first.pin, first.url, "server join")), minted
+    left = datetime.datetime.fromisoformat(minted["expires_at"]).timestamp() - time.time()
+    assert 10 * 60 < left <= 15 * 60 + 60, minted["expires_at"]
 
 
 def test_a_token_for_a_replica_lets_no_node_in(cluster):
@@ -215,9 +231,10 @@ def test_from_three_replicas_to_one_and_a_new_key_encryption_key(programs):
 def listed_serials(replica) -> set[str]:
     """What the list of revocations of the server issuer denies."""
     found = set()
-    for block in replica.cli("ca", "crl").out.split("-----BEGIN X509 CRL-----")[1:]:
-        crl = x509.load_pem_x509_crl(("-----BEGIN X509 CRL-----" + block).encode())
-        found |= {f"{entry.serial_number:x}" for entry in crl}
+    for issuer in replica.api("GET", "/v1/ca").json()["issuers"]:
+        answer = replica.api("GET", f"/v1/ca/crl?issuer={issuer['id']}")
+        assert answer.status == 200, answer
+        found |= {f"{entry.serial_number:x}" for entry in x509.load_der_x509_crl(answer.body)}
     return found
 
 

@@ -14,6 +14,7 @@ use crate::snapshot::{Carrier, SnapshotDir};
 use crate::view::{AuditHead, Board};
 use lifecycle::names::ReplicaId;
 use lifecycle::registry::Envelope;
+use openraft::raft::AppendEntriesResponse;
 use openraft::{BasicNode, Snapshot, SnapshotMeta};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +58,8 @@ pub struct Served {
     /// Names the files of snapshots that arrive.
     pub received: AtomicU64,
     pub snapshots_installed: AtomicU64,
+    /// Of a leader whose term is not over: as long as they come, there is one.
+    pub appends: AtomicU64,
     pub closing: watch::Receiver<bool>,
 }
 
@@ -153,7 +156,15 @@ impl Served {
         stream: &mut Box<dyn PeerStream>,
     ) -> std::io::Result<PeerReply> {
         Ok(match request {
-            PeerRequest::Append(append) => reply(self.raft.append_entries(append).await, PeerReply::Append),
+            PeerRequest::Append(append) => {
+                let appended = self.raft.append_entries(append).await;
+                if let Ok(answer) = &appended
+                    && !matches!(answer, AppendEntriesResponse::HigherVote(_))
+                {
+                    self.appends.fetch_add(1, Ordering::AcqRel);
+                }
+                reply(appended, PeerReply::Append)
+            }
             PeerRequest::Vote(_) if !self.roster.is_fit() || !self.roster.is_settled() => {
                 PeerReply::Failed { why: "it does not vote yet, or not any more".to_owned() }
             }
@@ -201,6 +212,7 @@ impl Served {
                 let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
                 let installed = self.raft.install_full_snapshot(vote, snapshot).await;
                 if installed.is_ok() {
+                    self.appends.fetch_add(1, Ordering::AcqRel);
                     self.snapshots_installed.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(reply(installed, |reply| PeerReply::Snapshot { vote: reply.vote }))
