@@ -2,9 +2,9 @@
 
 use super::command::Answer;
 use super::{
-    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    hardware, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
-    token, vcluster,
+    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, bootstrap, certificate,
+    domain, hardware, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session,
+    tenant, tidy, token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;
@@ -168,6 +168,8 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::ReportSessions(report) => session::report::decide(state, report),
         Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
         Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
+        Command::IssueBootstrap(issue) => bootstrap::issue::decide(state, &envelope.actor, issue),
+        Command::RevokeBootstrap { name } => bootstrap::revoke::decide(state, name),
     }
 }
 

@@ -5,12 +5,13 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Node, Operator, OperatorKey, Overlay,
-    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token, Vcluster,
+    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Node, Operator, OperatorKey,
+    Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
+    Vcluster,
 };
 use crate::names::{
-    AlertId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
-    Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
+    AlertId, BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
+    RequestId, SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
 use imbl::OrdMap;
@@ -117,6 +118,9 @@ pub struct State {
     /// What every replica can apply.
     #[serde(default = "first_feature_level")]
     pub feature_level: u32,
+    /// What hosts without an identity of their own authenticate with.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub bootstraps: OrdMap<BootstrapName, Bootstrap>,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
@@ -187,6 +191,7 @@ impl Default for State {
             last_replica: first_replica(),
             epoch: first_epoch(),
             feature_level: first_feature_level(),
+            bootstraps: OrdMap::new(),
             recent: OrdMap::new(),
         }
     }

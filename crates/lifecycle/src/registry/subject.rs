@@ -115,6 +115,8 @@ impl Command {
             Command::AbandonRoll => (Act::ManageCa, Subject::Domain),
             Command::RetireRoot { .. } => (Act::ManageCa, Subject::Domain),
             Command::ImportRootList(_) => (Act::ManageCa, Subject::Domain),
+            Command::IssueBootstrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::RevokeBootstrap { .. } => (Act::ManageCa, Subject::Domain),
             Command::PublishIssuer(publish) => (Act::PublishIssuer, Subject::OwnReplica(publish.replica)),
             Command::CreateReplicaToken { .. } => (Act::ManageCluster, Subject::Domain),
             Command::JoinReplica(_) => (Act::JoinCluster, Subject::Credential),

@@ -12,6 +12,7 @@ pub mod rewrap;
 pub mod roll;
 pub mod root_list;
 pub mod server_cert;
+pub mod spire;
 
 use crate::http::failure::Failure;
 use crate::process::datadir::DataDir;
@@ -21,6 +22,7 @@ use ephemeral::MemoryIssuers;
 use hsm::HsmWatch;
 use keys::Keys;
 use server_cert::PresentedCertificate;
+use spire::SpireDomains;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
@@ -33,6 +35,8 @@ pub struct CertificateAuthority {
     pub keys: Keys,
     /// What verifies the certificates of nodes.
     pub anchors: NodeAnchors,
+    /// Trust domains whose SVIDs are accepted.
+    pub spire: SpireDomains,
     /// What signs these where the domain has ephemeral issuers.
     pub memory: MemoryIssuers,
     /// Whether the keys of issuers in an HSM sign.
@@ -48,8 +52,9 @@ pub struct CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    pub fn new(keys: Keys, dir: DataDir) -> Self {
+    pub fn new(keys: Keys, dir: DataDir, spire: SpireDomains) -> Self {
         Self {
+            spire,
             anchors: NodeAnchors::default(),
             memory: MemoryIssuers::default(),
             hsm: HsmWatch::new(keys.hsm()),

@@ -1,16 +1,19 @@
 //! Renewing: a node gets the next certificate, for a new key.
 
 use super::issue::{Issue, Released, issue, read_csr, sign};
+use crate::edge::node_peer::ShownIdentity;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
-use lifecycle::names::{Label, NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Issued, Keeping, Rejection, Renew, Renewal, State, renewable};
+use lifecycle::names::{Label, NodeId};
+use lifecycle::registry::{
+    Actor, Command, Issued, Keeping, Rejection, Renew, Renewal, State, renewable, svid_renewable,
+};
 use pki::csr;
 
 /// What a door makes of its wire shape. The node and its serial come from the connection.
 pub struct RenewalRequest {
     pub node: NodeId,
-    pub with: Serial,
+    pub with: ShownIdentity,
     pub csr: Vec<u8>,
     pub agent_version: Option<Label>,
     /// What the host says of its recovery token.
@@ -45,17 +48,21 @@ async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Res
 struct Renewing {
     command: Renew,
     csr: csr::VerifiedCsr,
-    with: Serial,
+    with: ShownIdentity,
 }
 
 impl Issue for Renewing {
     fn actor(&self) -> Actor {
-        Actor::Node { id: self.command.node.clone(), serial: self.with.clone() }
+        self.with.actor(&self.command.node)
     }
 
     fn prepare(&self, app: &App, state: &State) -> Result<(Command, Option<Issued>), Failure> {
         let mut command = self.command.clone();
-        match renewable(state, &self.with, &command)? {
+        let renewal = match self.with.on_record() {
+            Some(with) => renewable(state, with, &command)?,
+            None => svid_renewable(state, &command)?,
+        };
+        match renewal {
             Renewal::Fresh { tenant, profile } => {
                 command.prepared = Some(sign(app, state, &self.csr, &tenant, &profile, &command.node)?);
             }

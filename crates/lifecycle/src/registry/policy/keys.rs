@@ -5,7 +5,7 @@ use super::accepts::{
 };
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
-use super::{CloneRule, UnderlayProbe};
+use super::{BootstrapRead, CloneRule, UnderlayProbe};
 use crate::names::{Label, Network, ProfileName, Span};
 use imbl::OrdMap;
 
@@ -66,6 +66,9 @@ policy_keys! {
         "attestors.require" attestors_require: Vec<String> = Vec::new(), WordsOrNone(&["join-token", "hardware"]);
         /// Networks from which a machine may enroll by its hardware; empty is any
         "hardware.source_cidrs" hardware_source_cidrs: Vec<Network> = Vec::new(), Networks;
+        /// What a bootstrap identity may read: nothing, the domain's default configuration, or that of vClusters too
+        "bootstrap.read" bootstrap_read: BootstrapRead = BootstrapRead::Defaults,
+            OneOf(&BootstrapRead::ALL, BootstrapRead::as_str);
     }
     and {
         /// The profile of enrollments whose token and door name none.

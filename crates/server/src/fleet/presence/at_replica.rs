@@ -1,7 +1,7 @@
 //! What one replica knows of nodes and tells the others. It travels between replicas: fields are only added.
 
 use super::Stream;
-use api::rest::nodes::NodeLiveness;
+use api::rest::nodes::{NodeLiveness, SvidInUse};
 use lifecycle::names::{NodeId, Serial, Source, Span, Timestamp};
 use lifecycle::registry::{NodeConnection, Report};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub struct NodeAtReplica {
     pub may_be_silent: Option<Span>,
     /// What it last said of itself.
     pub report: Option<Arc<Report>>,
+    /// What its newest live stream shows, if that is an SVID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub svid: Option<Arc<SvidInUse>>,
 }
 
 /// Whether the latest report of a node is asked for.
@@ -36,6 +39,8 @@ impl NodeAtReplica {
     /// What two replicas know of one node.
     pub fn and(self, other: Self) -> Self {
         let newer = if self.last_seen < other.last_seen { other.source } else { self.source };
+        // A node that is connected to two replicas is about to leave one of them: what lasts longer is newer.
+        let svids = self.svid.into_iter().chain(other.svid);
         let reports = self.report.into_iter().chain(other.report);
         let connections = self.connection.into_iter().chain(other.connection);
         Self {
@@ -45,6 +50,7 @@ impl NodeAtReplica {
             connection: connections.min_by_key(|connection| connection.since),
             may_be_silent: self.may_be_silent.max(other.may_be_silent),
             report: reports.max_by_key(|report| report.at),
+            svid: svids.max_by_key(|svid| svid.not_after),
         }
     }
 
@@ -53,6 +59,7 @@ impl NodeAtReplica {
             last_seen: self.last_seen,
             connected: self.connection.is_some(),
             report: self.report.clone(),
+            svid: self.svid.clone(),
         }
     }
 }
@@ -115,6 +122,7 @@ mod tests {
             connection: None,
             may_be_silent: None,
             report: Some(Arc::new(Report::blank(at(9)))),
+            svid: None,
         };
         let connection = Some(NodeConnection { since: at(12), from: source(2) });
         let other = NodeAtReplica {
