@@ -5,12 +5,15 @@ use crate::support::{
     create_vcluster, granted, hardware, local, only, operator, register, register_hardware, remove_replica,
     replica, revoke, set_policy, span, vcluster,
 };
-use lifecycle::names::{Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, Serial, Source, TenantId};
+use lifecycle::names::{
+    BootstrapName, Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, Serial, Source, SpiffeId,
+    TenantId,
+};
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, Change, Checkpoint, Claim,
     Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, Forwarded,
-    ForwardingGapCause, Import, ImportRootList, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
-    RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
+    ForwardingGapCause, Import, ImportRootList, IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert,
+    Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
     SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
@@ -65,6 +68,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("AbandonRoll", "+ +-- --- --- - ? -- ? - --"),
     ("RetireRoot", "+ +-- --- --- - ? -- ? - --"),
     ("ImportRootList", "+ +-- --- --- - ? -- ? - --"),
+    ("IssueBootstrap", "+ +-- --- --- - ? -- ? - --"),
+    ("RevokeBootstrap", "+ +-- --- --- - ? -- ? - --"),
     ("PublishIssuer", "- --- --- --- - - -- - - +-"),
     ("CreateReplicaToken", "+ +-- --- --- - ? -- ? - --"),
     ("JoinReplica", "+ +++ +++ +++ + + ++ + + ++"),
@@ -203,6 +208,17 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::JoinReplica(domain.join(token)),
         Command::AnnounceReplica(domain.announce(1, true)),
         remove_replica(1),
+    ]);
+    let bootstrap = BootstrapName::parse("image-1").unwrap();
+    let subject = SpiffeId::bootstrap(&domain.state.domain.as_ref().unwrap().name.clone(), &bootstrap);
+    let bootstrap_key = KeyHash::new(domain.digest());
+    let certificate_of_image = domain.issue(subject, bootstrap_key, span("90d"));
+    commands.extend([
+        Command::IssueBootstrap(Box::new(IssueBootstrap {
+            name: bootstrap.clone(),
+            certificate: certificate_of_image,
+        })),
+        Command::RevokeBootstrap { name: bootstrap },
     ]);
     commands.extend([
         domain.found(),
