@@ -12,6 +12,7 @@
 //! Where to connect, whom to trust and how to retry on the wire is `client`'s; what a certificate must look
 //! like is `pki`'s.
 
+pub mod bootstrap;
 mod ca_file;
 mod chance;
 pub mod cli;
@@ -42,6 +43,7 @@ pub mod screen;
 pub mod service_manager;
 pub mod session;
 pub mod space;
+pub mod spire;
 mod spoken;
 pub mod status;
 pub mod store;

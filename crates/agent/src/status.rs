@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
-use lifecycle::host::Class;
+use lifecycle::host::{Class, IdentityProvider};
 use lifecycle::names::Timestamp;
 use lifecycle::registry::Session;
 use rustls_pki_types::CertificateDer;
@@ -82,6 +82,10 @@ impl std::fmt::Display for LastAttempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub node_id: Option<String>,
+    /// `spire`, `control-plane`, `bootstrap` or `none`: where the identity in use comes from, which the SPIFFE id, the serial and the end
+    /// of validity describe.
+    #[serde(default)]
+    pub identity_provider: String,
     pub spiffe_id: Option<String>,
     pub state: AgentState,
     pub cert_serial: Option<String>,
@@ -379,6 +383,7 @@ impl Status {
             reasons.into_iter().filter(|(_, holds)| *holds).map(|(word, _)| word.to_owned()).collect();
         Self {
             node_id: identity.node_id().map(str::to_owned),
+            identity_provider: IdentityProvider::ControlPlane.to_string(),
             spiffe_id: Some(identity.spiffe.to_string()),
             cert_serial: Some(identity.facts.serial.to_string()),
             cert_not_after: Some(identity.facts.not_after.to_string()),
@@ -395,6 +400,7 @@ impl Status {
         let attempts = last_attempts::read(dir);
         Self {
             node_id: None,
+            identity_provider: IdentityProvider::None.to_string(),
             spiffe_id: None,
             state,
             cert_serial: None,
@@ -474,6 +480,7 @@ impl HumanText for Status {
         let fields = [
             ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
             ("node", self.node_id.as_deref().map(harmless)),
+            ("identity", Some(harmless(&self.identity_provider))),
             ("SPIFFE ID", self.spiffe_id.as_deref().map(harmless)),
             ("serial", self.cert_serial.as_deref().map(harmless)),
             ("valid until", self.cert_not_after.clone()),

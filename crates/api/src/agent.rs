@@ -13,7 +13,7 @@ mod generated {
 pub use generated::agent_client::AgentClient;
 pub use generated::agent_server::{Agent, AgentServer};
 pub use generated::{
-    Ack, Attempt, Bundle, BundleEvidence, CheckRequest, Config, ConfirmRequest, ConfirmResponse,
+    Ack, Attempt, BootConfigRequest, Bundle, BundleEvidence, CheckRequest, Config, ConfirmRequest, ConfirmResponse,
     ConfirmStatus, EndedSession, EndpointProfile, EnrollRequest, EnrollResponse, Evidence, FreeSpace,
     Hardware, HardwareIdentity, Heartbeat, Hello, LiveDown, LiveUp, NotNeeded, OpenSession, Order, OrderDone,
     OverlayAnswer, OverlayClaim, OverlayPeer, OverlayPeers, OverlayReport, RecoverRequest, RecoverResponse,

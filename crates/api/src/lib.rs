@@ -12,6 +12,7 @@
 //! - [`grpc`]: the services that gRPC itself describes.
 //! - [`codec`]: how gRPC messages are read and written.
 //! - [`header`]: names of headers and metadata.
+//! - [`workload`]: SPIFFE's Workload API, which SPIRE serves on a host.
 //! - [`openapi`]: the operator API described, from one table of routes.
 
 pub mod agent;
@@ -25,3 +26,4 @@ pub mod header;
 pub mod openapi;
 pub mod rest;
 mod status;
+pub mod workload;

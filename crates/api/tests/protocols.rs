@@ -6,22 +6,24 @@
 use prost::Message as _;
 use std::path::Path;
 
-const PROTOS: [&str; 6] = [
+const PROTOS: [&str; 7] = [
     "enlist/agent/v1/agent.proto",
     "taskrun/v1/run.proto",
     "pact/enrollment.proto",
     "pact/stream.proto",
     "grpc/health/v1/health.proto",
     "grpc/reflection/v1/reflection.proto",
+    "spiffe/workload.proto",
 ];
 const DESCRIPTORS: &str = "descriptors.bin";
-const GENERATED: [&str; 7] = [
+const GENERATED: [&str; 8] = [
     "enlist.agent.v1.rs",
     "taskrun.v1.rs",
     "pact.enrollment.rs",
     "pact.stream.rs",
     "grpc.health.v1.rs",
     "grpc.reflection.v1.rs",
+    "_.rs",
     DESCRIPTORS,
 ];
 
@@ -31,6 +33,8 @@ fn generate(out: &Path) {
     let descriptors = protox::compile(PROTOS, [include]).expect("the protocols compile");
     // What server reflection answers from; comments and places in the files are not in it.
     let mut plain = descriptors.clone();
+    // SPIRE serves it, and not the control plane.
+    plain.file.retain(|file| !file.name().starts_with("spiffe/"));
     for file in &mut plain.file {
         file.source_code_info = None;
     }
@@ -44,6 +48,7 @@ fn generate(out: &Path) {
             "enlist.agent.v1.EnrollRequest",
             "enlist.agent.v1.RecoverRequest",
             "enlist.agent.v1.RecoveryGrant",
+            "X509SVID",
         ])
         // It is sent rarely and one at a time; a box in every match would cost more than it saves.
         .type_attribute("enlist.agent.v1.LiveUp.message", "#[allow(clippy::large_enum_variant)]")

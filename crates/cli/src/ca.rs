@@ -1,5 +1,6 @@
 //! `enlist ca`: what is trusted and what signs.
 
+mod bootstrap;
 mod import_crl;
 mod issuer_request;
 mod migrate;
@@ -102,6 +103,11 @@ pub enum Command {
         #[arg(long, value_name = "KEK")]
         kek: String,
     },
+    /// Issue a bootstrap identity, which hosts share until they have one of their own; or list or revoke such
+    ///
+    /// With it a host may enroll and read the configuration that policy `bootstrap.read` allows, and nothing else. The same name may be
+    /// issued again, such as for the next image: the certificates before stay valid until they end or the name is revoked.
+    Bootstrap(bootstrap::Arguments),
     /// Import the revocation list of a root: every host refuses the issuers that it names
     ImportCrl(import_crl::Arguments),
     /// Bring the CA file of --ca or of the context up to date: new roots, and revocation lists of issuers to refuse
@@ -206,6 +212,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                 output.screen().hang(0, 0, &told)
             })
         }
+        Command::Bootstrap(arguments) => bootstrap::run(arguments, reach, output).await,
         Command::ImportCrl(arguments) => import_crl::run(arguments, reach, output).await,
         Command::UpdateTrust => update_trust::run(reach, output).await,
         Command::Migrate(arguments) => migrate::run(arguments, reach, output).await,
@@ -277,7 +284,10 @@ fn text(ca: &Ca, screen: Screen) -> String {
     let mut text = format!("{}\n{}", fields.text_on(screen), table.text(screen));
     for issuer in &ca.issuers {
         if let Some(why) = &issuer.unavailable {
-            let line = if issuer.state == "prepared" {
+            let line = if issuer.kind == "spire" {
+                let domain = issuer.trust_domain.as_deref().unwrap_or_default();
+                format!("the trust bundle of {domain} cannot be used now: {why}")
+            } else if issuer.state == "prepared" {
                 format!("issuer {} is prepared and could not sign: {why}", issuer.id)
             } else {
                 format!("issuer {} does not sign: {why}", issuer.id)

@@ -294,6 +294,17 @@ const TABLE: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "enlist ca bootstrap",
+        &[
+            (
+                "Issue an identity for the image of a fleet",
+                "enlist ca bootstrap image-7 --expires 90d --out ./image-7",
+            ),
+            ("See which there are", "enlist ca bootstrap --list"),
+            ("Refuse every host that still uses one", "enlist ca bootstrap image-6 --revoke"),
+        ],
+    ),
+    (
         "enlist ca import-crl",
         &[("Tell every host to refuse the issuers of a list", "enlist ca import-crl --file denied.pem")],
     ),

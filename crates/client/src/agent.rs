@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::trust::{TlsIdentity, Trust, client_config};
 use crate::url::ServerUrl;
 use api::agent::{
-    AgentClient, CheckRequest, ConfirmRequest, ConfirmResponse, EnrollRequest, EnrollResponse, Hello,
-    RecoverRequest, RecoverResponse, RenewRequest, RenewResponse, Standing,
+    AgentClient, BootConfigRequest, CheckRequest, Config, ConfirmRequest, ConfirmResponse, EnrollRequest,
+    EnrollResponse, Hello, RecoverRequest, RecoverResponse, RenewRequest, RenewResponse, Standing,
 };
 use connection::{CallMetadata, GrpcConnection};
 pub use live::LiveConnection;
@@ -139,6 +139,19 @@ impl AgentApi {
         self.call(CheckRequest {}, metadata, None, |mut client, request| async move {
             client.check(request).await
         })
+        .await
+    }
+
+    /// Configuration for a host that has no identity of its own yet; the identity is a bootstrap one. Empty is the domain's defaults.
+    pub async fn boot_config(&self, vcluster: &str, correlation_id: &str) -> Result<Reply<Config>, Error> {
+        let metadata = CallMetadata::new(None, correlation_id)?;
+        let request = BootConfigRequest { vcluster: vcluster.to_owned() };
+        self.call(
+            request,
+            metadata,
+            None,
+            |mut client, request| async move { client.boot_config(request).await },
+        )
         .await
     }
 

@@ -29,6 +29,7 @@ pub mod unreachable;
 pub mod url;
 mod watched;
 pub mod webhook;
+pub mod workload;
 
 pub use agent::{AgentApi, LiveConnection};
 pub use denied_issuers::DeniedIssuers;

@@ -343,6 +343,21 @@ fn replica_commands() -> Vec<(&'static str, Command)> {
     ]
 }
 
+fn bootstrap_commands() -> Vec<(&'static str, Command)> {
+    let name = BootstrapName::parse("image-1").expect("a name");
+    let certificate = Issued {
+        serial: Serial::parse("6d01").expect("a serial"),
+        ..issued(SpiffeId::bootstrap(&domain(), &name))
+    };
+    vec![
+        (
+            "issue_bootstrap",
+            Command::IssueBootstrap(Box::new(IssueBootstrap { name: name.clone(), certificate })),
+        ),
+        ("revoke_bootstrap", Command::RevokeBootstrap { name }),
+    ]
+}
+
 fn server_certificate_of_replica() -> ServerCertificate {
     ServerCertificate {
         serial: Serial::parse("5b03").expect("a serial"),
@@ -718,6 +733,7 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples.extend(recovery_commands());
     samples.extend(issuer_commands());
     samples.extend(replica_commands());
+    samples.extend(bootstrap_commands());
     samples
 }
 
@@ -945,6 +961,19 @@ fn every_command_decodes_for_ever() {
         let sample = golden(&format!("entry.{name}.v1"), || seal(&expected).expect("encodes"));
         assert_eq!(open::<StoredEntry>(&sample), Ok(expected), "{name}");
     }
+}
+
+/// The actor of a node that came by an SVID.
+#[test]
+fn a_command_by_svid_decodes_for_ever() {
+    let actor = Actor::Svid {
+        id: node(),
+        spiffe_id: "spiffe://spire.example/enlist/n-1".to_owned(),
+        serial: Serial::parse("6e01").expect("a serial"),
+    };
+    let by_svid = Envelope { actor, ..envelope(Command::Contact { node: node() }) };
+    let sample = golden("envelope.by_svid.v1", || seal(&by_svid).expect("encodes"));
+    assert_eq!(open::<Envelope>(&sample), Ok(by_svid));
 }
 
 #[test]

@@ -6,13 +6,14 @@ use crate::support::{
     replica, revoke, set_policy, span, vcluster,
 };
 use lifecycle::names::{
-    Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source, SpiffeId, TenantId,
+    BootstrapName, Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source, SpiffeId,
+    TenantId,
 };
 use lifecycle::registry::{
     AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change, Checkpoint, Claim,
     ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, EndIssuance, Forwarded,
-    ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
-    RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
+    ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert,
+    Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
     SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
@@ -69,6 +70,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("AbandonRoll", "+ +-- --- --- - ? -- ? - --"),
     ("RetireRoot", "+ +-- --- --- - ? -- ? - --"),
     ("ImportRootList", "+ +-- --- --- - ? -- ? - --"),
+    ("IssueBootstrap", "+ +-- --- --- - ? -- ? - --"),
+    ("RevokeBootstrap", "+ +-- --- --- - ? -- ? - --"),
     ("PublishIssuer", "- --- --- --- - - -- - - +-"),
     ("BeginIssuance", "- --- --- --- - - -- - - +-"),
     ("EndIssuance", "- --- --- --- - - -- - - +-"),
@@ -210,6 +213,17 @@ fn commands(domain: &mut Domain, node: &Enrolled) -> Vec<Command> {
         Command::JoinReplica(domain.join(token)),
         Command::AnnounceReplica(domain.announce(1, true)),
         remove_replica(1),
+    ]);
+    let bootstrap = BootstrapName::parse("image-1").unwrap();
+    let subject = SpiffeId::bootstrap(&domain.state.domain.as_ref().unwrap().name.clone(), &bootstrap);
+    let bootstrap_key = KeyHash::new(domain.digest());
+    let certificate_of_image = domain.issue(subject, bootstrap_key, span("90d"));
+    commands.extend([
+        Command::IssueBootstrap(Box::new(IssueBootstrap {
+            name: bootstrap.clone(),
+            certificate: certificate_of_image,
+        })),
+        Command::RevokeBootstrap { name: bootstrap },
     ]);
     commands.extend([
         domain.found(),

@@ -3,7 +3,7 @@
 //! Nothing here knows the registry or opens a socket. Time and serial numbers are arguments; keys and
 //! nonces are drawn here, because only here may they exist.
 //!
-//! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`describe`], [`pin`], [`proof`].
+//! - Reading what strangers send: [`pem`], [`csr`], [`verify`], [`svid`], [`describe`], [`pin`], [`proof`].
 //! - Signing: [`issuer`] (a CA able to sign), [`leaf`], [`server_cert`], [`replica_cert`], [`hierarchy`], [`ephemeral`]
 //!   (a CA in memory), [`sign`] (audit).
 //! - Taking back and replacing: [`crl`], [`roll`] (of issuers and roots), [`succession`] (of trust bundles).
@@ -39,6 +39,7 @@ mod signing_key;
 mod spki;
 pub mod step_ca;
 pub mod succession;
+pub mod svid;
 pub mod verify;
 pub mod wireguard;
 mod x509_time;

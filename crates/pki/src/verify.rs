@@ -14,6 +14,7 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::roll::{has_known_signature, is_signed_by};
 use crate::spki::PublicKey;
+use crate::svid::VerifiedSvid;
 use crate::{der, describe, x509_time};
 
 /// The longest leaf that is read. One with an RSA-4096 key under an RSA-4096 issuer is an eighth of this.
@@ -32,6 +33,8 @@ pub struct PeerCertificate {
     pub not_before: Timestamp,
     pub not_after: Timestamp,
     pub common_name: Option<String>,
+    /// Of one that another trust domain vouches for; it is on no record.
+    pub svid: Option<VerifiedSvid>,
 }
 
 impl PeerCertificate {
@@ -231,6 +234,11 @@ fn extension<'a>(certificate: &X509Certificate<'a>, kind: &Oid<'_>) -> Option<&'
     certificate.iter_extensions().find(|extension| extension.oid == *kind).map(|extension| extension.value)
 }
 
+/// Whether a certificate says what it may be used for. webpki lets one that does not pass for every use.
+pub(crate) fn states_extended_use(leaf: &CertificateDer<'_>) -> Result<bool, PeerError> {
+    Ok(extension(&parsed(leaf)?, &OID_X509_EXT_EXTENDED_KEY_USAGE).is_some())
+}
+
 /// The one URI in the certificate. Two would leave it to chance which of them counts.
 fn identity(certificate: &EndEntityCert<'_>) -> Result<SpiffeId, PeerError> {
     let mut uris = certificate.valid_uri_names();
@@ -259,6 +267,7 @@ fn peer(
         not_before: x509_time::timestamp(parsed.validity().not_before),
         not_after: x509_time::timestamp(parsed.validity().not_after),
         common_name: describe::common_name(parsed),
+        svid: None,
     })
 }
 
@@ -288,7 +297,7 @@ pub fn is_issued_by_another(leaf: &CertificateDer<'_>, ca: &[u8]) -> bool {
         || (has_known_signature(der) && !has_signed(&ca, der, &leaf))
 }
 
-fn refusal(error: webpki::Error) -> PeerError {
+pub(crate) fn refusal(error: webpki::Error) -> PeerError {
     use webpki::Error;
     match error {
         Error::CertExpired { .. } => PeerError::Expired,

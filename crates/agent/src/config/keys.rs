@@ -155,6 +155,13 @@ setting_keys! {
     "overlay.endpoint" OVERLAY_ENDPOINT ValueKind::Underlay;
     /// Reserved; without effect, which is said at every start
     "proxy" _ ValueKind::Text, reserved("this version connects to the control plane directly");
+    /// The socket of SPIFFE's Workload API, `unix:///PATH` or `/PATH`: while SPIRE gives an SVID there, this host connects by that; see
+    /// "SPIRE"
+    "spire.socket" SPIRE_SOCKET ValueKind::Text, foreign_variable("SPIFFE_ENDPOINT_SOCKET");
+    /// How often the socket is tried while SPIRE is not there
+    "spire.retry" SPIRE_RETRY ValueKind::Interval, default("1s");
+    /// Directory of a bootstrap identity (`enlist ca bootstrap`), used until this host has an identity of its own
+    "bootstrap.dir" BOOTSTRAP_DIR ValueKind::Path;
     /// How often expiry, disk space and the names in the hosts file are checked
     "check_interval" CHECK_INTERVAL ValueKind::Interval, default("60s");
     /// End with exit code 3 when the identity is revoked, instead of trying again every five minutes

@@ -1,6 +1,7 @@
 //! Settings: flags before environment before agent.toml, all read and checked before anything is done. A key is declared
 //! once, in `keys.rs`; file, environment, defaults and reference page follow from the declaration.
 
+mod cascade;
 mod daemon;
 pub mod edit;
 mod environment;
@@ -30,9 +31,11 @@ pub use trust::TrustChoice;
 pub use underlay::UnderlayAddresses;
 pub use upkeep::{RecoveryConfig, Upkeep, WorkPaths};
 
+use crate::bootstrap;
 use crate::compat::Persona;
 use crate::fault::{Fault, Mistake};
 use crate::layout::{Files, Layout};
+use crate::spire::SpireConfig;
 use crate::token::SecretToken;
 use layers::{Layer, Layers};
 
@@ -61,6 +64,10 @@ pub struct AgentConfig {
     pub sysfs_root: Option<PathBuf>,
     /// Keys that were set and have no effect, each with the reason.
     pub without_effect: Vec<(&'static str, &'static str)>,
+    /// Where SPIRE is asked for an SVID, if it is.
+    pub spire: Option<SpireConfig>,
+    /// Where the bootstrap identity is, if there is one.
+    pub bootstrap_dir: Option<PathBuf>,
     pub daemon: DaemonConfig,
     pub recovery: RecoveryConfig,
     pub upkeep: Upkeep,
@@ -86,7 +93,11 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
     let usual = usual(dir, layout, environment.persona());
     let usual = Layer { values: usual, base: dir, name: "the program's name" };
     let layers = Layers::above_defaults(dir, said.into_iter().chain([usual]).collect());
-    let trust = trust::choose(&layers, &mut mistakes);
+    let bootstrap_dir = layers.path(keys::BOOTSTRAP_DIR);
+    // What came with the image recognises the control plane, unless something else is named.
+    let beside = || bootstrap_dir.as_deref().and_then(bootstrap::ca_file).map(TrustChoice::CaFile);
+    let trust = trust::choose(&layers, &mut mistakes).or_else(beside);
+    let spire = cascade::spire(&layers, &mut mistakes);
     servers::check(&layers, &mut mistakes);
     let storage = storage::choose(&layers, &mut mistakes);
     let overlay = overlay::overlay(&layers, &mut mistakes);
@@ -111,6 +122,8 @@ pub fn load(dir: &Path, flags: Values, environment: &Environment) -> Result<Agen
         overlay,
         socket: layers.path(keys::SOCKET),
         diagnostic_path_given,
+        spire,
+        bootstrap_dir,
         daemon: daemon::daemon(&layers),
         recovery: upkeep::recovery(&layers),
         upkeep: upkeep::upkeep(&layers),

@@ -79,7 +79,7 @@ fn who(dir: &Dir, identity: Option<&HostIdentity>) -> Vec<KnownNode> {
         SpiffePath::Agent { node, .. } => {
             Some(KnownNode { node: node.to_string(), domain: Some(spiffe.domain.to_string()) })
         }
-        SpiffePath::Operator { .. } | SpiffePath::Replica { .. } => None,
+        SpiffePath::Operator { .. } | SpiffePath::Replica { .. } | SpiffePath::Bootstrap { .. } => None,
     };
     if let Some(identity) = identity {
         return named(&identity.spiffe).into_iter().collect();

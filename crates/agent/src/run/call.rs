@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use client::{AgentApi, Error, ServerUrl, Trust};
+use client::{AgentApi, Error, ServerUrl, TlsIdentity, Trust};
 use tokio::task::JoinHandle;
 
 use crate::failed_call::FailedCall;
@@ -51,8 +51,18 @@ impl CallTarget {
         identity: &HostIdentity,
         correlation_id: &str,
     ) -> Result<Self, Error> {
+        Self::by(servers, identity, &identity.credentials(), correlation_id)
+    }
+
+    /// As somebody else than the host's own identity, which still says what is trusted.
+    pub fn by(
+        servers: Vec<ServerUrl>,
+        identity: &HostIdentity,
+        credentials: &TlsIdentity,
+        correlation_id: &str,
+    ) -> Result<Self, Error> {
         let trust = identity.trust();
-        let agent = AgentApi::new(servers.clone(), &trust, Some(&identity.credentials()))?;
+        let agent = AgentApi::new(servers.clone(), &trust, Some(credentials))?;
         Ok(Self { agent, servers, trust, correlation_id: correlation_id.to_owned() })
     }
 

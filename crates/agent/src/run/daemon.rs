@@ -2,6 +2,7 @@
 //! [`lifecycle::host::HostMachine`]; here it is done. Another part is another field here, another branch of the loop, and its
 //! lines of evidence and status.
 
+mod cascade;
 mod events;
 
 use std::io;
@@ -18,6 +19,7 @@ use super::call::CallTarget;
 use super::configuration::HostConfiguration;
 use super::core::{AgentCore, Candidate, life};
 use super::host_sessions::HostSessions;
+use super::identity_cascade::SpireIdentity;
 use super::metrics_listener::{self, MetricsPage};
 use super::overlay::HostOverlay;
 use super::paced_offers::{self, PacedOffers};
@@ -36,10 +38,11 @@ use crate::failed_call::failure_kind;
 use crate::fault::Fault;
 use crate::service_manager::ServiceManager;
 use crate::space::Ballast;
+use crate::spire::Svids;
 use crate::status::{AgentState, Disk, ISSUER_UNKNOWN, Status};
 use crate::store::dir::Dir;
 use crate::store::stored_trust::StoredTrust;
-use crate::store::{grace, last_attempts, recovery_attempt, revoked, tolerance};
+use crate::store::{grace, last_attempts, recovery_attempt, revoked, tolerance, unconfirmed};
 use crate::{chance, clock};
 
 pub struct Daemon {
@@ -51,6 +54,7 @@ pub struct Daemon {
     configuration: HostConfiguration,
     sessions: HostSessions,
     overlay: HostOverlay,
+    spire: SpireIdentity,
     offers: PacedOffers,
     /// A renewal was ordered, and waits for its time.
     renewal_ordered: bool,
@@ -62,7 +66,7 @@ impl Daemon {
         config: AgentConfig,
         found: StartIdentity,
         upkeep: HostUpkeep,
-        manager: ServiceManager,
+        (manager, svids): (ServiceManager, Option<Svids>),
     ) -> Result<Self, Fault> {
         let no_chance = |error: io::Error| {
             Fault::host(AgentCode::RuntimeFailed, error.to_string(), "run the command again")
@@ -111,6 +115,7 @@ impl Daemon {
             core,
             sessions,
             overlay: HostOverlay::new(config.overlay),
+            spire: SpireIdentity::new(svids),
             offers: PacedOffers::new(Instant::now()),
             renewal_ordered: false,
         };
@@ -149,6 +154,7 @@ impl Daemon {
                 event = self.session.next() => self.session_event(event),
                 renewed = self.renewal.ended() => self.renewed(renewed),
                 recovered = self.recovery.ended() => self.recovered(recovered),
+                event = self.spire.next() => self.cascade_event(event),
                 () = self.sessions.changed() => Ok(()),
                 event = self.overlay.next(&mut self.core) => {
                     self.overlay_event(&event);
@@ -201,6 +207,7 @@ impl Daemon {
         for ended in self.overlay.ended_orders() {
             self.session.orders.ended(ended.order_id, ended.result);
         }
+        self.step_cascade();
         let evidence = self.evidence();
         let node_id = self.core.identity.node_id().unwrap_or_default();
         let claim = self.session.is_connected().then(|| self.overlay.due_claim(node_id)).flatten();
@@ -222,6 +229,7 @@ impl Daemon {
             self.sessions.wake(),
             self.session.is_connected().then(|| self.overlay.wake()).flatten(),
             self.offers.wake(),
+            self.spire.wake(&self.core),
             self.renewal_ordered.then(|| now + self.core.renewals.wait(now)),
         ];
         parts.into_iter().flatten().fold(machine, Instant::min)
@@ -230,10 +238,11 @@ impl Daemon {
     fn perform(&mut self, action: HostAction) {
         match action {
             HostAction::Open => {
-                let known = self.configuration.sequence();
-                if let Err(error) = self.session.begin(&self.core, self.servers(), known) {
-                    self.core.learn(Input::Opened(Err(FailureKind::Transient.into())));
-                    self.core.reporting.log(AgentCode::Fault, &error.to_string());
+                // What is to be proven or confirmed is the host's own certificate; otherwise an SVID comes first.
+                let own = self.core.candidate.is_some()
+                    || unconfirmed::is_set(self.core.path(), &self.core.identity.facts.serial);
+                if own || !self.spire.takes_over(&self.core) {
+                    self.open_own();
                 }
             }
             HostAction::Renew => {
@@ -253,13 +262,20 @@ impl Daemon {
         }
     }
 
-    fn servers(&self) -> Vec<ServerUrl> {
+    pub(super) fn servers(&self) -> Vec<ServerUrl> {
         self.session.servers(self.upkeep.api_urls())
     }
 
     /// The control plane, as the identity in use.
     fn target(&self) -> Result<CallTarget, Error> {
-        CallTarget::new(self.servers(), &self.core.identity, self.core.machine.correlation_id())
+        let correlation_id = self.core.machine.correlation_id();
+        // With a certificate that has ended nothing can be renewed; the node that the SVID stands for gets another.
+        match self.spire.in_use().filter(|_| self.core.is_expired()) {
+            Some(svid) => {
+                CallTarget::by(self.servers(), &self.core.identity, &svid.credentials(), correlation_id)
+            }
+            None => CallTarget::new(self.servers(), &self.core.identity, correlation_id),
+        }
     }
 
     /// What this host says of itself: each part its own.
@@ -307,7 +323,8 @@ impl Daemon {
             let left = core.machine.recovers_in(now).filter(|left| left.millis() > 0);
             status.recovers_at = left.map(|left| now.wall.plus(left).whole_second().to_string());
         }
-        self.session.status(core, &mut status);
+        self.spire.status(&mut status);
+        self.session.status(core, self.spire.is_switching(), &mut status);
         self.recovery.status(&mut status);
         self.upkeep.status(&mut status);
         self.configuration.status(self.session.is_connected(), &mut status);

@@ -17,8 +17,10 @@ mod call;
 mod configuration;
 mod core;
 mod daemon;
+mod first_identity;
 mod hook;
 mod host_sessions;
+mod identity_cascade;
 mod imported_certificate;
 mod live_channel;
 mod metrics;
@@ -66,11 +68,12 @@ pub async fn run(args: &RunArgs, environment: &Environment, stdin: impl Read) ->
     let mut stop = signals::Stop::listen()?;
     let dir = hold(&path, args, environment, &mut config, &manager)?;
     let upkeep = HostUpkeep::begin(&dir, config.upkeep.clone(), config.daemon.on_renew.clone());
+    let svids = config.spire.clone().map(crate::spire::follow);
     let found = tokio::select! {
-        found = start::find(&dir, &args.contact, environment, &config, servers, stdin) => found?,
+        found = start::find(&dir, &args.contact, environment, &config, servers, svids.clone(), stdin) => found?,
         () = stop.asked() => return Ok(()),
     };
-    let daemon = Daemon::new(dir, config, found, upkeep, manager).await?;
+    let daemon = Daemon::new(dir, config, found, upkeep, (manager, svids)).await?;
     daemon.run(stop).await
 }
 

@@ -10,7 +10,7 @@ use lifecycle::host::FailureKind;
 use tokio::time::Instant;
 
 use super::call::{Call, CallPanicked, CallTarget};
-use super::core::AgentCore;
+use super::core::{AgentCore, Candidate};
 use super::host_sessions::HostSessions;
 use super::live_channel::{DrainedChannel, LiveChannel};
 use super::orders::Orders;
@@ -119,27 +119,16 @@ impl LiveSession {
     ) -> Result<(), Error> {
         let identity = core.candidate.as_ref().map_or(&core.identity, |candidate| &candidate.identity);
         let target = CallTarget::new(servers, identity, core.machine.correlation_id())?;
-        let generations = Generations::under(core.path());
-        let generation = match &core.candidate {
-            Some(candidate) => generations.path(candidate.number),
-            None => generations.current_path(),
-        };
-        let hello = Hello {
-            node_id: identity.node_id().unwrap_or_default().to_owned(),
-            instance_id: core.instance.clone(),
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            bundle_version: identity.bundle_version(),
-            recovery_kept: recovery::kept_id(core.path()),
-            recovery_wanted: true,
-            config_sequence,
-            config_wanted: true,
-            node_issuers_version: Some(identity.node_issuers_version()),
-            stored_trust: stored_trust::of_generation(&generation).to_vec(),
-        };
+        let hello = hello(core, core.candidate.as_ref(), config_sequence);
         let confirm = unconfirmed::is_set(core.path(), &identity.facts.serial);
         self.proving = core.candidate.is_some();
         self.call.begin(open(target, hello, confirm));
         Ok(())
+    }
+
+    /// Connects beside the connection in use, as the target says, for another identity to take over.
+    pub fn switch(call: &mut Call<OpenResult>, core: &AgentCore, target: CallTarget, config_sequence: u64) {
+        call.begin(open(target, hello(core, None, config_sequence), false));
     }
 
     /// What happens next; waits for ever while nothing is under way.
@@ -248,11 +237,11 @@ impl LiveSession {
         Ok(())
     }
 
-    pub fn status(&self, core: &AgentCore, status: &mut Status) {
-        status.channel = match (&self.channel, &core.candidate) {
+    pub fn status(&self, core: &AgentCore, is_switching: bool, status: &mut Status) {
+        status.channel = match (&self.channel, core.candidate.is_some() || is_switching) {
             (None, _) => ChannelState::Down,
-            (Some(_), Some(_)) => ChannelState::Switching,
-            (Some(_), None) => ChannelState::Up,
+            (Some(_), true) => ChannelState::Switching,
+            (Some(_), false) => ChannelState::Up,
         };
         let standing = self.standing.as_ref();
         if status.state == AgentState::Enrolled {
@@ -265,6 +254,28 @@ impl LiveSession {
         status.reason(CHANNEL_DOWN, self.channel.is_none() && !core.machine.is_revoked());
         status.reason("draining", standing.is_some_and(|standing| standing.draining));
         status.reason("quarantined", standing.is_some_and(|standing| standing.quarantined));
+    }
+}
+
+/// The first word on a connection: as the candidate, if it is one that is proven.
+fn hello(core: &AgentCore, candidate: Option<&Candidate>, config_sequence: u64) -> Hello {
+    let identity = candidate.map_or(&core.identity, |candidate| &candidate.identity);
+    let generations = Generations::under(core.path());
+    let generation = match candidate {
+        Some(candidate) => generations.path(candidate.number),
+        None => generations.current_path(),
+    };
+    Hello {
+        node_id: identity.node_id().unwrap_or_default().to_owned(),
+        instance_id: core.instance.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        bundle_version: identity.bundle_version(),
+        recovery_kept: recovery::kept_id(core.path()),
+        recovery_wanted: true,
+        config_sequence,
+        config_wanted: true,
+        node_issuers_version: Some(identity.node_issuers_version()),
+        stored_trust: stored_trust::of_generation(&generation).to_vec(),
     }
 }
 

@@ -11,6 +11,7 @@ use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 
 use super::core::Candidate;
+use super::first_identity;
 use super::imported_certificate;
 use super::waiting::{self, EnrollmentWait};
 use crate::cli::Contact;
@@ -21,6 +22,7 @@ use crate::enroll::plan::EnrollPlan;
 use crate::enroll::{obtain, options, sources};
 use crate::fault::{Exit, Fault};
 use crate::fault_code::FaultCode;
+use crate::spire::Svids;
 use crate::store::dir::Dir;
 use crate::store::generation::Generations;
 use crate::store::identity::{self, HostIdentity, StoredIdentity};
@@ -57,6 +59,8 @@ pub fn refuse_nothing_to_do(
         || lost
         || sources.any()
         || config.sysfs_root.is_some()
+        || config.spire.is_some()
+        || config.bootstrap_dir.is_some()
         || !matches!(load(path)?, StoredIdentity::Absent)
     {
         return Ok(());
@@ -79,6 +83,7 @@ pub async fn find(
     environment: &Environment,
     config: &AgentConfig,
     servers: Vec<ServerUrl>,
+    svids: Option<Svids>,
     stdin: impl Read,
 ) -> Result<StartIdentity, Fault> {
     let identity = match load(dir.path())? {
@@ -98,6 +103,13 @@ pub async fn find(
             if !sources(contact, environment, config).any() && recover::is_possible(dir.path()) =>
         {
             regain_or_enroll(dir, contact, config, &servers).await?
+        }
+        StoredIdentity::Absent if config.spire.is_some() || config.bootstrap_dir.is_some() => {
+            config.files.check(dir.path())?;
+            let has_credential = sources(contact, environment, config).any() || config.sysfs_root.is_some();
+            let credential = || credential::find(config, sources(contact, environment, config), stdin);
+            let plan = has_credential.then(|| EnrollPlan::check(config, servers.clone(), credential));
+            first_identity::obtain_first(dir, contact, config, &servers, plan.transpose()?, svids).await?
         }
         StoredIdentity::Absent => {
             config.files.check(dir.path())?;

@@ -69,14 +69,14 @@ impl HostIdentity {
     pub fn node_id(&self) -> Option<&str> {
         match &self.spiffe.path {
             SpiffePath::Agent { node, .. } => Some(node.as_str()),
-            SpiffePath::Operator { .. } | SpiffePath::Replica { .. } => None,
+            SpiffePath::Operator { .. } | SpiffePath::Replica { .. } | SpiffePath::Bootstrap { .. } => None,
         }
     }
 
     pub fn tenant(&self) -> Option<&str> {
         match &self.spiffe.path {
             SpiffePath::Agent { tenant, .. } => Some(tenant.as_str()),
-            SpiffePath::Operator { .. } | SpiffePath::Replica { .. } => None,
+            SpiffePath::Operator { .. } | SpiffePath::Replica { .. } | SpiffePath::Bootstrap { .. } => None,
         }
     }
 

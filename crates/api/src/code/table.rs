@@ -47,6 +47,8 @@ codes! {
         "use a kind of key that the profile lists, or add this kind with `enlist policy set profile.NAME.keys`";
     OPERATOR_KEY_TTL_INVALID "operator_key_ttl_invalid" 400 InvalidArgument final
         "request a lifetime within the limits that the message names";
+    BOOTSTRAP_TTL_INVALID "bootstrap_ttl_invalid" 400 InvalidArgument final
+        "request a lifetime within the limits that the message names";
     CERTIFICATE_INVALID "certificate_invalid" 400 InvalidArgument final
         "send a PEM certificate of a node, with its id or worker:ID as common name";
     CERTIFICATE_NOT_OURS "certificate_not_ours" 400 InvalidArgument final
@@ -87,6 +89,10 @@ codes! {
         "use the certificate of the host that the path names";
     NOT_YOUR_VCLUSTER "not_your_vcluster" 403 PermissionDenied final
         "name the vCluster that the node is in, or none; `enlist node show ID` tells which it is";
+    NODE_NOT_REGISTERED "node_not_registered" 403 PermissionDenied final
+        "register the node that the SPIFFE id stands for (`enlist node register ID`), or correct `map` in [[spire]] of enlist.toml";
+    BOOTSTRAP_READ_NOT_ALLOWED "bootstrap_read_not_allowed" 403 PermissionDenied final
+        "enroll the host, or allow it with `enlist policy set bootstrap.read defaults|vclusters`";
     NODE_REVOKED "node_revoked" 403 PermissionDenied final
         "find out why (`enlist audit list --node ID`); `enlist node reinstate ID`, or for a machine `enlist node register ID` again, lets the node enroll again";
     CERTIFICATE_SUPERSEDED "certificate_superseded" 403 PermissionDenied final
@@ -127,6 +133,8 @@ codes! {
         "enroll the host with a WireGuard key: POST /v1/hosts/enroll";
     NODE_NOT_ENROLLED "node_not_enrolled" 404 NotFound final
         "register the machine: `enlist node register ID --mac MAC`; what is registered must match what the machine says of itself";
+    BOOTSTRAP_NOT_FOUND "bootstrap_not_found" 404 NotFound final
+        "check the name with `enlist ca bootstrap --list`";
     VCLUSTER_NOT_FOUND "vcluster_not_found" 404 NotFound final
         "check the name with `enlist vcluster list`, or create the vCluster: `enlist vcluster create`; it must be of the node's tenant";
     REPLICA_NOT_FOUND "replica_not_found" 404 NotFound final
@@ -237,6 +245,8 @@ codes! {
         "wait until older certificates of the node or operator have expired, and renew less often";
     TOO_MANY_ISSUERS "too_many_issuers" 429 ResourceExhausted retry
         "find out why the control plane restarts so often (`enlist audit list --event ca.published`); nodes keep their certificates meanwhile, and issuing works again when the oldest certificates have expired";
+    TOO_MANY_BOOTSTRAPS "too_many_bootstraps" 429 ResourceExhausted retry
+        "use a bootstrap identity that exists, or wait until one has expired; `enlist ca bootstrap --list` shows them";
     TOO_MANY_TOKENS "too_many_tokens" 429 ResourceExhausted retry
         "use a token that was created for a replica before, or wait until one has expired";
     TOO_SLOW "too_slow" 429 ResourceExhausted retry

@@ -54,7 +54,8 @@ pub struct RootItem {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IssuerItem {
     pub id: String,
-    /// `sealed`, `imported`, `pkcs11` (in an HSM) or `ephemeral`: in the memory of one replica, for certificates of nodes only.
+    /// `sealed`, `imported`, `pkcs11` (in an HSM), `ephemeral` (in the memory of one replica, for certificates of nodes only) or
+    /// `spire`: a CA of another trust domain whose SVIDs this replica accepts; nothing is issued by it.
     pub kind: String,
     /// `node` (certificates of nodes and operators), `server` (the control plane's own) or `both`.
     #[serde(rename = "use", default)]
@@ -84,6 +85,9 @@ pub struct IssuerItem {
     /// Of an active or prepared one whose key is in an HSM: why it does not sign now, in `GET /v1/ca` for operators of all tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
+    /// Of a CA of another trust domain: that domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_domain: Option<String>,
 }
 
 /// How many nodes have the newest bundle, of those that need it; for an operator of some tenants, of their nodes.
@@ -445,7 +449,9 @@ impl IssuerItem {
                     let node = state.nodes.get(id).filter(|node| tenants.include(&node.tenant));
                     leaves += u64::from(node.is_some());
                 }
-                Owner::Operator(_) | Owner::Replica(_) => other_leaves += u64::from(all),
+                Owner::Operator(_) | Owner::Replica(_) | Owner::Bootstrap(_) => {
+                    other_leaves += u64::from(all)
+                }
             }
         }
         Self {
@@ -463,6 +469,7 @@ impl IssuerItem {
             replica: issuer.replica.map(|replica| replica.to_string()),
             root: state.root_of(issuer).filter(|_| issuer.is_of_domain()).map(|root| root.fingerprint.pin()),
             unavailable: None,
+            trust_domain: None,
         }
     }
 }

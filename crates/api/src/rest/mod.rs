@@ -5,6 +5,7 @@
 
 pub mod alerts;
 pub mod audit;
+pub mod bootstrap;
 pub mod ca;
 pub mod cluster;
 pub mod health;

@@ -3,6 +3,7 @@
 use crate::agent::EndpointProfile;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use lifecycle::host::IdentityProvider;
 use lifecycle::names::{SpiffeId, WireguardKey};
 use lifecycle::registry::{Node, State};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub use detail::{
 };
 pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
-pub use live::NodeLiveness;
+pub use live::{NodeLiveness, SvidInUse};
 pub use register::{
     IntoVcluster, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
 };
@@ -50,6 +51,11 @@ pub struct NodeItem {
     #[serde(default)]
     #[schema(required)]
     pub macs: Vec<String>,
+    /// Where the identity in use comes from: `spire` (it is connected by an SVID), `control-plane` or `none`. The next three fields
+    /// describe that identity.
+    // A control plane of before knows its own certificates only.
+    #[serde(default = "own_certificate")]
+    pub identity_provider: String,
     #[schema(required)]
     pub spiffe_id: Option<String>,
     /// Lower-case hex without leading zeros.
@@ -81,6 +87,10 @@ pub struct NodeItem {
     pub excluded: Vec<String>,
 }
 
+fn own_certificate() -> String {
+    IdentityProvider::ControlPlane.to_string()
+}
+
 impl NodeItem {
     /// `live` is what has not been written down yet.
     pub fn of(state: &State, node: &Node, live: &NodeLiveness) -> Self {
@@ -97,10 +107,27 @@ impl NodeItem {
             vcluster: node.vcluster.as_ref().map(ToString::to_string),
             profile: node.profile.to_string(),
             macs: node.identity.iter().flat_map(|known| &known.macs).map(ToString::to_string).collect(),
-            spiffe_id: domain.map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id).to_string()),
+            identity_provider: match (&live.svid, node.current_serial()) {
+                (Some(_), _) => IdentityProvider::Spire,
+                (None, Some(_)) => IdentityProvider::ControlPlane,
+                (None, None) => IdentityProvider::None,
+            }
+            .to_string(),
+            spiffe_id: match &live.svid {
+                Some(svid) => Some(svid.spiffe_id.clone()),
+                None => {
+                    domain.map(|domain| SpiffeId::agent(&domain.name, &node.tenant, &node.id).to_string())
+                }
+            },
             // The serial outlives the certificate's own record, which goes when it expires.
-            cert_serial: node.current_serial().map(ToString::to_string),
-            cert_not_after: certificate.map(|(_, certificate)| certificate.not_after.to_string()),
+            cert_serial: match &live.svid {
+                Some(svid) => Some(svid.serial.to_string()),
+                None => node.current_serial().map(ToString::to_string),
+            },
+            cert_not_after: match &live.svid {
+                Some(svid) => Some(svid.not_after.to_string()),
+                None => certificate.map(|(_, certificate)| certificate.not_after.to_string()),
+            },
             last_seen: node.last_seen.max(live.last_seen).map(|at| at.to_string()),
             connected: live.connected,
             enrolled_at: node.enrolled_at.map(|at| at.to_string()),

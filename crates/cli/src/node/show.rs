@@ -69,6 +69,7 @@ fn identity(node: &NodeDetail, screen: Screen) -> Fields {
     let item = &node.item;
     Fields::new()
         .with_some("SPIFFE ID", item.spiffe_id.as_deref())
+        .with("identity from", &item.identity_provider)
         .with("tenant", &item.tenant)
         .with_some("vCluster", vcluster(node))
         .with_some("configuration", configuration(node).as_deref())

@@ -3,6 +3,7 @@
 //! Time and chance are arguments here as everywhere in this crate. `agent` performs what is decided.
 
 mod backoff;
+mod cascade;
 mod class;
 mod classify;
 mod failure_kind;
@@ -14,6 +15,7 @@ mod renewal;
 mod task;
 
 pub use backoff::Backoff;
+pub use cascade::{CascadeStep, IdentityCascade, IdentityProvider, SvidTerm};
 pub use class::Class;
 pub use classify::classify;
 pub use failure_kind::{

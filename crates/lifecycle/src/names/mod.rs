@@ -21,7 +21,7 @@ pub use issuer_use::IssuerUse;
 pub use key_kind::KeyKind;
 pub use label::{Label, Source};
 pub use mac::Mac;
-pub use name::{IssuerId, NodeId, OperatorName, ProfileName, TenantId, VclusterId};
+pub use name::{BootstrapName, IssuerId, NodeId, OperatorName, ProfileName, TenantId, VclusterId};
 pub use network::Network;
 pub use replica::ReplicaId;
 pub use serial::Serial;

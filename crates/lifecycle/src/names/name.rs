@@ -86,6 +86,11 @@ name!(
     "an operator name"
 );
 name!(
+    /// An identity that many hosts share until they have one of their own.
+    BootstrapName,
+    "a bootstrap identity's name"
+);
+name!(
     /// A logical group of nodes.
     VclusterId,
     "a vCluster name"

@@ -1,6 +1,6 @@
 //! SPIFFE identities: `spiffe://<trust domain>/tenant/<tenant>/agent/<node>` and its siblings.
 
-use super::{Malformed, NodeId, OperatorName, ReplicaId, TenantId};
+use super::{BootstrapName, Malformed, NodeId, OperatorName, ReplicaId, TenantId};
 use std::sync::Arc;
 
 const DOMAIN: Malformed = Malformed {
@@ -53,9 +53,20 @@ impl From<TrustDomain> for String {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpiffePath {
-    Agent { tenant: TenantId, node: NodeId },
-    Operator { name: OperatorName },
-    Replica { id: ReplicaId },
+    Agent {
+        tenant: TenantId,
+        node: NodeId,
+    },
+    Operator {
+        name: OperatorName,
+    },
+    Replica {
+        id: ReplicaId,
+    },
+    /// Shared by hosts that have no identity of their own yet.
+    Bootstrap {
+        name: BootstrapName,
+    },
 }
 
 /// A whole identity.
@@ -79,6 +90,10 @@ impl SpiffeId {
         Self { domain: domain.clone(), path: SpiffePath::Replica { id } }
     }
 
+    pub fn bootstrap(domain: &TrustDomain, name: &BootstrapName) -> Self {
+        Self { domain: domain.clone(), path: SpiffePath::Bootstrap { name: name.clone() } }
+    }
+
     pub fn parse(uri: &str) -> Result<Self, Malformed> {
         let (domain, path) = uri.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/')).ok_or(ID)?;
         let domain = TrustDomain::parse(domain)?;
@@ -89,6 +104,7 @@ impl SpiffeId {
             }
             ["operator", name] => SpiffePath::Operator { name: OperatorName::parse(name)? },
             ["replica", id] => SpiffePath::Replica { id: ReplicaId::parse(id)? },
+            ["bootstrap", name] => SpiffePath::Bootstrap { name: BootstrapName::parse(name)? },
             _ => return Err(ID),
         };
         Ok(Self { domain, path })
@@ -102,6 +118,7 @@ impl std::fmt::Display for SpiffeId {
             SpiffePath::Agent { tenant, node } => write!(f, "tenant/{tenant}/agent/{node}"),
             SpiffePath::Operator { name } => write!(f, "operator/{name}"),
             SpiffePath::Replica { id } => write!(f, "replica/{id}"),
+            SpiffePath::Bootstrap { name } => write!(f, "bootstrap/{name}"),
         }
     }
 }
@@ -116,6 +133,7 @@ mod tests {
             "spiffe://probectl/tenant/acme/agent/n-1",
             "spiffe://a.example/operator/alice",
             "spiffe://a.example/replica/2",
+            "spiffe://a.example/bootstrap/image-7",
         ] {
             assert_eq!(SpiffeId::parse(uri).map(|id| id.to_string()), Ok(uri.to_owned()));
         }

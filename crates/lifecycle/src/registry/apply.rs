@@ -2,7 +2,7 @@
 
 use super::command::Answer;
 use super::{
-    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
+    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, bootstrap, certificate, domain,
     hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
     token, vcluster,
 };
@@ -173,6 +173,8 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::RecordDeliveredRevocations { serials } => issuance::deliver::record(state, serials),
         Command::AcceptClock(accept) => domain::accept_clock::decide(state, accept),
         Command::RepairClock(repair) => domain::repair_clock::decide(state, repair),
+        Command::IssueBootstrap(issue) => bootstrap::issue::decide(state, &envelope.actor, issue),
+        Command::RevokeBootstrap { name } => bootstrap::revoke::decide(state, name),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::subject::{Subject, SubjectScope};
 use super::{Actor, Command, Node, Owner, Rejection, State};
-use crate::names::{TenantId, VclusterId};
+use crate::names::{NodeId, TenantId, VclusterId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -239,7 +239,11 @@ pub fn permissions(state: &State, actor: &Actor) -> Option<Permissions> {
             let (role, tenants, vclusters) = (key.role, key.tenants.clone(), key.vclusters.clone());
             Some(Permissions { role, tenants, vclusters })
         }
-        Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => None,
+        Actor::Node { .. }
+        | Actor::Svid { .. }
+        | Actor::Stranger
+        | Actor::Reconciler
+        | Actor::Replica { .. } => None,
     }
 }
 
@@ -356,7 +360,7 @@ pub fn may_read(state: &State, actor: &Actor, act: Act) -> Result<Tenants, Rejec
 
 fn operator(state: &State, actor: &Actor) -> Result<Permissions, Rejection> {
     match actor {
-        Actor::Node { .. } | Actor::Reconciler | Actor::Replica { .. } => {
+        Actor::Node { .. } | Actor::Svid { .. } | Actor::Reconciler | Actor::Replica { .. } => {
             Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None })
         }
         Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } | Actor::Stranger => {
@@ -367,14 +371,32 @@ fn operator(state: &State, actor: &Actor) -> Result<Permissions, Rejection> {
 
 /// A node speaks for itself only, and only with an accepted certificate of its own.
 fn the_node(state: &State, actor: &Actor, subject: Subject<'_>) -> Result<(), Rejection> {
-    let Actor::Node { id, serial } = actor else {
-        return Err(Rejection::Unauthenticated);
+    let (id, certificate) = match actor {
+        Actor::Node { id, serial } => (id, Some(serial)),
+        // On no record: what the registry knows of the node decides.
+        Actor::Svid { id, .. } => (id, None),
+        Actor::Local { .. }
+        | Actor::Operator { .. }
+        | Actor::Key { .. }
+        | Actor::Stranger
+        | Actor::Reconciler
+        | Actor::Replica { .. } => return Err(Rejection::Unauthenticated),
     };
     if subject != Subject::OwnNode(id) {
         return Err(Rejection::NotAllowed { actor: actor.to_string(), needs: None });
     }
+    let Some(serial) = certificate else { return by_svid(state, id).map(drop) };
     let own = state.certificates.get(serial).is_some_and(|held| held.owner == Owner::Node(id.clone()));
     if own && state.is_good(serial) { Ok(()) } else { Err(Rejection::Unauthenticated) }
+}
+
+/// The node that an SVID stands for: one that is registered, and not gone.
+pub fn by_svid<'a>(state: &'a State, id: &NodeId) -> Result<&'a Node, Rejection> {
+    match state.nodes.get(id) {
+        None => Err(Rejection::NodeNotRegistered { node: id.clone() }),
+        Some(node) if node.state.is_gone() => Err(Rejection::NodeRevoked { node: id.clone() }),
+        Some(node) => Ok(node),
+    }
 }
 
 /// A replica speaks for itself only, and no longer once it is removed.

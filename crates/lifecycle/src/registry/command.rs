@@ -2,13 +2,14 @@
 
 use super::{IssueRepairBundle, Keeping, Recover, Rejection};
 use crate::names::{
-    AlertId, Fingerprint, IssuerId, KeyId, Label, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
-    Serial, Source, Span, TokenId, VclusterId,
+    AlertId, BootstrapName, Fingerprint, IssuerId, KeyId, Label, NodeId, OperatorName, ReplicaId, RequestId,
+    SecretHash, Serial, Source, Span, TokenId, VclusterId,
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
     BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
     CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList, InitializeDomain,
+    IssueBootstrap,
     JoinReplica, NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
     RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
     SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
@@ -33,6 +34,9 @@ pub enum Actor {
     Reconciler,
     /// One replica, in what is its own alone: the issuer in its memory.
     Replica { id: ReplicaId },
+    /// A node by an SVID of another trust domain that this one accepts. It is on no record: the replica has verified it and
+    /// mapped it to the node.
+    Svid { id: NodeId, spiffe_id: String, serial: Serial },
 }
 
 /// As the audit trail names actors. A stranger's enrollment is the enrollment service's doing.
@@ -42,7 +46,7 @@ impl std::fmt::Display for Actor {
             Actor::Local { user } => write!(f, "local:{user}"),
             Actor::Operator { name, .. } => write!(f, "user:{name}"),
             Actor::Key { id } => write!(f, "key:{id}"),
-            Actor::Node { id, .. } => write!(f, "node:{id}"),
+            Actor::Node { id, .. } | Actor::Svid { id, .. } => write!(f, "node:{id}"),
             Actor::Stranger => f.write_str("stranger"),
             Actor::Reconciler => f.write_str("system:reconciler"),
             Actor::Replica { id } => write!(f, "replica:{id}"),
@@ -268,6 +272,12 @@ pub enum Command {
     /// An external issuer has revoked these.
     RecordDeliveredRevocations {
         serials: Vec<Serial>,
+    },
+    /// A certificate that hosts without an identity share.
+    IssueBootstrap(Box<IssueBootstrap>),
+    /// Denies every certificate of that name.
+    RevokeBootstrap {
+        name: BootstrapName,
     },
 }
 

@@ -16,6 +16,7 @@ pub(super) fn named_operators(operators: &BTreeSet<&OperatorName>, actor: &Actor
         Actor::Local { .. }
         | Actor::Key { .. }
         | Actor::Node { .. }
+        | Actor::Svid { .. }
         | Actor::Stranger
         | Actor::Reconciler
         | Actor::Replica { .. } => None,

@@ -8,6 +8,8 @@ pub use super::alert::clear::AlertCleared;
 pub use super::alert::raise::AlertRaised;
 pub use super::audit::forwarding_gap::ForwardingGap;
 pub use super::audit::refusals::{CertificateRefused, RecoveryRefused};
+pub use super::bootstrap::issue::BootstrapIssued;
+pub use super::bootstrap::revoke::BootstrapRevoked;
 pub use super::certificate::renew::CertificateRenewed;
 pub use super::certificate::supersede::{CertificateSeen, CertificateSuperseded};
 pub use super::domain::accept_clock::ClockAccepted;
@@ -280,6 +282,8 @@ events! {
     IssuanceEnded(Box<IssuanceEnded>)
     IssuancesLapsed(IssuancesLapsed)
     RevocationsDelivered(RevocationsDelivered)
+    BootstrapIssued(Box<BootstrapIssued>)
+    BootstrapRevoked(BootstrapRevoked)
 }
 
 /// A value in an audit line.

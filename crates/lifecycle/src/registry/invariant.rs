@@ -5,7 +5,7 @@ use super::{
     OverlayScope, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState,
     Vclusters,
 };
-use crate::names::{IssuerUse, ReplicaId, Timestamp};
+use crate::names::{IssuerUse, ReplicaId, Serial, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub fn check(before: &State, after: &State) -> Result<(), Violation> {
     a_token_leads_to_at_most_one_node(before, after)?;
     a_serial_is_recorded_once(after)?;
     an_operator_has_its_own_certificates(after)?;
+    a_bootstrap_identity_has_its_own_certificates(after)?;
     a_denied_serial_stays_denied(before, after)?;
     an_address_belongs_to_one_node(before, after)?;
     a_wireguard_key_belongs_to_one_node(after)?;
@@ -122,6 +123,20 @@ fn an_operator_has_its_own_certificates(state: &State) -> Result<(), Violation> 
         }
         if let Some(serial) = operator.replaced.iter().find(|serial| !state.is_denied(serial)) {
             return violated("I2", format!("serial {serial} of {} was replaced and is good", operator.name));
+        }
+    }
+    Ok(())
+}
+
+/// I2, of bootstrap identities: what is on record under a name is of that name, and none is without a certificate.
+fn a_bootstrap_identity_has_its_own_certificates(state: &State) -> Result<(), Violation> {
+    for bootstrap in state.bootstraps.values() {
+        let owner = Owner::Bootstrap(bootstrap.name.clone());
+        let own = |serial: &Serial| state.certificates.get(serial).is_some_and(|held| held.owner == owner);
+        if bootstrap.serials.is_empty() || !bootstrap.serials.iter().all(own) {
+            let what =
+                format!("bootstrap identity {} is not on record with its certificates", bootstrap.name);
+            return violated("I2", what);
         }
     }
     Ok(())
@@ -414,7 +429,9 @@ fn ephemeral_issuers_are_their_replicas_own(before: &State, after: &State) -> Re
         let issuer = after.issuers.get(&certificate.issuer);
         let fits = match &certificate.owner {
             Owner::Node(_) => true,
-            Owner::Operator(_) | Owner::Replica(_) => issuer.is_none_or(|issuer| issuer.is_of_domain()),
+            Owner::Operator(_) | Owner::Replica(_) | Owner::Bootstrap(_) => {
+                issuer.is_none_or(|issuer| issuer.is_of_domain())
+            }
         };
         if !fits {
             return violated("D12", "an issuer of nodes alone signed for an operator or a replica");

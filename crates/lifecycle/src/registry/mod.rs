@@ -9,6 +9,7 @@ mod alert;
 mod apply;
 mod audit;
 mod authorize;
+mod bootstrap;
 mod certificate;
 mod command;
 mod confirmation;
@@ -49,11 +50,15 @@ pub use audit::refusals::{Refusals, RefusedRecovery, RefusedRenewal};
 pub use audit::rollback::AcceptRollback;
 pub use audit::{AuditSigner, AuditSink};
 pub use authorize::{
-    Act, NodeReach, Permissions, Role, Tenants, Vclusters, Who, authorize, may_reach, may_read, permissions,
+    Act, NodeReach, Permissions, Role, Tenants, Vclusters, Who, authorize, by_svid, may_reach, may_read,
+    permissions,
 };
+pub use bootstrap::Bootstrap;
+pub use bootstrap::issue::{BOOTSTRAP_LONGEST, BOOTSTRAP_SHORTEST, IssueBootstrap};
+pub use bootstrap::read::{BootConfig, boot_config};
 pub use certificate::denied::DeniedSighting;
 pub use certificate::presented::Presented;
-pub use certificate::renew::{Renew, Renewal, renewable};
+pub use certificate::renew::{Renew, Renewal, renewable, svid_renewable};
 pub use certificate::revocation_list::{Revocation, RevocationReason};
 pub use certificate::server::ServerCertificate;
 pub use certificate::verdict::{Denial, Verdict};
@@ -104,7 +109,7 @@ pub use overlay::claim::ClaimOverlay;
 pub use overlay::{Families, Overlay, OverlayGroup, Peer, Peers, Underlay, Wireguard};
 pub use policy::set::SetPolicy;
 pub use policy::{
-    CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError, PolicyKeyReference,
+    BootstrapRead, CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError, PolicyKeyReference,
     UnderlayProbe,
 };
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};

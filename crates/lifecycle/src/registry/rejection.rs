@@ -1,8 +1,8 @@
 //! Why a command was not granted: each a fact with its fields. Wire codes and remedies are `api`'s.
 
 use crate::names::{
-    AlertId, Fingerprint, IssuerId, KeyId, NodeId, OperatorName, ProfileName, ReplicaId, Serial, Source,
-    Span, TenantId, Timestamp, TokenId, VclusterId,
+    AlertId, BootstrapName, Fingerprint, IssuerId, KeyId, NodeId, OperatorName, ProfileName, ReplicaId,
+    Serial, Source, Span, TenantId, Timestamp, TokenId, VclusterId,
 };
 use crate::registry::IssuerState;
 use serde::{Deserialize, Serialize};
@@ -242,6 +242,16 @@ pub enum Rejection {
     RekeyNotOrdered { node: NodeId },
     #[error("node {node} has no WireGuard key on record")]
     NoOverlay { node: NodeId },
+    #[error("node {node} is not registered")]
+    NodeNotRegistered { node: NodeId },
+    #[error("there is no bootstrap identity {name}")]
+    BootstrapNotFound { name: BootstrapName },
+    #[error("a bootstrap identity must live between {min} and {max}")]
+    BootstrapTtl { min: Span, max: Span },
+    #[error("{max} certificates of bootstrap identities have not expired")]
+    TooManyBootstraps { max: usize },
+    #[error("policy bootstrap.read is {read}, which does not allow this")]
+    BootstrapReadNotAllowed { read: String },
 }
 
 /// As it was given, so that what a shell made of it can be seen.
@@ -419,6 +429,11 @@ impl Rejection {
             Rejection::EndpointInvalid { .. } => "endpoint_invalid",
             Rejection::RekeyNotOrdered { .. } => "rekey_not_ordered",
             Rejection::NoOverlay { .. } => "no_overlay",
+            Rejection::NodeNotRegistered { .. } => "node_not_registered",
+            Rejection::BootstrapNotFound { .. } => "bootstrap_not_found",
+            Rejection::BootstrapTtl { .. } => "bootstrap_ttl_invalid",
+            Rejection::TooManyBootstraps { .. } => "too_many_bootstraps",
+            Rejection::BootstrapReadNotAllowed { .. } => "bootstrap_read_not_allowed",
         }
     }
 }

@@ -5,13 +5,13 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey, Overlay,
+    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey, Overlay,
     PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
     UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
-    AlertId, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId, SecretHash,
-    Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
+    AlertId, BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
+    RequestId, SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
 use imbl::OrdMap;
@@ -127,6 +127,9 @@ pub struct State {
     /// What external issuers have yet to revoke.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub undelivered_revocations: OrdMap<Serial, UndeliveredRevocation>,
+    /// What hosts without an identity of their own authenticate with.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub bootstraps: OrdMap<BootstrapName, Bootstrap>,
     /// Answers of the last minutes, so that a command applied twice is applied once.
     pub recent: OrdMap<RequestId, Arc<Recorded>>,
 }
@@ -200,6 +203,7 @@ impl Default for State {
             feature_level: first_feature_level(),
             intents: OrdMap::new(),
             undelivered_revocations: OrdMap::new(),
+            bootstraps: OrdMap::new(),
             recent: OrdMap::new(),
         }
     }

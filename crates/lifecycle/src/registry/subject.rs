@@ -117,6 +117,8 @@ impl Command {
             Command::AbandonRoll => (Act::ManageCa, Subject::Domain),
             Command::RetireRoot { .. } => (Act::ManageCa, Subject::Domain),
             Command::ImportRootList(_) => (Act::ManageCa, Subject::Domain),
+            Command::IssueBootstrap(_) => (Act::ManageCa, Subject::Domain),
+            Command::RevokeBootstrap { .. } => (Act::ManageCa, Subject::Domain),
             Command::PublishIssuer(publish) => (Act::PublishIssuer, Subject::OwnReplica(publish.replica)),
             Command::BeginIssuance(begin) => (Act::AskIssuer, Subject::OwnReplica(begin.replica)),
             Command::EndIssuance(end) => (Act::AskIssuer, Subject::OwnReplica(end.replica)),

@@ -110,6 +110,7 @@ fn old_certificates(state: &State) -> Vec<Serial> {
         let current = match &certificate.owner {
             Owner::Node(id) => state.nodes.get(id).and_then(|node| node.current_serial()),
             Owner::Operator(name) => state.operators.get(name).and_then(|operator| operator.serial.as_ref()),
+            Owner::Bootstrap(_) => None,
             Owner::Replica(id) => state.member(*id).ok().and_then(|replica| replica.serial.as_ref()),
         };
         if current != Some(serial) {

@@ -16,6 +16,7 @@ impl Command {
             | Command::AddOperator(_)
             | Command::RenewOperator(_)
             | Command::CreateOperatorKey(_)
+            | Command::IssueBootstrap(_)
             | Command::IssueRepairBundle(_)
             | Command::MintRecovery { .. }
             | Command::RecordServerCertificate(_)
@@ -56,6 +57,7 @@ impl Command {
             | Command::RevokeToken { .. }
             | Command::RemoveOperator { .. }
             | Command::RevokeOperatorKey { .. }
+            | Command::RevokeBootstrap { .. }
             | Command::Drain { .. }
             | Command::Undrain { .. }
             | Command::Quarantine { .. }

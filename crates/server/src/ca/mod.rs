@@ -12,6 +12,7 @@ pub mod rewrap;
 pub mod roll;
 pub mod root_list;
 pub mod server_cert;
+pub mod spire;
 pub mod step_ca;
 
 use crate::http::failure::Failure;
@@ -22,6 +23,7 @@ use ephemeral::MemoryIssuers;
 use hsm::HsmWatch;
 use keys::Keys;
 use server_cert::PresentedCertificate;
+use spire::SpireDomains;
 use std::sync::Arc;
 use std::time::Duration;
 use step_ca::StepCaClient;
@@ -35,6 +37,8 @@ pub struct CertificateAuthority {
     pub keys: Keys,
     /// What verifies the certificates of nodes.
     pub anchors: NodeAnchors,
+    /// Trust domains whose SVIDs are accepted.
+    pub spire: SpireDomains,
     /// What signs these where the domain has ephemeral issuers.
     pub memory: MemoryIssuers,
     /// Whether the keys of issuers in an HSM sign.
@@ -52,8 +56,9 @@ pub struct CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    pub fn new(keys: Keys, dir: DataDir) -> Self {
+    pub fn new(keys: Keys, dir: DataDir, spire: SpireDomains) -> Self {
         Self {
+            spire,
             anchors: NodeAnchors::default(),
             memory: MemoryIssuers::default(),
             hsm: HsmWatch::new(keys.hsm()),

@@ -3,8 +3,10 @@
 use super::{NAMING, host, idempotency, plain};
 use crate::doors;
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::node_peer::ShownIdentity;
 use crate::edge::refused_renewals::CertificateHolder;
 use crate::edge::stream_messages::StreamMessages;
+use crate::fleet::boot_config;
 use crate::fleet::live;
 use crate::fleet::recovery_token;
 use crate::http::failure::{Failure, FailureCode};
@@ -15,18 +17,17 @@ use crate::issuance::recover::{self, RecoveryRequest};
 use crate::issuance::renew::{self, RenewalRequest};
 use crate::process::app::{App, Provenance};
 use api::agent::{
-    Agent, AgentServer, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus as WireStatus,
-    EnrollRequest, EnrollResponse, HardwareIdentity as WireIdentity, LiveDown, LiveUp, NotNeeded,
-    RecoverRequest, RecoverResponse, RecoveryGrant, RenewRequest, RenewResponse, Standing,
+    Agent, AgentServer, BootConfigRequest, CheckRequest, Config, ConfirmRequest, ConfirmResponse,
+    ConfirmStatus as WireStatus, EnrollRequest, EnrollResponse, HardwareIdentity as WireIdentity, LiveDown,
+    LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant, RenewRequest, RenewResponse, Standing,
 };
 use api::{code, header};
 use axum::body::Body;
 use http::Response;
 use lifecycle::host::Class;
-use lifecycle::names::{Label, NodeId, Serial, Timestamp};
+use lifecycle::names::{Label, NodeId, Timestamp};
 use lifecycle::registry::{
-    Actor, BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, HardwareIdentity, HardwareText,
-    State,
+    BundleClaim, Command, Confirm, ConfirmStatus, Door, Hardware, HardwareIdentity, HardwareText, State,
 };
 use pki::pem;
 use std::sync::Arc;
@@ -122,14 +123,23 @@ impl Agent for Native {
         checked.map(tonic::Response::new).map_err(|failure| status(&failure))
     }
 
+    async fn boot_config(
+        &self,
+        request: Request<BootConfigRequest>,
+    ) -> Result<tonic::Response<Config>, Status> {
+        let read =
+            boot_config::read(&self.app, request.extensions().get(), &request.get_ref().vcluster).await;
+        read.map(tonic::Response::new).map_err(|failure| status(&failure))
+    }
+
     async fn live(
         &self,
         request: Request<tonic::Streaming<LiveUp>>,
     ) -> Result<tonic::Response<Self::LiveStream>, Status> {
         let origin = origin(&request)?;
-        let (id, serial) = self.node(&request).await.map_err(|failure| status(&failure))?;
+        let (id, shown) = self.node(&request).await.map_err(|failure| status(&failure))?;
         let keepalive = request.extensions().get::<ConnectionPeer>().and_then(|peer| peer.keepalive.clone());
-        let peer = live::LivePeer { id, serial, origin, keepalive };
+        let peer = live::LivePeer { id, shown, origin, keepalive };
         let answers = live::serve(self.app.clone(), peer, request.into_inner(), status_with);
         let mut response = tonic::Response::new(answers.own);
         response.extensions_mut().insert(answers.shared);
@@ -143,7 +153,7 @@ impl Native {
         origin: &Provenance,
         request: Request<ConfirmRequest>,
     ) -> Result<ConfirmResponse, Failure> {
-        let (id, serial) = self.node(&request).await?;
+        let (id, shown) = self.node(&request).await?;
         let request = request.into_inner();
         let status = match request.status() {
             WireStatus::Failed => ConfirmStatus::Failed { reason: plain(&request.reason) },
@@ -153,11 +163,10 @@ impl Native {
             }
         };
         // A host that could not keep its identity could not keep a token either.
-        let wanted = request.recovery_wanted && status == ConfirmStatus::Ok;
+        let wanted = request.recovery_wanted && status == ConfirmStatus::Ok && shown.svid().is_none();
         let recovery = recovery_token::RecoveryExchange::new(&self.app, &request.recovery_kept, wanted)?;
         let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: recovery.keeping() });
-        let actor = Actor::Node { id: id.clone(), serial };
-        let (_, view) = self.app.commit(actor, origin, command).await?;
+        let (_, view) = self.app.commit(shown.actor(&id), origin, command).await?;
         self.app.fleet.presence.seen(&id, origin.source, self.app.now());
         let state = view.state.nodes.get(&id).map(|node| node.state.to_string()).unwrap_or_default();
         Ok(ConfirmResponse {
@@ -176,7 +185,7 @@ impl Native {
     }
 
     /// The node at the other end, and the serial it shows.
-    async fn node<T>(&self, request: &Request<T>) -> Result<(NodeId, Serial), Failure> {
+    async fn node<T>(&self, request: &Request<T>) -> Result<(NodeId, ShownIdentity), Failure> {
         let peer = request.extensions().get::<ConnectionPeer>();
         let peer = peer.ok_or_else(|| Failure::internal("a request without its connection", &""))?;
         authenticate::node(&self.app, peer).await
@@ -190,8 +199,9 @@ impl Native {
         let (node, with) = self.node(&request).await?;
         let body = request.into_inner();
         let agent_version = label("agent_version", &body.agent_version)?;
-        let recovery =
-            recovery_token::RecoveryExchange::new(&self.app, &body.recovery_kept, body.recovery_wanted)?;
+        // Recovery tokens are given over a certificate of the domain only.
+        let wanted = body.recovery_wanted && with.svid().is_none();
+        let recovery = recovery_token::RecoveryExchange::new(&self.app, &body.recovery_kept, wanted)?;
         let (csr, keeping) = (body.csr.into_bytes(), recovery.keeping());
         let request = RenewalRequest { node: node.clone(), with, csr, agent_version, keeping };
         let renewed = renew::renew(&self.app, origin, request).await?;

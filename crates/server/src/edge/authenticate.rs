@@ -2,15 +2,19 @@
 
 use crate::cluster;
 use crate::edge::keepalive::Keepalive;
+use crate::edge::node_peer::ShownIdentity;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::code;
+use api::rest::nodes::SvidInUse;
 use http::{HeaderMap, header};
 use journal::View;
-use lifecycle::names::{KeyId, NodeId, OperatorName, Serial, Source, SpiffePath, Timestamp};
+use lifecycle::names::{BootstrapName, KeyId, NodeId, OperatorName, Source, SpiffePath, Timestamp};
 use lifecycle::registry::{
-    Act, Actor, Command, Denial, NodeReach, Owner, Rejection, Role, Tenants, Verdict, may_reach, may_read,
+    self, Act, Actor, Command, Denial, NodeReach, Owner, Presented, Rejection, Role, Tenants, Verdict,
+    may_reach, may_read,
 };
+use pki::svid::VerifiedSvid;
 use pki::verify::PeerCertificate;
 use std::sync::Arc;
 
@@ -47,12 +51,16 @@ pub async fn authenticate(app: &App, peer: &ConnectionPeer, headers: &HeaderMap)
 }
 
 /// The node at the other end, for calls that only a node may make.
-pub async fn node(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, Serial), Failure> {
+pub async fn node(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, ShownIdentity), Failure> {
     let Some(certificate) = &peer.certificate else {
         return Err(Failure::new(code::UNAUTHENTICATED, "this call needs a node's client certificate"));
     };
     match by_certificate(app, certificate).await? {
-        Actor::Node { id, serial } => Ok((id, serial)),
+        Actor::Node { id, serial } => Ok((id, ShownIdentity::Certificate(serial))),
+        Actor::Svid { id, spiffe_id, serial } => {
+            let not_after = certificate.not_after;
+            Ok((id, ShownIdentity::Svid(Arc::new(SvidInUse { spiffe_id, serial, not_after }))))
+        }
         _ => Err(Failure::new(code::FORBIDDEN, "this call is for nodes")),
     }
 }
@@ -62,10 +70,9 @@ pub async fn contact(
     app: &App,
     origin: &Provenance,
     id: &NodeId,
-    serial: &Serial,
+    shown: &ShownIdentity,
 ) -> Result<Arc<View>, Failure> {
-    let actor = Actor::Node { id: id.clone(), serial: serial.clone() };
-    let (_, view) = app.commit(actor, origin, Command::Contact { node: id.clone() }).await?;
+    let (_, view) = app.commit(shown.actor(id), origin, Command::Contact { node: id.clone() }).await?;
     app.fleet.presence.seen(id, origin.source, app.now());
     Ok(view)
 }
@@ -73,7 +80,7 @@ pub async fn contact(
 /// Notes the first request with a certificate that a renewal issued: the operator's one before is denied.
 pub async fn first_use(app: &App, origin: &Provenance, actor: &Actor) -> Result<(), Failure> {
     let Actor::Operator { name, serial } = actor else { return Ok(()) };
-    let unused = |operator: &lifecycle::registry::Operator| operator.renewed.as_ref() == Some(serial);
+    let unused = |operator: &registry::Operator| operator.renewed.as_ref() == Some(serial);
     if app.view().state.operators.get(name).is_some_and(unused) {
         let command = Command::UseRenewedCertificate { name: name.clone() };
         app.commit(actor.clone(), origin, command).await?;
@@ -104,7 +111,7 @@ impl CredentialHolder {
             Actor::Local { user } => Some(Self::Local(user.clone())),
             Actor::Operator { name, .. } => Some(Self::Operator(name.clone())),
             Actor::Key { id } => Some(Self::Key(*id)),
-            Actor::Node { id, .. } => Some(Self::Node(id.clone())),
+            Actor::Node { id, .. } | Actor::Svid { id, .. } => Some(Self::Node(id.clone())),
             Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => None,
         }
     }
@@ -141,7 +148,11 @@ pub fn credential_holder(app: &App, peer: &ConnectionPeer, headers: &HeaderMap) 
         }
     }
     let certificate = peer.certificate.as_ref()?;
-    CredentialHolder::of(&on_record(&view, app.now(), certificate).ok()?)
+    let known = match &certificate.svid {
+        Some(svid) => svid_holder(app, &view, certificate, svid),
+        None => on_record(&view, app.now(), certificate),
+    };
+    CredentialHolder::of(&known.ok()?)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
@@ -160,6 +171,9 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
     if app.now() >= certificate.not_after {
         return Err(expired());
     }
+    if let Some(svid) = &certificate.svid {
+        return by_svid(app, certificate, svid).await;
+    }
     if matches!(certificate.spiffe.as_ref().map(|spiffe| &spiffe.path), Some(SpiffePath::Agent { .. }) | None)
     {
         cluster::check_fresh(app)?;
@@ -176,6 +190,79 @@ async fn by_certificate(app: &App, certificate: &PeerCertificate) -> Result<Acto
         return Err(unknown());
     }
     on_record(&view, app.now(), certificate)
+}
+
+/// The node that an SVID stands for. It is on no record, so that its node alone decides.
+async fn by_svid(app: &App, certificate: &PeerCertificate, svid: &VerifiedSvid) -> Result<Actor, Failure> {
+    cluster::check_fresh(app)?;
+    let known = svid_holder(app, &app.view(), certificate, svid);
+    match known {
+        // Perhaps it was registered on another replica a moment ago.
+        Err(failure) if failure.code == code::NODE_NOT_REGISTERED => {
+            let view = app.journal.barrier().await?;
+            svid_holder(app, &view, certificate, svid)
+        }
+        known => known,
+    }
+}
+
+fn svid_holder(
+    app: &App,
+    view: &View,
+    certificate: &PeerCertificate,
+    svid: &VerifiedSvid,
+) -> Result<Actor, Failure> {
+    if !app.ca.spire.trusts(svid) {
+        return Err(Failure::new(
+            code::UNAUTHENTICATED,
+            "the CA of the SVID is no longer in its trust bundle",
+        ));
+    }
+    let unmapped = || {
+        let message = format!("{} stands for no node: `map` in [[spire]] does not match it", svid.id);
+        Failure::new(code::NODE_NOT_REGISTERED, message)
+    };
+    let id = app.ca.spire.node(&svid.id).ok_or_else(unmapped)?;
+    registry::by_svid(&view.state, &id)?;
+    Ok(Actor::Svid { id, spiffe_id: svid.id.to_string(), serial: certificate.serial.clone() })
+}
+
+/// The name of the bootstrap identity at the other end, for what only hosts without one of their own ask.
+pub async fn bootstrap(app: &App, peer: &ConnectionPeer) -> Result<BootstrapName, Failure> {
+    let Some(certificate) = &peer.certificate else {
+        return Err(Failure::new(
+            code::UNAUTHENTICATED,
+            "this call needs the certificate of a bootstrap identity",
+        ));
+    };
+    let name = match certificate.spiffe.as_ref().map(|spiffe| &spiffe.path) {
+        Some(SpiffePath::Bootstrap { name }) if certificate.svid.is_none() => name,
+        _ => return Err(Failure::new(code::FORBIDDEN, "this call is for bootstrap identities")),
+    };
+    if app.now() >= certificate.not_after {
+        return Err(expired());
+    }
+    cluster::check_fresh(app)?;
+    let is_good = |view: &View| {
+        let owner = Owner::Bootstrap(name.clone());
+        match view.state.presented(&certificate.serial, &certificate.fingerprint, app.now()) {
+            Presented::Recorded(held, verdict) => Some(held.owner == owner && verdict.is_accepted()),
+            Presented::Unknown => None,
+            Presented::Forged => Some(false),
+        }
+    };
+    let known = match is_good(&app.view()) {
+        Some(known) => Some(known),
+        None => is_good(&*app.journal.barrier().await?),
+    };
+    match known {
+        Some(true) => Ok(name.clone()),
+        Some(false) => Err(Failure::new(code::UNAUTHENTICATED, "the bootstrap identity is no longer valid")),
+        None => {
+            let unknown = Failure::new(code::UNAVAILABLE, "the certificate is not on record here yet");
+            Err(unknown.retry_after(1))
+        }
+    }
 }
 
 fn expired() -> Failure {
@@ -210,6 +297,10 @@ fn on_record(view: &View, now: Timestamp, certificate: &PeerCertificate) -> Resu
         (Owner::Operator(known), SpiffePath::Operator { name }) if known == name => {
             Ok(Actor::Operator { name: name.clone(), serial })
         }
+        (Owner::Bootstrap(_), _) => Err(Failure::new(
+            code::FORBIDDEN,
+            "a bootstrap identity may enroll and read a configuration, and nothing else",
+        )),
         // A replica's certificate is for the port between replicas, and opens nothing here.
         (Owner::Replica(_), _) | (Owner::Node(_) | Owner::Operator(_), _) => Err(refused()),
     }

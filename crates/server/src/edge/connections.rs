@@ -4,10 +4,11 @@ use crate::cluster;
 use crate::process::app::App;
 use crate::process::views::Views;
 use imbl::ordmap::DiffItem;
-use lifecycle::names::{Fingerprint, Serial, Timestamp};
+use lifecycle::names::{Fingerprint, NodeId, Serial, SpiffePath, Timestamp};
 use lifecycle::registry::{Owner, State};
+use pki::svid::VerifiedSvid;
 use pki::verify::PeerCertificate;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Connections {
 /// The open connections of one certificate. By its fingerprint, because another one may bear its serial.
 struct OfCertificate {
     serial: Serial,
+    /// Of an SVID: it is judged by its node and by its trust domain.
+    svid: Option<VerifiedSvid>,
     /// The oldest first.
     open: Vec<OpenConnection>,
 }
@@ -62,9 +65,13 @@ impl Connections {
     }
 
     /// Cuts the connections whose certificate is refused now. One on no record may only have not arrived yet.
-    fn sweep(&self, state: &State, now: Timestamp) {
+    fn sweep(&self, app: &App, state: &State, now: Timestamp) {
         for (fingerprint, of_certificate) in self.open().iter() {
-            if state.presented(&of_certificate.serial, fingerprint, now).is_refused() {
+            let refused = match &of_certificate.svid {
+                Some(svid) => svid_is_refused(app, state, svid),
+                None => state.presented(&of_certificate.serial, fingerprint, now).is_refused(),
+            };
+            if refused {
                 of_certificate.open.iter().for_each(|open| open.cut.cancel());
             }
         }
@@ -84,9 +91,9 @@ impl Connections {
 
     /// Cuts the connections whose certificate was denied between two states. Only records that changed are looked at; an issuer
     /// that is revoked or retired ends leaves without a change to their records, so then it is all of them.
-    fn cut_denied(&self, before: &State, now: &State, at: Timestamp) {
+    fn cut_denied(&self, app: &App, before: &State, now: &State, at: Timestamp) {
         if before.issuers.keys().any(|id| before.trusts_issuer(id) && !now.trusts_issuer(id)) {
-            return self.sweep(now, at);
+            return self.sweep(app, now, at);
         }
         let open = self.open();
         for item in before.certificates.diff(&now.certificates) {
@@ -102,14 +109,54 @@ impl Connections {
     }
 }
 
+impl Connections {
+    /// Cuts the connections by SVID of nodes that were revoked or decommissioned between two states. Only records that changed are
+    /// looked at.
+    fn cut_gone(&self, app: &App, before: &State, now: &State) {
+        if app.ca.spire.is_empty() {
+            return;
+        }
+        let gone: BTreeSet<&NodeId> = before
+            .nodes
+            .diff(&now.nodes)
+            .filter_map(|item| match item {
+                DiffItem::Update { new: (id, node), .. } if node.state.is_gone() => Some(id),
+                DiffItem::Remove(id, _) => Some(id),
+                DiffItem::Add(..) | DiffItem::Update { .. } => None,
+            })
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        for of_certificate in self.open().values() {
+            let node = of_certificate.svid.as_ref().and_then(|svid| app.ca.spire.node(&svid.id));
+            if node.is_some_and(|node| gone.contains(&node)) {
+                of_certificate.open.iter().for_each(|open| open.cut.cancel());
+            }
+        }
+    }
+}
+
+/// Whether the node of an SVID is gone, or its CA is no longer in the bundle. One that is not registered is told so when it asks.
+pub fn svid_is_refused(app: &App, state: &State, svid: &VerifiedSvid) -> bool {
+    let node = app.ca.spire.node(&svid.id);
+    let node = node.and_then(|id| state.nodes.get(&id));
+    node.is_some_and(|node| node.state.is_gone()) || !app.ca.spire.trusts(svid)
+}
+
 pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConnection {
     let id = app.edge.connections.next.fetch_add(1, Ordering::Relaxed);
     let cut = CancellationToken::new();
     let mut open = app.edge.connections.open();
-    let of_certificate = open
-        .entry(certificate.fingerprint)
-        .or_insert_with(|| OfCertificate { serial: certificate.serial.clone(), open: Vec::new() });
-    if of_certificate.open.len() >= PER_CERTIFICATE {
+    let of_certificate = open.entry(certificate.fingerprint).or_insert_with(|| OfCertificate {
+        serial: certificate.serial.clone(),
+        svid: certificate.svid.clone(),
+        open: Vec::new(),
+    });
+    // Many hosts share a bootstrap identity: their number is bounded by the places of the unauthenticated.
+    let is_shared =
+        matches!(certificate.spiffe.as_ref().map(|spiffe| &spiffe.path), Some(SpiffePath::Bootstrap { .. }));
+    if of_certificate.open.len() >= PER_CERTIFICATE && !is_shared {
         of_certificate.open.remove(0).cut.cancel();
     }
     of_certificate.open.push(OpenConnection { id, cut: cut.clone() });
@@ -126,12 +173,13 @@ pub async fn watch(app: Arc<App>) {
         tokio::select! {
             next = views.next() => {
                 let Some((before, now)) = next else { return };
+                app.edge.connections.cut_gone(&app, &before.state, &now.state);
                 if before.state.denials != now.state.denials {
-                    app.edge.connections.cut_denied(&before.state, &now.state, app.now());
+                    app.edge.connections.cut_denied(&app, &before.state, &now.state, app.now());
                 }
             }
             _ = ticks.tick() => {
-                app.edge.connections.sweep(&views.seen().state, app.now());
+                app.edge.connections.sweep(&app, &views.seen().state, app.now());
                 // Whoever was revoked since is not known here: nodes go to another replica.
                 if cluster::is_stale(&app) {
                     app.edge.connections.cut_nodes(&views.seen().state);

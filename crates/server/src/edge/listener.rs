@@ -11,7 +11,7 @@ use crate::edge::tls;
 use crate::process::app::App;
 use axum::Router;
 use lifecycle::names::Source;
-use lifecycle::registry::Presented;
+use lifecycle::registry::{Owner, Presented, by_svid};
 use pki::verify::PeerCertificate;
 use rustls::ServerConfig;
 use std::sync::Arc;
@@ -144,13 +144,21 @@ async fn connection(
 /// until its record has arrived.
 fn is_on_record(app: &App, certificate: &PeerCertificate) -> bool {
     let (view, now) = (app.view(), app.now());
+    if let Some(svid) = &certificate.svid {
+        let node = app.ca.spire.node(&svid.id);
+        return node.is_some_and(|node| by_svid(&view.state, &node).is_ok());
+    }
     match view.state.presented(&certificate.serial, &certificate.fingerprint, now) {
-        Presented::Recorded(..) => true,
+        // Many hosts share it: each has a stranger's place.
+        Presented::Recorded(held, _) => !matches!(held.owner, Owner::Bootstrap(_)),
         Presented::Unknown | Presented::Forged => false,
     }
 }
 
 fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {
+    if let Some(svid) = &certificate.svid {
+        return connections::svid_is_refused(app, &app.view().state, svid);
+    }
     app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
 }
 
@@ -185,8 +193,8 @@ async fn shaken(
 }
 
 fn peer(app: &App, stream: &TlsStream<TcpStream>, source: Source) -> ConnectionPeer {
-    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let certificate = leaf.and_then(|leaf| tls::peer_certificate(&app.view().state, leaf)).map(Arc::new);
+    let sent = stream.get_ref().1.peer_certificates();
+    let certificate = sent.and_then(|sent| tls::peer_certificate(app, sent)).map(Arc::new);
     let keepalive = certificate.is_some().then(|| Keepalive::new(&app.view().state.policy));
     ConnectionPeer { source, certificate, local_user: None, keepalive }
 }

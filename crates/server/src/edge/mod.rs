@@ -9,6 +9,7 @@ pub mod keepalive;
 pub mod limits;
 pub mod listener;
 pub mod logged;
+pub mod node_peer;
 pub mod phase;
 pub mod plain;
 pub mod refusals;

@@ -28,13 +28,14 @@ impl CertificateHolder {
     /// The node whose certificate this connection was made with, also one that is no longer accepted.
     pub fn of(app: &App, peer: &ConnectionPeer) -> Option<Self> {
         let certificate = peer.certificate.as_ref()?;
+        certificate.svid.is_none().then_some(())?;
         let view = app.view();
         let record = view.state.certificates.get(&certificate.serial)?;
         match &record.owner {
             Owner::Node(node) if record.fingerprint == certificate.fingerprint => {
                 Some(Self { node: node.clone(), serial: certificate.serial.clone() })
             }
-            Owner::Node(_) | Owner::Operator(_) | Owner::Replica(_) => None,
+            Owner::Node(_) | Owner::Operator(_) | Owner::Replica(_) | Owner::Bootstrap(_) => None,
         }
     }
 }

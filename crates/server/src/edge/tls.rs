@@ -1,8 +1,9 @@
 //! TLS: version 1.3 only, no resumption, client certificates optional and checked against the registry.
 
 use crate::process::app::App;
-use lifecycle::names::Source;
+use lifecycle::names::{Source, Timestamp};
 use lifecycle::registry::{Certificate, Presented, State};
+use pki::svid::SvidId;
 use pki::verify::{MAX_LEAF_BYTES, PeerCertificate, PeerError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
@@ -59,8 +60,8 @@ impl NodeVerifier {
         Ok(Self { app: Arc::downgrade(app), algorithms })
     }
 
-    fn check(&self, leaf: &CertificateDer<'_>, sent: usize) -> Result<(), CertificateError> {
-        if sent > SENT_CERTIFICATES || leaf.len() > MAX_LEAF_BYTES {
+    fn check(&self, leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]) -> Result<(), CertificateError> {
+        if chain.len() >= SENT_CERTIFICATES || leaf.len() > MAX_LEAF_BYTES {
             return Err(CertificateError::BadEncoding);
         }
         let app = self.app.upgrade().ok_or(CertificateError::ApplicationVerificationFailure)?;
@@ -70,7 +71,14 @@ impl NodeVerifier {
             tracing::error!(%error, "the issuers of client certificates cannot be read");
             CertificateError::ApplicationVerificationFailure
         })?;
-        let by_issuer = issuers.check(leaf, app.clock.now());
+        let svid = app.ca.spire.check(leaf, chain, app.clock.now());
+        if let Some(Ok(peer)) = &svid {
+            return svid_node(&app, &view.state, peer, now);
+        }
+        let by_issuer = match svid {
+            Some(refused) => refused,
+            None => issuers.check(leaf, app.clock.now()),
+        };
         let peer = match by_issuer {
             Ok(peer) => peer,
             Err(error) => {
@@ -101,6 +109,10 @@ impl NodeVerifier {
         let (Some(app), Ok(peer)) = (self.app.upgrade(), PeerCertificate::read(leaf)) else {
             return Some(CertificateError::ApplicationVerificationFailure);
         };
+        // An SVID is on no record, whatever serial it bears.
+        if is_svid(&app, leaf) {
+            return None;
+        }
         let (view, now) = (app.view(), app.now());
         match view.state.presented(&peer.serial, &peer.fingerprint, now) {
             Presented::Recorded(Certificate { owner, .. }, verdict) if verdict.is_replaced() => {
@@ -118,6 +130,27 @@ impl NodeVerifier {
             Presented::Forged => Some(CertificateError::BadEncoding),
         }
     }
+}
+
+/// What the registry says of the node that an SVID stands for. One that is not registered is told so, which a handshake cannot.
+fn svid_node(
+    app: &App,
+    state: &State,
+    peer: &PeerCertificate,
+    now: Timestamp,
+) -> Result<(), CertificateError> {
+    if peer.not_after <= now {
+        return Err(CertificateError::Expired);
+    }
+    let node = peer.svid.as_ref().and_then(|svid| app.ca.spire.node(&svid.id));
+    let node = node.and_then(|id| state.nodes.get(&id));
+    if node.is_some_and(|node| node.state.is_gone()) { Err(CertificateError::Revoked) } else { Ok(()) }
+}
+
+/// Whether it is of a trust domain beside our own, and not a certificate that is on record byte for byte.
+fn is_svid(app: &App, leaf: &CertificateDer<'_>) -> bool {
+    let domain = SvidId::claimed(leaf).map(|id| id.domain);
+    domain.is_some_and(|domain| app.ca.spire.accepts(&domain)) && imported(&app.view().state, leaf).is_none()
 }
 
 /// A certificate that was made elsewhere and is on record, byte for byte: whatever it lacks, an operator has
@@ -171,7 +204,7 @@ impl ClientCertVerifier for NodeVerifier {
         chain: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verdict = self.check(leaf, chain.len().saturating_add(1));
+        let verdict = self.check(leaf, chain);
         if let (Err(error), Some(app)) = (&verdict, self.app.upgrade()) {
             app.metrics.handshake_refused(match error {
                 CertificateError::Revoked => "revoked",
@@ -215,6 +248,15 @@ impl ClientCertVerifier for NodeVerifier {
 }
 
 /// What a verified handshake says about its peer. Read once per connection.
-pub fn peer_certificate(state: &State, leaf: &CertificateDer<'_>) -> Option<PeerCertificate> {
-    imported(state, leaf).or_else(|| PeerCertificate::read(leaf).ok())
+pub fn peer_certificate(app: &App, sent: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
+    let (leaf, chain) = sent.split_first()?;
+    let view = app.view();
+    if let Some(imported) = imported(&view.state, leaf) {
+        return Some(imported);
+    }
+    // Verified again, because rustls does not hand on which CA vouched for it.
+    match app.ca.spire.check(leaf, chain, app.clock.now()) {
+        Some(svid) => svid.ok(),
+        None => PeerCertificate::read(leaf).ok(),
+    }
 }

@@ -12,7 +12,9 @@ use api::code;
 use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 use lifecycle::names::VclusterId;
-use lifecycle::registry::{Documents, EMPTY_DOCUMENT, MAINTENANCE_DEFAULTS, Node, NodeConfig, State};
+use lifecycle::registry::{
+    BootConfig, Documents, EMPTY_DOCUMENT, MAINTENANCE_DEFAULTS, Node, NodeConfig, State,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc;
@@ -81,8 +83,17 @@ pub struct SentDocument<'a> {
 impl<'a> SentDocument<'a> {
     /// Before the first document a vCluster has an empty one, and the domain's defaults are those of maintenance mode.
     pub fn base(config: &NodeConfig<'a>) -> Self {
-        let unset = if config.vcluster.is_some() { EMPTY_DOCUMENT } else { MAINTENANCE_DEFAULTS };
-        Self::newest(config.base).unwrap_or_else(|| Self {
+        Self::of(config.vcluster.is_some(), config.base)
+    }
+
+    /// The same for a host that is no node yet.
+    pub fn boot(config: &BootConfig<'a>) -> Self {
+        Self::of(config.vcluster.is_some(), config.base)
+    }
+
+    fn of(in_vcluster: bool, base: &'a Documents) -> Self {
+        let unset = if in_vcluster { EMPTY_DOCUMENT } else { MAINTENANCE_DEFAULTS };
+        Self::newest(base).unwrap_or_else(|| Self {
             version: 0,
             text: unset,
             checksum: pki::digest::checksum(unset.as_bytes()).hex(),

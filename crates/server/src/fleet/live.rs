@@ -6,6 +6,7 @@
 
 use crate::edge::authenticate;
 use crate::edge::keepalive::Keepalive;
+use crate::edge::node_peer::ShownIdentity;
 use crate::edge::shared_frames::SharedFrames;
 use crate::edge::stream_messages::{BoxedMessage, StreamMessages};
 use crate::fleet::configs::{self, MessageKey, SharedSender};
@@ -28,9 +29,9 @@ use api::code;
 use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 use journal::View;
-use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
+use lifecycle::names::{Label, NodeId, RequestId, Span, TokenId};
 use lifecycle::registry::{
-    Actor, Command, Keeping, Node, NodeState, OverlayScope, RecoveryToken, State, Verdict, recovery_is_due,
+    Command, Keeping, Node, NodeState, OverlayScope, RecoveryToken, State, Verdict, recovery_is_due,
 };
 use pki::digest::TrustDigest;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -56,7 +57,7 @@ pub struct Answers {
 /// A node that has opened its stream.
 pub struct LivePeer {
     pub id: NodeId,
-    pub serial: Serial,
+    pub shown: ShownIdentity,
     pub origin: Provenance,
     /// Of its connection.
     pub keepalive: Option<Arc<Keepalive>>,
@@ -193,7 +194,9 @@ impl StreamSession {
     }
 
     async fn open(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {
-        if hello.node_id != self.peer.id.as_str() {
+        // A host that comes by an SVID may not know yet which node that is.
+        let unsaid = hello.node_id.is_empty() && self.peer.shown.svid().is_some();
+        if hello.node_id != self.peer.id.as_str() && !unsaid {
             return Err(Failure::new(
                 code::NOT_YOUR_NODE,
                 "the client certificate belongs to another node than Hello names",
@@ -214,7 +217,7 @@ impl StreamSession {
         self.stored_trust = expected_trust::said(&hello.stored_trust);
         let opening = StreamOpening {
             node: &self.peer.id,
-            serial: &self.peer.serial,
+            shown: &self.peer.shown,
             source: self.peer.origin.source,
             instance,
             agent_version: version,
@@ -245,8 +248,8 @@ impl StreamSession {
 
     /// There is a place for the stream; only now is the certificate in use.
     async fn welcome(&mut self, stream: &Stream) -> Result<(), Failure> {
-        let LivePeer { id, serial, origin, .. } = &self.peer;
-        let view = authenticate::contact(&self.app, origin, id, serial).await?;
+        let LivePeer { id, shown, origin, .. } = &self.peer;
+        let view = authenticate::contact(&self.app, origin, id, shown).await?;
         // What it is welcomed with is the first that it hears.
         self.app.fleet.presence.follows(id, view.state.policy.liveness_grace);
         self.send_terms(&view.state)?;
@@ -375,6 +378,7 @@ impl StreamSession {
             sessions: Some(node.sessions.count()),
             overlay_challenge: self.app.fleet.overlays.key.public().to_vec(),
             overlay: node.has_overlay(),
+            node_id: self.peer.id.to_string(),
         }))
     }
 
@@ -499,7 +503,8 @@ impl StreamSession {
 
     /// Whether the certificate of this stream is the one in use: accepted, and without a successor.
     fn is_in_use(&self, state: &State) -> bool {
-        state.verdict(&self.peer.serial, self.app.now()) == Verdict::Good
+        let serial = self.peer.shown.on_record();
+        serial.is_some_and(|serial| state.verdict(serial, self.app.now()) == Verdict::Good)
     }
 
     /// The token that the host says it has kept, if it is one of its own that is good, and if the certificate with
@@ -514,9 +519,9 @@ impl StreamSession {
         let drawn = recovery_token::draw(&self.app)?;
         let profile = Some(self.app.config.recovery.id.clone());
         let keeping = Keeping { kept: self.recovery_kept, mint: Some(drawn.mint), profile };
-        let (id, serial) = (self.peer.id.clone(), self.peer.serial.clone());
-        let command = Command::MintRecovery { node: id.clone(), keeping };
-        let (_, view) = self.app.commit(Actor::Node { id, serial }, &self.peer.origin, command).await?;
+        let actor = self.peer.shown.actor(&self.peer.id);
+        let command = Command::MintRecovery { node: self.peer.id.clone(), keeping };
+        let (_, view) = self.app.commit(actor, &self.peer.origin, command).await?;
         Ok(recovery_token::granted(&self.app, &view.state, &self.peer.id, &drawn))
     }
 

@@ -1,6 +1,7 @@
 //! What this replica knows of the hosts that are connected: live streams, presence, evidence, overlays.
 
 pub mod alert_changes;
+pub mod boot_config;
 pub mod configs;
 pub mod denied;
 pub mod everywhere;

@@ -8,9 +8,11 @@ mod latest_report;
 pub mod suspicion;
 
 use crate::edge::keepalive::Keepalive;
+use crate::edge::node_peer::ShownIdentity;
 use crate::fleet::overlays::claim::ClaimAllowance;
 use crate::fleet::overlays::tap::OverlayTap;
 use crate::fleet::sessions::SessionLines;
+use api::rest::nodes::SvidInUse;
 use at_replica::{HeldStream, NodeAtReplica, OwnStream, ReportWanted};
 use latest_report::LatestReport;
 use lifecycle::names::{Label, NodeId, Serial, Source, Span, Timestamp, TokenId};
@@ -75,6 +77,8 @@ struct NodePresence {
 pub struct Stream {
     id: u64,
     pub serial: Serial,
+    /// What it shows, if that is an SVID.
+    svid: Option<Arc<SvidInUse>>,
     source: Source,
     since: Timestamp,
     /// Of its connection: when something was last read from it.
@@ -131,7 +135,7 @@ pub struct TooMany;
 /// What a host says when it opens a stream.
 pub struct StreamOpening<'a> {
     pub node: &'a NodeId,
-    pub serial: &'a Serial,
+    pub shown: &'a ShownIdentity,
     pub source: Source,
     pub instance: Label,
     pub agent_version: Option<Label>,
@@ -181,7 +185,8 @@ impl Presence {
         known.agent_version = opening.agent_version.or(known.agent_version.take());
         let stream = Arc::new(Stream {
             id: self.opened.fetch_add(1, Ordering::Relaxed) + 1,
-            serial: opening.serial.clone(),
+            serial: opening.shown.serial().clone(),
+            svid: opening.shown.svid().cloned(),
             source: opening.source,
             since: at,
             keepalive: opening.keepalive,
@@ -311,6 +316,7 @@ impl Presence {
             may_be_silent: known.may_be_silent(),
             report: report.cloned(),
             overlay_told: known.streams.iter().filter_map(|stream| stream.tap.as_ref()?.told()).max(),
+            svid: known.streams.last().and_then(|stream| stream.svid.clone()),
         })
     }
 
@@ -539,7 +545,7 @@ mod tests {
     ) -> Arc<Stream> {
         let opening = StreamOpening {
             node: &node(),
-            serial: &Serial::parse(serial).expect("a serial"),
+            shown: &ShownIdentity::Certificate(Serial::parse(serial).expect("a serial")),
             source: source(from),
             instance: Label::parse(instance).expect("a label"),
             agent_version: None,

@@ -9,8 +9,7 @@ use api::agent::{self, SessionsRecorded};
 use api::code;
 use lifecycle::names::{Label, SessionId, Timestamp};
 use lifecycle::registry::{
-    Actor, CloseReason, ClosedSession, Command, MOST_SESSIONS, Session, SessionChanges, SessionKind,
-    SessionReport,
+    CloseReason, ClosedSession, Command, MOST_SESSIONS, Session, SessionChanges, SessionKind, SessionReport,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -104,7 +103,7 @@ impl SessionRecorder {
             }
             SessionChanges::Some { change, lines, whole } => {
                 app.fleet.presence.spend_session_lines(&peer.id, lines);
-                let actor = Actor::Node { id: peer.id.clone(), serial: peer.serial.clone() };
+                let actor = peer.shown.actor(&peer.id);
                 let command = Command::ReportSessions(Box::new(change));
                 if let Err(failure) = app.commit(actor, &peer.origin, command).await {
                     tracing::debug!(node = %peer.id, code = failure.code.word, "sessions are not on record yet");

@@ -2,12 +2,13 @@
 //! PINGs, and it is woken when something about its node changes.
 
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::node_peer::ShownIdentity;
 use crate::fleet::live::living;
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::code;
-use lifecycle::names::{Label, NodeId, Serial};
+use lifecycle::names::{Label, NodeId};
 use std::sync::Arc;
 
 /// One open subscription; dropping it closes it.
@@ -24,7 +25,7 @@ impl Subscription {
         app: &Arc<App>,
         peer: &ConnectionPeer,
         origin: &Provenance,
-        (id, serial): (&NodeId, &Serial),
+        (id, shown): (&NodeId, &ShownIdentity),
         instance: &str,
     ) -> Result<Self, Failure> {
         let view = app.view();
@@ -32,7 +33,7 @@ impl Subscription {
         let instance = Label::parse(instance).map_err(|error| Failure::internal("no label", &error))?;
         let opening = StreamOpening {
             node: id,
-            serial,
+            shown,
             source: origin.source,
             instance,
             agent_version: None,
@@ -47,7 +48,7 @@ impl Subscription {
             Failure::new(code::TOO_MANY_STREAMS, "this node has four live streams already").retry_after(2)
         })?;
         let subscription = Self { app: app.clone(), node: id.clone(), stream };
-        authenticate::contact(app, origin, id, serial).await?;
+        authenticate::contact(app, origin, id, shown).await?;
         Ok(subscription)
     }
 

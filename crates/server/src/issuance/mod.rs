@@ -10,7 +10,7 @@ pub mod recover;
 pub mod renew;
 pub mod repair;
 
-pub use issue::Released;
+pub use issue::{Released, at_now};
 
 use crate::http::failure::Failure;
 use api::code;

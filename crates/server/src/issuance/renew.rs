@@ -1,16 +1,19 @@
 //! Renewing: a node gets the next certificate, for a new key.
 
 use super::issue::{Issue, LeafGrant, Preparation, Released, issue, read_csr};
+use crate::edge::node_peer::ShownIdentity;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
-use lifecycle::names::{Label, NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Keeping, Rejection, Renew, Renewal, State, renewable};
+use lifecycle::names::{Label, NodeId};
+use lifecycle::registry::{
+    Actor, Command, Keeping, Rejection, Renew, Renewal, State, renewable, svid_renewable,
+};
 use pki::csr;
 
 /// What a door makes of its wire shape. The node and its serial come from the connection.
 pub struct RenewalRequest {
     pub node: NodeId,
-    pub with: Serial,
+    pub with: ShownIdentity,
     pub csr: Vec<u8>,
     pub agent_version: Option<Label>,
     /// What the host says of its recovery token.
@@ -45,12 +48,12 @@ async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Res
 struct Renewing {
     command: Renew,
     csr: csr::VerifiedCsr,
-    with: Serial,
+    with: ShownIdentity,
 }
 
 impl Issue for Renewing {
     fn actor(&self) -> Actor {
-        Actor::Node { id: self.command.node.clone(), serial: self.with.clone() }
+        self.with.actor(&self.command.node)
     }
 
     fn csr(&self) -> &csr::VerifiedCsr {
@@ -59,7 +62,11 @@ impl Issue for Renewing {
 
     fn prepare(&self, _app: &App, state: &State) -> Result<Preparation, Failure> {
         let command = self.command.clone();
-        match renewable(state, &self.with, &command)? {
+        let renewal = match self.with.on_record() {
+            Some(with) => renewable(state, with, &command)?,
+            None => svid_renewable(state, &command)?,
+        };
+        match renewal {
             Renewal::Fresh { tenant, profile } => {
                 let node = command.node.clone();
                 let complete = Box::new(move |certificate| {

@@ -1,6 +1,7 @@
 //! `/v1/ca`: what is trusted and what signs.
 
 use super::acts::reason;
+use super::bootstrap;
 use crate::ca::crl;
 use crate::ca::{hsm, step_ca};
 use crate::ca::rewrap;
@@ -36,6 +37,8 @@ pub async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::J
                 .and_then(|issuer| hsm::failure(&app, issuer).or_else(|| step_ca::failure(&app, issuer)));
         }
     }
+    // What other replicas accept is in their own configuration.
+    ca.issuers.extend(app.ca.spire.anchors().iter().map(bootstrap::spire_item));
     Ok(axum::Json(ca))
 }
 

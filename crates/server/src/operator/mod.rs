@@ -3,6 +3,7 @@
 pub(crate) mod acts;
 mod alerts;
 mod audit;
+mod bootstrap;
 mod ca;
 mod clock;
 mod cluster;
@@ -127,6 +128,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/ca/bundle", get(ca::bundle))
         .route("/v1/ca/crl", get(ca::list))
         .route("/v1/ca/trust", get(ca::trust))
+        .route("/v1/ca/bootstrap", get(bootstrap::list).post(bootstrap::issue))
+        .route("/v1/ca/bootstrap/{name}", delete(bootstrap::revoke))
         .route("/v1/ca/roll", get(ca::roll))
         .route("/v1/ca/roll/prepare", post(ca::prepare))
         .route("/v1/ca/roll/activate", post(ca::activate))

@@ -90,6 +90,12 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
             (EventKind::OperatorKeyCreated, format!("operator {}", create.name))
         }
         Command::RevokeOperatorKey { key } => (EventKind::OperatorKeyRevoked, format!("key {key}")),
+        Command::IssueBootstrap(issue) => {
+            (EventKind::BootstrapIssued, format!("bootstrap identity {}", issue.name))
+        }
+        Command::RevokeBootstrap { name } => {
+            (EventKind::BootstrapRevoked, format!("bootstrap identity {name}"))
+        }
         Command::SetPolicy(set) => (EventKind::PolicyChanged, format!("key {}", set.key)),
         Command::PrepareRoll(_) => (EventKind::RollPrepared, "a request".to_owned()),
         Command::CertifyRoll(issuer) => (EventKind::RollCertified, format!("issuer {}", issuer.id)),

@@ -7,6 +7,7 @@ use crate::process::chance::{self, NoChance};
 use crate::process::clock;
 use crate::process::config::{self, ConfigMistake, ConfigMistakes, ControlPlaneConfig, RawConfig};
 use crate::process::datadir::{DataDir, DirError, Traces, replace};
+use crate::process::own_domain;
 use journal::{Journal, LogKey, OpenError, Options, ProposeError};
 use lifecycle::names::{
     ClusterId, Fingerprint, IssuerUse, ProfileName, RequestId, Source, Timestamp, TrustDomain,
@@ -431,6 +432,7 @@ fn write_files(request: &InitRequest, authority: &Authority, kek: &Kek) -> Resul
     );
     replace(&dir.config(), text.as_bytes(), 0o640)?;
     replace(&dir.ca("bundle.pem"), pki::pem::certificate_pem(&authority.root).as_bytes(), 0o644)?;
+    own_domain::write(dir, &request.domain)?;
     replace(&dir.keys("kek.id"), format!("{}\n", kek.id()).as_bytes(), 0o600)?;
     if !authority.hsm_keys.is_empty() {
         let labels: Vec<String> = authority.hsm_keys.iter().map(|key| key.label.clone()).collect();

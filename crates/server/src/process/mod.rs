@@ -14,6 +14,7 @@ pub mod init;
 pub mod join;
 mod key_memory;
 pub mod metrics;
+pub mod own_domain;
 pub mod run;
 mod take_in;
 pub mod views;

@@ -7,6 +7,7 @@ use crate::ca::keys::{Keys, UnsealError};
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
+use crate::ca::spire::{self, SpireDomains};
 use crate::ca::{CertificateAuthority, ephemeral, hsm, step_ca};
 use crate::cluster::local::{self, LocalReplica};
 use crate::cluster::peer_tls::{self, PeerTls};
@@ -24,11 +25,12 @@ use crate::process::config_warnings;
 use crate::process::datadir::{DataDir, DirError, StoreVersion};
 use crate::process::join::peer_options;
 use crate::process::key_memory;
+use crate::process::own_domain;
 use crate::process::take_in;
 use crate::reconcile;
 use journal::{Journal, LogKey, OpenError, Options};
 use lifecycle::clock::is_plausible;
-use lifecycle::names::Timestamp;
+use lifecycle::names::{Timestamp, TrustDomain};
 use lifecycle::registry::{AcceptClock, AcceptRollback, Actor, Command, Confirmation, State};
 use pki::seal::Kek;
 use std::net::SocketAddr;
@@ -180,10 +182,19 @@ pub fn check(dir: &DataDir) -> Result<ControlPlaneConfig, RunError> {
     dir.check_version()?;
     let config = config::load(&dir.config())?;
     anchor::check_place(dir, config.audit.anchor.as_deref())?;
+    if let Some(domain) = own_domain::read(dir) {
+        refuse_own_domain(&config, &domain)?;
+    }
     if rewrap::begun(dir).is_none() {
         load_kek(dir, &config)?;
     }
     Ok(config)
+}
+
+/// No other CA speaks for the domain's own identities.
+fn refuse_own_domain(config: &ControlPlaneConfig, own: &TrustDomain) -> Result<(), RunError> {
+    let mistakes = config::own_domain(&config.spire, own);
+    if mistakes.is_empty() { Ok(()) } else { Err(ConfigMistakes(mistakes).into()) }
 }
 
 fn load_kek(dir: &DataDir, config: &ControlPlaneConfig) -> Result<Kek, RunError> {
@@ -314,6 +325,10 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     if journal.view().state.has_ephemeral_issuers() {
         key_memory::forbid_swapping();
     }
+    if let Some(domain) = &journal.view().state.domain {
+        refuse_own_domain(&config, &domain.name)?;
+        own_domain::write(&dir, &domain.name)?;
+    }
     let (keys, begun) = unseal(&dir, &journal.view().state, &log_key, kek, begun, &config)?;
     let rolled_back = match anchor::check(config.audit.anchor.as_deref(), &journal) {
         Err(error) if !overrides.accept_rollback => {
@@ -328,7 +343,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     rewrap::settle(&dir, begun)?;
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
-    let authority = CertificateAuthority::new(keys, dir.clone());
+    let authority = CertificateAuthority::new(keys, dir.clone(), SpireDomains::new(&config.spire));
     let edge = Edge::new(connection_limit(), overrides.reflection);
     let claim_key = chance::claim_key()?;
     let (parts, keys) = ((journal, replication), (authority, claim_key));
@@ -402,6 +417,9 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(reconcile::revocations::run(app.clone()));
     }
     tasks.spawn(connections::watch(app.clone()));
+    if !app.ca.spire.is_empty() {
+        tasks.spawn(spire::follow(app.clone()));
+    }
     tasks.spawn(live::follow(app.clone()));
     tasks.spawn(overlays::follow(app.clone()));
     tasks.spawn(news::follow(app.clone()));

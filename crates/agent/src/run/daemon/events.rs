@@ -101,6 +101,7 @@ impl Daemon {
         self.core.tidy();
     }
 
+    /// With the host's own certificate.
     fn connected(&mut self, opened: Opened) {
         let core = &mut self.core;
         if unconfirmed::is_set(core.path(), &core.identity.facts.serial)
@@ -108,6 +109,13 @@ impl Daemon {
         {
             core.not_written("the marker `unconfirmed` could not be removed", &error);
         }
+        self.spire.not_in_use();
+        self.welcomed(opened);
+    }
+
+    /// The connection is the one in use from here on.
+    pub(super) fn welcomed(&mut self, opened: Opened) {
+        let core = &mut self.core;
         if let Err(error) = revoked::clear(core.path()) {
             core.not_written("the marker `revoked` could not be removed", &error);
         }
@@ -141,6 +149,7 @@ impl Daemon {
 
     fn lost(&mut self, error: Error) -> Result<(), Fault> {
         let failed = FailedCall::from(error);
+        self.spire.not_in_use();
         if failed.kind == FailureKind::Revoked {
             self.session.disconnect();
             self.core.learn(Input::Disconnected(failed.failure()));
@@ -151,6 +160,7 @@ impl Daemon {
     }
 
     pub(super) fn disconnected(&mut self, failure: CallFailure, what: &str) {
+        self.spire.not_in_use();
         self.session.lost();
         let follow_up = self.core.learn(Input::Disconnected(failure));
         let class = self.core.class(failure.kind);

@@ -7,6 +7,7 @@ use crate::openapi::route::RouteAnswer::{Empty, Json, Text};
 use crate::openapi::shape::{of, page, query};
 use crate::rest::alerts::{AlertItem, AlertQuery};
 use crate::rest::audit::{AuditLine, AuditQuery, AuditVerify};
+use crate::rest::bootstrap::{BootstrapItem, IssueBootstrapRequest, IssuedBootstrap};
 use crate::rest::ca::{
     AbandonRollRequest, AbandonedRoll, ActivateIssuerRequest, BundleQuery, Ca, CrlQuery,
     ImportRootListRequest, OfferedTrust, PrepareRollRequest, RetireIssuer, RevokeIssuer, RewrapRequest,
@@ -323,6 +324,29 @@ pub(super) const ROUTES: &[Route] = &[
         Json(200, of::<OfferedTrust>),
     )
     .public(),
+    Route::new(
+        Post,
+        "/v1/ca/bootstrap",
+        "issue_bootstrap",
+        "Issue a bootstrap identity",
+        Json(201, of::<IssuedBootstrap>),
+    )
+    .body(of::<IssueBootstrapRequest>)
+    .errors(&[
+        code::CSR_INVALID,
+        code::BOOTSTRAP_TTL_INVALID,
+        code::TOO_MANY_BOOTSTRAPS,
+        code::ISSUER_UNAVAILABLE,
+    ]),
+    Route::new(
+        Get,
+        "/v1/ca/bootstrap",
+        "list_bootstraps",
+        "List bootstrap identities",
+        Json(200, page::<BootstrapItem>),
+    ),
+    Route::new(Delete, "/v1/ca/bootstrap/{name}", "revoke_bootstrap", "Revoke a bootstrap identity", Empty)
+        .errors(&[code::BOOTSTRAP_NOT_FOUND]),
     Route::new(Get, "/v1/ca/roll", "show_roll", "Show the progress of a roll", Json(200, of::<Roll>)),
     Route::new(
         Post,

@@ -1,7 +1,8 @@
 //! What is known of a node beyond the registry: what the replicas remember.
 
-use lifecycle::names::Timestamp;
+use lifecycle::names::{Serial, Timestamp};
 use lifecycle::registry::Report;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// As it is known now.
@@ -13,4 +14,14 @@ pub struct NodeLiveness {
     pub report: Option<Arc<Report>>,
     /// The revision of the overlay that was sent to it, and how many peers that comes to.
     pub overlay_told: Option<(u64, u64)>,
+    /// What it is connected by, if that is an SVID.
+    pub svid: Option<Arc<SvidInUse>>,
+}
+
+/// An SVID by which a node has a live stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SvidInUse {
+    pub spiffe_id: String,
+    pub serial: Serial,
+    pub not_after: Timestamp,
 }

@@ -28,7 +28,8 @@ impl Verdict {
                 | Denial::NodeDecommissioned
                 | Denial::OperatorRemoved
                 | Denial::ReplicaRemoved
-                | Denial::IssuerRevoked,
+                | Denial::IssuerRevoked
+                | Denial::BootstrapRevoked,
             )
             | Verdict::Good
             | Verdict::Grace { .. }

@@ -11,8 +11,8 @@ pub(super) mod verdict;
 
 use super::{ExternalIssuance, State};
 use crate::names::{
-    Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, ReplicaId, Serial, Span, SpiffeId, SpiffePath,
-    Timestamp,
+    BootstrapName, Fingerprint, IssuerId, KeyHash, NodeId, OperatorName, ReplicaId, Serial, Span, SpiffeId,
+    SpiffePath, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,9 @@ impl Issued {
     pub(super) fn may_be_recorded(&self, state: &State) -> bool {
         let issuer = match self.subject.path {
             SpiffePath::Agent { .. } => state.node_issuer(&self.issuer),
-            SpiffePath::Operator { .. } => state.client_issuer().filter(|issuer| issuer.id == self.issuer),
+            SpiffePath::Operator { .. } | SpiffePath::Bootstrap { .. } => {
+                state.client_issuer().filter(|issuer| issuer.id == self.issuer)
+            }
             SpiffePath::Replica { .. } => state.server_issuer().filter(|issuer| issuer.id == self.issuer),
         };
         self.signed_at <= state.at.plus(AHEAD)
@@ -65,6 +67,8 @@ pub enum Owner {
     Operator(OperatorName),
     /// Good between replicas only: it is accepted for neither a node nor an operator.
     Replica(ReplicaId),
+    /// Of many hosts: it reads a configuration and enrolls, and nothing else.
+    Bootstrap(BootstrapName),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

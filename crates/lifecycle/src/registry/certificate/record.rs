@@ -1,6 +1,6 @@
 //! Certificates go on record, are denied and are forgotten. Only folds call this.
 
-use crate::names::{NodeId, OperatorName, ReplicaId, Serial};
+use crate::names::{BootstrapName, NodeId, OperatorName, ReplicaId, Serial};
 use crate::registry::{Certificate, CertificateStatus, Issued, Owner, State};
 use std::sync::Arc;
 
@@ -23,6 +23,17 @@ impl State {
     /// Its bytes are not kept: the replica has them, or is given another.
     pub(in crate::registry) fn record_replica_certificate(&mut self, replica: ReplicaId, issued: &Issued) {
         let mut record = Certificate::of(Owner::Replica(replica), issued, self.at);
+        record.der = None;
+        self.certificates.insert(issued.serial.clone(), Arc::new(record));
+    }
+
+    /// Its bytes are not kept: a lost answer is followed by another certificate.
+    pub(in crate::registry) fn record_bootstrap_certificate(
+        &mut self,
+        name: &BootstrapName,
+        issued: &Issued,
+    ) {
+        let mut record = Certificate::of(Owner::Bootstrap(name.clone()), issued, self.at);
         record.der = None;
         self.certificates.insert(issued.serial.clone(), Arc::new(record));
     }
@@ -60,6 +71,7 @@ impl State {
                     operator.renewed.take_if(|known| known == serial);
                 }
             }
+            Owner::Bootstrap(name) => self.forget_bootstrap(name, serial),
             Owner::Replica(id) => {
                 if let Some(replica) = self.replicas.get_mut(id) {
                     replica.serial.take_if(|known| known == serial);

@@ -11,7 +11,7 @@ use crate::registry::node::contact;
 use crate::registry::recovery::mint::{self, Rotate};
 use crate::registry::{
     Actor, AlertKind, Certificate, CertificateStatus, Envelope, Event, Issued, Keeping, KeyKind, Node,
-    NodeState, Outcome, Owner, Rejection, State, Verdict,
+    NodeState, Outcome, Owner, Rejection, State, Verdict, by_svid,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,11 +61,22 @@ pub fn renewable(state: &State, with: &Serial, renew: &Renew) -> Result<Renewal,
             return Err(Rejection::Unauthenticated);
         }
     }
+    granted(state, node, Some(with), renew)
+}
+
+/// May a node that comes by an SVID have a certificate of this domain for this key? SPIRE renews what it has issued; this is
+/// the node's own, for when SPIRE is gone.
+pub fn svid_renewable(state: &State, renew: &Renew) -> Result<Renewal, Rejection> {
+    granted(state, by_svid(state, &renew.node)?, None, renew)
+}
+
+/// What it may be, once it is known that the node may ask.
+fn granted(state: &State, node: &Node, with: Option<&Serial>, renew: &Renew) -> Result<Renewal, Rejection> {
     if let Some((serial, known)) = holder(state, node, renew) {
         let same = known.owner == Owner::Node(node.id.clone())
             && known.is_unseen()
             && state.is_good(serial)
-            && serial != with;
+            && Some(serial) != with;
         return if same { Ok(Renewal::Again { serial: serial.clone() }) } else { Err(Rejection::KeyInUse) };
     }
     let rules = state.policy.profiles.get(&node.profile);
@@ -88,10 +99,19 @@ fn holder<'a>(state: &'a State, node: &'a Node, renew: &Renew) -> Option<(&'a Se
 }
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Renew) -> Decision {
-    let Actor::Node { serial: with, .. } = &envelope.actor else {
-        return Rejection::Unauthenticated.into();
+    let (shown, renewal) = match &envelope.actor {
+        Actor::Node { serial, .. } => (Shown::Certificate(serial), renewable(state, serial, renew)),
+        Actor::Svid { serial, spiffe_id, .. } => {
+            (Shown::Svid(serial, spiffe_id), svid_renewable(state, renew))
+        }
+        Actor::Local { .. }
+        | Actor::Operator { .. }
+        | Actor::Key { .. }
+        | Actor::Stranger
+        | Actor::Reconciler
+        | Actor::Replica { .. } => return Rejection::Unauthenticated.into(),
     };
-    let renewal = match renewable(state, with, renew) {
+    let renewal = match renewal {
         Ok(renewal) => renewal,
         Err(rejection) => return rejection.into(),
     };
@@ -99,26 +119,60 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
         return Rejection::NodeNotFound { node: renew.node.clone() }.into();
     };
     // Asking is an authenticated request like any other.
-    let mut events = contact::events(state, node, with);
+    let mut events = match shown {
+        Shown::Certificate(with) => contact::events(state, node, with),
+        Shown::Svid(_, spiffe_id) => contact::by_svid_events(state, node, spiffe_id),
+    };
     match (renewal, &renew.prepared) {
         (Renewal::Again { serial }, _) => {
-            events.extend(mint::events(state, node, with, &renew.keeping, Rotate::WhenDue));
+            events.extend(shown.minted(state, node, renew, Rotate::WhenDue));
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: true }) }
         }
         (Renewal::Fresh { .. }, Some(certificate)) if fits(state, renew.key, node, certificate) => {
             events.push(Event::CertificateRenewed(CertificateRenewed {
                 node: node.id.clone(),
-                with: with.clone(),
+                with: shown.serial().clone(),
                 certificate: Box::new(certificate.clone()),
                 agent_version: renew.agent_version.clone(),
-                denied: unseen(state, node, with),
+                denied: unseen(state, node, shown),
             }));
             events.extend(state.clearing(&ENDED_ALERTS, &node.id));
-            events.extend(mint::events(state, node, with, &renew.keeping, Rotate::Always));
+            events.extend(shown.minted(state, node, renew, Rotate::Always));
             let serial = certificate.serial.clone();
             Decision { events, answer: Ok(Outcome::Renewed { serial, replayed: false }) }
         }
         (Renewal::Fresh { .. }, _) => Rejection::PreparedStale.into(),
+    }
+}
+
+/// What the node asks with. The serial of an SVID is not ours: nothing is looked up by it.
+#[derive(Clone, Copy)]
+enum Shown<'a> {
+    Certificate(&'a Serial),
+    /// With its SPIFFE id.
+    Svid(&'a Serial, &'a str),
+}
+
+impl<'a> Shown<'a> {
+    fn serial(self) -> &'a Serial {
+        match self {
+            Shown::Certificate(serial) | Shown::Svid(serial, _) => serial,
+        }
+    }
+
+    fn on_record(self) -> Option<&'a Serial> {
+        match self {
+            Shown::Certificate(serial) => Some(serial),
+            Shown::Svid(..) => None,
+        }
+    }
+
+    /// Recovery tokens are given over a certificate of this domain only.
+    fn minted(self, state: &State, node: &Node, renew: &Renew, rotate: Rotate) -> Vec<Event> {
+        match self {
+            Shown::Certificate(with) => mint::events(state, node, with, &renew.keeping, rotate),
+            Shown::Svid(..) => Vec::new(),
+        }
     }
 }
 
@@ -133,9 +187,9 @@ pub(in crate::registry) fn fits(state: &State, key: KeyHash, node: &Node, certif
 }
 
 /// Certificates that were issued after this one and never shown: their holder lost them.
-fn unseen(state: &State, node: &Node, with: &Serial) -> Vec<Serial> {
+fn unseen(state: &State, node: &Node, shown: Shown<'_>) -> Vec<Serial> {
     let lost = |serial: &&Serial| {
-        *serial != with
+        shown.on_record() != Some(*serial)
             && state.certificates.get(*serial).is_some_and(|certificate| {
                 certificate.is_unseen() && certificate.status == CertificateStatus::Live
             })

@@ -47,9 +47,13 @@ fn reason(held: &Certificate, denial: Denial) -> RevocationReason {
     match (denial, &held.owner) {
         (Denial::NodeDecommissioned, _) => RevocationReason::CessationOfOperation,
         (Denial::Replaced, Owner::Node(_) | Owner::Replica(_)) => RevocationReason::Superseded,
-        (Denial::Replaced, Owner::Operator(_))
+        (Denial::Replaced, Owner::Operator(_) | Owner::Bootstrap(_))
         | (
-            Denial::NodeRevoked | Denial::OperatorRemoved | Denial::ReplicaRemoved | Denial::IssuerRevoked,
+            Denial::NodeRevoked
+            | Denial::OperatorRemoved
+            | Denial::ReplicaRemoved
+            | Denial::IssuerRevoked
+            | Denial::BootstrapRevoked,
             _,
         ) => RevocationReason::Unspecified,
     }

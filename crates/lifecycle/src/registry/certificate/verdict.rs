@@ -29,6 +29,7 @@ pub enum Denial {
     OperatorRemoved,
     ReplicaRemoved,
     IssuerRevoked,
+    BootstrapRevoked,
     /// This certificate alone: replaced by an enrollment, a recovery or a renewal.
     Replaced,
 }
@@ -101,6 +102,9 @@ impl State {
                 ) => None,
             },
             Owner::Operator(name) => (!self.operators.contains_key(name)).then_some(Denial::OperatorRemoved),
+            Owner::Bootstrap(_) => {
+                (held.status == CertificateStatus::Denied).then_some(Denial::BootstrapRevoked)
+            }
             Owner::Replica(id) => match self.replicas.get(id).map(|replica| replica.state) {
                 Some(ReplicaState::Member) => None,
                 None | Some(ReplicaState::Removed) => Some(Denial::ReplicaRemoved),

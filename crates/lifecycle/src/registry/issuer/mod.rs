@@ -283,6 +283,8 @@ impl State {
                 (_, Owner::Node(node)) => drop(nodes.insert(node)),
                 (_, Owner::Operator(name)) => drop(operators.insert(name)),
                 (_, Owner::Replica(id)) => drop(replicas.insert(id)),
+                // Many hosts share it: what it leads to is theirs, and they have other ways.
+                (_, Owner::Bootstrap(_)) => {}
             }
         }
         IssuerUsers { nodes, operators, replicas }

@@ -74,6 +74,7 @@ pub(in crate::registry) fn in_use(state: &State, issuers: &[&Issuer], whose: Who
         Owner::Node(id) => id.to_string(),
         Owner::Operator(name) => format!("operator {name}"),
         Owner::Replica(id) => format!("replica {id}"),
+        Owner::Bootstrap(name) => format!("bootstrap identity {name}"),
     };
     let own: u64 = issuers.iter().map(|issuer| state.presented_leaves(&issuer.id)).sum();
     let (mut holders, mut drained_at, mut leaves) = (BTreeSet::new(), None, own);

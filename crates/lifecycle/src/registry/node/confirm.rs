@@ -28,8 +28,14 @@ pub enum ConfirmStatus {
 }
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, confirm: &Confirm) -> Decision {
-    let (Some(node), Actor::Node { serial, .. }) = (state.nodes.get(&confirm.node), &envelope.actor) else {
-        return Rejection::NodeNotFound { node: confirm.node.clone() }.into();
+    let node = state.nodes.get(&confirm.node);
+    let (node, serial) = match (node, &envelope.actor) {
+        (Some(node), Actor::Node { serial, .. }) => (node, serial),
+        // An SVID confirms nothing of ours: it is a contact.
+        (Some(node), Actor::Svid { spiffe_id, .. }) => {
+            return Decision::granted(contact::by_svid_events(state, node, spiffe_id));
+        }
+        _ => return Rejection::NodeNotFound { node: confirm.node.clone() }.into(),
     };
     match (&confirm.status, node.state) {
         (ConfirmStatus::Ok, _) => {

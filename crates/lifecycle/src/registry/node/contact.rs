@@ -4,7 +4,9 @@
 use crate::names::{NodeId, Serial};
 use crate::registry::apply::Decision;
 use crate::registry::certificate::supersede::superseded;
-use crate::registry::event::{AuditFields, CertificateSeen, Happened, NodeConfirmed, RecoveryResolved, host};
+use crate::registry::event::{
+    AuditField, AuditFields, CertificateSeen, Happened, NodeConfirmed, RecoveryResolved, host,
+};
 use crate::registry::{Actor, AlertKind, Envelope, Event, Node, NodeState, Rejection, State};
 
 /// What the enrollment's alerts are about is over with the first contact.
@@ -12,10 +14,23 @@ pub(in crate::registry) const ENROLLMENT: [AlertKind; 2] =
     [AlertKind::EnrollmentStuck, AlertKind::EnrollmentNotPersisted];
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
-    let (Some(node), Actor::Node { serial, .. }) = (state.nodes.get(id), &envelope.actor) else {
-        return Rejection::NodeNotFound { node: id.clone() }.into();
-    };
-    Decision::granted(events(state, node, serial))
+    match (state.nodes.get(id), &envelope.actor) {
+        (Some(node), Actor::Node { serial, .. }) => Decision::granted(events(state, node, serial)),
+        (Some(node), Actor::Svid { spiffe_id, .. }) => {
+            Decision::granted(by_svid_events(state, node, spiffe_id))
+        }
+        _ => Rejection::NodeNotFound { node: id.clone() }.into(),
+    }
+}
+
+/// What follows from a node showing an SVID: one that is known, or was silent, is active. It confirms no certificate of ours.
+pub(in crate::registry) fn by_svid_events(state: &State, node: &Node, spiffe_id: &str) -> Vec<Event> {
+    match node.state {
+        NodeState::Registered | NodeState::Inactive => returned(state, node, Some(spiffe_id)).collect(),
+        NodeState::Enrolled | NodeState::Active | NodeState::Revoked | NodeState::Decommissioned => {
+            Vec::new()
+        }
+    }
 }
 
 /// What follows from a node showing this certificate. Nothing, if it was seen before and the node is active.
@@ -25,7 +40,7 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
     match node.state {
         NodeState::Enrolled => {
             events.push(Event::NodeConfirmed(NodeConfirmed { node: id.clone(), serial: serial.clone() }));
-            events.push(Event::NodeActive(NodeActive { node: id.clone() }));
+            events.push(Event::NodeActive(NodeActive { node: id.clone(), by_svid: None }));
             events.extend(state.clearing(&ENROLLMENT, id));
             if node.recovery.underway {
                 events.push(Event::RecoveryResolved(RecoveryResolved {
@@ -34,7 +49,7 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
                 }));
             }
         }
-        NodeState::Inactive => events.extend(returned(state, node)),
+        NodeState::Inactive => events.extend(returned(state, node, None)),
         NodeState::Registered | NodeState::Active | NodeState::Revoked | NodeState::Decommissioned => {}
     }
     if state.certificates.get(serial).is_some_and(|certificate| certificate.is_unseen()) {
@@ -45,21 +60,29 @@ pub(in crate::registry) fn events(state: &State, node: &Node, serial: &Serial) -
 }
 
 /// A node that was silent is there again.
-pub(super) fn returned<'a>(state: &'a State, node: &'a Node) -> impl Iterator<Item = Event> + 'a {
-    let active = Event::NodeActive(NodeActive { node: node.id.clone() });
+pub(super) fn returned<'a>(
+    state: &'a State,
+    node: &'a Node,
+    by_svid: Option<&str>,
+) -> impl Iterator<Item = Event> + use<'a> {
+    let by_svid = by_svid.map(str::to_owned);
+    let active = Event::NodeActive(NodeActive { node: node.id.clone(), by_svid });
     [active].into_iter().chain(state.clearing(&[AlertKind::NodeSilent], &node.id))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeActive {
     pub node: NodeId,
+    /// The SPIFFE id, of one that came by an SVID.
+    pub by_svid: Option<String>,
 }
 
 impl Happened for NodeActive {
     const NAME: &'static str = "host.active";
 
     fn fields(&self) -> AuditFields {
-        host(&self.node, [])
+        let by_svid = self.by_svid.as_ref().map(|id| ("spiffe_id", AuditField::text(id)));
+        host(&self.node, []).into_iter().chain(by_svid).collect()
     }
 
     fn peer(&self) -> Option<&NodeId> {

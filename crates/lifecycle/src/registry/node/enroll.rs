@@ -591,7 +591,7 @@ fn grant(state: &State, envelope: &Envelope, enroll: &Enroll, prepared: &Prepare
         Some(state.raising(envelope, AlertKind::NodeReplaced, &node.id, (detail, 1)))
     });
     // Nobody confirms an enrollment by hardware: the machine is there, and its silence will tell if it is not.
-    let active = by_hardware.then(|| Event::NodeActive(NodeActive { node: node.clone() }));
+    let active = by_hardware.then(|| Event::NodeActive(NodeActive { node: node.clone(), by_svid: None }));
     let suspicion: &[AlertKind] = if enroll.replacement_alerts { &[] } else { &[AlertKind::CloneSuspected] };
     let ended = [suspicion, &ENDED_ALERTS].concat();
     let cleared = state.clearing(&ended, &node);

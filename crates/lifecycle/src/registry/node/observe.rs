@@ -45,7 +45,7 @@ pub(in crate::registry) fn observe(state: &State, sightings: &[Sighting]) -> Dec
             events.push(Event::NodeSeen(sighting.clone()));
         }
         if node.state == NodeState::Inactive && !is_silent(state, sighting.seen) && woken.insert(&node.id) {
-            events.extend(returned(state, node));
+            events.extend(returned(state, node, None));
         }
         let kept = mint::keep(node, sighting.recovery_kept);
         events.extend(kept.filter(|_| keeping.insert(&node.id)));

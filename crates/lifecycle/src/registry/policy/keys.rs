@@ -6,7 +6,7 @@ use super::accepts::{
 };
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
-use super::{CloneRule, OverlayScope, UnderlayProbe};
+use super::{BootstrapRead, CloneRule, OverlayScope, UnderlayProbe};
 use crate::names::{Label, Network, ProfileName, Span};
 use imbl::OrdMap;
 
@@ -72,6 +72,9 @@ policy_keys! {
             OneOf(&OverlayScope::ALL, OverlayScope::as_str);
         /// How often a host sends a keepalive to each of its peers, for hosts behind NAT or a firewall; off is never
         "overlay.keepalive" overlay_keepalive: Option<Span> = None, Keepalive;
+        /// What a bootstrap identity may read: nothing, the domain's default configuration, or that of vClusters too
+        "bootstrap.read" bootstrap_read: BootstrapRead = BootstrapRead::Defaults,
+            OneOf(&BootstrapRead::ALL, BootstrapRead::as_str);
     }
     and {
         /// The profile of enrollments whose token and door name none.

@@ -83,6 +83,27 @@ impl UnderlayProbe {
     }
 }
 
+/// What the holder of a bootstrap identity may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootstrapRead {
+    None,
+    Defaults,
+    Vclusters,
+}
+
+impl BootstrapRead {
+    const ALL: [BootstrapRead; 3] = [BootstrapRead::None, BootstrapRead::Defaults, BootstrapRead::Vclusters];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BootstrapRead::None => "none",
+            BootstrapRead::Defaults => "defaults",
+            BootstrapRead::Vclusters => "vclusters",
+        }
+    }
+}
+
 /// Why a value cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyError {

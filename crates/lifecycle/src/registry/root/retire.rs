@@ -109,7 +109,7 @@ impl<'a> Stranded<'a> {
                 Owner::Node(node) => *nodes.entry(node).or_insert(true) &= ends,
                 Owner::Operator(name) => *operators.entry(name).or_insert(true) &= ends,
                 // The root is not retired before the replicas have certificates below another.
-                Owner::Replica(_) => {}
+                Owner::Replica(_) | Owner::Bootstrap(_) => {}
             }
         }
         let below = nodes.into_iter().filter(|(_, ends)| *ends).map(|(node, _)| node).collect();

@@ -4,8 +4,10 @@
 use super::config_frames::{self, FrameParts};
 use super::config_reader::ConfigReader;
 use super::{status, subscription};
+use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::shared_frames::SharedFrames;
 use crate::edge::stream_messages::StreamEnd;
+use crate::fleet;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -13,6 +15,7 @@ use api::doors::pact::stream::{
     BootConfigRequest, BootConfigService, ConfigChunk, ConfigUpdate, SubscribeRequest,
 };
 use bytes::Bytes;
+use lifecycle::names::SpiffePath;
 use lifecycle::registry::{
     Documents, EMPTY_DOCUMENT, MAINTENANCE_DEFAULTS, Node, NodeConfig, Rejection, State,
 };
@@ -39,6 +42,9 @@ impl BootConfigService for Configurations {
         &self,
         request: Request<BootConfigRequest>,
     ) -> Result<Response<Self::StreamBootConfigStream>, Status> {
+        if let Some(answer) = self.bootstrapped(&request).await {
+            return answer.map_err(|failure| status::status(&failure));
+        }
         let (reader, frames) = self.asked(request).await.map_err(|failure| status::status(&failure))?;
         let (send, shared) = mpsc::channel(BACKLOG);
         let (end, ended) = StreamEnd::channel();
@@ -95,6 +101,47 @@ pub async fn sent(
 }
 
 impl Configurations {
+    /// A host that has no identity of its own yet: the base configuration that it names, and nothing that is said to a node alone.
+    /// None for nodes.
+    async fn bootstrapped(
+        &self,
+        request: &Request<BootConfigRequest>,
+    ) -> Option<Result<Response<StreamEnd<ConfigChunk>>, Failure>> {
+        let peer = request.extensions().get::<ConnectionPeer>()?;
+        let spiffe = peer.certificate.as_ref()?.spiffe.as_ref()?;
+        matches!(spiffe.path, SpiffePath::Bootstrap { .. }).then_some(())?;
+        Some(self.boot_frames(peer, request.get_ref()).await.map(|frames| {
+            let (send, shared) = mpsc::channel(BACKLOG);
+            let (end, ended) = StreamEnd::channel();
+            tokio::spawn(async move {
+                if let Err(failure) = sent(&send, frames).await {
+                    // Nobody may be reading any more.
+                    let _ = end.send(status::ended(&failure, ""));
+                }
+            });
+            streamed(ended, shared)
+        }))
+    }
+
+    async fn boot_frames(
+        &self,
+        peer: &ConnectionPeer,
+        asked: &BootConfigRequest,
+    ) -> Result<Vec<FrameParts>, Failure> {
+        authenticate::bootstrap(&self.app, peer).await?;
+        let view = self.app.view();
+        let config = fleet::boot_config::allowed(&view.state, &asked.vcluster_id)?;
+        let version = config.base.version();
+        let unset = if config.vcluster.is_some() { EMPTY_DOCUMENT } else { MAINTENANCE_DEFAULTS };
+        let overlay = (asked.last_known_version != Some(version)).then(|| {
+            let (document, checksum) = document(config.base, unset);
+            let vcluster = config.vcluster.map(ToString::to_string).unwrap_or_default();
+            config_frames::overlay(version, vcluster, document, checksum)
+        });
+        let complete = config_frames::complete(version, 0, self.app.now());
+        Ok(overlay.into_iter().flatten().chain(std::iter::once(complete)).collect())
+    }
+
     async fn asked(
         &self,
         request: Request<BootConfigRequest>,

@@ -2,12 +2,13 @@
 
 use super::enrollment::arrival;
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::node_peer::ShownIdentity;
 use crate::fleet::live::living;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use api::code;
 use journal::View;
-use lifecycle::names::{NodeId, Serial};
+use lifecycle::names::NodeId;
 use lifecycle::registry::Node;
 use std::sync::Arc;
 use tonic::Request;
@@ -15,7 +16,7 @@ use tonic::Request;
 #[derive(Clone)]
 pub struct ConfigReader {
     pub id: NodeId,
-    pub serial: Serial,
+    pub shown: ShownIdentity,
     pub peer: ConnectionPeer,
     pub origin: Provenance,
 }
@@ -24,19 +25,19 @@ impl ConfigReader {
     /// The node at the other end, if it asks for itself.
     pub async fn of<T>(app: &App, request: &Request<T>, named: &str) -> Result<Self, Failure> {
         let (peer, origin) = arrival(request)?;
-        let (id, serial) = authenticate::node(app, &peer).await?;
+        let (id, shown) = authenticate::node(app, &peer).await?;
         if named != id.as_str() {
             return Err(Failure::new(
                 code::NOT_YOUR_NODE,
                 "the client certificate belongs to another node than node_id names",
             ));
         }
-        Ok(Self { id, serial, peer, origin })
+        Ok(Self { id, shown, peer, origin })
     }
 
     /// The first request with a certificate confirms it, or lets it take over.
     pub async fn contact(&self, app: &App) -> Result<Arc<View>, Failure> {
-        authenticate::contact(app, &self.origin, &self.id, &self.serial).await
+        authenticate::contact(app, &self.origin, &self.id, &self.shown).await
     }
 
     /// The node, if the vCluster that it names is the one that it is in. Whether another one exists is not said.

@@ -43,7 +43,7 @@ pub async fn open(app: &Arc<App>, request: Request<SubscribeRequest>) -> Result<
             format!("from_sequence is in the future: the newest change is {newest}"),
         ));
     }
-    let who = (&reader.id, &reader.serial);
+    let who = (&reader.id, &reader.shown);
     let subscription = Subscription::open(app, &reader.peer, &reader.origin, who, INSTANCE).await?;
     Ok(ConfigFollower {
         app: app.clone(),

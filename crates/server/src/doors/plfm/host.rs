@@ -2,6 +2,7 @@
 
 use crate::doors::plain;
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::node_peer::ShownIdentity;
 use crate::http::extract::{Json, Segment};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -9,14 +10,14 @@ use api::code;
 use api::doors::plfm::{ConfirmHost, ConfirmedHost, state_word};
 use axum::extract::{FromRequestParts, State};
 use http::request::Parts;
-use lifecycle::names::{NodeId, Serial};
-use lifecycle::registry::{Actor, Command, Confirm, ConfirmStatus, Keeping};
+use lifecycle::names::NodeId;
+use lifecycle::registry::{Command, Confirm, ConfirmStatus, Keeping};
 use std::sync::Arc;
 
 /// The host that the path names, and that the certificate is of.
 pub struct HostCaller {
     pub id: NodeId,
-    pub serial: Serial,
+    pub shown: ShownIdentity,
     pub peer: ConnectionPeer,
     pub origin: Provenance,
 }
@@ -28,7 +29,7 @@ impl FromRequestParts<Arc<App>> for HostCaller {
         let missing = || Failure::internal("a request without its connection", &"");
         let peer = parts.extensions.get::<ConnectionPeer>().cloned().ok_or_else(missing)?;
         let origin = parts.extensions.get::<Provenance>().cloned().ok_or_else(missing)?;
-        let (id, serial) = authenticate::node(app, &peer).await?;
+        let (id, shown) = authenticate::node(app, &peer).await?;
         let Segment(named) = Segment::from_request_parts(parts, app).await?;
         if named != id.as_str() {
             return Err(Failure::new(
@@ -36,7 +37,7 @@ impl FromRequestParts<Arc<App>> for HostCaller {
                 "the client certificate belongs to another host than the path names",
             ));
         }
-        Ok(Self { id, serial, peer, origin })
+        Ok(Self { id, shown, peer, origin })
     }
 }
 
@@ -50,9 +51,9 @@ pub async fn confirm(
         Some("failed") => ConfirmStatus::Failed { reason: plain(&request.reason.unwrap_or_default()) },
         Some(_) => return Err(Failure::new(code::BAD_REQUEST, "status must be ok or failed")),
     };
-    let HostCaller { id, serial, origin, .. } = host;
+    let HostCaller { id, shown, origin, .. } = host;
     let command = Command::Confirm(Confirm { node: id.clone(), status, keeping: Keeping::default() });
-    let (_, view) = app.commit(Actor::Node { id: id.clone(), serial }, &origin, command).await?;
+    let (_, view) = app.commit(shown.actor(&id), &origin, command).await?;
     app.fleet.presence.seen(&id, origin.source, app.now());
     let state = view.state.nodes.get(&id).map(|node| state_word(node)).unwrap_or_default();
     Ok(axum::Json(ConfirmedHost { host_id: id.to_string(), state: state.to_owned() }))

@@ -32,7 +32,7 @@ pub async fn show(
     if wait.is_some_and(|wait| wait > WAIT_MAX) {
         return Err(Failure::new(code::BAD_REQUEST, format!("wait must be at most {WAIT_MAX}")));
     }
-    let view = authenticate::contact(&app, &host.origin, &host.id, &host.serial).await?;
+    let view = authenticate::contact(&app, &host.origin, &host.id, &host.shown).await?;
     let now = known(&app, &view, &host)?;
     let wait = wait.zip(query.after).filter(|(_, after)| now.0.revision == *after);
     let (limit, why) = match wait {

@@ -4,6 +4,7 @@
 //! first: signatures are only looked at for a certificate that is on record.
 
 use super::{AgentRefusal, TENANT_MISMATCH, identity, named_tenant};
+use crate::edge::node_peer::ShownIdentity;
 use crate::edge::refused_renewals::CertificateHolder;
 use crate::http::extract::Json;
 use crate::http::failure::Failure;
@@ -49,7 +50,7 @@ async fn attempt(
     }
     let request = RenewalRequest {
         node,
-        with,
+        with: ShownIdentity::Certificate(with),
         csr: request.csr_pem.into_bytes(),
         agent_version: None,
         keeping: Keeping::default(),

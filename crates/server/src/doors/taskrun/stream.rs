@@ -4,6 +4,7 @@
 use super::worker;
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::edge::keepalive::Keepalive;
+use crate::edge::node_peer::ShownIdentity;
 use crate::fleet::live::{Allowance, BACKLOG, HELLO_LIMIT, living};
 use crate::fleet::presence::{Stream, StreamOpening};
 use crate::http::failure::Failure;
@@ -14,7 +15,7 @@ use api::doors::taskrun::{
     run_client_message as up, run_server_message as down,
 };
 use api::error::Wording;
-use lifecycle::names::{Label, NodeId, Serial};
+use lifecycle::names::{Label, NodeId};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -48,11 +49,11 @@ impl RunService for Runs {
         let missing = || Status::internal("a request without its connection");
         let origin = request.extensions().get::<Provenance>().cloned().ok_or_else(missing)?;
         let peer = request.extensions().get::<ConnectionPeer>().cloned().ok_or_else(missing)?;
-        let (id, serial) = worker::authenticated(&self.app, &peer).await.map_err(|f| status(&f, ""))?;
+        let (id, shown) = worker::authenticated(&self.app, &peer).await.map_err(|f| status(&f, ""))?;
         let (down, answers) = mpsc::channel(BACKLOG);
         let request_id = origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
         let (app, keepalive) = (self.app.clone(), peer.keepalive.clone());
-        let session = WorkerSession { app, id, serial, origin, keepalive, down: down.clone() };
+        let session = WorkerSession { app, id, shown, origin, keepalive, down: down.clone() };
         let up = request.into_inner();
         tokio::spawn(async move {
             if let Err(failure) = session.run(up).await {
@@ -71,7 +72,7 @@ fn status(failure: &Failure, request_id: &str) -> Status {
 struct WorkerSession {
     app: Arc<App>,
     id: NodeId,
-    serial: Serial,
+    shown: ShownIdentity,
     origin: Provenance,
     keepalive: Option<Arc<Keepalive>>,
     down: mpsc::Sender<StreamAnswer>,
@@ -103,7 +104,7 @@ impl WorkerSession {
         let instance = Label::parse(INSTANCE);
         let opening = StreamOpening {
             node: &self.id,
-            serial: &self.serial,
+            shown: &self.shown,
             source: self.origin.source,
             instance: instance.map_err(|error| Failure::internal("no label", &error))?,
             agent_version: Label::parse(&info.version).ok(),
@@ -125,7 +126,7 @@ impl WorkerSession {
         allowance: &mut Allowance,
     ) -> Result<(), Failure> {
         // There is a place for the stream; only now is the certificate in use.
-        authenticate::contact(&self.app, &self.origin, &self.id, &self.serial).await?;
+        authenticate::contact(&self.app, &self.origin, &self.id, &self.shown).await?;
         self.acknowledge("hello", self.id.to_string())?;
         loop {
             tokio::select! {

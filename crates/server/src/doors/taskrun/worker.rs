@@ -1,11 +1,12 @@
 //! The worker at the other end of a connection.
 
 use crate::edge::authenticate::{self, ConnectionPeer};
+use crate::edge::node_peer::ShownIdentity;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::doors::taskrun::COMMON_NAME_PREFIX;
-use lifecycle::names::{Malformed, NodeId, Serial};
+use lifecycle::names::{Malformed, NodeId};
 use lifecycle::registry::State;
 use pki::csr;
 
@@ -27,13 +28,14 @@ const COMMON_NAME_LENGTH: usize = 64;
 
 /// On this API the common name is read too and must agree with the SPIFFE id: a certificate that was issued for another
 /// API is none of a worker. An imported certificate is whose its record says, whatever names it holds.
-pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, Serial), Failure> {
-    let (id, serial) = authenticate::node(app, peer).await?;
+pub async fn authenticated(app: &App, peer: &ConnectionPeer) -> Result<(NodeId, ShownIdentity), Failure> {
+    let (id, shown) = authenticate::node(app, peer).await?;
     let view = app.view();
-    let imported = view.state.certificates.get(&serial).is_some_and(|record| record.imported);
+    let record = shown.on_record().and_then(|serial| view.state.certificates.get(serial));
+    let imported = record.is_some_and(|record| record.imported);
     let name = peer.certificate.as_ref().and_then(|certificate| certificate.common_name.as_deref());
     if imported || agrees(name, &id, named_as_worker(&view.state, &id)) {
-        return Ok((id, serial));
+        return Ok((id, shown));
     }
     let message = format!("the certificate's common name is not {COMMON_NAME_PREFIX}{id}");
     Err(Failure::new(code::NOT_YOUR_NODE, message)

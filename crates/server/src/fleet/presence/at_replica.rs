@@ -1,7 +1,7 @@
 //! What one replica knows of nodes and tells the others. It travels between replicas: fields are only added.
 
 use super::Stream;
-use api::rest::nodes::NodeLiveness;
+use api::rest::nodes::{NodeLiveness, SvidInUse};
 use lifecycle::names::{NodeId, Serial, Source, Span, Timestamp};
 use lifecycle::registry::{NodeConnection, Report};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub struct NodeAtReplica {
     /// The revision of the overlay that was sent to it, and how many peers that comes to.
     #[serde(default)]
     pub overlay_told: Option<(u64, u64)>,
+    /// What its newest live stream shows, if that is an SVID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub svid: Option<Arc<SvidInUse>>,
 }
 
 /// Whether the latest report of a node is asked for.
@@ -39,6 +42,8 @@ impl NodeAtReplica {
     /// What two replicas know of one node.
     pub fn and(self, other: Self) -> Self {
         let newer = if self.last_seen < other.last_seen { other.source } else { self.source };
+        // A node that is connected to two replicas is about to leave one of them: what lasts longer is newer.
+        let svids = self.svid.into_iter().chain(other.svid);
         let reports = self.report.into_iter().chain(other.report);
         let connections = self.connection.into_iter().chain(other.connection);
         Self {
@@ -49,6 +54,7 @@ impl NodeAtReplica {
             may_be_silent: self.may_be_silent.max(other.may_be_silent),
             report: reports.max_by_key(|report| report.at),
             overlay_told: self.overlay_told.max(other.overlay_told),
+            svid: svids.max_by_key(|svid| svid.not_after),
         }
     }
 
@@ -58,6 +64,7 @@ impl NodeAtReplica {
             connected: self.connection.is_some(),
             report: self.report.clone(),
             overlay_told: self.overlay_told,
+            svid: self.svid.clone(),
         }
     }
 }
@@ -121,6 +128,7 @@ mod tests {
             may_be_silent: None,
             report: Some(Arc::new(Report::blank(at(9)))),
             overlay_told: None,
+            svid: None,
         };
         let connection = Some(NodeConnection { since: at(12), from: source(2) });
         let other = NodeAtReplica {

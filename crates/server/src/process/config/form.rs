@@ -19,7 +19,7 @@ pub struct Form<T: 'static> {
 }
 
 impl<T> Form<T> {
-    const fn new(parse: fn(&str) -> Option<T>, expected: fn() -> String) -> Self {
+    pub const fn new(parse: fn(&str) -> Option<T>, expected: fn() -> String) -> Self {
         Self { parse, expected, is_secret: false }
     }
 }

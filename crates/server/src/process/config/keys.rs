@@ -11,6 +11,8 @@ use super::own_certificate::{OwnCertificate, RawTls, both_or_neither};
 use super::pkcs11::{self, Pkcs11Config, RawPkcs11};
 use super::recovery::{ConfiguredRecovery, RawRecovery};
 use super::shape::{FormList, FormTable, ListOr, Optional, OptionalTable, Required, SetOrAll, StringOr};
+use super::spire::{RawSpire, SpireConfig};
+use super::table_list::TableList;
 use api::agent::EndpointProfile;
 use client::webhook::Webhook;
 use lifecycle::registry::Door;
@@ -49,6 +51,7 @@ config_keys! {
         "pkcs11" pkcs11: OptionalTable<RawPkcs11, Pkcs11Config> = OptionalTable(pkcs11::usable);
         "endpoint_profile" endpoint_profile: OptionalTable<RawEndpointProfile, EndpointProfile> =
             OptionalTable(endpoint_profile::sent);
+        "spire" spire: TableList<RawSpire, SpireConfig> = TableList(|_, spire, _| spire);
         "recovery" recovery: FormTable<RawRecovery, ConfiguredRecovery> = FormTable(|_, recovery, _| recovery);
     }
 }

@@ -17,6 +17,8 @@ mod own_certificate;
 mod pkcs11;
 mod recovery;
 mod shape;
+mod spire;
+mod table_list;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,7 @@ pub use loki::{ForwardingStart, LokiConfig, LokiCredential};
 pub use mistake::{ConfigMistake, ConfigMistakes};
 pub use own_certificate::{OwnCertificate, RawTls};
 pub use pkcs11::{Pkcs11Config, RawPkcs11};
+pub use spire::{PathMap, SpireConfig, own_domain};
 
 use crate::datadir::{DirError, replace};
 use key::ConfigTable;
@@ -42,6 +45,7 @@ pub fn load(path: &Path) -> Result<ControlPlaneConfig, ConfigMistakes> {
     })?;
     let (raw, mut mistakes) = parse(&text)?;
     let config = check(&raw, &mut mistakes);
+    mistakes.extend(config.iter().flat_map(|config| spire::distinct(&config.spire)));
     match config {
         Some(config) if mistakes.is_empty() => Ok(config),
         _ => Err(ConfigMistakes(mistakes)),
