@@ -11,7 +11,7 @@ use crate::process::app::App;
 use api::agent::{OverlayAnswer, OverlayClaim};
 use api::code;
 use lifecycle::registry::{
-    Actor, ClaimOverlay, Command, Node, OverlayGroup, State, Underlay, Wireguard, overlay,
+    ClaimOverlay, Command, Node, OverlayGroup, State, Underlay, Wireguard, overlay,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,8 +217,7 @@ async fn record(
         None => None,
     };
     let claim = ClaimOverlay { node: peer.id.clone(), wireguard, underlay, holder_seen_at };
-    let actor = Actor::Node { id: peer.id.clone(), serial: peer.serial.clone() };
-    app.commit(actor, &peer.origin, Command::ClaimOverlay(Box::new(claim))).await.map(drop)
+    app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim))).await.map(drop)
 }
 
 /// Where the host is in the overlay.
