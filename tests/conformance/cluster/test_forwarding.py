@@ -94,7 +94,7 @@ def unkept(replica) -> native.Node:
 def test_nothing_is_lost_or_told_twice_when_leaders_die(programs, receivers):
     """Alerts are raised and cleared under one leader after the other, each killed. The webhook gets every change of an alert, in order,
     and none a second time that the others knew to be delivered; each alert is raised once in the trail. Loki has every line,
-    in order. Checkpoints are written under the new leader as well. Proves PACT-16, D17."""
+    in order. Proves PACT-16, D17."""
     webhook, loki = receivers
     with TellingCluster(webhook, loki) as cluster:
         settled: list[tuple[str, str]] = []

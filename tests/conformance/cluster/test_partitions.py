@@ -88,7 +88,8 @@ def accepted(replica, node) -> bool:
 def test_a_replica_that_is_cut_off_promises_nothing_and_serves_no_revoked_node_for_long(cluster, role, direction):
     """An isolated leader, the minority side, and one-way cuts. No write succeeds there, and one that was refused with `no_quorum`
     was not carried out. A node that the others revoke is not accepted by it after `stale_after`, its stream is closed, and it is
-    nobody is called revoked for that reason. The others go on; after healing all trails are equal. Proves D34, PACT-12, PACT-30."""
+    nobody is called revoked for that reason. The others go on; after healing all trails are equal. Proves D34, PACT-12, PACT-30,
+    PACT-41."""
     leader = cluster.leader()
     cut = leader if role == "leader" else cluster.others(leader)[0]
     others = cluster.others(cut)
