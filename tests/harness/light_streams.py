@@ -40,6 +40,9 @@ def request(authority: str) -> bytes:
 class LightStream:
     """One of them. It is greeted once the control plane has sent a message, and ended at whatever ends it."""
 
+    settings = b""
+    """Of HTTP/2, as they are sent."""
+
     def __init__(self, reader: "Reader", plane, files: tuple, node: str):
         context = plane.context(files)
         context.set_alpn_protocols(["h2"])
@@ -48,9 +51,9 @@ class LightStream:
         hello = native.pb.Hello(node_id=node, instance_id="one-start", bundle_version=1, agent_version="t/1")
         said = native.pb.LiveUp(hello=hello).SerializeToString()
         message = frame(DATA, 0, 1, struct.pack(">BI", 0, len(said)) + said)
-        self.tls.sendall(PREFACE + frame(SETTINGS, 0, 0) + request(f"127.0.0.1:{plane.port}") + message)
+        self.tls.sendall(PREFACE + frame(SETTINGS, 0, 0, self.settings) + request(f"127.0.0.1:{plane.port}") + message)
         self.greeted, self.ended, self.ended_at = threading.Event(), threading.Event(), 0.0
-        self.buffer = b""
+        self.buffer = self.data = b""
         reader.add(self)
 
     def read(self) -> None:
@@ -78,9 +81,18 @@ class LightStream:
             if kind in (SETTINGS, PING) and not flags & ACK:
                 self.tls.sendall(frame(kind, ACK, 0, payload if kind == PING else b""))
             elif kind == DATA and payload:
+                self.data += payload
                 self.greeted.set()
             elif kind in (RST_STREAM, GOAWAY) or (kind == HEADERS and flags & END_STREAM):
                 self.end()
+
+    def messages(self) -> list:
+        """Those that have come whole."""
+        found, rest = [], self.data
+        while len(rest) >= 5 and len(rest) >= 5 + (length := int.from_bytes(rest[1:5], "big")):
+            found.append(native.pb.LiveDown.FromString(rest[5 : 5 + length]))
+            rest = rest[5 + length :]
+        return found
 
     def end(self) -> None:
         if not self.ended.is_set():

@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("six words are needed".into());
     };
     let (endpoint, allowed): (SocketAddr, IpAddr) = (endpoint.parse()?, allowed.parse()?);
-    let peer = Peer::new(PublicKey::from(key(public))).with_endpoint(endpoint).with_allowed_ip(allowed.into());
+    let peer =
+        Peer::new(PublicKey::from(key(public))).with_endpoint(endpoint).with_allowed_ip(allowed.into());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let device = device::build()

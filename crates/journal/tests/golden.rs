@@ -351,7 +351,41 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("register", Command::Register(register)),
         ("describe", Command::Describe(describe)),
         ("import", Command::Import(Box::new(import()))),
+        ("claim_overlay", Command::ClaimOverlay(Box::new(claim_overlay()))),
+        ("order_rekey", Command::OrderRekey { node: node() }),
     ]
+}
+
+fn claim_overlay() -> ClaimOverlay {
+    let key = WireguardKey::new([90; 32]).expect("a key");
+    ClaimOverlay {
+        node: node(),
+        wireguard: Wireguard { key, fingerprint: Fingerprint::new([91; 32]) },
+        underlay: Some(Underlay {
+            ipv6: "2001:db8::9".parse().ok(),
+            ipv4: "192.0.2.9".parse().ok(),
+            port: 51820,
+        }),
+        holder_seen_at: Some(Source::Address([192, 0, 2, 8].into())),
+    }
+}
+
+fn overlay_report() -> OverlayReport {
+    OverlayReport {
+        state: OverlayState::Unavailable,
+        reason: Some(OverlayReason::NoTunDevice),
+        detail: "there is no /dev/net/tun".to_owned(),
+        interface: Label::parse("wg0").ok(),
+        backend: Label::parse("userspace").ok(),
+        key: Some(claim_overlay().wireguard.key),
+        revision: 7,
+        peers: 3,
+        differences: 1,
+        oldest_handshake_s: Some(125),
+        recent_handshakes: 2,
+        received_bytes: 1000,
+        sent_bytes: 2000,
+    }
 }
 
 fn report_sessions() -> ReportSessions {
@@ -1132,6 +1166,48 @@ fn a_snapshot_with_sessions_decodes_for_ever() {
     let sessions = &state.nodes.get(&node()).expect("the node").sessions;
     assert_eq!(sessions.open, report_sessions().opened);
     assert_eq!((sessions.recorded.as_ref().map(|mark| mark.sequence), sessions.terminated), (Some(3), 2));
+}
+
+#[test]
+fn a_snapshot_with_an_overlay_decodes_for_ever() {
+    let (scope, vcluster) = (OverlayScope::Vcluster, VclusterId::parse("ml").expect("a vCluster"));
+    let sample = golden("snapshot_overlay.v1", || {
+        let mut image = image();
+        let claim = claim_overlay();
+        let tenant = image.state.nodes[&node()].tenant.clone();
+        let of = image.state.nodes.get_mut(&node()).map(Arc::make_mut).expect("the node");
+        of.rekey = Some(Rotation { order: RequestId(id(92)), at: AT });
+        of.report = Some(Arc::new(Report { overlay: Some(Box::new(overlay_report())), ..Report::blank(AT) }));
+        image.state.policy.overlay_scope = scope;
+        image.state.policy.overlay_keepalive = Some(Span::from_secs(25));
+        image.state.resting_keys.insert((AT, claim.wireguard.key), node());
+        let peer = Peer {
+            key: claim.wireguard.key,
+            address: "fd00::1".parse().expect("an address"),
+            underlay: claim.underlay,
+            since: 4,
+            vcluster: Some(vcluster.clone()),
+            regrouped: 3,
+        };
+        let overlay = image.state.overlays.entry(tenant).or_default();
+        overlay.revision = 4;
+        overlay.peers.insert(node(), Arc::new(peer));
+        let mut file = Cursor::new(Vec::new());
+        encode_snapshot(&image, &mut file).expect("encodes");
+        file.into_inner()
+    });
+    let Image { state, .. } = decode_snapshot(Cursor::new(sample)).expect("decodes");
+    let of = state.nodes.get(&node()).expect("the node");
+    assert_eq!(of.rekey.as_ref().map(|rekey| rekey.at), Some(AT));
+    let said = of.report.as_ref().and_then(|report| report.overlay.as_deref().cloned());
+    assert_eq!(said, Some(overlay_report()));
+    assert_eq!(state.policy.overlay_scope, scope);
+    assert_eq!(state.policy.overlay_keepalive, Some(Span::from_secs(25)));
+    assert_eq!(state.resting_keys.get(&(AT, claim_overlay().wireguard.key)), Some(&node()));
+    let overlay = state.overlays.get(&of.tenant).expect("the overlay");
+    let peer = overlay.peers.get(&node()).expect("the peer");
+    assert_eq!((overlay.revision, peer.since, peer.regrouped), (4, 4, 3));
+    assert_eq!((peer.vcluster.as_ref(), peer.underlay), (Some(&vcluster), claim_overlay().underlay));
 }
 
 #[test]

@@ -47,7 +47,7 @@ def test_a_host_is_a_peer_from_its_confirmation_on(plane):
     told = {peer["public_key"]: peer for peer in second.answer["overlay_config"]["peers"]}
     assert told[first.wireguard] == {
         "public_key": first.wireguard,
-        "endpoint": "[::1]:51999",
+        "endpoint": "127.0.0.1:51999",
         "allowed_ips": [f"{first.address}/128"],
     }
     assert first.answer["overlay_config"]["listen_port"] == 51999
@@ -63,6 +63,29 @@ def test_a_host_is_a_peer_from_its_confirmation_on(plane):
     default = hosts.enroll(plane, underlay_endpoint={"ipv4": "127.0.0.1"})
     assert default.answer["overlay_config"]["listen_port"] == 51820
     assert default.shown()["underlay_endpoint"] == "127.0.0.1:51820"
+
+
+def test_an_endpoint_is_of_a_family_that_both_have(plane_of_its_own):
+    """Proves PLFM-33: IPv6 first, null where two hosts have none in common, in the enrollment's answer and later."""
+    plane = plane_of_its_own
+    four, six = {"ipv4": "192.0.2.4", "port": 4}, {"ipv6": "2001:db8::6", "port": 6}
+    both = {"ipv4": "192.0.2.46", "ipv6": "2001:db8::46", "port": 46}
+    named = {name: hosts.active(plane, underlay_endpoint=at) for name, at in (("four", four), ("six", six), ("both", both))}
+    keys_of = {host.wireguard: name for name, host in named.items()}
+    expected = {
+        "four": {"six": None, "both": "192.0.2.46:46"},
+        "six": {"four": None, "both": "[2001:db8::46]:46"},
+        "both": {"four": "192.0.2.4:4", "six": "[2001:db8::6]:6"},
+    }
+    for name, host in named.items():
+        assert {keys_of[key]: peer["endpoint"] for key, peer in host.peers().items()} == expected[name]
+    late = hosts.enroll(plane, underlay_endpoint={"ipv6": "2001:db8::7", "port": 7})
+    told = {keys_of[peer["public_key"]]: peer["endpoint"] for peer in late.answer["overlay_config"]["peers"]}
+    assert told == {"four": None, "six": "[2001:db8::6]:6", "both": "[2001:db8::46]:46"}
+    foreign = late.plane.https("GET", f"/v1/hosts/{named['four'].id}/overlay", certificate=late.files)
+    assert (foreign.status, foreign.code) == (403, "not_your_host")
+    unknown = late.plane.https("GET", "/v1/hosts/nobody/overlay", certificate=late.files)
+    assert (unknown.status, unknown.code) == (403, "not_your_host")
 
 
 def test_peers_are_told_of_changes(plane):

@@ -74,6 +74,7 @@ pub fn serve(
     let (shared, frames) = SharedSender::new();
     let frames = frames.with_tap(tap.clone());
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let keepalive = peer.keepalive.clone();
     tokio::spawn(async move {
         let session = StreamSession {
             app,
@@ -92,6 +93,12 @@ pub fn serve(
         };
         let end = session.run(up).await;
         if let Err(failure) = end {
+            // HTTP/2 does not even ask for the end of a stream that has no room for it.
+            if failure.code == code::TOO_SLOW
+                && let Some(keepalive) = keepalive
+            {
+                keepalive.give_up();
+            }
             // Nobody may be reading any more.
             let _ = down.try_send(Box::new(Err(refused(&failure, &request_id))));
         }

@@ -164,3 +164,188 @@ fn of(state: &State, group: &OverlayGroup) -> (u64, PeerMap) {
     let overlay: Option<&Overlay> = state.overlays.get(&group.tenant);
     overlay.map_or((0, PeerMap::new()), |overlay| (overlay.revision, overlay.peers.clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tap::OverlayTraffic;
+    use super::*;
+    use api::agent::{LiveDown, OverlayPeers, live_down};
+    use lifecycle::names::{NodeId, TenantId, VclusterId, WireguardKey};
+    use lifecycle::registry::Peer;
+    use prost::Message as _;
+    use std::collections::BTreeMap;
+    use std::task::{Context, Poll, Waker};
+
+    fn peer(number: u64, revision: u64, vcluster: Option<&str>) -> Arc<Peer> {
+        let mut key = [7; 32];
+        key[..8].copy_from_slice(&number.to_be_bytes());
+        key[8..16].copy_from_slice(&revision.to_be_bytes());
+        Arc::new(Peer {
+            key: WireguardKey::new(key).unwrap(),
+            address: u128::from(number).into(),
+            underlay: None,
+            since: revision,
+            vcluster: vcluster.map(|name| VclusterId::parse(name).unwrap()),
+            regrouped: 0,
+        })
+    }
+
+    fn node(number: u64) -> NodeId {
+        NodeId::parse(&format!("n{number:04}")).unwrap()
+    }
+
+    fn group(vcluster: Option<&str>) -> OverlayGroup {
+        let vcluster = vcluster.map(|name| VclusterId::parse(name).unwrap());
+        OverlayGroup { tenant: TenantId::default_tenant(), vcluster }
+    }
+
+    /// The registry, changed at random: the numbers are drawn by a simple generator from a seed.
+    struct World {
+        state: State,
+        drawn: u64,
+    }
+
+    impl World {
+        fn draw(&mut self, below: u64) -> u64 {
+            self.drawn =
+                self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.drawn >> 33) % below
+        }
+
+        fn change(&mut self) {
+            let (number, kind, red) = (self.draw(300), self.draw(3), self.draw(2) == 0);
+            let overlay = self.state.overlays.entry(TenantId::default_tenant()).or_default();
+            overlay.revision += 1;
+            if kind == 0 {
+                overlay.peers.remove(&node(number));
+            } else {
+                let vcluster = if red { "red" } else { "blue" };
+                overlay.peers.insert(node(number), peer(number, overlay.revision, Some(vcluster)));
+            }
+        }
+
+        fn truth(&self, group: &OverlayGroup) -> BTreeMap<String, Vec<u8>> {
+            let (_, peers) = of(&self.state, group);
+            let seen = peers.iter().filter(|(_, peer)| group.includes(peer));
+            seen.map(|(id, peer)| (id.to_string(), peer.key.as_bytes().to_vec())).collect()
+        }
+    }
+
+    /// A host that applies what it is told by the rules of the protocol.
+    #[derive(Default, Clone)]
+    struct Told {
+        revision: u64,
+        peers: BTreeMap<String, Vec<u8>>,
+        coming: BTreeMap<String, Vec<u8>>,
+        whole_sets: usize,
+    }
+
+    impl Told {
+        fn apply(&mut self, frame: &Bytes) {
+            let down = LiveDown::decode(&frame[5..]).unwrap();
+            let Some(live_down::Message::OverlayPeers(told)) = down.message else { panic!("no peers") };
+            let OverlayPeers { revision, after, piece, pieces, peers, gone } = told;
+            let peers = peers.into_iter().map(|peer| (peer.node_id, peer.wireguard_public_key));
+            match after {
+                None => {
+                    if piece == 0 {
+                        self.coming.clear();
+                    }
+                    self.coming.extend(peers);
+                    if piece + 1 == pieces {
+                        self.peers = std::mem::take(&mut self.coming);
+                        (self.revision, self.whole_sets) = (revision, self.whole_sets + 1);
+                    }
+                }
+                Some(after) => {
+                    assert!(after <= self.revision && self.revision < revision, "a gap, or nothing new");
+                    self.peers.extend(peers);
+                    gone.iter().for_each(|id| drop(self.peers.remove(id)));
+                    self.revision = revision;
+                }
+            }
+        }
+
+        fn read(&mut self, tap: &OverlayTap, most: usize) {
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..most {
+                match tap.poll_frame(&mut context) {
+                    Poll::Ready(frame) => self.apply(&frame),
+                    Poll::Pending => return,
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_follows_comes_to_know_exactly_the_peers_of_its_group() {
+        for seed in 1..=20 {
+            let mut world = World { state: State::default(), drawn: seed };
+            (0..400).for_each(|_| world.change());
+            let groups = [group(None), group(Some("red"))];
+            let feeds = groups.clone().map(|group| Arc::new(Feed::new(group, &world.state)));
+            let mut hosts = Vec::new();
+            let mut now = Instant::now();
+            for step in 0..300 {
+                (0..=world.draw(4)).for_each(|_| world.change());
+                now += TOGETHER;
+                for feed in &feeds {
+                    assert_eq!(feed.advance(&world.state, now), None);
+                }
+                if step % 10 == 0 {
+                    for feed in &feeds {
+                        let tap = OverlayTap::new(Arc::new(OverlayTraffic::default()));
+                        // Some come from elsewhere, and know what was true at some moment.
+                        let known: Option<Told> = match world.draw(3) {
+                            0 if world.draw(2) == 0 => hosts
+                                .iter()
+                                .find(|(other, _, _): &&(Arc<Feed>, _, Told)| Arc::ptr_eq(other, feed))
+                                .map(|(_, _, told)| told.clone())
+                                .filter(|told| told.revision > 0 && told.coming.is_empty()),
+                            _ => None,
+                        };
+                        tap.follow(feed, known.as_ref().map(|told| told.revision));
+                        hosts.push((feed.clone(), tap, known.unwrap_or_default()));
+                    }
+                }
+                for (_, tap, told) in &mut hosts {
+                    let most = usize::try_from(world.draw(4)).unwrap();
+                    told.read(tap, most);
+                }
+            }
+            for (feed, tap, told) in &mut hosts {
+                told.read(tap, usize::MAX);
+                assert!(tap.is_current());
+                assert_eq!(told.peers, world.truth(&feed.group), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_within_a_moment_are_told_together_and_those_who_keep_up_are_never_sent_the_set_again() {
+        let mut world = World { state: State::default(), drawn: 7 };
+        (0..500).for_each(|_| world.change());
+        let feed = Arc::new(Feed::new(group(None), &world.state));
+        let tap = OverlayTap::new(Arc::new(OverlayTraffic::default()));
+        tap.follow(&feed, None);
+        let mut told = Told::default();
+        told.read(&tap, usize::MAX);
+        let start = Instant::now();
+        world.change();
+        assert_eq!(feed.advance(&world.state, start), None, "the first at once");
+        world.change();
+        world.change();
+        assert_eq!(feed.advance(&world.state, start), Some(start + TOGETHER));
+        assert_eq!(feed.advance(&world.state, start + TOGETHER), None);
+        assert_eq!(feed.now().changes.len(), 2);
+        for step in 2..2000 {
+            world.change();
+            feed.advance(&world.state, start + step * TOGETHER);
+            told.read(&tap, usize::MAX);
+        }
+        assert_eq!((told.whole_sets, &told.peers), (1, &world.truth(&feed.group)));
+        let kept = feed.now();
+        let bytes: usize = kept.changes.iter().map(|change| change.bytes.len()).sum();
+        assert!(bytes <= 4 * kept.whole.bytes.max(KEPT_BYTES) && kept.changes.len() <= 2 * KEPT, "{bytes}");
+    }
+}

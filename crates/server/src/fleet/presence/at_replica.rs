@@ -120,6 +120,7 @@ mod tests {
             connection: None,
             may_be_silent: None,
             report: Some(Arc::new(Report::blank(at(9)))),
+            overlay_told: None,
         };
         let connection = Some(NodeConnection { since: at(12), from: source(2) });
         let other = NodeAtReplica {
