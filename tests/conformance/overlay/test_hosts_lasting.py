@@ -51,7 +51,7 @@ def test_pings_go_on_while_keys_and_certificates_change(overlay, capsys):
         lost.append(sent - answered)
     after = [resident(host) for host in hosts]
     with capsys.disabled():
-        print(f"\n{SECONDS:.0f} s of pings: lost {lost}; resident KiB {before} -> {after}")
+        print(f"\n{SECONDS:.0f} seconds, pings lost: {lost}; resident KiB: {before} before, {after} after")
     # What was under way when a ping was ended is not lost.
     assert max(lost) <= 1, lost
     for old, new in zip(before, after):
