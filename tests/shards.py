@@ -24,9 +24,11 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ROOT / "tests" / "conformance"
 LOGS = ROOT / "target" / "test-logs"
-SPLIT = {"faults": 3, "agent": 3, "doors": 2, "ca": 3, "edge": 2, "pact": 3, "cluster": 3, "attack": 2, "operator": 2}
+SPLIT = {
+    "faults": 3, "agent": 3, "doors": 2, "ca": 3, "edge": 2, "pact": 3, "cluster": 3, "attack": 2, "operator": 2, "overlay": 3, "interop": 2,
+}
 """Folders that would take longer than the rest together could be waited for, in so many parts."""
-FIRST = ("cluster", "rust", "operator", "pact", "attack", "ca", "hsm", "agent", "faults", "interop", "long", "doors", "edge")
+FIRST = ("cluster", "rust", "overlay", "operator", "pact", "attack", "ca", "hsm", "agent", "faults", "interop", "long", "doors", "edge")
 """What takes longest begins first."""
 LIMIT = 25 * 60
 """A shard that takes longer hangs: it is ended, and its log says where it was."""

@@ -76,8 +76,9 @@ def until(condition, what: str, patience: float = PATIENCE):
 def clean_env(extra: dict | None = None) -> dict:
     """The environment without anything that would steer the programs."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ENLIST", "FAKETIME", "LD_PRELOAD"))}
-    # Whoever runs the tests may have contexts of their own.
-    return {**kept, "ENLIST_LOG": "debug", "XDG_CONFIG_HOME": "/nonexistent", **(extra or {})}
+    # Whoever runs the tests may have contexts of their own, and no agent makes an interface outside of a test's own namespaces.
+    steered = {"ENLIST_LOG": "debug", "XDG_CONFIG_HOME": "/nonexistent", "ENLIST_AGENT_OVERLAY_BACKEND": "off"}
+    return {**kept, **steered, **(extra or {})}
 
 
 class Done:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 
-import agents
 import evidence
 from daemons import Daemon
 from machine import AGENT, PATIENCE, clean_env, missing, need, tool, until
@@ -24,6 +23,8 @@ PORT = 8443
 PLANE = 1
 """The control plane's number in the underlay."""
 _networks = itertools.count()
+AS_CONFIGURED = {"ENLIST_AGENT_OVERLAY_BACKEND": ""}
+"""An empty variable counts as none."""
 PRIVATE = "mkdir -p /run/wireguard && mount -t tmpfs -o mode=755 none /run/wireguard && exec \"$@\""
 
 
@@ -103,6 +104,7 @@ class OverlayHost(Daemon):
     def __init__(self, plane: OverlayPlane, underlay: Underlay, families: str = "46", settings: str = "", **environment):
         super().__init__(plane, **environment)
         del self.environment["ENLIST_AGENT_SERVER"], self.environment["ENLIST_AGENT_CA_PIN"]
+        self.environment.update(AS_CONFIGURED)
         self.underlay, self.families = underlay, families
         self.number = next(underlay.numbers)
         self.namespace = underlay.attach(self.number, families)
@@ -134,7 +136,7 @@ class OverlayHost(Daemon):
         """A command in its namespace."""
         words = [*inside(self.namespace), *map(str, command)]
         return subprocess.run(
-            words, input=stdin, capture_output=True, text=True, timeout=patience, check=False, env=clean_env({})
+            words, input=stdin, capture_output=True, text=True, timeout=patience, check=False, env=clean_env(AS_CONFIGURED)
         )
 
     def beside(self, *command) -> subprocess.CompletedProcess:

@@ -142,6 +142,8 @@ codes! {
     MetricsNotWritten "metrics_not_written" "let this user write the file that metrics_textfile names";
     NotEnrolled "not_enrolled" "enroll with a token: an operator creates one with `enlist token create`";
     NotPersisted "not_persisted" "make room in the directory, and let this user write there";
+    OverlayUnavailable "overlay_unavailable"
+        "see `enlist-agent doctor`, which says for each reason what helps; it is tried again every 10 seconds";
     PlainHttpRefused "plain_http_refused" "use https://";
     RecoveryEnrollmentBlocked "recovery_enrollment_blocked"
         "give it a repair bundle: `enlist node repair-bundle ID --out FILE`, then `enlist-agent recover --bundle FILE`";

@@ -7,8 +7,6 @@ def test_settings_without_effect_are_named_at_every_start(plane):
     """A host that has one starts all the same, and says each time that it does nothing."""
     settings = {
         "proxy": "http://proxy.example:3128",
-        "overlay.backend": "auto",
-        "overlay.interface": "wg7",
     }
     daemon = Daemon(plane, plane.token())
     daemon.dir.mkdir(mode=0o700)

@@ -82,8 +82,8 @@ def test_a_host_that_moves_is_reachable_where_it_is_now(overlay, capsys):
     node, before = other.node_id(), outer(other.number, "4")
     new = next(overlay.underlay.numbers)
     moved = time.time()
-    overlay.underlay.address(other.namespace, new, "4")
     overlay.underlay.address(other.namespace, other.number, "4", "del")
+    overlay.underlay.address(other.namespace, new, "4")
     until(lambda: any(at > moved + 0.05 for at, _ in ping.answers()), "it is reachable again")
     back = next(at for at, _ in ping.answers() if at > moved + 0.05) - moved
     with capsys.disabled():

@@ -9,6 +9,7 @@ mod hardware;
 mod identity;
 mod local;
 mod network;
+mod overlay;
 mod preflight;
 mod recovery;
 mod resolution;
@@ -45,6 +46,7 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
     ]);
     checks.extend(hardware::examine(&subject));
     checks.extend(storage::examine(&subject));
+    checks.extend(overlay::examine(&subject));
     checks.extend(local::config(&subject));
     checks.extend(identity.check.or(untended));
     cause::settle(&mut checks);

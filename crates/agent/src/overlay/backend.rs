@@ -1,5 +1,7 @@
 //! The seam: an interface with peers, whichever kind it is.
 
+use std::collections::HashSet;
+
 use pki::wireguard::{WireguardPrivate, WireguardPublic};
 use rustix::io::Errno;
 
@@ -111,6 +113,14 @@ impl Overlay {
         match self {
             Self::Userspace(overlay) => overlay.set_key(key).await,
             Self::Kernel(overlay) => overlay.set_key(key),
+        }
+    }
+
+    /// This host is elsewhere, and what is sent from there is to say so. A kernel sends a keepalive in the session that it has.
+    pub async fn forget_sessions(&mut self, with: &HashSet<WireguardPublic>) -> Result<(), Unavailable> {
+        match self {
+            Self::Userspace(overlay) => overlay.forget_sessions(with).await,
+            Self::Kernel(_) => Ok(()),
         }
     }
 

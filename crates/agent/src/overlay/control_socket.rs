@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use gotatun::device::configure::PeerStats;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::userspace::TunnelDevice;
+use crate::clock;
 
 const DIR: &str = "/run/wireguard";
 /// Who may wait for an answer at once.
@@ -126,12 +127,10 @@ fn describe(text: &mut String, PeerStats { peer, stats, .. }: &PeerStats) {
     if let Some(endpoint) = peer.endpoint {
         _ = writeln!(text, "endpoint={endpoint}");
     }
-    if let Some(ago) = stats.last_handshake
-        && let Some(at) = SystemTime::now().checked_sub(ago)
-        && let Ok(since) = at.duration_since(UNIX_EPOCH)
-    {
-        _ = writeln!(text, "last_handshake_time_sec={}", since.as_secs());
-        _ = writeln!(text, "last_handshake_time_nsec={}", since.subsec_nanos());
+    if let Some(ago) = stats.last_handshake {
+        let at = Duration::from_millis(clock::now().millis()).saturating_sub(ago);
+        _ = writeln!(text, "last_handshake_time_sec={}", at.as_secs());
+        _ = writeln!(text, "last_handshake_time_nsec={}", at.subsec_nanos());
     }
     _ = writeln!(text, "tx_bytes={}\nrx_bytes={}", stats.tx_bytes, stats.rx_bytes);
     _ = writeln!(text, "persistent_keepalive_interval={}", peer.keepalive.unwrap_or_default());

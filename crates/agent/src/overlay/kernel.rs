@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_generic::GenlMessage;
@@ -24,6 +24,7 @@ use super::difference::PeerChanges;
 use super::netlink::{Netlink, is};
 use super::reason::{Unavailable, UnavailableReason};
 use super::{FoundPeer, InterfaceSpec, PeerSpec};
+use crate::clock;
 
 const FAMILY: &str = "wireguard";
 /// Of each about 150 bytes: a message stays far below what netlink takes.
@@ -242,9 +243,9 @@ fn found_peer(peer: &WireguardPeer) -> Option<FoundPeer> {
                 found.keepalive = Some(*seconds).filter(|seconds| *seconds > 0);
             }
             WireguardPeerAttribute::LastHandshake(at) => {
-                let since = u64::try_from(at.seconds).ok().filter(|seconds| *seconds > 0);
-                let at = since.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-                found.last_handshake = at.and_then(|at| SystemTime::now().duration_since(at).ok());
+                let at = u64::try_from(at.seconds).ok().filter(|seconds| *seconds > 0);
+                let ago = at.map(|seconds| clock::now().secs().saturating_sub(seconds));
+                found.last_handshake = ago.map(Duration::from_secs);
             }
             WireguardPeerAttribute::RxBytes(bytes) => found.received_bytes = *bytes,
             WireguardPeerAttribute::TxBytes(bytes) => found.sent_bytes = *bytes,

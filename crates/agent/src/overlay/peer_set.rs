@@ -94,7 +94,7 @@ impl PeerSet {
         self.revision
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.peers.peers.len()
     }
 
@@ -143,8 +143,7 @@ impl PeerSet {
 
     fn collect(&mut self, message: OverlayPeers, place: &OverlayPlace) -> Result<Taken, String> {
         let OverlayPeers { revision, piece, pieces, .. } = message;
-        if !message.gone.is_empty() || pieces == 0 || pieces > MOST_PIECES || piece >= pieces || revision == 0
-        {
+        if !message.gone.is_empty() || pieces == 0 || pieces > MOST_PIECES || piece >= pieces {
             self.collecting = None;
             return Err("a whole set in pieces that do not fit together".to_owned());
         }

@@ -2,6 +2,7 @@
 //!
 //! The interface lives as long as the process has its TUN device open, however the process ends.
 
+use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io;
 use std::net::IpAddr;
@@ -9,9 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gotatun::device::{self, DefaultDeviceTransports, Device, Peer};
+use gotatun::device::{self, Device, Peer};
 use gotatun::tun::tun;
 use gotatun::tun::tun_async_device::TunDevice;
+use gotatun::udp::socket::{UdpSocket, UdpSocketFactory};
+use gotatun::udp::{UdpTransportFactory, UdpTransportFactoryParams};
 use gotatun::x25519::{PublicKey, StaticSecret};
 use pki::wireguard::{WireguardPrivate, WireguardPublic};
 use rustix::io::Errno;
@@ -32,7 +35,28 @@ const REMOVED_ONE_BY_ONE: usize = 256;
 /// Room for what comes in while this process is not running; the kernel gives less where its limit is lower.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-pub type TunnelDevice = Device<DefaultDeviceTransports>;
+pub type TunnelDevice = Device<(OneSocket, TunDevice, TunDevice)>;
+
+/// Binds once: another key makes the tunnel open its socket anew while the one before is still being closed, and the port would be
+/// in use by itself.
+pub struct OneSocket {
+    factory: UdpSocketFactory,
+    bound: Option<UdpSocket>,
+}
+
+impl UdpTransportFactory for OneSocket {
+    type Send = UdpSocket;
+    type Recv = UdpSocket;
+
+    async fn bind(&mut self, params: &UdpTransportFactoryParams) -> io::Result<(UdpSocket, UdpSocket)> {
+        let socket = match &self.bound {
+            Some(bound) => bound.clone(),
+            None => self.factory.bind(params).await?.0,
+        };
+        self.bound = Some(socket.clone());
+        Ok((socket.clone(), socket))
+    }
+}
 
 pub struct UserspaceOverlay {
     device: Arc<TunnelDevice>,
@@ -68,9 +92,9 @@ impl UserspaceOverlay {
             .set_mtu(index, spec.mtu)
             .map_err(|error| Unavailable::of_io("the MTU could not be set", &error))?;
         let tun = TunDevice::from_tun_device(tun).map_err(|error| Unavailable::failed(error.to_string()))?;
+        let factory = UdpSocketFactory { recv_buffer_size: Some(RECEIVE_BUFFER), send_buffer_size: None };
         let device = device::build()
-            .with_default_udp()
-            .udp_recv_buffer_size(RECEIVE_BUFFER)
+            .with_udp(OneSocket { factory, bound: None })
             .with_ip(tun)
             .with_private_key(secret(&spec.key))
             .build()
@@ -109,7 +133,7 @@ impl UserspaceOverlay {
     }
 
     async fn replace(&mut self, changes: &PeerChanges) -> Result<(), Unavailable> {
-        let gone: std::collections::HashSet<[u8; 32]> = changes.remove.iter().copied().collect();
+        let gone: HashSet<WireguardPublic> = changes.remove.iter().copied().collect();
         let applied = self.device.write(async |device| {
             let stay: Vec<Peer> = device.peers().await.into_iter().map(|found| found.peer).collect();
             device.clear_peers();
@@ -134,6 +158,19 @@ impl UserspaceOverlay {
             device.add_peers(peers);
         });
         set.await.map_err(|error| Unavailable::failed(error.to_string()))
+    }
+
+    /// Ends the sessions with these: the next packet to one of them is a handshake, from which it learns where this host is.
+    pub async fn forget_sessions(&mut self, with: &HashSet<WireguardPublic>) -> Result<(), Unavailable> {
+        let forgotten = self.device.write(async |device| {
+            let peers = device.peers().await.into_iter().map(|found| found.peer);
+            let peers: Vec<Peer> = peers.filter(|peer| with.contains(peer.public_key.as_bytes())).collect();
+            for peer in peers {
+                device.remove_peer(&peer.public_key).await;
+                device.add_peer(peer);
+            }
+        });
+        forgotten.await.map_err(|error| Unavailable::failed(error.to_string()))
     }
 
     /// Begins a handshake without a packet that wants one: the other side may hold on to a session that is gone here.

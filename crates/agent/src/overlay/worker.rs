@@ -37,7 +37,7 @@ pub struct WantedOverlay {
     pub families: Families,
     pub keepalive: Option<u16>,
     dirty: Dirty,
-    handshakes: bool,
+    moved: bool,
     stop: bool,
 }
 
@@ -64,8 +64,8 @@ impl WantedOverlay {
     }
 
     /// This host is elsewhere: its peers hear of it at once by a handshake.
-    pub fn greet_all(&mut self) {
-        self.handshakes = true;
+    pub fn moved(&mut self) {
+        self.moved = true;
     }
 
     fn spec(&self, node: &str) -> Option<PeerSpec> {
@@ -194,7 +194,7 @@ struct Worker {
 struct Step {
     interface: Option<InterfaceSpec>,
     dirty: Dirty,
-    handshakes: bool,
+    moved: bool,
     stop: bool,
 }
 
@@ -228,7 +228,7 @@ async fn run(shared: Arc<Shared>, backend: Backend) {
             Step {
                 interface: wanted.interface.clone(),
                 dirty: std::mem::take(&mut wanted.dirty),
-                handshakes: std::mem::take(&mut wanted.handshakes),
+                moved: std::mem::take(&mut wanted.moved),
                 stop: wanted.stop,
             }
         };
@@ -284,7 +284,12 @@ impl Worker {
         }
         self.condition.revision = revision;
         self.condition.peers = self.applied.len();
-        if step.handshakes {
+        if step.moved {
+            if let Some(overlay) = &mut self.overlay
+                && let Err(unavailable) = overlay.forget_sessions(&self.recent).await
+            {
+                return self.failed(unavailable).await;
+            }
             self.greet_all();
         }
     }
@@ -328,7 +333,7 @@ impl Worker {
             changes.nodes.push((node.clone(), spec));
         };
         // A new interface has none of them.
-        let is_new = self.applied.is_empty() && wanted.peers.len() > 0;
+        let is_new = self.applied.is_empty() && wanted.peers.count() > 0;
         match dirty {
             Dirty::Some(nodes) if !is_new => nodes.iter().for_each(&mut one),
             Dirty::Nothing if !is_new => {}

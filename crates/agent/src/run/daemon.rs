@@ -227,7 +227,7 @@ impl Daemon {
             self.core.reporting.wake(),
             Some(self.upkeep.wake()),
             self.sessions.wake(),
-            self.session.is_connected().then(|| self.overlay.wake()).flatten(),
+            self.overlay.wake(self.session.is_connected()),
             self.offers.wake(),
             self.spire.wake(&self.core),
             self.renewal_ordered.then(|| now + self.core.renewals.wait(now)),

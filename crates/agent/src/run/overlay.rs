@@ -180,11 +180,12 @@ impl HostOverlay {
         }
     }
 
-    pub fn wake(&self) -> Option<Instant> {
+    pub fn wake(&self, connected: bool) -> Option<Instant> {
         if !self.is_wanted() || self.keys.is_none() {
             return None;
         }
-        let claim = self.claim().and_then(|claim| self.claims.wake(claim, Instant::now()));
+        let claim = self.claim().filter(|_| connected);
+        let claim = claim.and_then(|claim| self.claims.wake(claim, Instant::now()));
         Some(claim.map_or(self.look_at, |claim| claim.min(self.look_at)))
     }
 
@@ -231,7 +232,9 @@ impl HostOverlay {
                     wanted.families = families;
                     wanted.all_changed();
                 }
-                wanted.greet_all();
+                if !before.is_empty() {
+                    wanted.moved();
+                }
             });
         }
         if moved { OverlayEvent::Moved } else { OverlayEvent::Nothing }

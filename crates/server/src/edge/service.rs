@@ -32,6 +32,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+/// How long a connection that is cut may still take to send what was said on it.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 const HEADER_BYTES: u32 = 16 * 1024;
 /// How long a connection may be open with nothing asked.
@@ -157,7 +159,11 @@ async fn drive<C: GracefulConnection>(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = over => {}
-        () = cut.as_mut() => return,
+        () = cut.as_mut() => {
+            // Every request is refused by now; what was said to a node that is gone is still sent.
+            _ = tokio::time::timeout(LAST_WORDS, connection).await;
+            return;
+        }
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {

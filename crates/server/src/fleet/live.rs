@@ -190,7 +190,17 @@ impl StreamSession {
         let stream = Box::pin(self.open(hello)).await?;
         let result = self.serve(&mut up, &stream).await;
         self.app.fleet.presence.close(&self.peer.id, &stream);
+        self.say_goodbye();
         result
+    }
+
+    /// A node that is gone hears how: one that was decommissioned removes what it has of it.
+    fn say_goodbye(&self) {
+        let state = &self.app.view().state;
+        if let Some(node) = state.nodes.get(&self.peer.id).filter(|node| node.state.is_gone()) {
+            // Nobody may be reading any more.
+            _ = self.send(live_down::Message::Standing(standing(node)));
+        }
     }
 
     async fn open(&mut self, hello: Hello) -> Result<Arc<Stream>, Failure> {

@@ -60,7 +60,10 @@ fn a_set_is_applied_with_its_last_piece_and_takes_the_place_of_what_was_there() 
     assert_eq!(set.take(whole(5, 1, 2, vec![peer(2)]), &place()), Ok(Taken::Whole));
     assert_eq!((names(&set), set.revision()), (vec!["n1".to_owned(), "n2".to_owned()], 5));
     assert_eq!(set.take(whole(6, 0, 1, Vec::new()), &place()), Ok(Taken::Whole), "a quarantine");
-    assert_eq!((set.len(), set.revision()), (0, 6));
+    assert_eq!((set.count(), set.revision()), (0, 6));
+    assert_eq!(set.take(whole(7, 0, 1, vec![peer(1)]), &place()), Ok(Taken::Whole));
+    assert_eq!(set.take(whole(0, 0, 1, Vec::new()), &place()), Ok(Taken::Whole), "of no revision at all");
+    assert_eq!((set.count(), set.revision()), (0, 0));
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn there_is_an_end_to_the_peers_that_are_taken_in() {
     assert_eq!(set.take(whole(5, 0, 3, many(1000)), &place()), Ok(Taken::Piece));
     assert_eq!(set.take(whole(5, 1, 3, many(2 * MOST_PEERS)), &place()), Ok(Taken::Piece));
     assert!(set.take(whole(5, 2, 3, vec![peer(7)]), &place()).is_err());
-    assert_eq!((set.len(), set.collecting.is_none()), (0, true), "and nothing of it is kept");
+    assert_eq!((set.count(), set.collecting.is_none()), (0, true), "and nothing of it is kept");
 }
 
 #[test]
