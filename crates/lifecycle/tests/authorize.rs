@@ -9,11 +9,11 @@ use lifecycle::names::{
     Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source, SpiffeId, TenantId,
 };
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change, Checkpoint, Claim,
-    Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, EndIssuance, Forwarded,
-    ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueRepairBundle, Keeping, RaiseAlert, Refusals,
-    RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
-    SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
+    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change,
+    Checkpoint, Claim, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe,
+    EndIssuance, Forwarded, ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueRepairBundle,
+    Keeping, RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate,
+    SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 use super::command::Answer;
 use super::{
     Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, certificate, domain,
-    hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
-    token, vcluster,
+    hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session,
+    tenant, tidy, token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;

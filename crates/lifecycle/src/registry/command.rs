@@ -8,10 +8,10 @@ use crate::names::{
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
     BeginIssuance, Checkpoint, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
-    CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList, InitializeDomain, JoinReplica,
-    NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware,
-    Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy,
-    Sighting, Silence, SkipForwarding,
+    CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList,
+    InitializeDomain, JoinReplica, NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals,
+    Register, RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
+    SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, IssuerKind, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay, Owner,
-    RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState, Vclusters,
+    CertificateStatus, ConfigChange, IssuerKind, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState,
+    Overlay, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState,
+    Vclusters,
 };
 use crate::names::{IssuerUse, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -407,7 +408,10 @@ fn what_step_ca_owes_is_not_good(state: &State) -> Result<(), Violation> {
     let mut asked = BTreeSet::new();
     for intent in state.intents.values() {
         if state.certificates.contains_key(&intent.serial) || !asked.insert(&intent.serial) {
-            return violated("I2", format!("{} is asked for and on record, or asked for twice", intent.serial));
+            return violated(
+                "I2",
+                format!("{} is asked for and on record, or asked for twice", intent.serial),
+            );
         }
     }
     match state.undelivered_revocations.keys().find(|serial| state.is_good(serial)) {

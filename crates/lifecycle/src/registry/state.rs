@@ -5,8 +5,8 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey, Overlay,
-    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
+    Addresses, Alert, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey,
+    Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
     UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
