@@ -150,8 +150,11 @@ fn begin_issuance() -> BeginIssuance {
 /// The result of an intent, with an intermediate.
 fn issued_externally() -> Issued {
     let subject = SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node());
-    let intermediate =
-        Intermediate { fingerprint: Fingerprint::new([82; 32]), not_after: later(365), certificate: vec![82; 3] };
+    let intermediate = Intermediate {
+        fingerprint: Fingerprint::new([82; 32]),
+        not_after: later(365),
+        certificate: vec![82; 3],
+    };
     let external = ExternalIssuance { intent: RequestId(id(9)), not_before: AT, chain: vec![intermediate] };
     Issued { external: Some(Box::new(external)), issuer: step_ca_id(), ..issued(subject) }
 }

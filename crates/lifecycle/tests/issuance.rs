@@ -3,8 +3,8 @@
 use crate::support::{Domain, Minted, check, granted, issuer, local, refused, replica};
 use lifecycle::names::{KeyHash, ReplicaId, Serial, Span, SpiffeId, Timestamp, TrustDomain};
 use lifecycle::registry::{
-    Actor, AlertKind, BeginIssuance, Command, EXTERNAL_SKEW, EndIssuance, Enroll, INTENT_LAPSE, INTERMEDIATES,
-    IntentEnd, NodeSigner, Role, Tenants, TokenState,
+    Actor, AlertKind, BeginIssuance, Command, EXTERNAL_SKEW, EndIssuance, Enroll, INTENT_LAPSE,
+    INTERMEDIATES, IntentEnd, NodeSigner, Role, Tenants, TokenState,
 };
 
 fn enrollment(domain: &mut Domain, token: Minted) -> Enroll {
@@ -58,11 +58,13 @@ fn nothing_is_recorded_that_was_not_asked_for() {
         |request| request.key = KeyHash::new([9; 32]),
         |request| {
             let held = &mut request.prepared.as_mut().unwrap().certificate;
-            held.external.as_mut().unwrap().not_before = held.signed_at.plus(EXTERNAL_SKEW).plus(Span::from_secs(1));
+            held.external.as_mut().unwrap().not_before =
+                held.signed_at.plus(EXTERNAL_SKEW).plus(Span::from_secs(1));
         },
         |request| {
             let held = &mut request.prepared.as_mut().unwrap().certificate;
-            held.external.as_mut().unwrap().not_before = held.signed_at.minus(EXTERNAL_SKEW).minus(Span::from_secs(1));
+            held.external.as_mut().unwrap().not_before =
+                held.signed_at.minus(EXTERNAL_SKEW).minus(Span::from_secs(1));
         },
         |request| request.prepared.as_mut().unwrap().certificate.issuer = issuer("n1"),
     ];
@@ -141,7 +143,8 @@ fn an_issuer_that_misbehaves_raises_an_alert_and_has_to_revoke_what_it_signed() 
     enrollment(&mut domain, token);
     let asked = asked(&domain);
     let other = Serial::parse("abc").unwrap();
-    let end = ended(&domain, IntentEnd::Misbehaved { serial: Some(other.clone()), what: "another key".to_owned() });
+    let end =
+        ended(&domain, IntentEnd::Misbehaved { serial: Some(other.clone()), what: "another key".to_owned() });
     check(&mut domain, (replica(1), end), granted(&["issuance.ended", "alert.raised"]));
     let alert = domain.state.open_alert(AlertKind::IssuerMisbehaved, None).expect("an alert");
     assert_eq!(alert.detail, "issuer c1: another key");

@@ -67,12 +67,11 @@ impl VerifiedCsr {
         // Of several common names, Go's library takes the last.
         let subject = &request.certification_request_info.subject;
         let common_name = subject.iter_common_name().filter_map(|name| name.as_str().ok()).last();
-        let alternative = request.requested_extensions().into_iter().flatten().find_map(|extension| {
-            match extension {
+        let alternative =
+            request.requested_extensions().into_iter().flatten().find_map(|extension| match extension {
                 ParsedExtension::SubjectAlternativeName(names) => Some(names.general_names.as_slice()),
                 _ => None,
-            }
-        });
+            });
         RequestedNames {
             common_name: common_name.map(str::to_owned),
             others: alternative.unwrap_or_default().iter().filter_map(as_text).collect(),

@@ -454,7 +454,10 @@ fn what_step_ca_owes_is_not_good(state: &State) -> Result<(), Violation> {
     let mut asked = BTreeSet::new();
     for intent in state.intents.values() {
         if state.certificates.contains_key(&intent.serial) || !asked.insert(&intent.serial) {
-            return violated("I2", format!("{} is asked for and on record, or asked for twice", intent.serial));
+            return violated(
+                "I2",
+                format!("{} is asked for and on record, or asked for twice", intent.serial),
+            );
         }
     }
     match state.undelivered_revocations.keys().find(|serial| state.is_good(serial)) {

@@ -10,13 +10,13 @@ use lifecycle::names::{
 };
 use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, Answer, AnswerRoll, Applied,
-    BeginIssuance, Claim, Command, ExternalIssuance, Intermediate, NewStepCa, StepCaAccess,
-    Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant, CreateToken, CreateVcluster,
-    Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, HardwareIdentity, HardwareText,
-    InitializeDomain, Issued, IssuerKind, IssuerRequest, IssuerState, JoinReplica, Keeping, Mint, NewIssuer,
-    NewRoot, NodeChoice, NodeSigner, NodeState, Outcome, PendingRoll, PrepareRoll, Prepared, PublishIssuer,
-    Recover, RecoveryKind, Register, RegisterHardware, Renew, RenewOperator, Role, ServerCertificate,
-    SetPolicy, Sighting, Silence, State, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
+    BeginIssuance, Claim, Command, Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant,
+    CreateToken, CreateVcluster, Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, ExternalIssuance,
+    HardwareIdentity, HardwareText, InitializeDomain, Intermediate, Issued, IssuerKind, IssuerRequest,
+    IssuerState, JoinReplica, Keeping, Mint, NewIssuer, NewRoot, NewStepCa, NodeChoice, NodeSigner,
+    NodeState, Outcome, PendingRoll, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register,
+    RegisterHardware, Renew, RenewOperator, Role, ServerCertificate, SetPolicy, Sighting, Silence, State,
+    StepCaAccess, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
 };
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -122,7 +122,9 @@ impl Domain {
     }
 
     pub fn found_step_ca(&mut self) -> Command {
-        let Command::InitializeDomain(mut found) = self.found_divided(NodeSigner::StepCa) else { unreachable!() };
+        let Command::InitializeDomain(mut found) = self.found_divided(NodeSigner::StepCa) else {
+            unreachable!()
+        };
         found.step_ca = Some(Box::new(self.new_step_ca()));
         Command::InitializeDomain(found)
     }
@@ -149,7 +151,12 @@ impl Domain {
     }
 
     /// The intent for a certificate, and the id of the command that records it.
-    pub fn begin_issuance(&mut self, subject: SpiffeId, key: KeyHash, not_after: Timestamp) -> (Serial, Answer, RequestId) {
+    pub fn begin_issuance(
+        &mut self,
+        subject: SpiffeId,
+        key: KeyHash,
+        not_after: Timestamp,
+    ) -> (Serial, Answer, RequestId) {
         let serial = self.serial();
         let begin = BeginIssuance {
             replica: ReplicaId(1),

@@ -79,7 +79,10 @@ pub fn check(
     let chain = chain.iter().map(|der| {
         let facts = describe::facts(der).map_err(|_| wrong("an intermediate cannot be read".to_owned()))?;
         if facts.not_after < asked.not_after {
-            return Err(wrong(format!("the certificate outlives its issuer, which ends at {}", facts.not_after)));
+            return Err(wrong(format!(
+                "the certificate outlives its issuer, which ends at {}",
+                facts.not_after
+            )));
         }
         Ok(ReceivedIntermediate {
             fingerprint: facts.fingerprint,
@@ -154,8 +157,7 @@ fn names(leaf: &[u8], asked: &AskedLeaf<'_>) -> Result<(), String> {
             ));
         }
     }
-    let common: Vec<&str> =
-        leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok()).collect();
+    let common: Vec<&str> = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok()).collect();
     let expected: Vec<&str> = asked.common_name.into_iter().filter(|name| !name.is_empty()).collect();
     if common == expected {
         return Ok(());

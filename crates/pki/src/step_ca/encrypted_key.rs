@@ -51,7 +51,9 @@ struct Header {
 impl EncryptedKey {
     /// One line with dots, as in ca.json, or JSON, as `step crypto jwk create` writes it. None if it is neither.
     pub fn parse(text: &str) -> Option<Self> {
-        if let [protected, encrypted_key, iv, ciphertext, tag] = text.trim().split('.').collect::<Vec<_>>()[..] {
+        if let [protected, encrypted_key, iv, ciphertext, tag] =
+            text.trim().split('.').collect::<Vec<_>>()[..]
+        {
             let [protected, encrypted_key, iv, ciphertext, tag] =
                 [protected, encrypted_key, iv, ciphertext, tag].map(str::to_owned);
             return Some(Self { protected, encrypted_key, iv, ciphertext, tag });

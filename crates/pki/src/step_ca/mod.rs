@@ -6,6 +6,8 @@ mod encrypted_key;
 mod provisioner_key;
 mod token;
 
-pub use answer::{AskedLeaf, Misbehavior, ReceivedIntermediate, ReceivedLeaf, check, is_root, trusted_intermediates};
+pub use answer::{
+    AskedLeaf, Misbehavior, ReceivedIntermediate, ReceivedLeaf, check, is_root, trusted_intermediates,
+};
 pub use provisioner_key::{FoundProvisionerKey, ProvisionerKey, ProvisionerKeyError, read};
 pub use token::{SignToken, TokenError, revoke_token, sign_token};

@@ -63,9 +63,7 @@ pub fn revoke_token(
 
 fn signed(key: &ProvisionerKey, mut claims: Value, at: Timestamp) -> Result<String, TokenError> {
     let seconds = at.millis() / 1000;
-    for (name, value) in
-        [("iat", seconds), ("nbf", seconds), ("exp", at.plus(LIFE).millis() / 1000)]
-    {
+    for (name, value) in [("iat", seconds), ("nbf", seconds), ("exp", at.plus(LIFE).millis() / 1000)] {
         if let Some(claims) = claims.as_object_mut() {
             claims.insert(name.to_owned(), value.into());
         }
@@ -137,16 +135,20 @@ mod tests {
         .unwrap();
         let (message, signature) = token.rsplit_once('.').unwrap();
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public).verify(message.as_bytes(), &signature).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public)
+            .verify(message.as_bytes(), &signature)
+            .unwrap();
         let (header, claims) = message.split_once('.').unwrap();
-        let decoded = |part: &str| -> Value {
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
-        };
+        let decoded =
+            |part: &str| -> Value { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap() };
         assert_eq!(decoded(header)["kid"], found.key_id.as_str());
         let claims = decoded(claims);
         assert_eq!(claims["sub"], subject.to_string());
         assert_eq!(claims["sans"], json!(["host-1"]));
         assert_eq!(claims["enlist"]["serial"], "0x5b02");
-        assert_eq!((claims["nbf"].as_u64(), claims["exp"].as_u64()), (Some(1_800_000_000), Some(1_800_000_300)));
+        assert_eq!(
+            (claims["nbf"].as_u64(), claims["exp"].as_u64()),
+            (Some(1_800_000_000), Some(1_800_000_300))
+        );
     }
 }

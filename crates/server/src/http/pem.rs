@@ -8,7 +8,11 @@ use rustls_pki_types::CertificateDer;
 /// A leaf, then the intermediates between it and its root.
 pub fn leaf_and_chain(state: &State, der: &[u8], issuer: &IssuerId) -> String {
     let leaf = pem::certificate_pem(der);
-    if is_root(state, issuer) || is_ephemeral(state, issuer) { leaf } else { leaf + &chain(state, der, issuer) }
+    if is_root(state, issuer) || is_ephemeral(state, issuer) {
+        leaf
+    } else {
+        leaf + &chain(state, der, issuer)
+    }
 }
 
 /// What verifies the control plane: intermediates, then roots. An issuer of nodes alone is not in it: its certificate allows

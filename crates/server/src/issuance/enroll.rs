@@ -14,8 +14,9 @@ use lifecycle::names::{
     IdempotencyHash, KeyHash, Label, NodeId, ProfileName, SecretHash, Source, WireguardKey,
 };
 use lifecycle::registry::{
-    Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, KeyKind, NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard,
-    admit, check_hardware, check_token,
+    Actor, Admission, ClaimConflict, Command, Credential, Door, Enroll, Hardware, HardwareIdentity, KeyKind,
+    NodeChoice, Prepared, RefusalEffect, Rejection, State, Underlay, UnderlayProbe, Wireguard, admit,
+    check_hardware, check_token,
 };
 use pki::csr;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! certificate records it. What was signed and is not recorded is revoked where it was signed.
 
 use crate::ca::keys::Terms;
-use crate::ca::step_ca::{self, FailureKind, ISSUANCE_LIMIT, LeafOrder, SignFailure};
+use crate::ca::step_ca::{self, FailureKind, LeafOrder, SignFailure};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
@@ -14,14 +14,14 @@ use pki::csr::VerifiedCsr;
 use pki::step_ca::ReceivedLeaf;
 use tokio::time::Instant;
 
-/// Has a leaf signed that the rules have granted. Nothing leaves the process with it before it is on record.
+/// Has a leaf signed that the rules have granted, until the deadline. Nothing leaves the process with it before it is on record.
 pub async fn sign(
     app: &App,
     origin: &Provenance,
     csr: &VerifiedCsr,
     terms: Terms<'_>,
+    deadline: Instant,
 ) -> Result<Issued, Failure> {
-    let deadline = Instant::now() + ISSUANCE_LIMIT;
     let step_ca = &app.ca.step_ca;
     let access = step_ca.access(app)?;
     step_ca.ready()?;
@@ -111,6 +111,10 @@ async fn ended(app: &App, origin: &Provenance, intent: RequestId, end: IntentEnd
     let replica = app.journal.replica();
     let end = Command::EndIssuance(Box::new(EndIssuance { replica, intent, end }));
     if let Err(failure) = app.commit(Actor::Replica { id: replica }, origin, end).await {
-        tracing::warn!(code = failure.code.word, "an intent lapses that has come to nothing: {}", failure.message);
+        tracing::warn!(
+            code = failure.code.word,
+            "an intent lapses that has come to nothing: {}",
+            failure.message
+        );
     }
 }

@@ -5,6 +5,7 @@
 
 use super::external;
 use crate::ca::keys::{self, Terms};
+use crate::ca::step_ca::ISSUANCE_LIMIT;
 use crate::ca::{ephemeral, hsm};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -17,6 +18,7 @@ use lifecycle::registry::{
 };
 use pki::csr;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// How often a preparation may be overtaken by others before the caller is asked to try again.
 const TRIES: usize = 3;
@@ -84,8 +86,9 @@ pub async fn issue(
     request: &impl Issue,
     mut view: Arc<View>,
 ) -> Result<Released, Unissued> {
+    let deadline = Instant::now() + ISSUANCE_LIMIT;
     for _ in 0..TRIES {
-        let (command, signed) = prepared(app, origin, request, &view).await?;
+        let (command, signed) = prepared(app, origin, request, &view, deadline).await?;
         let envelope = app.envelope(request.actor(), origin, command)?;
         // What changes nothing is no entry: the same again, and most refusals. The rules have just granted what was
         // signed, so that is not asked again.
@@ -117,6 +120,7 @@ async fn prepared(
     origin: &Provenance,
     request: &impl Issue,
     view: &View,
+    deadline: Instant,
 ) -> Result<(Command, Option<Issued>), Failure> {
     let state = at_now(app, view);
     let LeafGrant { tenant, profile, node, complete } = match request.prepare(app, &state)? {
@@ -125,7 +129,7 @@ async fn prepared(
     };
     let terms = terms(&state, &tenant, &profile, &node)?;
     let issued = if state.has_step_ca() {
-        external::sign(app, origin, request.csr(), terms).await?
+        external::sign(app, origin, request.csr(), terms, deadline).await?
     } else {
         let _turn = hsm::turn(app).await?;
         sign(app, request.csr(), terms)?

@@ -7,8 +7,8 @@ use crate::process::app::{App, Provenance};
 use lifecycle::host::Class;
 use lifecycle::names::{Label, NodeId, SecretHash};
 use lifecycle::registry::{
-    self, Actor, BundleClaim, Command, Prepared, Recover, Recoverable, RecoveryKind, Rejection,
-    State, check_recovery_token, needs_only_addresses, recoverable,
+    self, Actor, BundleClaim, Command, Prepared, Recover, Recoverable, RecoveryKind, Rejection, State,
+    check_recovery_token, needs_only_addresses, recoverable,
 };
 use pki::csr;
 use std::sync::Arc;

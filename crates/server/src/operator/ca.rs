@@ -3,10 +3,10 @@
 use super::acts::reason;
 use super::bootstrap;
 use crate::ca::crl;
-use crate::ca::{hsm, step_ca};
 use crate::ca::rewrap;
 use crate::ca::roll::{self, ClaimedRoll, Requester, RollRequest};
 use crate::ca::root_list;
+use crate::ca::{hsm, step_ca};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Query, Segment, bad};
 use crate::http::failure::Failure;

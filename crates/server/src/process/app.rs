@@ -169,7 +169,10 @@ impl App {
         let (is_hsm_away, now) = (!self.ca.hsm.is_available(), self.now());
         // Without an issuer for itself the control plane goes on with the certificate that it has.
         let is_step_ca_away = !self.ca.step_ca.is_available();
-        if is_hsm_away || is_step_ca_away || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node) {
+        if is_hsm_away
+            || is_step_ca_away
+            || self.view().state.uses_without_issuer(now).contains(&IssuerUse::Node)
+        {
             reasons.push("issuer_unavailable");
         }
         if !is_hsm_away && !self.ca.presented.is_valid(now) {

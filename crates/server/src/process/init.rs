@@ -315,7 +315,8 @@ fn sealed(made: hierarchy::IssuerMaterial, usage: IssuerUse) -> Result<UnsealedI
 }
 
 impl UnsealedIssuer {
-    fn record(&self, kek: &Kek, root: Fingerprint) -> Result<NewIssuer, InitError> {
+    /// An imported CA may end a moment after its root, as those of `step ca init` do: nobody accepts it by then.
+    fn record(&self, kek: &Kek, root: &pki::describe::Facts) -> Result<NewIssuer, InitError> {
         let id = self.issuer.id();
         Ok(NewIssuer {
             sealed_key: kek.seal(&keys::issuer_context(&id), &self.key)?,
@@ -324,9 +325,9 @@ impl UnsealedIssuer {
             subject: self.issuer.subject(),
             certificate: self.issuer.certificate().to_vec(),
             fingerprint: pki::digest::fingerprint(self.issuer.certificate()),
-            not_after: self.issuer.not_after(),
+            not_after: self.issuer.not_after().min(root.not_after),
             usage: self.usage,
-            root: Some(root),
+            root: Some(root.fingerprint),
         })
     }
 }
@@ -348,7 +349,7 @@ fn first_command(
         | IssuerChoice::Pkcs11
         | IssuerChoice::Imported { .. } => None,
     };
-    let server_issuer = authority.server.as_ref().map(|server| server.record(kek, root.fingerprint));
+    let server_issuer = authority.server.as_ref().map(|server| server.record(kek, &root));
     Ok(InitializeDomain {
         domain: request.domain.clone(),
         cluster: ClusterId(chance::ulid(at)?),
@@ -357,7 +358,7 @@ fn first_command(
         root: authority.root.clone(),
         root_fingerprint: root.fingerprint,
         root_not_after: root.not_after,
-        issuer: authority.issuer.record(kek, root.fingerprint)?,
+        issuer: authority.issuer.record(kek, &root)?,
         server_issuer: server_issuer.transpose()?,
         step_ca,
         audit_certificate,
@@ -373,10 +374,7 @@ fn first_command(
 }
 
 /// What is known of a step-ca without asking it.
-fn step_ca_facts(
-    choice: &StepCaChoice,
-    at: Timestamp,
-) -> Result<(Vec<u8>, pki::describe::Facts), InitError> {
+fn step_ca_facts(choice: &StepCaChoice, at: Timestamp) -> Result<(Vec<u8>, pki::describe::Facts), InitError> {
     let unusable = |why: &dyn std::fmt::Display| InitError::StepCa(why.to_string());
     let url = client::foreign::ForeignUrl::parse(&choice.url).ok();
     if url.is_none_or(|url| url.path() != "/") || !choice.url.starts_with("https://") {
@@ -385,7 +383,8 @@ fn step_ca_facts(
     if choice.provisioner.is_empty() || choice.provisioner.chars().any(char::is_control) {
         return Err(unusable(&"the provisioner needs a name"));
     }
-    let root = pki::pem::certificates(&choice.root).map_err(|error| unusable(&format!("its root: {error}")))?;
+    let root =
+        pki::pem::certificates(&choice.root).map_err(|error| unusable(&format!("its root: {error}")))?;
     let [root] = root.as_slice() else {
         return Err(unusable(&"its root must be one certificate"));
     };

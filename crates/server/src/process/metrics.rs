@@ -277,7 +277,11 @@ impl Metrics {
 
     fn register_step_ca(&mut self) {
         let registry = &mut self.registry;
-        registry.register("step_ca_up", "1 while the last call of step-ca succeeded", self.step_ca_up.clone());
+        registry.register(
+            "step_ca_up",
+            "1 while the last call of step-ca succeeded",
+            self.step_ca_up.clone(),
+        );
         let help = "Calls of step-ca, by what was asked and its result";
         registry.register("step_ca_calls", help, self.step_ca_calls.clone());
         let help = "Certificates that step-ca was asked for and that are not on record yet";

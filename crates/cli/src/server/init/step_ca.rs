@@ -11,8 +11,9 @@ use zeroize::Zeroizing;
 
 /// The flags belong to this issuer and to no other.
 pub fn check_flags(arguments: &Arguments) -> Result<(), CommandError> {
-    let Arguments { step_ca_url, step_ca_root, step_ca_provisioner, step_ca_key, step_ca_password_file, .. } =
-        arguments;
+    let Arguments {
+        step_ca_url, step_ca_root, step_ca_provisioner, step_ca_key, step_ca_password_file, ..
+    } = arguments;
     let is_given = step_ca_url.is_some()
         || step_ca_root.is_some()
         || step_ca_provisioner.is_some()

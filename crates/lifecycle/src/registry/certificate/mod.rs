@@ -55,7 +55,9 @@ impl Issued {
             && self.signed_at.plus(BEHIND) >= state.at
             && self.not_after > state.at
             && !state.serial_is_taken(&self.serial)
-            && issuer.is_some_and(|issuer| self.not_after <= issuer.not_after && state.is_duly_signed(self, issuer))
+            && issuer.is_some_and(|issuer| {
+                self.not_after <= issuer.not_after && state.is_duly_signed(self, issuer)
+            })
     }
 }
 

@@ -6,8 +6,8 @@ use crate::names::{
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerState,
-    NewIssuer, NewStepCa, NodeSigner, Rejection, Root, RootState, State, Tenant,
+    Addresses, AuditSigner, Domain, EPHEMERAL_LEAF, Envelope, Event, Issuer, IssuerState, NewIssuer,
+    NewStepCa, NodeSigner, Rejection, Root, RootState, State, Tenant,
 };
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -53,7 +53,13 @@ pub(in crate::registry) fn decide(state: &State, found: &InitializeDomain) -> De
     let outside = issuers().any(|issuer| !issuer.kind.is_of_domain());
     let outlives = issuers().any(|issuer| issuer.not_after > found.root_not_after);
     let elsewhere = issuers().any(|issuer| issuer.root.is_some_and(|root| root != found.root_fingerprint));
-    if below_prefix || outside || !fits_node_signer(found) || outlives || elsewhere || !are_divided_or_one(found) {
+    if below_prefix
+        || outside
+        || !fits_node_signer(found)
+        || outlives
+        || elsewhere
+        || !are_divided_or_one(found)
+    {
         return Rejection::PreparedStale.into();
     }
     Decision::granted(vec![Event::DomainInitialized(Box::new(found.clone()))])

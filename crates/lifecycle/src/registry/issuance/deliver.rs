@@ -8,7 +8,8 @@ use crate::registry::{Envelope, Event, State};
 pub(in crate::registry) fn record(state: &State, serials: &[Serial]) -> Decision {
     let owed = |serial: &&Serial| state.undelivered_revocations.contains_key(*serial);
     let serials: Vec<Serial> = serials.iter().filter(owed).cloned().collect();
-    let event = (!serials.is_empty()).then_some(Event::RevocationsDelivered(RevocationsDelivered { serials }));
+    let event =
+        (!serials.is_empty()).then_some(Event::RevocationsDelivered(RevocationsDelivered { serials }));
     Decision::granted(event.into_iter().collect())
 }
 

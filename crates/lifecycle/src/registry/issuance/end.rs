@@ -1,10 +1,10 @@
 //! An intent came to nothing: the issuer refused or misbehaved, or what it signed was not recorded.
 
+use crate::names::AlertId;
 use crate::names::{NodeId, ReplicaId, RequestId, Serial};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AlertRaised, AuditField, AuditFields, Happened};
 use crate::registry::{AlertKind, Envelope, Event, State};
-use crate::names::AlertId;
 use serde::{Deserialize, Serialize};
 
 /// How much of what an issuer did wrong is kept.

@@ -70,9 +70,10 @@ impl State {
     /// May this certificate be recorded, as far as it goes by who signed it?
     pub(super) fn is_duly_signed(&self, issued: &Issued, issuer: &Issuer) -> bool {
         match (issuer.kind, &issued.external) {
-            (IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral | IssuerKind::Pkcs11, None) => {
-                true
-            }
+            (
+                IssuerKind::Sealed | IssuerKind::Imported | IssuerKind::Ephemeral | IssuerKind::Pkcs11,
+                None,
+            ) => true,
             (IssuerKind::StepCa, Some(external)) => self.is_result(issued, issuer, external),
             (IssuerKind::StepCa, None)
             | (
@@ -84,10 +85,8 @@ impl State {
 
     fn is_result(&self, issued: &Issued, issuer: &Issuer, external: &ExternalIssuance) -> bool {
         let Some(intent) = self.intents.get(&external.intent) else { return false };
-        let another = self
-            .intents
-            .iter()
-            .any(|(id, intent)| *id != external.intent && intent.serial == issued.serial);
+        let another =
+            self.intents.iter().any(|(id, intent)| *id != external.intent && intent.serial == issued.serial);
         intent.issuer == issuer.id
             && intent.key == issued.key
             && intent.subject == issued.subject

@@ -72,7 +72,9 @@ impl From<CallFailure> for Failure {
         let message = match failure.kind {
             FailureKind::Unavailable => "the issuer of nodes does not answer now",
             FailureKind::Refused { .. } => "the issuer of nodes refuses to sign",
-            FailureKind::Misbehaved => "the issuer of nodes answered with something else than it was asked for",
+            FailureKind::Misbehaved => {
+                "the issuer of nodes answered with something else than it was asked for"
+            }
         };
         let told = Failure::new(failure.kind.code(), message);
         if failure.kind == FailureKind::Misbehaved { told } else { told.retry_after(5) }

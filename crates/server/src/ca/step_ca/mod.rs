@@ -90,6 +90,11 @@ impl StepCaClient {
         health.note(result);
     }
 
+    /// Remembers that it knows the provisioner.
+    fn note_checked(&self) {
+        self.health.write().unwrap_or_else(PoisonError::into_inner).note_checked();
+    }
+
     /// Refuses at once while it is known not to answer: asking would only make intents that lapse.
     pub fn ready(&self) -> Result<(), Failure> {
         match self.failure() {

@@ -97,10 +97,8 @@ async fn signed(
         not_after: order.not_after,
         at: order.at,
     };
-    let received = check(&asked, &leaf, &others, &access.root).map_err(|wrong| SignFailure {
-        call: CallFailure::misbehaved(wrong.what),
-        serial: wrong.serial,
-    })?;
+    let received = check(&asked, &leaf, &others, &access.root)
+        .map_err(|wrong| SignFailure { call: CallFailure::misbehaved(wrong.what), serial: wrong.serial })?;
     let state = &app.view().state;
     let is_known = state.certificates.contains_key(&received.serial)
         || state.undelivered_revocations.contains_key(&received.serial);

@@ -7,7 +7,7 @@ use crate::process::chance;
 use pki::agent_key::HostKey;
 use pki::step_ca::{SignToken, sign_token};
 use serde_json::json;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,10 +36,7 @@ pub async fn check(app: &App) {
 
 fn note(app: &App, found: Result<(), CallFailure>) {
     match found {
-        Ok(()) => {
-            let mut health = app.ca.step_ca.health.write().unwrap_or_else(PoisonError::into_inner);
-            health.note_checked();
-        }
+        Ok(()) => app.ca.step_ca.note_checked(),
         Err(failure) => app.ca.step_ca.note(Err(&failure)),
     }
 }
