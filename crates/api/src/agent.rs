@@ -13,12 +13,12 @@ mod generated {
 pub use generated::agent_client::AgentClient;
 pub use generated::agent_server::{Agent, AgentServer};
 pub use generated::{
-    Ack, Attempt, BootConfigRequest, Bundle, BundleEvidence, CheckRequest, Config, ConfirmRequest, ConfirmResponse,
-    ConfirmStatus, EndedSession, EndpointProfile, EnrollRequest, EnrollResponse, Evidence, FreeSpace,
-    Hardware, HardwareIdentity, Heartbeat, Hello, LiveDown, LiveUp, NotNeeded, OpenSession, Order, OrderDone,
-    OverlayAnswer, OverlayClaim, OverlayPeer, OverlayPeers, OverlayReport, RecoverRequest, RecoverResponse,
-    RecoveryGrant, RecoveryKept, RecoveryProfile, RekeyOverlay, RenewNow, RenewRequest, RenewResponse,
-    Sessions, SessionsRecorded, Standing, Underlay, Welcome, live_down, live_up, order,
+    Ack, Attempt, BootConfigRequest, Bundle, BundleEvidence, CheckRequest, Config, ConfirmRequest,
+    ConfirmResponse, ConfirmStatus, EndedSession, EndpointProfile, EnrollRequest, EnrollResponse, Evidence,
+    FreeSpace, Hardware, HardwareIdentity, Heartbeat, Hello, LiveDown, LiveUp, NotNeeded, OpenSession, Order,
+    OrderDone, OverlayAnswer, OverlayClaim, OverlayPeer, OverlayPeers, OverlayReport, RecoverRequest,
+    RecoverResponse, RecoveryGrant, RecoveryKept, RecoveryProfile, RekeyOverlay, RenewNow, RenewRequest,
+    RenewResponse, Sessions, SessionsRecorded, Standing, Underlay, Welcome, live_down, live_up, order,
 };
 
 /// Without the token.

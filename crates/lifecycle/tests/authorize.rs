@@ -6,15 +6,15 @@ use crate::support::{
     replica, revoke, set_policy, span, vcluster,
 };
 use lifecycle::names::{
-    BootstrapName, Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source, SpiffeId,
-    TenantId,
+    BootstrapName, Checksum, Fingerprint, KeyHash, Label, NodeId, ReplicaId, RequestId, Serial, Source,
+    SpiffeId, TenantId,
 };
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change, Checkpoint, Claim,
-    ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting, Describe, EndIssuance, Forwarded,
-    ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueBootstrap, IssueRepairBundle, Keeping, RaiseAlert,
-    Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList, ServerCertificate, SetConfig, Silence,
-    SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
+    AcceptClock, AcceptRollback, Act, Actor, AlertKind, AuditGap, AuditSink, BeginIssuance, Change,
+    Checkpoint, Claim, ClaimOverlay, Command, ConfigDocument, ConfigTarget, Confirmation, DeniedSighting,
+    Describe, EndIssuance, Forwarded, ForwardingGapCause, Import, ImportRootList, IntentEnd, IssueBootstrap,
+    IssueRepairBundle, Keeping, RaiseAlert, Refusals, RepairClock, ReportSessions, Rewrap, Role, RootList,
+    ServerCertificate, SetConfig, Silence, SkipForwarding, Subject, Tenants, authorize, may_reach, may_read,
 };
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 
 use super::command::Answer;
 use super::{
-    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, bootstrap, certificate, domain,
-    hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root, session, tenant, tidy,
-    token, vcluster,
+    Command, Envelope, Event, Recorded, Rejection, State, alert, audit, authorize, bootstrap, certificate,
+    domain, hardware, issuance, issuer, node, operator, overlay, policy, recovery, replica, roll, root,
+    session, tenant, tidy, token, vcluster,
 };
 use crate::names::{RequestId, Span, Timestamp, Ulid};
 use std::sync::Arc;

@@ -7,12 +7,11 @@ use crate::names::{
 };
 use crate::registry::{
     AcceptClock, AcceptRollback, ActivateIssuer, AddOperator, AnnounceReplica, AnswerRoll, AuditGap,
-    BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
-    CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import, ImportRootList, InitializeDomain,
-    IssueBootstrap,
-    JoinReplica, NewIssuer, PendingRoll, PrepareRoll, PublishIssuer, RaiseAlert, Refusals, Register,
-    RegisterHardware, Renew, RenewOperator, RepairClock, ReportSessions, Rewrap, ServerCertificate,
-    SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
+    BeginIssuance, Checkpoint, ClaimOverlay, Confirm, Confirmation, CreateOperatorKey, CreateTenant,
+    CreateToken, CreateVcluster, DeniedSighting, Describe, EndIssuance, Enroll, Forwarded, Import,
+    ImportRootList, InitializeDomain, IssueBootstrap, JoinReplica, NewIssuer, PendingRoll, PrepareRoll,
+    PublishIssuer, RaiseAlert, Refusals, Register, RegisterHardware, Renew, RenewOperator, RepairClock,
+    ReportSessions, Rewrap, ServerCertificate, SetConfig, SetPolicy, Sighting, Silence, SkipForwarding,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! What must hold after every step. Checked in property tests and simulation, not in production.
 
 use super::{
-    CertificateStatus, ConfigChange, IssuerKind, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState, Overlay,
-    OverlayScope, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State, TokenState,
-    Vclusters,
+    CertificateStatus, ConfigChange, IssuerKind, IssuerState, MOST_REPLICAS, MOST_SESSIONS, NodeState,
+    Overlay, OverlayScope, Owner, RecoveryKind, RecoveryState, RecoveryToken, Replica, RootState, State,
+    TokenState, Vclusters,
 };
 use crate::names::{IssuerUse, ReplicaId, Serial, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};

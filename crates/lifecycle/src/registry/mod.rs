@@ -109,8 +109,8 @@ pub use overlay::claim::ClaimOverlay;
 pub use overlay::{Families, Overlay, OverlayGroup, Peer, Peers, Underlay, Wireguard};
 pub use policy::set::SetPolicy;
 pub use policy::{
-    BootstrapRead, CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError, PolicyKeyReference,
-    UnderlayProbe,
+    BootstrapRead, CertificateProfile, CloneRule, Fraction, OverlayScope, Policy, PolicyError,
+    PolicyKeyReference, UnderlayProbe,
 };
 pub use recovery::mint::{Keeping, Mint, is_due as recovery_is_due};
 pub use recovery::recover::{Recover, Recoverable, check_recovery_token, needs_only_addresses, recoverable};

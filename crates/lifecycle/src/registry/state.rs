@@ -5,9 +5,9 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator, OperatorKey, Overlay,
-    PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate, Tenants, Token,
-    UndeliveredRevocation, Vcluster,
+    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator,
+    OperatorKey, Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate,
+    Tenants, Token, UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
     AlertId, BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,

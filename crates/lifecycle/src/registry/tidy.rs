@@ -39,8 +39,7 @@ pub(in crate::registry) fn decide(state: &State) -> Decision {
     let (issuers, replica_tokens) = (old_issuers(state), old_replica_tokens(state));
     let wireguard_keys = state.rested_keys().take(AT_ONCE).collect();
     let revocations = old_revocations(state);
-    let tidied =
-        Tidied { tokens, certificates, keys, issuers, replica_tokens, wireguard_keys, revocations };
+    let tidied = Tidied { tokens, certificates, keys, issuers, replica_tokens, wireguard_keys, revocations };
     if !tidied.is_empty() {
         events.push(Event::Tidied(tidied));
     }

@@ -10,9 +10,7 @@ use crate::issuance::enroll;
 use crate::process::app::App;
 use api::agent::{OverlayAnswer, OverlayClaim};
 use api::code;
-use lifecycle::registry::{
-    ClaimOverlay, Command, Node, OverlayGroup, State, Underlay, Wireguard, overlay,
-};
+use lifecycle::registry::{ClaimOverlay, Command, Node, OverlayGroup, State, Underlay, Wireguard, overlay};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -217,7 +215,9 @@ async fn record(
         None => None,
     };
     let claim = ClaimOverlay { node: peer.id.clone(), wireguard, underlay, holder_seen_at };
-    app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim))).await.map(drop)
+    app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim)))
+        .await
+        .map(drop)
 }
 
 /// Where the host is in the overlay.
