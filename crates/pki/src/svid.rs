@@ -8,7 +8,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
 use crate::verify::{MAX_LEAF_BYTES, PeerCertificate, PeerError};
-use crate::{describe, digest, pem, verify, x509_time};
+use crate::{describe, pem, verify, x509_time};
 
 /// CAs between an SVID and its trust bundle that are looked at: more than SPIRE's own hierarchies have.
 const INTERMEDIATES: usize = 3;
@@ -206,11 +206,6 @@ pub fn split(ders: &[u8], most: usize) -> Option<Vec<CertificateDer<'static>>> {
         (found.len() <= most).then_some(())?;
     }
     Some(found)
-}
-
-/// A fingerprint of several certificates.
-pub fn chain_fingerprint(chain: &[CertificateDer<'_>]) -> Fingerprint {
-    digest::fingerprint(&chain.iter().flat_map(|der| der.iter().copied()).collect::<Vec<u8>>())
 }
 
 #[cfg(test)]

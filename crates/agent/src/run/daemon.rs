@@ -125,7 +125,8 @@ impl Daemon {
 
     /// What an earlier process left on disk.
     fn begin(&mut self, candidate: Option<Candidate>) {
-        let Self { core, upkeep, .. } = self;
+        let Self { core, upkeep, spire, .. } = self;
+        spire.take_offer(core);
         if let Some(span) = tolerance::read(core.path()) {
             core.learn(Input::Tolerance(span));
         }

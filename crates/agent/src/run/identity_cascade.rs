@@ -50,7 +50,7 @@ pub struct SpireIdentity {
 
 impl SpireIdentity {
     pub fn new(svids: Option<Svids>) -> Self {
-        let mut new = Self {
+        Self {
             svids,
             cascade: IdentityCascade::default(),
             newest: None,
@@ -58,9 +58,7 @@ impl SpireIdentity {
             switch: None,
             call: Call::default(),
             opens: false,
-        };
-        new.take_offer(None);
-        new
+        }
     }
 
     /// What happens next; waits for ever where there is no SPIRE.
@@ -73,13 +71,11 @@ impl SpireIdentity {
     }
 
     /// Takes the newest SVID, unless it claims to be of our own trust domain: those are issued by the control plane alone.
-    pub fn take_offer(&mut self, core: Option<&mut AgentCore>) {
+    pub fn take_offer(&mut self, core: &mut AgentCore) {
         let Some(svid) = self.svids.as_mut().and_then(|svids| svids.borrow_and_update().clone()) else {
             return;
         };
-        if let Some(core) = core
-            && svid.facts.id.domain == core.identity.spiffe.domain
-        {
+        if svid.facts.id.domain == core.identity.spiffe.domain {
             if core.reporting.is_new("SVID of our own trust domain") {
                 tracing::warn!(id = %svid.facts.id, "an SVID of the control plane's own trust domain is not used");
             }

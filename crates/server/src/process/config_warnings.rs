@@ -2,9 +2,10 @@
 
 use pki::pem;
 use pki::succession::roots_to_follow;
+use pki::svid::TrustBundle;
 
 use super::clock;
-use super::config::{ControlPlaneConfig, LokiCredential};
+use super::config::{ControlPlaneConfig, LokiCredential, SpireConfig};
 use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
@@ -16,7 +17,22 @@ pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
         claims_of_nobody(dir, config),
         older_directory(dir),
     ];
-    found.into_iter().flatten().collect()
+    found.into_iter().flatten().chain(unusable_bundles(config)).collect()
+}
+
+/// The start goes on without it: SPIRE may write its bundle later.
+fn unusable_bundles(config: &ControlPlaneConfig) -> Vec<String> {
+    let fault = |spire: &SpireConfig| {
+        let read = std::fs::read(&spire.bundle).map_err(|error| error.to_string());
+        let read = read.and_then(|text| {
+            TrustBundle::read(&spire.trust_domain, &text).map_err(|error| error.to_string())
+        });
+        read.err().map(|why| {
+            let (domain, file) = (&spire.trust_domain, spire.bundle.display());
+            format!("spire.bundle: no SVID of {domain} is accepted until {file} can be used: {why}")
+        })
+    };
+    config.spire.iter().filter_map(fault).collect()
 }
 
 /// Plain http inside a cluster is common, so that it is not refused.

@@ -36,7 +36,7 @@ impl Daemon {
 
     pub(super) fn cascade_event(&mut self, event: CascadeEvent) -> Result<(), Fault> {
         match event {
-            CascadeEvent::Offered => self.spire.take_offer(Some(&mut self.core)),
+            CascadeEvent::Offered => self.spire.take_offer(&mut self.core),
             CascadeEvent::Ended(ended) => match self.spire.ended(&mut self.core, ended) {
                 CascadeEnd::Switched(opened) => self.welcomed(*opened),
                 CascadeEnd::Stayed { open_own: true } => self.open_own(),
