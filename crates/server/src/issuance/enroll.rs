@@ -295,7 +295,7 @@ impl Issue for Enrolling {
             }
             Err(refusal) => return Err(refusal.rejection.into()),
         }
-        Ok(Preparation::Decided(Command::Enroll(Box::new(command))))
+        Ok(Preparation::Decided(Box::new(Command::Enroll(Box::new(command)))))
     }
 
     fn used(&self, node: &NodeId) -> Rejection {

@@ -42,7 +42,7 @@ pub enum Preparation {
     /// They grant a new certificate.
     Leaf(LeafGrant),
     /// The same again, or a refusal that goes on record.
-    Decided(Command),
+    Decided(Box<Command>),
 }
 
 /// For whom a certificate is to be signed, and the command that records it.
@@ -125,7 +125,7 @@ async fn prepared(
     let state = at_now(app, view);
     let LeafGrant { tenant, profile, node, complete } = match request.prepare(app, &state)? {
         Preparation::Leaf(grant) => grant,
-        Preparation::Decided(command) => return Ok((command, None)),
+        Preparation::Decided(command) => return Ok((*command, None)),
     };
     let terms = terms(&state, &tenant, &profile, &node)?;
     let issued = if state.has_step_ca() {

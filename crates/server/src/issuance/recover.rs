@@ -96,7 +96,7 @@ impl Issue for Recovering {
         let command = Recover { heard, ..self.command.clone() };
         match recoverable(state, &command) {
             Ok(Recoverable::Fresh { node, .. }) if needs_only_addresses(state, &command) => {
-                return Err(Rejection::RecoveryNotNeeded { node }.into());
+                Err(Rejection::RecoveryNotNeeded { node }.into())
             }
             Ok(Recoverable::Fresh { node, tenant, profile }) => {
                 let granted = (node.clone(), tenant.clone(), profile.clone());
@@ -109,7 +109,7 @@ impl Issue for Recovering {
             }
             // The same again, or a refusal, which may go on record.
             Ok(Recoverable::Again { .. }) | Err(_) => {
-                Ok(Preparation::Decided(Command::Recover(Box::new(command))))
+                Ok(Preparation::Decided(Box::new(Command::Recover(Box::new(command)))))
             }
         }
     }

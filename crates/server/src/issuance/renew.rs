@@ -74,7 +74,7 @@ impl Issue for Renewing {
                 });
                 Ok(Preparation::Leaf(LeafGrant { tenant, profile, node, complete }))
             }
-            Renewal::Again { .. } => Ok(Preparation::Decided(Command::Renew(Box::new(command)))),
+            Renewal::Again { .. } => Ok(Preparation::Decided(Box::new(Command::Renew(Box::new(command))))),
         }
     }
 

@@ -69,6 +69,8 @@ pub(super) const ROUTES: &[Route] = &[
         code::RATE_LIMITED,
         code::UNAVAILABLE,
         code::ISSUER_UNAVAILABLE,
+        code::ISSUER_REFUSED,
+        code::ISSUER_MISBEHAVED,
         code::ADDRESSES_EXHAUSTED,
     ]),
     Route::new(

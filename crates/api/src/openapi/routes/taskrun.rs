@@ -37,6 +37,8 @@ pub(super) const ROUTES: &[Route] = &[
         code::RATE_LIMITED,
         code::UNAVAILABLE,
         code::ISSUER_UNAVAILABLE,
+        code::ISSUER_REFUSED,
+        code::ISSUER_MISBEHAVED,
     ]),
     Route::new(
         Post,
@@ -57,6 +59,8 @@ pub(super) const ROUTES: &[Route] = &[
         code::WORKER_REVOKED,
         code::TOO_MANY_CERTIFICATES,
         code::ISSUER_UNAVAILABLE,
+        code::ISSUER_REFUSED,
+        code::ISSUER_MISBEHAVED,
     ]),
     Route::new(Get, "/v1/workers", "list_workers", "List workers of a tenant", Json(200, of::<WorkerList>))
         .query(query::<PageQuery>)

@@ -10,7 +10,7 @@ const AT_ONCE: usize = 256;
 pub(in crate::registry) fn lapsed(state: &State) -> Option<Event> {
     let over = state.intents.iter().filter(|(_, intent)| intent.has_lapsed(state.at)).take(AT_ONCE);
     let (intents, serials): (Vec<_>, Vec<_>) = over.map(|(id, intent)| (*id, intent.serial.clone())).unzip();
-    (!intents.is_empty()).then(|| Event::IssuancesLapsed(IssuancesLapsed { intents, serials }))
+    (!intents.is_empty()).then_some(Event::IssuancesLapsed(IssuancesLapsed { intents, serials }))
 }
 
 impl State {
