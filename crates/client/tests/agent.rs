@@ -50,6 +50,13 @@ impl Fake {
 
 #[tonic::async_trait]
 impl wire::Agent for Fake {
+    async fn boot_config(
+        &self,
+        _: Request<wire::BootConfigRequest>,
+    ) -> Result<Response<wire::Config>, Status> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
     async fn enroll(&self, request: Request<EnrollRequest>) -> Result<Response<EnrollResponse>, Status> {
         let key = request.metadata().get("idempotency-key").unwrap().to_str().unwrap().to_owned();
         self.keys.lock().unwrap().push(key);

@@ -66,6 +66,10 @@ def test_it_reads_what_policy_allows(plane, shared):
 
 
 def test_it_enrolls_and_does_nothing_else(plane, shared):
+    """No renewal, no live stream, no confirmation, no operator route; and nobody reads without it.
+
+    Proves PACT-37.
+    """
     place, _ = shared
     with native.door(plane, pair(place)) as door:
         assert door.renewal_refused(certs.good_csr()).status == native.grpc.StatusCode.PERMISSION_DENIED

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use api::agent::{
-    Agent, CheckRequest, ConfirmRequest, ConfirmResponse, ConfirmStatus, EnrollRequest, EnrollResponse,
-    HardwareIdentity, LiveUp, NotNeeded, RecoverRequest, RecoverResponse, RecoveryGrant, RecoveryProfile,
-    RenewRequest, RenewResponse, Standing,
+    Agent, BootConfigRequest, CheckRequest, Config, ConfirmRequest, ConfirmResponse, ConfirmStatus,
+    EnrollRequest, EnrollResponse, HardwareIdentity, LiveUp, NotNeeded, RecoverRequest, RecoverResponse,
+    RecoveryGrant, RecoveryProfile, RenewRequest, RenewResponse, Standing,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -396,6 +396,10 @@ impl Agent for Door {
             Fault::Superseded => Err(live::superseded()),
             _ => Ok(Response::new(Standing { state: "active".to_owned(), ..Standing::default() })),
         }
+    }
+
+    async fn boot_config(&self, _: Request<BootConfigRequest>) -> Result<Response<Config>, Status> {
+        Err(Status::permission_denied("this control plane has no bootstrap identities"))
     }
 
     type LiveStream = Down;
