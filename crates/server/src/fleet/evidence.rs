@@ -115,10 +115,24 @@ mod tests {
             endpoint_profile_id: "\n".to_owned(),
             clock_offset_ms: i64::MIN,
             free_space,
+            overlay: Some(agent::OverlayReport {
+                state: "unavailable".to_owned(),
+                reason: "bad luck".to_owned(),
+                detail: "d\u{1b}".repeat(5000),
+                interface: "i".repeat(129),
+                wireguard_public_key: "A".repeat(10_000),
+                peers: u32::MAX,
+                ..agent::OverlayReport::default()
+            }),
             ..agent::Evidence::default()
         };
         let kept = report(said, 3, Timestamp::from_secs(1));
         assert_eq!((kept.class, kept.cert_serial, kept.cert_not_after), (None, None, None));
+        let overlay = kept.overlay.expect("a state that is known");
+        assert_eq!((overlay.state, overlay.reason), (OverlayState::Unavailable, None));
+        assert_eq!((overlay.detail.len(), overlay.interface, overlay.key), (TEXT, None, None));
+        let unknown = agent::OverlayReport { state: "sideways".to_owned(), ..agent::OverlayReport::default() };
+        assert_eq!(super::overlay(unknown), None);
         assert_eq!((kept.correlation_id, kept.endpoint_profile_id, kept.bundle_version), (None, None, 3));
         assert!(kept.detail.starts_with("a[2Jx") && kept.detail.len() == TEXT);
         let attempt = Attempt { at: None, ok: false, code: None, correlation_id: None };
