@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+import evidence
 from machine import PATIENCE, until
-from namespaces import Overlay, outer
+from namespaces import Overlay, outer, url
 
 
 @pytest.fixture
@@ -112,3 +113,29 @@ def test_a_host_that_was_enrolled_without_an_overlay_joins_later(overlay):
     assert line["host_id"] == late.node_id()
     assert late.stop() == 0
     assert not late.has_interface(), "an agent that ends takes its interface along"
+
+
+def test_hosts_of_other_kinds_are_in_the_overlay_too(overlay, names):
+    """Proves PLFM-10, PLFM-12, PLFM-19. One enrolled and run as `plfm-agent`, with nothing said of an overlay, and one that keeps all in memory."""
+    (one,) = overlay.joined("4")
+    plfm = overlay.host("4")
+    plfm.program = names.bin / "plfm-agent"
+    plfm.dir.mkdir(mode=0o700)
+    assert not plfm.has_interface()
+    bundle = overlay.plane.dir / "ca" / "bundle.pem"
+    (plfm.dir / "agent.toml").write_text(f'server = "{url()}"\nca_file = "{bundle}"\n')
+    command = ("env", f"ENLIST_AGENT_DIR={plfm.dir}", plfm.program, "enroll", "--json", "--token", "-")
+    done = plfm.run(*command, stdin=overlay.plane.token())
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert (plfm.dir / "wireguard" / "private.key").stat().st_mode & 0o7777 == 0o600
+    plfm.start().wait_up(1)
+    plfm.note_wireguard_key()
+    evidence.private_key("agent", (plfm.dir / "certs" / "agent.key").read_bytes())
+    memory = overlay.host("4", ENLIST_AGENT_TOKEN=overlay.plane.token())
+    memory.dir.mkdir(mode=0o700)
+    settings = f'storage = "memory"\nserver = "{url()}"\nca_pin = "{overlay.plane.pin}"\n[overlay]\nenable = true\n'
+    (memory.dir / "agent.toml").write_text(settings)
+    memory.start().wait_up(2)
+    assert not list(memory.dir.rglob("*.key")), "the WireGuard key is on no disk"
+    plfm.wait_up(2)
+    overlay.all_reach_all([one, plfm, memory])

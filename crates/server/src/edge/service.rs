@@ -160,7 +160,9 @@ async fn drive<C: GracefulConnection>(
         _ = connection.as_mut() => return,
         () = over => {}
         () = cut.as_mut() => {
-            // Every request is refused by now; what was said to a node that is gone is still sent.
+            // Every request is refused by now; what was said to a node that is gone is still sent. It ends with its streams, which
+            // have ended themselves.
+            connection.as_mut().graceful_shutdown();
             _ = tokio::time::timeout(LAST_WORDS, connection).await;
             return;
         }
