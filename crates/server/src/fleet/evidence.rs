@@ -131,7 +131,8 @@ mod tests {
         let overlay = kept.overlay.expect("a state that is known");
         assert_eq!((overlay.state, overlay.reason), (OverlayState::Unavailable, None));
         assert_eq!((overlay.detail.len(), overlay.interface, overlay.key), (TEXT, None, None));
-        let unknown = agent::OverlayReport { state: "sideways".to_owned(), ..agent::OverlayReport::default() };
+        let unknown =
+            agent::OverlayReport { state: "sideways".to_owned(), ..agent::OverlayReport::default() };
         assert_eq!(super::overlay(unknown), None);
         assert_eq!((kept.correlation_id, kept.endpoint_profile_id, kept.bundle_version), (None, None, 3));
         assert!(kept.detail.starts_with("a[2Jx") && kept.detail.len() == TEXT);
