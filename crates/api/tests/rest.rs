@@ -95,7 +95,8 @@ fn a_sign_of_life_that_is_not_written_down_yet_counts() {
 }
 
 fn detail_of(node: &Node, report: Report, profile: Option<&EndpointProfile>) -> NodeDetail {
-    let live = NodeLiveness { report: Some(Arc::new(report)), connected: true, last_seen: None };
+    let live =
+        NodeLiveness { report: Some(Arc::new(report)), connected: true, last_seen: None, overlay_told: None };
     NodeDetail::of(&State::default(), node, &live, profile)
 }
 

@@ -19,7 +19,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2::SendRequest;
 use pki::agent_key::HostKey;
 use rustls::ClientConfig;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub fn node_id(number: usize) -> String {
@@ -34,6 +34,8 @@ pub fn mac(number: usize) -> String {
 pub struct Host {
     pub number: usize,
     up: mpsc::UnboundedSender<Bytes>,
+    /// As it was sent, to be sent again.
+    claim: Arc<OnceLock<Bytes>>,
     challenge: Vec<u8>,
     key: PrivateKey,
     /// While it is held, so is the connection.
@@ -64,9 +66,10 @@ impl Host {
             Some(live_down::Message::Welcome(welcome)) => welcome.overlay_challenge,
             other => return Err(format!("instead of Welcome: {other:?}").into()),
         };
-        tokio::spawn(read(down, number, knowledge));
+        let claim = Arc::new(OnceLock::new());
+        tokio::spawn(read(down, (number, up.clone(), claim.clone()), knowledge));
         tokio::spawn(beat(up.clone()));
-        Ok(Self { number, up, challenge, key: PrivateKey::generate(&X25519)?, _sender: sender })
+        Ok(Self { number, up, claim, challenge, key: PrivateKey::generate(&X25519)?, _sender: sender })
     }
 
     /// As the protocol says.
@@ -85,7 +88,8 @@ impl Host {
             underlay: Some(Underlay { ipv4: format!("10.{a}.{b}.{c}"), ipv6: String::new(), port: 51820 }),
             revision: 0,
         };
-        self.up.unbounded_send(frame(&LiveUp { message: Some(live_up::Message::Overlay(claim)) }))?;
+        let claim = frame(&LiveUp { message: Some(live_up::Message::Overlay(claim)) });
+        self.up.unbounded_send(self.claim.get_or_init(|| claim).clone())?;
         Ok(())
     }
 }
@@ -128,11 +132,22 @@ async fn beat(up: mpsc::UnboundedSender<Bytes>) {
     }
 }
 
-async fn read(mut down: Messages, number: usize, knowledge: Arc<Knowledge>) {
+/// Reads the stream. A claim that may be made again is, as agents do.
+async fn read(
+    mut down: Messages,
+    (number, up, claim): (usize, mpsc::UnboundedSender<Bytes>, Arc<OnceLock<Bytes>>),
+    knowledge: Arc<Knowledge>,
+) {
     while let Ok(Some(LiveDown { message })) = down.next().await {
         match message {
             Some(live_down::Message::OverlayPeers(told)) => knowledge.told(number, &told),
             Some(live_down::Message::OverlayAnswer(answer)) if !answer.code.is_empty() => {
+                let again = api::code::Code::of(&answer.code).is_some_and(|code| code.retryable);
+                if let Some(claim) = claim.get().filter(|_| again) {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    let _ = up.unbounded_send(claim.clone());
+                    continue;
+                }
                 knowledge.fail(format!("host {number}: {} {}", answer.code, answer.detail));
             }
             _ => {}
