@@ -133,6 +133,7 @@ pub fn found() -> InitializeDomain {
         },
         audit_certificate: b"audit".to_vec(),
         audit_sealed_key: b"sealed".to_vec(),
+        step_ca: None,
         node_signer: NodeSigner::DomainIssuer,
         server_issuer: None,
     }
@@ -206,6 +207,7 @@ fn issued(n: u8, subject: SpiffeId) -> Issued {
         not_after: AT.plus(Span::from_hours(20)),
         renew_at: AT.plus(Span::from_hours(12)),
         der: b"certificate".to_vec(),
+        external: None,
     }
 }
 
