@@ -124,9 +124,13 @@ impl World {
         world
     }
 
-    /// Something to end: a recovery token, an order, a drain, a quarantine, an issuer that retires or a root.
+    /// Something to end: a recovery token, orders, a key that rests, a drain, a quarantine, an issuer that retires or a root.
     fn begin(&mut self, divided: bool) {
         self.give(&Ask::Keep { node: 1, kept: None, wants: true }, None, 0);
+        let claim = |key| Ask::Overlay { node: 1, key: Some(key), endpoint: Some(1) };
+        for ask in [claim(0), Ask::Care(1, Care::Rekey), claim(1), Ask::Care(1, Care::Rekey)] {
+            self.give(&ask, None, 0);
+        }
         let rest = [Care::Rotate, Care::Drain(None), Care::Quarantine].map(|care| Ask::Care(1, care));
         let roll = match divided {
             false => {
