@@ -206,7 +206,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
                     done.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
                 let told = format!(
                     "every private key is sealed under key-encryption key {}; enlist.toml names its source\n\
-                     back up the new key, and keep the old one as long as you keep backups made with it\n{warnings}",
+                     back up this key, and keep any earlier one as long as you keep backups made with it\n{warnings}",
                     done.kek_id
                 );
                 output.screen().hang(0, 0, &told)

@@ -10,6 +10,7 @@ use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::shell;
 use crate::table::{Table, Tone, harmless, or_dash};
+use api::code::{self, Code};
 use api::rest::cluster::{
     Cluster, CreateReplicaTokenRequest, MintedReplicaToken, REPLICA_TOKEN_PREFIX, RemoveReplicaRequest,
     ReplicaHealth,
@@ -21,6 +22,10 @@ use std::time::Duration;
 
 /// Between two looks.
 const WATCH: Duration = Duration::from_secs(1);
+/// To the upper left corner; erase to the end of the line and go to the next; erase what is below.
+const HOME: &str = "\x1b[H";
+const OVER: &str = "\x1b[K\n";
+const BELOW: &str = "\x1b[J";
 const AGAIN: &str = "It is asked again every second. To watch from another replica, name that one with `--dir` or `--server`.";
 
 #[derive(Debug, clap::Subcommand)]
@@ -65,6 +70,14 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
         }
         Command::Remove { id, force, confirm } => {
             not_the_secret(&id, REPLICA_TOKEN_PREFIX)?;
+            let shown = harmless(&id);
+            let consequence = format!(
+                "replica {shown} is removed for good: it can only join again as a new one, with a new token and an empty directory"
+            );
+            // What goes through only by force is asked about by the control plane.
+            if !force {
+                confirm.at_terminal(&consequence, output)?;
+            }
             let path = Path::new("/v1/cluster/replicas").segment(&id).segment("remove");
             let request = RemoveReplicaRequest { force, confirm: None };
             let removed: Result<Cluster, client::Error> = operator.post(&path, &request).await;
@@ -97,17 +110,21 @@ async fn follow(operator: &OperatorApi, output: Output) -> Result<(), CommandErr
         let looked: Result<Cluster, client::Error> = operator.get(&Path::new("/v1/cluster")).await;
         // Asked each time: a window may have been resized.
         let screen = if in_place { Screen::of_stdout() } else { output.screen() };
-        let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
+        // From the top, each line over the one before, and what is below it erased: nothing goes to the scrollback.
+        let place = |text: &str| match in_place {
+            true => format!("{}{}{}", HOME, text.replace('\n', OVER), BELOW),
+            false => text.to_owned(),
+        };
         let now = harmless(&screen.stamp(&clock::now().to_string()));
         match looked {
             Ok(cluster) => {
-                output.document(&cluster, |cluster| format!("{clear}{now}\n{}", status(cluster, screen)))?;
+                output.document(&cluster, |cluster| place(&format!("{now}\n{}", status(cluster, screen))))?;
             }
             Err(error) if first => return Err(error.into()),
             // In the place of what was seen before, which is no longer so.
             Err(error) if in_place => {
                 let why = screen.hang(0, 0, &harmless(&error.to_string()));
-                output.verbatim(&format!("{clear}{now}\n{why}\n\n{}\n", screen.hang(0, 0, AGAIN)))?;
+                output.verbatim(&place(&format!("{now}\n{why}\n\n{}\n", screen.hang(0, 0, AGAIN))))?;
             }
             Err(error) => eprintln!("{now} {}", harmless(&error.to_string())),
         }
@@ -130,7 +147,29 @@ fn status(cluster: &Cluster, screen: Screen) -> String {
         .with("majority", &quorum)
         .with("term", &cluster.term.to_string())
         .with("epoch", &cluster.epoch.to_string());
-    format!("{}\n{}", fields.text_on(screen), table(cluster).text(screen))
+    // Of a replica that the others do not talk to, what it says of them means nothing.
+    let excluded = cluster.reasons.iter().filter_map(|word| Code::of(word)).find(|code| is_exclusion(code));
+    let notice = excluded.map(|code| {
+        let text = format!(
+            "The other replicas do not talk to replica {} ({}), so what it says of them is not so. {}.",
+            cluster.replica_id,
+            code.word,
+            sentence(code.hint)
+        );
+        format!("\n{}\n", screen.hang(0, 0, &harmless(&text)))
+    });
+    let notice = notice.unwrap_or_default();
+    format!("{}{notice}\n{}", fields.text_on(screen), table(cluster).text(screen))
+}
+
+fn is_exclusion(found: &Code) -> bool {
+    [code::REPLICA_REMOVED, code::REPLICA_DUPLICATE, code::REPLICA_ROLLED_BACK].contains(&found)
+}
+
+/// With a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn table(cluster: &Cluster) -> Table {

@@ -40,6 +40,11 @@ impl ConfirmFlag {
         }
         ask(consequence)
     }
+
+    /// Asks a person; scripts are not asked.
+    pub fn at_terminal(&self, consequence: &str, output: Output) -> Result<(), CommandError> {
+        if self.yes || output.is_json() || !at_terminal() { Ok(()) } else { ask(consequence) }
+    }
 }
 
 fn at_terminal() -> bool {

@@ -94,13 +94,15 @@ async fn serve(
     summary::print_stopped(directory, &directory.own_program()?, output)
 }
 
-/// A port that is taken is no reason to fail, unless it was asked for.
+/// Where it was asked for, now or when the directory was made: nodes look for it there. A port that is taken is no reason to fail,
+/// unless it was asked for.
 async fn listen(asked: Option<SocketAddr>, directory: &DevDirectory) -> Result<Server, CommandError> {
-    let at =
-        |listen| start(directory.dir.clone(), Overrides { listen: vec![listen], ..Overrides::default() });
-    let started = match at(asked.unwrap_or(LISTEN)).await {
-        Err(RunError::Listen { error, .. }) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
-            at(SocketAddr::new(LISTEN.ip(), 0)).await
+    let at = |listen| start(directory.dir.clone(), Overrides { listen, ..Overrides::default() });
+    let started = match at(asked.into_iter().collect()).await {
+        Err(RunError::Listen { address, error })
+            if asked.is_none() && error.kind() == ErrorKind::AddrInUse =>
+        {
+            at(vec![SocketAddr::new(address.ip(), 0)]).await
         }
         started => started,
     };

@@ -170,6 +170,11 @@ pub fn parse_pin(text: &str) -> Result<pki::pin::Pin, CommandError> {
         .map_err(|error| CommandError::usage(error.to_string(), "`enlist ca show` prints the CA pin"))
 }
 
+/// The data directory of the first replica, in a directory of `enlist dev --replicas`.
+pub fn first_replica(dir: &Path) -> Option<PathBuf> {
+    Some(dir.join("replica-1")).filter(|replica| replica.is_dir())
+}
+
 /// A missing socket, the most common mistake, has a message of its own.
 fn check_socket(socket: &Path) -> Result<(), CommandError> {
     match socket.symlink_metadata() {
@@ -188,6 +193,13 @@ fn check_socket(socket: &Path) -> Result<(), CommandError> {
                 return Err(CommandError::unreachable(message, hint));
             }
             let message = format!("no operator socket at {}: {error}", socket.display());
+            if let Some(replica) = socket.parent().and_then(first_replica) {
+                let hint = format!(
+                    "the directory holds several replicas of `enlist dev`: give one of them, such as --dir {}",
+                    crate::shell::quoted(&replica)
+                );
+                return Err(CommandError::unreachable(message, &hint));
+            }
             let hint = "start the control plane (enlist server run), or give its location: --dir, --socket or --server; `enlist context add` saves one";
             Err(CommandError::unreachable(message, hint))
         }

@@ -189,6 +189,14 @@ def test_a_replica_that_is_removed_says_so_and_its_certificate_is_denied(program
         assert enroll(left[1]).id
         gone.start()
         until(lambda: "replica_removed" in gone.health()["reasons"], "the others tell it", patience=120)
+        # It knows by now from the registry or from the others, and says it by TLS and to whoever asks it for a change.
+        gone.restart()
+        until(lambda: "replica_removed" in gone.health()["reasons"], "it says it again", patience=120)
+        told = gone.https("GET", "/readyz")
+        assert told.status == 503 and "replica_removed" in told.json()["reasons"], told
+        change = gone.cli("token", "create", ok=False).error()
+        assert "replica_removed" in change["message"] and "bring back" not in change["hint"], change
+        assert gone.status()["reasons"][0] == "replica_removed", gone.status()
         unknown = left[0].cli("cluster", "remove", "99", ok=False)
         assert (unknown.code, unknown.error()["code"]) == (3, "replica_not_found"), unknown
 

@@ -2,6 +2,7 @@
 
 import certs
 import clocks
+import rolls
 from cluster_load import enroll
 from clusters import Cluster
 from machine import until
@@ -43,3 +44,50 @@ def test_replica_certificates_are_renewed_by_the_replicas(programs):
             for replica in cluster.replicas:
                 replica.kill()
                 clocks.sweep(replica.process.pid)
+
+
+def test_the_server_issuer_of_a_cluster_retires_once_all_replicas_have_moved(programs):
+    """As `ca roll activate` says: within seconds. What a replica had before does not hold it up until it expires, and nobody is told to
+    wait for that: until then the refusal names replicas."""
+    with Cluster(3) as cluster:
+        first = cluster.replicas[0]
+        rolls.prepare(first, "server")
+        first.cli("ca", "roll", "activate", "--force", "--yes")
+
+        def retired() -> bool:
+            done = first.cli("ca", "roll", "retire", ok=False)
+            if done.code == 0:
+                return True
+            error = done.error()
+            assert error["code"] in ("issuer_in_use", "no_quorum", "outcome_unknown"), error
+            assert "superseded" not in error["message"] and "control plane itself" not in error["message"], error
+            assert error["code"] != "issuer_in_use" or "replica" in error["message"], error
+            return False
+
+        until(retired, "every replica has moved", patience=120)
+        assert rolls.states(first, "server") == ["active", "retired"]
+        for replica in cluster.replicas:
+            replica.restart()
+        cluster.until_voting(3)
+        assert enroll(cluster.replicas[2]).id
+
+
+def test_a_replica_that_is_down_holds_a_root_up_and_is_named_with_what_to_do(programs):
+    """Even by force; started or removed, it does not any more."""
+    with Cluster(3) as cluster:
+        leader, (_, down) = cluster.roles()
+        down.stop()
+        rolls.prepare_root(leader)
+        leader.cli("ca", "roll", "activate", "--force", "--yes")
+
+        def refused() -> dict | None:
+            error = leader.cli("ca", "roll", "retire", "--force", "--yes", ok=False).error()
+            return error if error["message"].endswith(f"not renewed yet: replica {down.id}") else None
+
+        error = until(refused, "only that one has not moved", patience=120)
+        assert error["code"] == "issuer_in_use", error
+        assert "start one that does not run" in error["hint"] and "`enlist cluster remove ID`" in error["hint"], error
+        assert "node rotate" not in error["hint"], error
+        leader.cli("cluster", "remove", down.id)
+        leader.cli("ca", "roll", "retire", "--force", "--yes")
+        assert rolls.roots(leader) == ["retired", "active"] or rolls.roots(leader) == ["active"], rolls.roots(leader)

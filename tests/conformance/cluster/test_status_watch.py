@@ -8,7 +8,8 @@ from clusters import Cluster
 from machine import ENLIST, PATIENCE, clean_env, until
 from terminal import COLOUR, Terminal, plain
 
-CLEAR = "\x1b[2J"
+HOME, BELOW = "\x1b[H", "\x1b[J"
+"""How a picture begins and ends: drawn over the one before, so that nothing goes to the scrollback."""
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,8 @@ def cluster(programs):
 
 def drawn(terminal: Terminal) -> str:
     """The last whole picture, with its colours."""
-    whole = [picture for picture in terminal.read().split(CLEAR) if picture.endswith("\n") or "\n\x1b[H" in picture]
+    assert "\x1b[2J" not in terminal.read(), "a cleared screen goes to the scrollback of many terminals"
+    whole = [picture for picture in terminal.read().split(HOME) if picture.endswith(BELOW)]
     return whole[-1] if whole else ""
 
 

@@ -216,7 +216,7 @@ codes! {
     SERIAL_IN_USE "serial_in_use" 409 AlreadyExists final
         "issue the certificate again with a serial of its own";
     WOULD_LOSE_MAJORITY "would_lose_majority" 409 FailedPrecondition final
-        "bring back the other replicas first (`enlist cluster status` shows which are unreachable); `enlist cluster remove ID --force` removes the replica all the same, unless it is the only one";
+        "bring back the other replicas first (`enlist cluster status` shows which are unreachable); while a majority answers, `enlist cluster remove ID --force` removes the replica all the same, unless it is the only one";
     REPLICA_REMOVED "replica_removed" 409 FailedPrecondition final
         "the removal is final: to use the machine again, join it as a new replica, with a new token (`enlist cluster token`) and an empty directory";
     PEER_ADDRESS_IN_USE "peer_address_in_use" 409 AlreadyExists final
@@ -228,7 +228,7 @@ codes! {
     REPLICA_DUPLICATE "replica_duplicate" 409 AlreadyExists final
         "stop one of the two processes; a directory runs in one place only, and another machine joins with a token: `enlist cluster token`";
     REPLICA_ROLLED_BACK "replica_rolled_back" 409 FailedPrecondition final
-        "remove the replica (`enlist cluster remove ID`) and join its machine again with an empty directory";
+        "if this directory is a copy, stop its process and start the original; if the original is lost, remove the replica (`enlist cluster remove ID`) and join again with an empty directory";
     TENANT_EXISTS "tenant_exists" 409 AlreadyExists final
         "use the tenant as it is, or choose another name";
     OPERATOR_EXISTS "operator_exists" 409 AlreadyExists final

@@ -49,6 +49,9 @@ pub struct Cluster {
     pub feature_level: u32,
     /// How old the state may be that this replica answers with.
     pub state_age_ms: u64,
+    /// What is wrong with the replica that answers as one of several, in the words of `/readyz`.
+    #[serde(default)]
+    pub reasons: Vec<String>,
     pub replicas: Vec<ReplicaItem>,
 }
 
@@ -165,6 +168,9 @@ pub struct JoinedCluster {
     pub kek_id: String,
     /// The members of the cluster, the new one included.
     pub replicas: Vec<ReplicaAddress>,
+    /// Whether an issuer's key is in an HSM, so that the new replica needs `[pkcs11]` in its enlist.toml.
+    #[serde(default)]
+    pub needs_hsm: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -342,7 +342,11 @@ impl<'a> RollStep<'a> {
             kept(&node.kind),
             kept(&server.kind)
         );
-        self.again(&words, "ca migrate --to KIND --csr-out FILE")
+        // To where the keys were moved last: its issuer is the younger one.
+        let (newer, older) = if node.not_after > server.not_after { (node, server) } else { (server, node) };
+        // An imported key has no place that others could be moved to.
+        let to = if newer.kind == "imported" { older } else { newer };
+        self.again(&words, &format!("ca migrate --to {} --csr-out FILE", to.kind))
     }
 
     fn again(&self, words: &str, command: &str) -> String {

@@ -66,7 +66,9 @@ pub fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<(), Co
     let item = ContextItem { name: &name, current, fields: ContextFields::of(&context) };
     output.document(&item, |item| {
         let (file, place) = (place.path().display(), harmless(item.fields.place()));
-        let next = if item.current {
+        let next = if item.current && std::env::var_os("ENLIST_DIR").is_some() {
+            format!("It is the current context, but ENLIST_DIR is set and comes before it: unset ENLIST_DIR for commands to go to {place}.")
+        } else if item.current {
             format!("It is the current context: commands without --dir, --socket, --server or --context go to {place}.")
         } else {
             format!("Make it the current one: `enlist context use {name}`")

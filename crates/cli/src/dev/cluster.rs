@@ -46,8 +46,12 @@ pub async fn serve(
         None => {
             processes.stop(signals).await;
             // Nothing has been printed yet.
-            directory.remove_if_temporary();
-            return Ok(());
+            if directory.is_temporary() {
+                directory.remove_if_temporary();
+                return Ok(());
+            }
+            let enlist = directory.own_program()?;
+            return cluster_summary::print_stopped(directory, &enlist, &[], output);
         }
     }
     let enlist = directory.own_program()?;

@@ -194,14 +194,17 @@ pub fn print_stopped(
     let names: Vec<String> = started_by_hand.iter().map(ToString::to_string).collect();
     let left = match names.is_empty() {
         true => String::new(),
-        false => format!(
-            "Replica {} was started from another terminal and still runs: stop it there.\n",
-            names.join(" and ")
-        ),
+        false => {
+            let text = format!(
+                "Replica {} was started from another terminal and still runs: stop it there.",
+                names.join(" and ")
+            );
+            format!("{}\n", output.screen().hang(0, 0, &text))
+        }
     };
     let (enlist, dir) = (quoted(enlist), quoted(directory.base()));
     output.verbatim(&format!(
-        "\nStopped. {left}All data is kept; start the replicas again with\n  {enlist} dev --dir {dir}\n\
+        "\nStopped.\n{left}All data is kept; start the replicas again with\n  {enlist} dev --dir {dir}\n\
          or stop the agents that you started, and remove the data:\n  rm -rf {dir}\n"
     ))
 }

@@ -22,7 +22,8 @@ use zeroize::Zeroizing;
 const DOMAIN: &str = "dev.enlist";
 /// A directory with this file was made here: it holds nothing of value, and may be used again.
 const MARK: &str = "NOT-FOR-PRODUCTION";
-/// The most replicas that can be asked for.
+/// The fewest and the most of several replicas that can be asked for.
+const FEWEST: u8 = 3;
 const MOST: u8 = 5;
 
 /// What `root.key` in the directory is.
@@ -227,14 +228,17 @@ fn layout(base: &Path, asked: Option<u8>) -> Result<u8, CommandError> {
     let is_made = |path: PathBuf| DataDir::new(path).check_version().is_ok();
     let made = (1..=MOST).take_while(|number| is_made(base.join(replica_name(*number)))).count();
     let made = u8::try_from(made).unwrap_or(MOST);
-    let there = if is_made(base.to_owned()) { 1 } else { made };
+    let is_alone = is_made(base.to_owned());
+    let there = if is_alone { 1 } else { made };
     match asked {
+        None if is_alone || made == 0 => Ok(1),
         // An earlier run may have ended before the last one had joined.
-        None => Ok(there | 1),
+        None => Ok((made | 1).max(FEWEST)),
         Some(asked) if there == 0 || asked == there || (made > 0 && asked > made) => Ok(asked),
         Some(asked) => {
-            let message =
-                format!("{} has {there} of {asked} replicas, and cannot be changed to that", base.display());
+            let path = base.display();
+            let replicas = if there == 1 { "1 replica".to_owned() } else { format!("{there} replicas") };
+            let message = format!("{path} was made with {replicas}, and cannot be changed to {asked}");
             Err(CommandError::usage(message, "choose another --dir, or leave --replicas out"))
         }
     }

@@ -43,7 +43,13 @@ pub struct ReplicaEnded {
 pub struct Starting {
     number: u8,
     stdout: Lines<BufReader<ChildStdout>>,
-    log: PathBuf,
+    log: ReplicaLog,
+}
+
+/// What a replica logs from its start on: lines of an earlier run explain nothing.
+struct ReplicaLog {
+    path: PathBuf,
+    from: usize,
 }
 
 /// All of them.
@@ -62,7 +68,9 @@ impl ReplicaProcesses {
     /// Starts a replica that has a data directory.
     pub fn start(&mut self, directory: &DevDirectory, number: u8) -> Result<Starting, CommandError> {
         let (dir, log) = (directory.replica(number), directory.replica_log(Some(number)));
+        let from = std::fs::metadata(&log).ok().and_then(|found| usize::try_from(found.len()).ok());
         let mut child = spawn(dir.path(), &log)?;
+        let log = ReplicaLog { path: log, from: from.unwrap_or(0) };
         let gone = || failed(number, "it ended at once", &log);
         let stdout = child.stdout.take().ok_or_else(gone)?;
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or_else(gone)?;
@@ -157,9 +165,9 @@ fn how(status: std::io::Result<ExitStatus>) -> String {
     }
 }
 
-fn failed(number: u8, what: &str, log: &Path) -> CommandError {
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+fn failed(number: u8, what: &str, log: &ReplicaLog) -> CommandError {
+    let text = std::fs::read(&log.path).unwrap_or_default();
+    let text = String::from_utf8_lossy(text.get(log.from..).unwrap_or_default());
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n");
     let message = format!("replica {number} did not start: {what}\n{last}");

@@ -122,10 +122,11 @@ fn steps(session: &DevSession<'_>, summary: &DevSummary<'_>, screen: Screen) -> 
 pub fn ending(directory: &DevDirectory, screen: Screen) -> String {
     let dir = quoted(directory.base());
     if directory.is_temporary() {
-        return format!(
+        let text = format!(
             "Everything works. Stopping now because of --once, and removing {dir}.\n\
-             Without --once it keeps running, and says how to enroll a node of your own.\n"
+             Without --once it keeps running, and says how to enroll a node of your own."
         );
+        return screen.hang(0, 0, &text) + "\n";
     }
     format!(
         "Everything works. Stopping now because of --once. To undo everything:\n{}",

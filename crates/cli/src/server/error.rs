@@ -4,7 +4,7 @@ use crate::error::{CommandError, Exit};
 use ::server::clock_repair::ClockRepairError;
 use ::server::datadir::DirError;
 use ::server::init::InitError;
-use ::server::run::RunError;
+use ::server::run::{RunError, UnsealError};
 use lifecycle::registry::Rejection;
 use pki::pkcs11::HsmError;
 
@@ -18,14 +18,15 @@ impl From<RunError> for CommandError {
             RunError::Config(mistakes) => return CommandError::config(mistakes.0),
             RunError::Dir(error) => return directory(&error),
             RunError::Kek(_) => "kek_unavailable",
-            RunError::Hsm(_) => "issuer_unavailable",
+            RunError::Hsm(_) | RunError::Unseal(UnsealError::NoHsm { .. }) => "issuer_unavailable",
             RunError::WrongKek | RunError::Unseal(_) => "kek_wrong",
             RunError::Open(_) | RunError::LogKey(_) | RunError::TakeIn(_) => "store_unusable",
             RunError::Anchor(error) if error.is_rollback() => "directory_rolled_back",
             RunError::RollbackNotRecorded(_) => "directory_rolled_back",
             RunError::Anchor(_) => "anchor_unusable",
             RunError::Clock { .. } => "clock_wrong",
-            RunError::Listen { .. } | RunError::Plain { .. } => "cannot_listen",
+            RunError::Listen { .. } | RunError::Plain { .. } | RunError::PeerListen { .. } => "cannot_listen",
+            RunError::Removed => "replica_removed",
             RunError::ServerCert(_) | RunError::Tls(_) => "server_certificate",
             RunError::Chance(_) => "chance",
         };
@@ -126,5 +127,15 @@ pub(super) fn directory(error: &DirError) -> CommandError {
         DirError::InUse(_) => (Exit::Fault, "directory_in_use"),
         DirError::Io { .. } => (Exit::Fault, "file"),
     };
+    if let DirError::Missing(path) = error
+        && let Some(replica) = crate::reach::first_replica(path)
+    {
+        let hint = format!(
+            "the directory holds several replicas of `enlist dev`: start all of them with `enlist dev --dir {}`, or one with `enlist server run --dir {}`",
+            crate::shell::quoted(path),
+            crate::shell::quoted(&replica)
+        );
+        return CommandError::new(exit, code, error.to_string(), hint);
+    }
     CommandError::new(exit, code, error.to_string(), error.remedy())
 }

@@ -54,7 +54,12 @@ struct JoinSummary {
     domain: String,
     cluster_id: String,
     dir: String,
+    /// Whether enlist.toml needs [pkcs11].
+    needs_hsm: bool,
 }
+
+const HSM: &str = "An issuer's key is in an HSM: before the first start, copy the section [pkcs11] from the enlist.toml of a replica that runs to the \
+                   enlist.toml in this directory, with the file of the PIN that it names.";
 
 const TOKEN_BYTES: u64 = 4096;
 
@@ -89,6 +94,7 @@ pub async fn run(
         domain: joined.domain,
         cluster_id: joined.cluster_id,
         dir: dir.path().display().to_string(),
+        needs_hsm: joined.needs_hsm,
     };
     let screen = output.screen();
     output.document(&summary, |summary| {
@@ -98,7 +104,12 @@ pub async fn run(
             .with("cluster", &summary.cluster_id)
             .with("directory", &summary.dir);
         let run = format!("enlist server run --dir {}", shell::quoted(std::path::Path::new(&summary.dir)));
-        format!("{}\nIt has joined. Run it:\n{}", fields.text_on(screen), shell::paragraph(&run, screen))
+        let next = if summary.needs_hsm {
+            format!("\n{}\nThen run it:", screen.hang(0, 0, HSM))
+        } else {
+            " Run it:".to_owned()
+        };
+        format!("{}\nIt has joined.{next}\n{}", fields.text_on(screen), shell::paragraph(&run, screen))
     })
 }
 
@@ -110,8 +121,18 @@ pub async fn join(
     pin: Pin,
     token: Secret,
 ) -> Result<JoinedCluster, CommandError> {
+    // A URL that was given may be that of a load balancer; one that comes of the listen address is this replica's alone.
+    let is_given = !config.advertise.is_empty();
     let prepared = prepare(JoinRequest { dir, config })?;
     let message = prepared.message(token, env!("CARGO_PKG_VERSION"))?;
+    let is_peers = |url: &String| ServerUrl::parse(url).is_ok_and(|url| url == peer);
+    if !is_given && message.urls.iter().any(is_peers) {
+        let message = format!("the new replica would have the URL of the one that it joins: {peer}");
+        return Err(CommandError::usage(
+            message,
+            "give an address of its own with --listen, or a host name of its own with --name",
+        ));
+    }
     let asked = OperatorApi::over_tls(peer, &Trust::pin(pin), None)?;
     let joined: JoinedCluster = asked.post(&Path::new("/v1/cluster/join"), &message).await?;
     prepared.finish(&joined).await?;

@@ -335,9 +335,11 @@ impl Roster {
         (known.refused, known.tried) = (why, true);
         if why == Some(PeerRefusal::RolledBack) && !self.rolled_back.swap(true, Ordering::AcqRel) {
             tracing::error!(
-                %replica,
-                "another replica has seen a later state of this directory than it holds: it was put back, or is a copy. \
-                 Remove this replica and join again with an empty directory"
+                noticed_by = %replica,
+                "the directory of replica {own} is older than what the others have seen of this replica: it was put back, or is a copy of \
+                 a directory that ran since. If the original directory exists, stop this process and start the original; if not, remove \
+                 replica {own} and join again with an empty directory",
+                own = self.own,
             );
         }
     }

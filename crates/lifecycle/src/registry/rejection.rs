@@ -141,10 +141,10 @@ pub enum Rejection {
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         others: Box<[IssuerId]>,
         leaves: u64,
-        /// Some of the nodes and operators that have not renewed yet.
+        /// The replicas, and some of the nodes and operators, that have not renewed yet.
         #[serde(default)]
         holders: Box<[String]>,
-        /// Whether the control plane itself still presents a certificate of theirs.
+        /// Whether the control plane, of one replica that no other has joined, still presents a certificate of theirs.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         own: bool,
         /// When the last superseded certificate ends.
@@ -338,7 +338,8 @@ fn in_use(
         ),
     };
     let whose = if which.starts_with("issuers ") { "their" } else { "its" };
-    format!("{which} in use: {leaves} of {whose} certificates are valid{waiting}")
+    let are = if leaves == 1 { "is" } else { "are" };
+    format!("{which} in use: {leaves} of {whose} certificates {are} valid{waiting}")
 }
 
 impl Rejection {

@@ -333,12 +333,7 @@ pub fn issuer(
     let unusable = |why: String| keys::UnsealError::Unusable { what: "issuer", why };
     let reference = KeyReference::read(unsealed)
         .ok_or_else(|| unusable("the place of its key in the HSM is not recorded".to_owned()))?;
-    let hsm = hsm.ok_or_else(|| {
-        unusable(format!(
-            "its key is in an HSM (label '{}'), and enlist.toml has no [pkcs11] that says where",
-            reference.label
-        ))
-    })?;
+    let hsm = hsm.ok_or_else(|| keys::UnsealError::NoHsm { label: reference.label.clone() })?;
     SigningIssuer::in_hsm(&record.certificate, hsm, &reference.label)
         .map_err(|error| unusable(error.to_string()))
 }

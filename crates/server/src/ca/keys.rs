@@ -42,6 +42,10 @@ pub enum UnsealError {
     NotOlder(&'static str),
     #[error("the {what} cannot be used: {why}")]
     Unusable { what: &'static str, why: String },
+    #[error(
+        "the issuer's key is in an HSM (label '{label}'), and enlist.toml has no [pkcs11] that says where"
+    )]
+    NoHsm { label: String },
 }
 
 /// The unsealed keys, and the key that seals what is written beside the store.

@@ -419,17 +419,26 @@ fn still_in_use(failure: Failure, again: &str, together: bool) -> Failure {
     else {
         return failure;
     };
-    let remedy = match (holders.is_empty(), own, drained_at) {
-        (false, _, _) => format!(
-            "let those renew that the message names (`enlist node rotate ID` makes a node renew now, an operator runs `enlist operator renew`) \
-             or wait until their certificates expire, then run {again}"
-        ),
-        (true, _, Some(_)) => format!("nothing is left to do but wait: run {again} after that time"),
-        (true, true, None) => format!(
+    const REPLICAS: &str = "a replica that runs renews by itself, within seconds; start one that does not run (`enlist cluster status`), \
+                            or remove it if it is gone for good (`enlist cluster remove ID`)";
+    let are_replicas = holders.iter().any(|name| name.starts_with("replica "));
+    let are_others = holders.iter().any(|name| !name.starts_with("replica "));
+    let remedy = match (are_others, own, drained_at) {
+        (true, _, _) => {
+            let replicas = if are_replicas { format!("; {REPLICAS}") } else { String::new() };
+            format!(
+                "let those renew that the message names (`enlist node rotate ID` makes a node renew now, an operator runs `enlist operator renew`) \
+                 or wait until their certificates expire{replicas}; then run {again}"
+            )
+        }
+        (false, _, Some(_)) if are_replicas => format!("{REPLICAS}; run {again} then, and after that time"),
+        (false, _, None) if are_replicas => format!("{REPLICAS}; then run {again}"),
+        (false, _, Some(_)) => format!("nothing is left to do but wait: run {again} after that time"),
+        (false, true, None) => format!(
             "nothing is left to do but wait: the control plane moves to a certificate of the new issuer by itself, within seconds; \
              run {again} then"
         ),
-        (true, false, None) => format!("run {again} once its certificates have expired"),
+        (false, false, None) => format!("run {again} once its certificates have expired"),
     };
     if !together {
         return failure.remedy(remedy);
@@ -585,7 +594,15 @@ mod tests {
         }
         let holders = hint(remedy(&["n1"], true, Some(9), false));
         assert!(holders.contains("let those renew") && !holders.contains("nothing is left"), "{holders}");
-        for one in [own, holders] {
+        let replicas = hint(remedy(&["replica 3"], false, None, false));
+        assert!(
+            replicas.contains("start one") && replicas.contains("`enlist cluster remove ID`"),
+            "{replicas}"
+        );
+        assert!(!replicas.contains("node rotate"), "{replicas}");
+        let both = hint(remedy(&["replica 3", "n1"], false, Some(9), false));
+        assert!(both.contains("node rotate") && both.contains("`enlist cluster remove ID`"), "{both}");
+        for one in [own, holders, replicas] {
             assert!(one.contains("`enlist ca roll retire i1`") && !one.contains("ISSUER"), "{one}");
         }
         let together = remedy(&[], true, None, true);

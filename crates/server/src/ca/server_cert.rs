@@ -6,6 +6,7 @@ pub use configured::{ConfiguredCertificate, presents, read as read_configured};
 
 use crate::ca::hsm;
 use crate::ca::keys::SERVER_CONTEXT;
+use crate::cluster;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use crate::process::datadir::{DataDir, DirError, replace};
@@ -29,6 +30,8 @@ pub enum ServerCertError {
     Write(#[from] DirError),
     #[error("the server certificate was not recorded: {0}")]
     Record(String),
+    #[error("this replica was removed from the cluster, and has no server certificate that is valid")]
+    Removed,
 }
 
 /// What the listener presents now.
@@ -83,6 +86,15 @@ pub async fn ensure(app: &App, presented: &PresentedCertificate) -> Result<(), S
             replace(&path, pem.as_bytes(), 0o644)?;
         }
         presented.set(key);
+        return Ok(());
+    }
+    // None is issued to a removed replica. It says that it was removed under the one that it had.
+    if cluster::is_removed(app) {
+        let (chain, key) = kept(app).ok_or(ServerCertError::Removed)?;
+        let facts = chain.first().and_then(|leaf| pki::describe::facts(leaf).ok());
+        let valid = facts.is_some_and(|facts| facts.not_before <= at && at < facts.not_after);
+        let certified = certified(chain, &key).filter(|_| valid);
+        presented.set(certified.ok_or(ServerCertError::Removed)?);
         return Ok(());
     }
     let made = make(app, presented, at).await;
@@ -171,13 +183,18 @@ enum Wanted {
     Valid,
 }
 
-/// The kept certificate, if it is the recorded one.
-fn on_disk(app: &App, at: Timestamp, wanted_state: Wanted) -> Option<CertifiedKey> {
+/// What is on disk: a chain, and the key of its leaf.
+fn kept(app: &App) -> Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let dir = &app.ca.dir;
     let chain = pki::pem::certificates(&std::fs::read(dir.ca("server.pem")).ok()?).ok()?;
     let key =
         app.ca.keys.kek().unseal(SERVER_CONTEXT, &journal::read_small(&dir.keys(KEY_FILE)).ok()?).ok()?;
-    let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
+    Some((chain, PrivateKeyDer::Pkcs8(key.to_vec().into())))
+}
+
+/// The kept certificate, if it is the recorded one.
+fn on_disk(app: &App, at: Timestamp, wanted_state: Wanted) -> Option<CertifiedKey> {
+    let (chain, key) = kept(app)?;
     let leaf = chain.first()?;
     let facts = pki::describe::facts(leaf).ok()?;
     let view = app.view();

@@ -6,12 +6,14 @@ use crate::ca::hsm;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
+use crate::process::config::ControlPlaneConfig;
 use api::code;
-use lifecycle::names::{Span, SpiffeId, Timestamp};
+use lifecycle::names::{ReplicaId, Span, SpiffeId, Timestamp};
 use lifecycle::registry::{Actor, AnnounceReplica, Command, Issued, Rejection, State};
 use pki::replica_cert::{self, LIFETIME};
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
+use std::net::SocketAddr;
 
 /// Announces this replica if that is needed: its address or URLs changed, or its certificate is due, missing, or of an issuer that
 /// signs no more. The one that was initialized is announced when the first other one is to join.
@@ -59,12 +61,16 @@ pub async fn ensure(app: &App) -> Result<(), Failure> {
 
 /// `HOST:PORT` where others reach this replica.
 fn own_address(app: &App) -> Option<String> {
-    let bound = *app.cluster.listener.get()?;
-    Some(format!("{}:{}", app.config.host(bound), bound.port()))
+    Some(peer_name(&app.config, *app.cluster.listener.get()?))
+}
+
+/// The same of one that listens there.
+pub fn peer_name(config: &ControlPlaneConfig, bound: SocketAddr) -> String {
+    format!("{}:{}", config.host(bound), bound.port())
 }
 
 /// Whether the kept certificate is the one on record, not yet due, and of the issuer that signs now.
-fn is_current(state: &State, kept: &CertifiedKey, at: Timestamp, id: lifecycle::names::ReplicaId) -> bool {
+fn is_current(state: &State, kept: &CertifiedKey, at: Timestamp, id: ReplicaId) -> bool {
     let Some(facts) = kept.cert.first().and_then(|leaf| pki::describe::facts(leaf).ok()) else {
         return false;
     };
@@ -73,12 +79,17 @@ fn is_current(state: &State, kept: &CertifiedKey, at: Timestamp, id: lifecycle::
     let issuer = state.certificates.get(&facts.serial).map(|held| &held.issuer);
     let signs = state.server_issuer().is_some_and(|active| issuer == Some(&active.id));
     let due = facts.not_before.plus(Span::from_millis(LIFETIME.millis() / 3 * 2));
-    // The certificate before stays good for a while, and an issuer that was rolled could not retire: another renewal ends it.
-    let previous = state.replicas.get(&id).and_then(|record| record.previous.as_ref());
-    let before =
-        previous.filter(|serial| state.is_good(serial)).and_then(|serial| state.certificates.get(serial));
-    let is_settled = before.is_none_or(|held| Some(&held.issuer) == issuer);
-    on_record && signs && is_settled && state.is_good(&facts.serial) && at < due
+    on_record && signs && is_settled(state, id) && state.is_good(&facts.serial) && at < due
+}
+
+/// Whether no certificate of an issuer of before is left to this replica. The one before the current one stays good, in case the
+/// replica stops before it has stored its successor, and would hold up the retirement of its issuer: once the successor is stored,
+/// another renewal ends it.
+pub fn is_settled(state: &State, id: ReplicaId) -> bool {
+    let Some(record) = state.replicas.get(&id) else { return true };
+    let issuer_of = |serial| state.certificates.get(serial).map(|held| &held.issuer);
+    let before = record.previous.as_ref().filter(|serial| state.is_good(serial)).and_then(issuer_of);
+    before.is_none_or(|before| record.serial.as_ref().and_then(issuer_of) == Some(before))
 }
 
 type MadeCertificate = (Issued, zeroize::Zeroizing<Vec<u8>>);

@@ -9,7 +9,7 @@ use crate::process::chance;
 use api::code;
 use api::rest::cluster::{JoinClusterRequest, JoinedCluster, ReplicaAddress};
 use lifecycle::names::{ReplicaId, SpiffeId};
-use lifecycle::registry::{Actor, Command, JoinReplica, Rejection, check_join};
+use lifecycle::registry::{Actor, Command, IssuerKind, IssuerState, JoinReplica, Rejection, check_join};
 use pki::replica_cert::sign_replica;
 
 /// Others may have joined in between.
@@ -77,6 +77,9 @@ pub async fn join(
             replicas: members
                 .map(|member| ReplicaAddress { replica_id: member.id.to_string(), peer: member.peer.clone() })
                 .collect(),
+            needs_hsm: state
+                .domain_issuers_in(IssuerState::Active)
+                .any(|issuer| issuer.kind == IssuerKind::Pkcs11),
         });
     }
     Err(Failure::new(code::OVERLOADED, "too many replicas join at once").retry_after(1))

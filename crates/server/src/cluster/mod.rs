@@ -14,7 +14,7 @@ pub mod status;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use crate::process::datadir::DataDir;
-use api::code;
+use api::code::{self, Code};
 use journal::Journal;
 use lifecycle::names::ReplicaId;
 use peer_tls::PeerTls;
@@ -116,22 +116,30 @@ pub fn role(app: &App) -> ClusterRole {
     }
 }
 
+/// Whether this replica knows from the registry that it was removed.
+pub fn is_removed(app: &App) -> bool {
+    app.view().state.replicas.get(&app.journal.replica()).is_some_and(|record| !record.is_member())
+}
+
+/// Why the others do not talk to this replica, where that is its own matter: no other one that is started helps.
+pub fn exclusions(app: &App) -> impl Iterator<Item = &'static Code> {
+    let journal = &app.journal;
+    // While replication counts it, stopping it may cost the others their majority.
+    let removed = (is_removed(app) && !journal.is_replicated(journal.replica()))
+        || journal.is_refused(journal::PeerRefusal::Removed);
+    [
+        (removed, code::REPLICA_REMOVED),
+        (journal.is_refused(journal::PeerRefusal::Duplicate), code::REPLICA_DUPLICATE),
+        (journal.is_rolled_back(), code::REPLICA_ROLLED_BACK),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, code)| is_so.then_some(code))
+}
+
 /// What is wrong with this replica as one of several.
 pub fn complaints(app: &App) -> Vec<&'static str> {
     let journal = &app.journal;
-    let mut reasons = Vec::new();
-    let own = journal.replica();
-    let removed = app.view().state.replicas.get(&own).is_some_and(|record| !record.is_member());
-    // While replication counts it, stopping it may cost the others their majority.
-    if (removed && !journal.is_replicated(own)) || journal.is_refused(journal::PeerRefusal::Removed) {
-        reasons.push("replica_removed");
-    }
-    if journal.is_refused(journal::PeerRefusal::Duplicate) {
-        reasons.push("replica_duplicate");
-    }
-    if journal.is_rolled_back() {
-        reasons.push("replica_rolled_back");
-    }
+    let mut reasons: Vec<&str> = exclusions(app).map(|code| code.word).collect();
     if journal.trail_differs() {
         reasons.push("audit_differs");
     }

@@ -37,6 +37,7 @@ pub fn cluster(app: &App) -> Cluster {
         quorum: age <= QUORUM_LOST,
         feature_level: view.state.feature_level,
         state_age_ms: super::state_age_ms(app),
+        reasons: super::complaints(app).into_iter().map(str::to_owned).collect(),
         replicas,
     }
 }

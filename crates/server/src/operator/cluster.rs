@@ -1,6 +1,6 @@
 //! `/v1/cluster`: the replicas, tokens for further ones, joining and removing.
 
-use crate::cluster::{announce, join as joining, replica_id, status};
+use crate::cluster::{QUORUM_LOST, announce, join as joining, replica_id, status};
 use crate::edge::authenticate;
 use crate::http::extract::{Caller, Json, Segment, duration};
 use crate::http::failure::Failure;
@@ -124,5 +124,12 @@ fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
     if !left.is_empty() && there > left.len() / 2 {
         return Ok(());
     }
-    Err(Rejection::WouldLoseMajority.into())
+    let refused = Failure::from(Rejection::WouldLoseMajority);
+    // A removal is a change, and needs the majority that there is now, by force too.
+    if app.journal.quorum_age() > QUORUM_LOST {
+        return Err(refused.remedy(
+            "bring back the other replicas first (`enlist cluster status` shows which are unreachable): without a majority nothing can be changed, not even by --force",
+        ));
+    }
+    Err(refused)
 }

@@ -230,12 +230,24 @@ impl App {
         Ok((outcome, view))
     }
 
+    /// Whom the others exclude does not wait for them.
+    fn not_proposed(&self, error: journal::ProposeError) -> Failure {
+        let failure = Failure::from(error);
+        match cluster::exclusions(self).next() {
+            Some(why) if failure.code == code::NO_QUORUM => {
+                let message = format!("the other replicas do not talk to this one ({})", why.word);
+                Failure { message: message.into(), ..failure }.remedy(why.hint)
+            }
+            Some(_) | None => failure,
+        }
+    }
+
     /// Commits without asking first; the answer may be a rejection.
     pub async fn propose(&self, envelope: Envelope) -> Result<Committed, Failure> {
         self.allows(&envelope.command)?;
         let activity = Activity::of(&envelope, &self.view().state);
         let timer = self.metrics.commit_timer();
-        let committed = self.journal.propose(envelope).await?;
+        let committed = self.journal.propose(envelope).await.map_err(|error| self.not_proposed(error))?;
         timer.observe(&self.metrics);
         match (&committed.answer, activity) {
             // Granted by an earlier command, which has its line.

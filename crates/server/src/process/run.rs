@@ -3,7 +3,8 @@
 //! The order of starting matters: everything that can be refused is refused before anything is changed.
 
 use crate::ca::bundle_file;
-use crate::ca::keys::{Keys, UnsealError};
+use crate::ca::keys::Keys;
+pub use crate::ca::keys::UnsealError;
 use crate::ca::log_key::{self, LogKeyError};
 use crate::ca::rewrap::{self, PendingRewrap};
 use crate::ca::server_cert::{self, ServerCertError};
@@ -89,6 +90,11 @@ pub enum RunError {
     ServerCert(#[from] ServerCertError),
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: std::io::Error },
+    #[error("cannot serve other replicas on {address}: {error}")]
+    PeerListen { address: SocketAddr, error: std::io::Error },
+    /// Before it had anything of the registry.
+    #[error("this replica was removed from the cluster before it ever ran")]
+    Removed,
     #[error("cannot serve {what} on {address}: {error}")]
     Plain { what: &'static str, address: SocketAddr, error: std::io::Error },
     #[error("the accepted rollback could not be recorded: {0}")]
@@ -117,6 +123,11 @@ impl RunError {
             RunError::Kek(pki::seal::KekError::Exposed { path, .. }) => {
                 format!("nobody but its owner may read it: chmod 600 {}", path.display())
             }
+            RunError::Unseal(UnsealError::NoHsm { .. }) => {
+                "copy the section [pkcs11] from the enlist.toml of a replica that runs, and the file of the PIN that it names; every replica needs \
+                 the HSM"
+                    .to_owned()
+            }
             RunError::Kek(_) | RunError::WrongKek | RunError::Unseal(_) => {
                 "provide the key that the directory is sealed with: the one given to `server init`, or the latest given \
                  to `enlist ca rewrap`; enlist.toml says where it is looked for"
@@ -140,6 +151,10 @@ impl RunError {
                 "correct the clock, or start with --accept-clock if it is right".to_owned()
             }
             RunError::Listen { .. } => "choose another --listen address, or stop what uses it".to_owned(),
+            RunError::PeerListen { .. } => {
+                "set peer_listen in enlist.toml to another address, or stop what uses it".to_owned()
+            }
+            RunError::Removed => api::code::REPLICA_REMOVED.hint.to_owned(),
             RunError::Plain { what, .. } => format!(
                 "choose another --{what} address (or `{what}` in enlist.toml), or stop what uses it"
             ),
@@ -315,12 +330,14 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     tokio::spawn(async move { pulse.keep_pulse().await });
     if local.joined() || !journal.view().state.replicas.is_empty() {
         let address = config.peer_address();
-        replication.serve(&journal, address, stopping.clone()).map_err(|error| RunError::Plain {
-            what: "peer-listen",
-            address,
-            error,
-        })?;
-        reach_others(&journal).await;
+        replication
+            .serve(&journal, address, stopping.clone())
+            .map_err(|error| RunError::PeerListen { address, error })?;
+        // The others may have been told another address when this replica joined, and send the log to where it says that it is.
+        if let Some(bound) = replication.listener.get() {
+            journal.is_reached_at(announce::peer_name(&config, *bound));
+        }
+        reach_others(&journal, &local, address).await?;
     }
     if journal.view().state.has_ephemeral_issuers() {
         key_memory::forbid_swapping();
@@ -456,22 +473,31 @@ fn peer_tls(
 
 /// Waits until this replica has what the cluster knows: for as long as it takes if it knows nothing yet, else not for long, because
 /// it can be asked and stopped without a majority too.
-async fn reach_others(journal: &Journal) {
+async fn reach_others(journal: &Journal, local: &LocalReplica, own: SocketAddr) -> Result<(), RunError> {
     let began = Instant::now();
     let mut told = began;
     loop {
         if journal.barrier().await.is_ok() {
-            return;
+            return Ok(());
         }
         let is_empty = journal.view().state.domain.is_none();
-        if !is_empty && began.elapsed() > CLUSTER_START {
+        let is_removed = journal.is_refused(journal::PeerRefusal::Removed);
+        if is_empty && is_removed {
+            return Err(RunError::Removed);
+        }
+        if !is_empty && (is_removed || began.elapsed() > CLUSTER_START) {
             tracing::warn!(
                 "no majority of the cluster can be reached: starting with what this replica knows"
             );
-            return;
+            return Ok(());
         }
         if told.elapsed() > TOLD_AGAIN {
-            tracing::info!("waiting for the other replicas");
+            let addresses: Vec<&str> = local.seeds.values().map(String::as_str).collect();
+            let (others, remedy) = (
+                addresses.join(" "),
+                "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one where it listens",
+            );
+            tracing::warn!(others, listening = %own, remedy, "waiting for the other replicas: none has sent this one the log yet");
             told = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -19,9 +19,10 @@ pub mod webhook;
 
 use crate::ca::bundle_file;
 use crate::ca::server_cert::{self, PresentedCertificate};
-use crate::cluster::{QUORUM_LOST, announce, clock as cluster_clock, membership};
+use crate::cluster::{self, QUORUM_LOST, announce, clock as cluster_clock, membership};
 use crate::process::anchor;
 use crate::process::app::{App, Provenance};
+use api::code::Code;
 use journal::{Leadership, View, checkpoint_message};
 use lifecycle::names::{IssuerId, ReplicaId, Span};
 use lifecycle::registry::{Actor, Checkpoint, Command, IssuerState};
@@ -46,11 +47,13 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     let mut memory_issuer = memory_issuer::IssuerReplacement::default();
     let mut tick: u64 = 0;
     let mut announced = false;
+    let mut announcement_refused: Option<&str> = None;
     // In which term this replica led when it last looked, and under whom it was.
     let mut led: Option<u64> = None;
     let mut leader_heard = LeaderHeard::default();
     let mut copies = copies::CopySearch::default();
     let mut certificate_missing = presented.pin().is_none();
+    let mut certificate_failed = false;
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -74,7 +77,8 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         }
         // What goes by the time waits until the time is known.
         let missing = certificate_missing && app.ca.hsm.is_available();
-        let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled || missing;
+        let again = certificate_failed && tick.is_multiple_of(TICKS_PER_ANNOUNCEMENT);
+        let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled || missing || again;
         if due && app.clock.is_believed() {
             let ensured = server_cert::ensure(&app, &presented).await;
             if let Err(error) = &ensured {
@@ -82,13 +86,14 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
             }
             // Tried again once the HSM signs.
             certificate_missing = ensured.is_err() && app.ca.keys.hsm().is_some();
+            certificate_failed = ensured.is_err();
         }
         if rolled {
             bundle_file::follow(&app);
             announce::follow_trust(&app);
         }
         if tick.is_multiple_of(TICKS_PER_ANNOUNCEMENT) || rolled || !announced {
-            announced = announce(&app).await;
+            announced = announce(&app, &mut announcement_refused).await;
         }
         cluster_clock::tick(&app).await;
         memory_issuer.tick(&app).await;
@@ -110,6 +115,8 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
 struct LeaderHeard {
     leader: Option<(ReplicaId, u64)>,
     has_no_majority: bool,
+    /// Why the others do not talk to this replica.
+    excluded: Option<&'static Code>,
 }
 
 impl LeaderHeard {
@@ -118,31 +125,49 @@ impl LeaderHeard {
         let lost = app.journal.quorum_age() > QUORUM_LOST;
         let leader = app.journal.leader().filter(|_| !lost);
         let now = leader.map(|leader| (leader, app.journal.replication().term));
+        let excluded = cluster::exclusions(app).next();
         if now.is_some() && now != self.leader && !is_start {
             app.fleet.listen_from(app.now());
         }
         self.leader = now;
-        match (self.has_no_majority, lost) {
+        if let Some(why) = excluded.filter(|_| excluded != self.excluded) {
+            let remedy = why.hint;
+            tracing::error!(code = why.word, remedy, "the other replicas do not talk to this one");
+        }
+        self.excluded = excluded;
+        match (self.has_no_majority, lost && excluded.is_none()) {
             (false, true) => tracing::warn!(
                 "no majority of the cluster answers: changes are refused until it does; start the missing replicas"
             ),
-            (true, false) => tracing::info!("a majority of the cluster answers again"),
-            (false, false) | (true, true) => {}
+            (true, false) if !lost => tracing::info!("a majority of the cluster answers again"),
+            (false, false) | (true, true | false) => {}
         }
-        self.has_no_majority = lost;
+        self.has_no_majority = lost && excluded.is_none();
     }
 }
 
 /// A replica of a cluster keeps its address and its certificate on record. Tells whether nothing is left to do.
-async fn announce(app: &App) -> bool {
+async fn announce(app: &App, refused: &mut Option<&'static str>) -> bool {
     let is_member = app.view().state.member(app.journal.replica()).is_ok();
-    if !is_member || !app.clock.is_believed() {
+    let is_excluded = cluster::exclusions(app).next().is_some();
+    if !is_member || is_excluded || !app.clock.is_believed() {
         return !is_member;
     }
     match announce::ensure(app).await {
-        Ok(()) => true,
+        // The renewal that ends the certificate of an issuer that was rolled follows at once: the issuer waits for it to retire.
+        Ok(()) => {
+            *refused = None;
+            announce::is_settled(&app.view().state, app.journal.replica())
+        }
         Err(failure) => {
-            tracing::warn!(code = failure.code.word, "the replica was not announced: {}", failure.message);
+            // Tried every second, and logged when the reason is another.
+            if refused.replace(failure.code.word) != Some(failure.code.word) {
+                tracing::warn!(
+                    code = failure.code.word,
+                    "the replica was not announced: {}",
+                    failure.message
+                );
+            }
             false
         }
     }

@@ -18,6 +18,13 @@ pub struct ServerCertificate {
     pub replica: ReplicaId,
 }
 
+impl ServerCertificate {
+    /// Whether it is of this issuer and not over.
+    pub(in crate::registry) fn is_presented_of(&self, issuer: &IssuerId, at: Timestamp) -> bool {
+        self.issuer == *issuer && self.not_after > at
+    }
+}
+
 impl State {
     /// What a replica presents to clients.
     pub fn server_certificate_of(&self, replica: ReplicaId) -> Option<&ServerCertificate> {

@@ -297,8 +297,7 @@ impl State {
 
     /// How many replicas present a certificate of this issuer to clients.
     pub fn presented_leaves(&self, issuer: &IssuerId) -> u64 {
-        self.server_certificates().filter(|own| own.issuer == *issuer && own.not_after > self.at).count()
-            as u64
+        self.server_certificates().filter(|own| own.is_presented_of(issuer, self.at)).count() as u64
     }
 
     pub fn issuer_is_revoked(&self, issuer: &IssuerId) -> bool {

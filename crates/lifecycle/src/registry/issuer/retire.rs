@@ -1,10 +1,11 @@
 //! Retiring an issuer once no good certificate depends on it.
 
-use crate::names::{IssuerId, NodeId};
+use crate::names::{IssuerId, NodeId, ReplicaId};
 use crate::registry::apply::Decision;
 use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::{
-    Certificate, CertificateStatus, Envelope, Event, Issuer, IssuerState, Owner, Rejection, State,
+    Certificate, CertificateStatus, Envelope, Event, Issuer, IssuerState, Owner, Rejection,
+    ServerCertificate, State,
 };
 use std::collections::BTreeSet;
 
@@ -70,30 +71,33 @@ fn is_replicas(held: &Certificate) -> bool {
 /// whose holders have renewed. None if there is no issuer.
 pub(in crate::registry) fn in_use(state: &State, issuers: &[&Issuer], whose: WhoseUse) -> Option<Rejection> {
     let (first, others) = issuers.split_first()?;
-    let name = |owner: &Owner| match owner {
-        Owner::Node(id) => id.to_string(),
-        Owner::Operator(name) => format!("operator {name}"),
-        Owner::Replica(id) => format!("replica {id}"),
-        Owner::Bootstrap(name) => format!("bootstrap identity {name}"),
-    };
-    let own: u64 = issuers.iter().map(|issuer| state.presented_leaves(&issuer.id)).sum();
-    let (mut holders, mut drained_at, mut leaves) = (BTreeSet::new(), None, own);
+    // Each replica of a cluster is one that can be started or removed; one alone is the control plane that was asked.
+    let presented =
+        |own: &&ServerCertificate| issuers.iter().any(|issuer| own.is_presented_of(&issuer.id, state.at));
+    let own: Vec<ReplicaId> = state.server_certificates().filter(presented).map(|own| own.replica).collect();
+    let (mut holders, mut drained_at, mut leaves) = (BTreeSet::new(), None, own.len() as u64);
+    let mut replicas: BTreeSet<ReplicaId> =
+        own.iter().copied().filter(|id| state.replicas.contains_key(id)).collect();
     let counted = |held: &&Certificate| whose == WhoseUse::All || is_replicas(held);
     for held in issuers.iter().flat_map(|issuer| state.good_certificates(&issuer.id)).filter(counted) {
         leaves = leaves.saturating_add(1);
-        match held.status {
-            CertificateStatus::Superseded { until } => {
+        match (&held.owner, held.status) {
+            // What a replica had before ends with another renewal of it, not with time.
+            (Owner::Replica(id), _) => drop(replicas.insert(*id)),
+            (_, CertificateStatus::Superseded { until }) => {
                 drained_at = drained_at.max(Some(until.min(held.not_after)))
             }
-            CertificateStatus::Live | CertificateStatus::Denied => drop(holders.insert(name(&held.owner))),
+            (Owner::Node(id), _) => drop(holders.insert(id.to_string())),
+            (Owner::Operator(name), _) => drop(holders.insert(format!("operator {name}"))),
+            (Owner::Bootstrap(name), _) => drop(holders.insert(format!("bootstrap identity {name}"))),
         }
     }
     Some(Rejection::IssuerInUse {
         issuer: first.id.clone(),
         others: others.iter().map(|issuer| issuer.id.clone()).collect(),
         leaves,
-        holders: holders.into_iter().take(HOLDERS).collect(),
-        own: own > 0,
+        holders: replicas.iter().map(|id| format!("replica {id}")).chain(holders).take(HOLDERS).collect(),
+        own: own.iter().any(|id| !replicas.contains(id)),
         drained_at,
         state: None,
     })
