@@ -122,6 +122,7 @@ fn refusal_kind(why: PeerRefusal) -> &'static str {
         PeerRefusal::RolledBack => "peer refused: rolled back",
         PeerRefusal::Busy => "peer refused: busy",
         PeerRefusal::Unfit => "peer refused: unfit",
+        PeerRefusal::Unknown => "peer refused: unknown",
     }
 }
 
@@ -271,7 +272,16 @@ mod tests {
 
     fn connection(stream: tokio::io::DuplexStream, other: ReplicaId, binding: [u8; 32]) -> PeerConnection {
         let (serial, fingerprint) = (Serial::parse("01").expect("a serial"), Fingerprint::new([0; 32]));
-        PeerConnection { stream: Box::new(stream), replica: other, serial, fingerprint, binding }
+        let (issuer, above) = (None, Vec::new());
+        PeerConnection {
+            stream: Box::new(stream),
+            replica: other,
+            serial,
+            fingerprint,
+            issuer,
+            above,
+            binding,
+        }
     }
 
     fn admits(refuses: Option<PeerRefusal>) -> impl FnOnce(&Identity) -> Result<(), PeerRefusal> {

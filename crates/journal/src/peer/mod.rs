@@ -27,7 +27,7 @@ pub use starts::Starts;
 pub use trail::copy_missing;
 pub use wire::{PeerRefusal, PeerReply, PeerRequest, ProposalFate, ReplicaReport};
 
-use lifecycle::names::{Fingerprint, ReplicaId, Serial};
+use lifecycle::names::{Fingerprint, IssuerId, ReplicaId, Serial};
 use std::future::Future;
 use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -45,6 +45,9 @@ pub struct PeerConnection {
     pub serial: Serial,
     pub fingerprint: Fingerprint,
     /// What only the two ends of this connection know: a proof is bound to it, so that it cannot be relayed.
+    /// The issuer on record here that signed its certificate, and the serials of the certificates that were shown above it.
+    pub issuer: Option<IssuerId>,
+    pub above: Vec<Serial>,
     pub binding: [u8; 32],
 }
 

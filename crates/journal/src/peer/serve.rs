@@ -13,7 +13,7 @@ use crate::raft::{Raft, Vote};
 use crate::snapshot::{Carrier, SnapshotDir};
 use crate::view::{AuditHead, Board};
 use lifecycle::names::ReplicaId;
-use lifecycle::registry::Envelope;
+use lifecycle::registry::{Actor, Envelope};
 use openraft::raft::AppendEntriesResponse;
 use openraft::{BasicNode, Snapshot, SnapshotMeta};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,12 +82,14 @@ impl Served {
     /// Answers one connection until it ends. `waiting` is given back once the caller has proven itself.
     pub async fn serve(&self, mut connection: PeerConnection, waiting: impl Send) {
         let own = self.roster.identity();
-        let certificate = (connection.serial.clone(), connection.fingerprint);
+        // What is known of the other end, apart from the stream that is greeted and served meanwhile.
         let shown = PeerConnection {
             stream: Box::new(tokio::io::empty()),
             replica: connection.replica,
-            serial: certificate.0,
-            fingerprint: certificate.1,
+            serial: connection.serial.clone(),
+            fingerprint: connection.fingerprint,
+            issuer: connection.issuer.clone(),
+            above: connection.above.clone(),
             binding: connection.binding,
         };
         let greeted = handshake::answer(&mut connection, &own, self.roster.key(), |caller| {
@@ -102,7 +104,7 @@ impl Served {
                 return;
             }
         };
-        if let Err(error) = self.answer_all(&mut connection.stream, caller, start).await {
+        if let Err(error) = self.answer_all(&mut connection.stream, &shown, start).await {
             tracing::debug!(replica = %caller, %error, "a connection between replicas ended");
         }
         self.roster.leave(caller, start);
@@ -129,8 +131,9 @@ impl Served {
     async fn answer_all(
         &self,
         stream: &mut Box<dyn PeerStream>,
-        caller: ReplicaId,
+        shown: &PeerConnection,
         start: StartMark,
+        let caller = shown.replica;
     ) -> std::io::Result<()> {
         let mut closing = self.closing.clone();
         loop {
@@ -139,7 +142,8 @@ impl Served {
                 _ = closing.wait_for(|closing| *closing) => return Ok(()),
             };
             let speaks = self.roster.still_speaks(caller, start);
-            if !speaks || !self.roster.is_member(caller) || self.roster.is_rolled_back() {
+            let admitted = self.roster.is_member(caller) && self.roster.still_admits(shown);
+            if !speaks || !admitted || self.roster.is_rolled_back() {
                 return Ok(());
             }
             let reply = self.handle(request, caller, stream).await?;
@@ -170,7 +174,7 @@ impl Served {
             }
             PeerRequest::Vote(vote) => reply(self.raft.vote(vote).await, PeerReply::Vote),
             PeerRequest::Snapshot { vote, meta, length } => self.snapshot(vote, meta, length, stream).await?,
-            PeerRequest::Propose { commands } => self.propose(commands).await,
+            PeerRequest::Propose { commands } => self.propose(commands, caller).await,
             PeerRequest::ReadIndex => self.read_index().await,
             PeerRequest::Lines { after, until } => self.lines(after, until).await,
             PeerRequest::Report(report) => {
@@ -225,7 +229,7 @@ impl Served {
     }
 
     /// Each command goes into the queue as if it had been proposed here.
-    async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>) -> PeerReply {
+    async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>, caller: ReplicaId) -> PeerReply {
         if commands.len() > COMMANDS {
             return PeerReply::Failed { why: format!("{} commands in one message", commands.len()) };
         }
@@ -280,6 +284,19 @@ impl Served {
         let audit = self.audit.clone();
         let until = until.min(self.board.view().audit.seq);
         let read = tokio::task::spawn_blocking(move || audit.read((after, until), LINES)).await;
+        for item in &items {
+            let Envelope { id, actor, .. } = &item.envelope;
+            match actor {
+                Actor::Replica { id } if *id != caller => {
+                    return PeerReply::Failed { why: format!("a command of replica {id}") };
+                }
+                // The replica that a person asked has authenticated that person: which one it was stands in no record but this.
+                Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } => {
+                    tracing::info!(replica = %caller, %id, %actor, "a command was forwarded");
+                }
+                Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => {}
+            }
+        }
         match read {
             Ok(Ok(lines)) => PeerReply::Lines { lines: lines.into_iter().map(|(_, line)| line).collect() },
             Ok(Err(error)) => PeerReply::Failed { why: error.to_string() },

@@ -45,6 +45,8 @@ pub enum PeerRequest {
     Append(AppendEntriesRequest<TypeConfig>),
     Vote(VoteRequest<u64>),
     /// So many bytes of a snapshot file follow.
+    /// No replica with its id has ever joined, by a registry that is up to date.
+    Unknown,
     Snapshot {
         vote: Vote,
         meta: SnapshotMeta<u64, BasicNode>,
