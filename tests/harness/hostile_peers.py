@@ -76,6 +76,8 @@ def packed(value) -> bytes:
     match value:
         case None:
             return b"\xc0"
+        case bool():
+            return b"\xc3" if value else b"\xc2"
         case int():
             return b"\xcf" + value.to_bytes(8, "big")
         case str():

@@ -206,8 +206,8 @@ pub async fn answer(
         let nonces = (hello.nonce.as_slice(), mine.as_slice());
         let bound = Bound { key, binding: &connection.binding, from: hello.from, to: hello.to, nonces };
         let stream = &mut connection.stream;
-        let stranger =
-            hello.to != own.replica || hello.from != connection.replica || caller.cluster != own.cluster;
+        let named = hello.to == own.replica && hello.from == connection.replica && hello.from != hello.to;
+        let stranger = !named || caller.cluster != own.cluster;
         let unwanted = match stranger {
             true => Some(PeerRefusal::OtherCluster),
             false => (caller.epoch < own.epoch).then_some(PeerRefusal::OlderEpoch),

@@ -1,5 +1,6 @@
 //! The other end of a link: what other replicas may ask of this one.
 
+use super::check::{self, Known};
 use super::handshake::{self, GreetingError};
 use super::roster::Roster;
 use super::starts::StartMark;
@@ -28,10 +29,8 @@ const IDLE: Duration = Duration::from_secs(90);
 const TRANSFER: Duration = Duration::from_secs(30);
 /// How long a forwarded command may take.
 const PROPOSAL: Duration = Duration::from_secs(6);
-/// Commands in one message.
-const COMMANDS: usize = 512;
 /// Lines of the audit trail in one answer, and their bytes.
-const LINES: (usize, usize) = (1000, 4 * 1024 * 1024);
+const LINES: (usize, usize) = (wire::LINES, 4 * 1024 * 1024);
 /// The largest snapshot that is taken from a peer.
 const SNAPSHOT: u64 = 16 * 1024 * 1024 * 1024;
 
@@ -133,8 +132,8 @@ impl Served {
         stream: &mut Box<dyn PeerStream>,
         shown: &PeerConnection,
         start: StartMark,
-        let caller = shown.replica;
     ) -> std::io::Result<()> {
+        let caller = shown.replica;
         let mut closing = self.closing.clone();
         loop {
             let request = tokio::select! {
@@ -160,7 +159,9 @@ impl Served {
         stream: &mut Box<dyn PeerStream>,
     ) -> std::io::Result<PeerReply> {
         Ok(match request {
-            PeerRequest::Append(append) => {
+            PeerRequest::Append(mut append) => {
+                self.check(caller, |known| known.check_append(&append, caller.0)).await?;
+                check::bound_commit(&mut append, self.raft.metrics().borrow().last_log_index);
                 let appended = self.raft.append_entries(append).await;
                 if let Ok(answer) = &appended
                     && !matches!(answer, AppendEntriesResponse::HigherVote(_))
@@ -172,8 +173,14 @@ impl Served {
             PeerRequest::Vote(_) if !self.roster.is_fit() || !self.roster.is_settled() => {
                 PeerReply::Failed { why: "it does not vote yet, or not any more".to_owned() }
             }
-            PeerRequest::Vote(vote) => reply(self.raft.vote(vote).await, PeerReply::Vote),
-            PeerRequest::Snapshot { vote, meta, length } => self.snapshot(vote, meta, length, stream).await?,
+            PeerRequest::Vote(vote) => {
+                self.check(caller, |known| known.check_vote(&vote, caller.0)).await?;
+                reply(self.raft.vote(vote).await, PeerReply::Vote)
+            }
+            PeerRequest::Snapshot { vote, meta, length } => {
+                self.check(caller, |known| known.check_snapshot(&vote, &meta, caller.0)).await?;
+                self.snapshot(vote, meta, length, stream).await?
+            }
             PeerRequest::Propose { commands } => self.propose(commands, caller).await,
             PeerRequest::ReadIndex => self.read_index().await,
             PeerRequest::Lines { after, until } => self.lines(after, until).await,
@@ -197,6 +204,38 @@ impl Served {
         })
     }
 
+    /// Ends the connection of a replica whose message would end this one.
+    async fn check(
+        &self,
+        caller: ReplicaId,
+        check: impl FnOnce(&Known) -> Result<(), &'static str>,
+    ) -> std::io::Result<()> {
+        let known = Known::by(&self.raft).await;
+        let known = known.ok_or_else(|| std::io::Error::other("replication has stopped here"))?;
+        check(&known).map_err(|why| {
+            tracing::warn!(replica = %caller, why, "a message of another replica was not taken");
+            std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+        })
+    }
+
+    /// Whether a file that arrived is the snapshot that was announced. All of it is read: once openraft has begun to install one, there is
+    /// no way back.
+    async fn is_snapshot(&self, path: &std::path::Path, meta: &SnapshotMeta<u64, BasicNode>) -> bool {
+        let (snapshots, path, meta) = (self.snapshots.clone(), path.to_owned(), meta.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let index = meta.last_log_id.map_or(0, |id| id.index);
+            snapshots.read(&path, index).map(|image| image.meta.to_raft() == meta)
+        });
+        match read.await {
+            Ok(Ok(same)) => same,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a snapshot of another replica was not taken");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Takes the file that follows, and installs it.
     async fn snapshot(
         &self,
@@ -211,6 +250,10 @@ impl Served {
         let path = self.snapshots.incoming(self.received.fetch_add(1, Ordering::Relaxed));
         let received = receive(stream, &path, length).await;
         let installed = match received {
+            Ok(()) if !self.is_snapshot(&path, &meta).await => Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "it is not the snapshot that was announced",
+            )),
             Ok(()) => {
                 tracing::info!(bytes = length, "a snapshot arrived");
                 let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
@@ -230,9 +273,6 @@ impl Served {
 
     /// Each command goes into the queue as if it had been proposed here.
     async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>, caller: ReplicaId) -> PeerReply {
-        if commands.len() > COMMANDS {
-            return PeerReply::Failed { why: format!("{} commands in one message", commands.len()) };
-        }
         // All are read before one is taken.
         let read = |encoded: serde_bytes::ByteBuf| {
             let envelope: Envelope = rmp_serde::from_slice(&encoded)?;
@@ -245,6 +285,19 @@ impl Served {
             Ok(items) => items,
             Err(error) => return PeerReply::Failed { why: format!("a command cannot be read: {error}") },
         };
+        for item in &items {
+            let Envelope { id, actor, .. } = &item.envelope;
+            match actor {
+                Actor::Replica { id } if *id != caller => {
+                    return PeerReply::Failed { why: format!("a command of replica {id}") };
+                }
+                // The replica that a person asked has authenticated that person: which one it was stands in no record but this.
+                Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } => {
+                    tracing::info!(replica = %caller, %id, %actor, "a command was forwarded");
+                }
+                Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => {}
+            }
+        }
         let mut waiting = Vec::with_capacity(items.len());
         for item in items {
             let (answer, answered) = oneshot::channel();
@@ -284,19 +337,6 @@ impl Served {
         let audit = self.audit.clone();
         let until = until.min(self.board.view().audit.seq);
         let read = tokio::task::spawn_blocking(move || audit.read((after, until), LINES)).await;
-        for item in &items {
-            let Envelope { id, actor, .. } = &item.envelope;
-            match actor {
-                Actor::Replica { id } if *id != caller => {
-                    return PeerReply::Failed { why: format!("a command of replica {id}") };
-                }
-                // The replica that a person asked has authenticated that person: which one it was stands in no record but this.
-                Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } => {
-                    tracing::info!(replica = %caller, %id, %actor, "a command was forwarded");
-                }
-                Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => {}
-            }
-        }
         match read {
             Ok(Ok(lines)) => PeerReply::Lines { lines: lines.into_iter().map(|(_, line)| line).collect() },
             Ok(Err(error)) => PeerReply::Failed { why: error.to_string() },
