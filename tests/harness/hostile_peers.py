@@ -76,6 +76,8 @@ def packed(value) -> bytes:
     match value:
         case None:
             return b"\xc0"
+        case bool():
+            return b"\xc3" if value else b"\xc2"
         case int():
             return b"\xcf" + value.to_bytes(8, "big")
         case str():
@@ -137,3 +139,48 @@ class Flood:
         self.over.set()
         for thread in self.threads:
             thread.join()
+
+
+class Liar:
+    """Listens where a replica is called, shows its certificate, and refuses each greeting without the key of the log, until it ends."""
+
+    def __init__(self, port: int, certificate: tuple, *reasons: str):
+        self.reasons, self.over, self.answers = reasons, threading.Event(), 0
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self.context.load_cert_chain(*map(str, certificate))
+        self.context.set_alpn_protocols([PROTOCOL])
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.listener.settimeout(0.2)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def refusal(self) -> dict:
+        """With a proof that is none, and without any, of each reason."""
+        why = self.reasons[self.answers // 2 % len(self.reasons)]
+        proven = {"why": why, "nonce": os.urandom(32), "proof": os.urandom(32)}
+        return {"refused": proven if self.answers % 2 else why}
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            try:
+                raw, _ = self.listener.accept()
+            except TimeoutError:
+                continue
+            try:
+                raw.settimeout(5)
+                with self.context.wrap_socket(raw, server_side=True) as tls:
+                    length = int.from_bytes(tls.recv(4), "big")
+                    assert 0 < len(tls.recv(length)) <= length
+                    tls.sendall(frame(packed(self.refusal())))
+                    self.answers += 1
+            except (OSError, AssertionError):
+                raw.close()
+
+    def __enter__(self) -> "Liar":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.over.set()
+        self.thread.join()
+        self.listener.close()

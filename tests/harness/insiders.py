@@ -9,6 +9,7 @@ import sqlite3
 import certs
 import evidence
 import hostile_peers
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from hostile_peers import frame, opened, packed
 from machine import PATIENCE
@@ -43,14 +44,42 @@ def code(key: bytes, kind: str, index: int, after: bytes, *content: bytes) -> by
     return hmac.digest(key, place + b"".join(content), "sha256")
 
 
-class Insider:
-    """One connection, greeted and proven, of a replica that has joined and does not run."""
+class Refused(Exception):
+    """The other end has seen the proof, and does not go on."""
 
-    def __init__(self, replica, target):
-        key = serialization.load_der_private_key(opened(replica, "replica.key.sealed", "replica"), None)
+
+def forged(replica, thief, number: int | None = None) -> tuple:
+    """A certificate as this replica's, with a key of its own, below an issuer that a thief has; or of a replica with another number."""
+    own, key = certs.certificates((replica.dir / "ca" / "replica.pem").read_bytes())[0], certs.ec_key()
+    builder = x509.CertificateBuilder().subject_name(own.subject).issuer_name(thief.certificate.subject)
+    builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(thief.certificate.not_valid_before_utc)
+    builder = builder.not_valid_after(thief.certificate.not_valid_after_utc)
+    for extension in own.extensions:
+        value = extension.value
+        if extension.oid == x509.OID_AUTHORITY_KEY_IDENTIFIER:
+            value = x509.AuthorityKeyIdentifier.from_issuer_public_key(thief.key.public_key())
+        if extension.oid == x509.OID_SUBJECT_ALTERNATIVE_NAME and number:
+            (name,) = value.get_values_for_type(x509.UniformResourceIdentifier)
+            name = x509.UniformResourceIdentifier(f"{name.rsplit('/', 1)[0]}/{number}")
+            value = x509.SubjectAlternativeName([name])
+        builder = builder.add_extension(value, extension.critical)
+    leaf = builder.sign(thief.key, certs.SHA256)
+    return number or int(replica.id), key, (certs.pem(leaf) + certs.pem(thief.certificate)).decode()
+
+
+class Insider:
+    """One connection, greeted and proven, of a replica that has joined and does not run; with another certificate than its own if one
+    was forged."""
+
+    def __init__(self, replica, target, shown: tuple | None = None):
+        if shown is None:
+            key = serialization.load_der_private_key(opened(replica, "replica.key.sealed", "replica"), None)
+            shown = int(replica.id), key, (replica.dir / "ca" / "replica.pem").read_text()
+        self.number, key, pem = shown
         evidence.private_key("replica", certs.key_pem(key))
         chain = X509CertChain()
-        chain.parsePemList((replica.dir / "ca" / "replica.pem").read_text())
+        chain.parsePemList(pem)
         settings = HandshakeSettings()
         settings.minVersion = settings.maxVersion = (3, 4)
         settings.certificate_compression_send = settings.certificate_compression_receive = []
@@ -64,14 +93,16 @@ class Insider:
 
     def greet(self, replica, target) -> None:
         mine = os.urandom(32)
-        first = hostile_peers.hello(target, target, **{"from": int(replica.id), "nonce": mine, "last_log": 0})
+        first = hostile_peers.hello(target, target, **{"from": self.number, "nonce": mine, "last_log": 0})
         self.send(first)
         welcome = self.receive()
         theirs = welcome.split(b"\xa5nonce\xc4\x20", 1)[1][:32]
         binding = bytes(self.tls.keyingMaterialExporter(bytearray(EXPORT), 32))
         content = (int(target.id).to_bytes(8, "big"), mine, theirs)
-        self.send({"proof": code(log_key(replica), "peer caller", int(replica.id), binding, *content)})
-        assert self.receive() == b"\xa8accepted"
+        self.send({"proof": code(log_key(replica), "peer caller", self.number, binding, *content)})
+        if (answer := self.receive()) != b"\xa8accepted":
+            self.close()
+            raise Refused(answer)
 
     def send(self, message) -> None:
         self.send_packed(packed(message))

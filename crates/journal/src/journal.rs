@@ -311,11 +311,14 @@ impl Journal {
         self.gap.clone()
     }
 
-    /// Why replication stopped by itself, if it did: a disk that is full or broken. Only a restart helps.
+    /// Why replication stopped by itself, if it did: a disk that is full or broken, or openraft's core has ended without a word. Only
+    /// a restart helps.
     pub fn failure(&self) -> Option<String> {
         let metrics = self.raft.metrics();
-        let state = &metrics.borrow().running_state;
-        state.as_ref().err().filter(|_| !*self.closing.borrow()).map(ToString::to_string)
+        let said = metrics.borrow().running_state.as_ref().err().map(ToString::to_string);
+        // A core that panics says nothing any more; the sender of its metrics ends with it.
+        let ended = || metrics.has_changed().is_err().then(|| "replication ended unexpectedly".to_owned());
+        said.or_else(ended).filter(|_| !*self.closing.borrow())
     }
 
     /// A view that holds everything acknowledged before the call, by any replica.

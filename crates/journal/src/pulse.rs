@@ -50,6 +50,7 @@ pub async fn run(journal: Arc<Journal>) {
                 continue;
             }
         }
+        journal.roster().was_complete(journal.quorum_age());
         if count.is_multiple_of(PULSES_PER_REPORT) {
             report(&journal, &mut links).await;
         }

@@ -79,6 +79,16 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     refused("join_" + "x" * 43, "token_invalid")
     refused(token, "kek_wrong", **{"--kek": f"file:{other}"})
     refused(token, "peer_address_in_use", **{"--peer-listen": f"127.0.0.1:{first.peer_port}"})
+    spelled = {
+        "token": token,
+        "kek_id": (first.dir / "keys" / "kek.id").read_text().strip(),
+        "csr_pem": native.certs.csr(native.certs.ec_key()),
+        "peer": f"127.0.0.1:0{first.peer_port}",
+        "urls": ["https://127.0.0.1:1"],
+        "version": "0",
+    }
+    answer = first.https("POST", "/v1/cluster/join", spelled)
+    assert (answer.status, answer.code) == (409, "peer_address_in_use"), answer
     new = Replica(first)
     done = new.join_command(token, **{"--ca-pin": "sha256:" + "0" * 64})
     assert done.code != 0 and "pin" in done.error()["message"] and not new.dir.exists(), done

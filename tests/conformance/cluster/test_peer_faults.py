@@ -9,9 +9,9 @@ import hostile_peers
 import native
 import pytest
 from cluster_load import enroll
-from clusters import Cluster
+from clusters import Cluster, cluster_token
 from cryptography import x509
-from hostile_peers import Flood, connect, frame, hello, packed, read_to_end, said
+from hostile_peers import Flood, Liar, connect, frame, hello, packed, read_to_end, said
 from impostors import common_name
 from machine import PATIENCE, scratch, until
 
@@ -186,6 +186,52 @@ def test_who_never_reads_is_let_go(cluster, thief):
         for _ in range(100_000):
             tls.sendall(greeting)
     tls.close()
+    serves(cluster)
+
+
+LIES = ("rolled_back", "removed", "duplicate")
+
+
+def refused_by_a_liar(port: int, certificate: tuple, called: list) -> None:
+    """The replicas that are called hear each lie several times, and go on."""
+    with Liar(port, certificate, *LIES) as liar:
+        until(lambda: liar.answers > 8 * len(LIES), "it has lied to them", patience=120)
+        for replica in called:
+            node = enroll(replica)
+            assert replica.node(node.id)["cert_serial"] == node.serial
+            until(lambda replica=replica: replica.health()["ready"], "it serves")
+            reasons = replica.health()["reasons"]
+            assert not {f"replica_{lie}" for lie in LIES} & set(reasons), reasons
+
+
+def test_refusals_of_a_stolen_certificate_are_not_believed(cluster, thief):
+    """At the address of a replica that was stopped, somebody with its certificate and without the key of the log tells the others that
+    they were removed, put back and copied. None of them believes it, and the replica comes back."""
+    follower, identity = thief
+    follower.stop()
+    others = [replica for replica in cluster.replicas if replica is not follower]
+    refused_by_a_liar(follower.peer_port, identity, others)
+    follower.start()
+    until(lambda: follower.health()["ready"], "it is back", patience=120)
+    serves(cluster)
+
+
+def test_refusals_of_one_that_joined_without_the_key_are_not_believed(cluster):
+    """A stolen token and the id of the key-encryption key make it a member at its own address; without that key it has not the log's.
+    It can be removed while it lies."""
+    first, key, port = cluster.replicas[0], certs.ec_key(), clusters.free_port()
+    request = {
+        "token": cluster_token(first),
+        "kek_id": (first.dir / "keys" / "kek.id").read_text().strip(),
+        "csr_pem": certs.csr(key),
+        "peer": f"127.0.0.1:{port}",
+        "urls": ["https://127.0.0.1:1"],
+        "version": "0",
+    }
+    joined = first.https("POST", "/v1/cluster/join", request).json()
+    identity = certs.identity(scratch("joined"), key, joined["cert_pem"])
+    refused_by_a_liar(port, identity, cluster.replicas)
+    first.cli("cluster", "remove", joined["replica_id"])
     serves(cluster)
 
 

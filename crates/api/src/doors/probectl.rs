@@ -240,7 +240,7 @@ pub(crate) fn error(status: u16, detail: ErrorDetail) -> ProbectlError {
         413 => "too_large",
         429 => "rate_limited",
         400..500 => "bad_request",
-        503 => "unavailable",
+        502 | 503 => "unavailable",
         _ => "internal",
     };
     let (message, request_id) = match status {

@@ -42,8 +42,18 @@ struct Hello {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HelloReply {
-    Welcome { nonce: serde_bytes::ByteBuf, proof: serde_bytes::ByteBuf, starts: Starts, last_log: u64 },
-    Refused(PeerRefusal),
+    Welcome {
+        nonce: serde_bytes::ByteBuf,
+        proof: serde_bytes::ByteBuf,
+        starts: Starts,
+        last_log: u64,
+    },
+    /// With a proof of its own: whoever could only show a certificate must not be able to tell a replica to give up.
+    Refused {
+        why: PeerRefusal,
+        nonce: serde_bytes::ByteBuf,
+        proof: serde_bytes::ByteBuf,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,7 +93,7 @@ struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// `kind` tells the two directions apart.
+    /// `kind` tells the two directions apart, and a refusal from a welcome.
     fn code(&self, kind: &'static str) -> RowCode {
         let mut code = self.key.begin(&RowPlace { kind, index: self.from.0, after: self.binding });
         code.update(&self.to.0.to_be_bytes());
@@ -99,6 +109,22 @@ impl Bound<'_> {
 
 const CALLER: &str = "peer caller";
 const CALLED: &str = "peer called";
+
+/// The proof of a refusal names the reason: none can be made of another.
+fn refusal_kind(why: PeerRefusal) -> &'static str {
+    match why {
+        PeerRefusal::OtherCluster => "peer refused: other cluster",
+        PeerRefusal::OlderEpoch => "peer refused: older epoch",
+        PeerRefusal::NoProof => "peer refused: no proof",
+        PeerRefusal::Removed => "peer refused: removed",
+        PeerRefusal::Denied => "peer refused: denied",
+        PeerRefusal::Duplicate => "peer refused: duplicate",
+        PeerRefusal::RolledBack => "peer refused: rolled back",
+        PeerRefusal::Busy => "peer refused: busy",
+        PeerRefusal::Unfit => "peer refused: unfit",
+        PeerRefusal::Unknown => "peer refused: unknown",
+    }
+}
 
 fn nonce() -> Result<[u8; 32], Error> {
     let mut nonce = [0; 32];
@@ -130,15 +156,20 @@ pub async fn greet(
         };
         let stream = &mut connection.stream;
         wire::write(stream, &hello).await?;
-        let (theirs, proof, starts, last_log) = match wire::read(stream, GREETING).await? {
-            HelloReply::Welcome { nonce, proof, starts, last_log } => (nonce, proof, starts, last_log),
-            HelloReply::Refused(why) => return Err(GreetingError::Refused(why)),
+        let reply: HelloReply = wire::read(stream, GREETING).await?;
+        let (theirs, proof, kind) = match &reply {
+            HelloReply::Welcome { nonce, proof, .. } => (nonce, proof, CALLED),
+            HelloReply::Refused { why, nonce, proof } => (nonce, proof, refusal_kind(*why)),
         };
-        let bound =
-            Bound { key, binding: &connection.binding, from: own.replica, to, nonces: (&mine, &theirs) };
-        if !bound.verify(CALLED, &proof) {
+        let nonces = (mine.as_slice(), theirs.as_slice());
+        let bound = Bound { key, binding: &connection.binding, from: own.replica, to, nonces };
+        if !bound.verify(kind, proof) {
             return Err(Error::new(ErrorKind::InvalidData, "it does not hold the key of this log").into());
         }
+        let (starts, last_log) = match &reply {
+            HelloReply::Welcome { starts, last_log, .. } => (starts.clone(), *last_log),
+            HelloReply::Refused { why, .. } => return Err(GreetingError::Refused(*why)),
+        };
         let called =
             Identity { replica: to, cluster: own.cluster.clone(), epoch: own.epoch, starts, last_log };
         let refused = admits(&called).err();
@@ -171,32 +202,27 @@ pub async fn answer(
             starts: hello.starts,
             last_log: hello.last_log,
         };
-        if hello.to != own.replica || hello.from != connection.replica || caller.cluster != own.cluster {
-            return refuse(
-                &mut connection.stream,
-                HelloReply::Refused(PeerRefusal::OtherCluster),
-                PeerRefusal::OtherCluster,
-            )
-            .await;
-        }
-        if caller.epoch < own.epoch {
-            return refuse(
-                &mut connection.stream,
-                HelloReply::Refused(PeerRefusal::OlderEpoch),
-                PeerRefusal::OlderEpoch,
-            )
-            .await;
-        }
         let mine = nonce()?;
         let nonces = (hello.nonce.as_slice(), mine.as_slice());
-        let bound = Bound { key, binding: &connection.binding, from: hello.from, to: own.replica, nonces };
+        let bound = Bound { key, binding: &connection.binding, from: hello.from, to: hello.to, nonces };
+        let stream = &mut connection.stream;
+        let named = hello.to == own.replica && hello.from == connection.replica && hello.from != hello.to;
+        let stranger = !named || caller.cluster != own.cluster;
+        let unwanted = match stranger {
+            true => Some(PeerRefusal::OtherCluster),
+            false => (caller.epoch < own.epoch).then_some(PeerRefusal::OlderEpoch),
+        };
+        if let Some(why) = unwanted {
+            let proof = serde_bytes::ByteBuf::from(bound.code(refusal_kind(why)));
+            let refusal = HelloReply::Refused { why, nonce: serde_bytes::ByteBuf::from(mine), proof };
+            return refuse(stream, refusal, why).await;
+        }
         let welcome = HelloReply::Welcome {
             nonce: serde_bytes::ByteBuf::from(mine),
             proof: serde_bytes::ByteBuf::from(bound.code(CALLED)),
             starts: own.starts.clone(),
             last_log: own.last_log,
         };
-        let stream = &mut connection.stream;
         wire::write(stream, &welcome).await?;
         let LogKeyProof { proof, refused } = wire::read(stream, GREETING).await?;
         let proven = bound.verify(CALLER, &proof);
@@ -246,7 +272,16 @@ mod tests {
 
     fn connection(stream: tokio::io::DuplexStream, other: ReplicaId, binding: [u8; 32]) -> PeerConnection {
         let (serial, fingerprint) = (Serial::parse("01").expect("a serial"), Fingerprint::new([0; 32]));
-        PeerConnection { stream: Box::new(stream), replica: other, serial, fingerprint, binding }
+        let (issuer, above) = (None, Vec::new());
+        PeerConnection {
+            stream: Box::new(stream),
+            replica: other,
+            serial,
+            fingerprint,
+            issuer,
+            above,
+            binding,
+        }
     }
 
     fn admits(refuses: Option<PeerRefusal>) -> impl FnOnce(&Identity) -> Result<(), PeerRefusal> {
@@ -314,5 +349,55 @@ mod tests {
         assert_eq!(ends, ("not talked to: RolledBack".to_owned(), "refused: RolledBack".to_owned()));
         let ends = check(end(CALLER_ID), End { refuses: why, ..end(CALLED_ID) }).await;
         assert_eq!(ends, ("refused: RolledBack".to_owned(), "not talked to: RolledBack".to_owned()));
+    }
+    /// What a caller makes of this answer to its greeting, by an end that was called and does not hold the key of the log.
+    async fn told(reply: impl FnOnce(&Hello) -> HelloReply) -> String {
+        let (here, mut there) = tokio::io::duplex(64 * 1024);
+        let caller = end(CALLER_ID);
+        let answering = async {
+            let hello: Hello = wire::read(&mut there, GREETING).await.expect("a greeting");
+            wire::write(&mut there, &reply(&hello)).await.expect("is taken");
+        };
+        let mut connection = connection(here, CALLED_ID, caller.binding);
+        let calling = greet(&mut connection, &caller.own, &caller.key, admits(None));
+        let (greeted, ()) = tokio::join!(calling, answering);
+        greeted.expect_err("it is refused").to_string()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_the_key_of_the_log_is_not_believed() {
+        let bytes = serde_bytes::ByteBuf::from([5; 32]);
+        let proof_by = |key: [u8; 32], kind: &'static str, hello: &Hello| {
+            let nonces = (hello.nonce.as_slice(), [5; 32].as_slice());
+            let (key, binding) = (LogKey::new(&key), [3; 32]);
+            let bound = Bound { key: &key, binding: &binding, from: hello.from, to: hello.to, nonces };
+            serde_bytes::ByteBuf::from(bound.code(kind))
+        };
+        for why in [PeerRefusal::RolledBack, PeerRefusal::Removed, PeerRefusal::Duplicate] {
+            let unproven =
+                |_: &Hello| HelloReply::Refused { why, nonce: bytes.clone(), proof: bytes.clone() };
+            assert!(told(unproven).await.starts_with("the connection failed"), "{why:?}");
+            let by_another_key = |hello: &Hello| HelloReply::Refused {
+                why,
+                nonce: bytes.clone(),
+                proof: proof_by([2; 32], refusal_kind(why), hello),
+            };
+            assert!(told(by_another_key).await.starts_with("the connection failed"), "{why:?}");
+            // Of a welcome or of another refusal none can be made.
+            for kind in [CALLED, CALLER, refusal_kind(PeerRefusal::OlderEpoch)] {
+                let of_another = |hello: &Hello| HelloReply::Refused {
+                    why,
+                    nonce: bytes.clone(),
+                    proof: proof_by([1; 32], kind, hello),
+                };
+                assert!(told(of_another).await.starts_with("the connection failed"), "{why:?} {kind}");
+            }
+            let proven = |hello: &Hello| HelloReply::Refused {
+                why,
+                nonce: bytes.clone(),
+                proof: proof_by([1; 32], refusal_kind(why), hello),
+            };
+            assert_eq!(told(proven).await, format!("refused: {why:?}"));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What openraft sees of other replicas.
 
+use super::check::Known;
 use super::link::{Link, LinkError};
 use super::roster::Roster;
 use super::wire::{PeerReply, PeerRequest};
@@ -49,6 +50,16 @@ impl PeerClient {
         self.own.get_or_insert_with(|| Link::new(self.replica, self.roster.clone()))
     }
 
+    /// What an answer is checked by.
+    fn known(&self, asked: Vote) -> Known {
+        Known { own: self.roster.identity().replica.0, vote: asked, committed: None }
+    }
+
+    fn untrue(&self, why: &'static str) -> LinkError {
+        tracing::warn!(replica = %self.replica, why, "an answer of another replica was not taken");
+        LinkError { replica: self.replica, why: why.to_owned(), sent: true }
+    }
+
     fn unexpected(&self, reply: &PeerReply) -> LinkError {
         let why = match reply {
             PeerReply::Failed { why } => why.clone(),
@@ -67,10 +78,14 @@ impl RaftNetwork<TypeConfig> for PeerClient {
         // What is committed and acknowledged is never taken back.
         let last: Option<LogId<u64>> = rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id);
         let last = last.min(rpc.leader_commit);
+        let (asked, sent) =
+            (rpc.vote, (rpc.prev_log_id, rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)));
         let shares = rpc.entries.is_empty() && !std::mem::replace(&mut self.has_appended, true);
         let link = if shares { self.roster.quorum_link(self.replica) } else { self.link().clone() };
         match link.ask(PeerRequest::Append(rpc)).await {
             Ok(PeerReply::Append(reply)) => {
+                let checked = self.known(asked).check_appended(&asked, sent, &reply);
+                checked.map_err(|why| unreachable(&self.untrue(why)))?;
                 if let (AppendEntriesResponse::Success, Some(last)) = (&reply, last) {
                     self.roster.reached(self.replica, last.index);
                 }
@@ -86,8 +101,13 @@ impl RaftNetwork<TypeConfig> for PeerClient {
         rpc: VoteRequest<u64>,
         _option: RPCOption,
     ) -> Result<VoteResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
+        let asked = rpc.vote;
         match self.link().ask(PeerRequest::Vote(rpc)).await {
-            Ok(PeerReply::Vote(reply)) => Ok(reply),
+            Ok(PeerReply::Vote(reply)) => {
+                let checked = self.known(asked).check_voted(&asked, &reply);
+                checked.map_err(|why| unreachable(&self.untrue(why)))?;
+                Ok(reply)
+            }
             Ok(other) => Err(unreachable(&self.unexpected(&other)).into()),
             Err(error) => Err(unreachable(&error).into()),
         }
@@ -113,7 +133,11 @@ impl RaftNetwork<TypeConfig> for PeerClient {
             closed = cancel => return Err(closed.into()),
         };
         match replied {
-            Ok(PeerReply::Snapshot { vote }) => Ok(SnapshotResponse::new(vote)),
+            Ok(PeerReply::Snapshot { vote: answered }) => {
+                let checked = self.known(vote).answer_vote(&vote, &answered);
+                checked.map_err(|why| unreachable(&self.untrue(why)))?;
+                Ok(SnapshotResponse::new(answered))
+            }
             Ok(other) => Err(unreachable(&self.unexpected(&other)).into()),
             Err(error) => Err(unreachable(&error).into()),
         }

@@ -11,7 +11,7 @@ use crate::log_key::LogKey;
 use crate::open_error::OpenError;
 use crate::view::Board;
 use lifecycle::names::ReplicaId;
-use lifecycle::registry::{Owner, ReplicaState};
+use lifecycle::registry::{Owner, ReplicaState, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,8 @@ const SILENT: Duration = Duration::from_secs(5);
 const SETTLING: Duration = Duration::from_secs(6);
 /// The same of one that knows no others: if there are any, they call it every second.
 const CALLED: Duration = Duration::from_secs(3);
+/// A registry that held everything acknowledged so long ago knows every replica that takes part.
+const UP_TO_DATE: Duration = Duration::from_secs(5);
 const SETTLING_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is known of another replica.
@@ -92,6 +94,8 @@ pub struct Roster {
     peers: Mutex<BTreeMap<ReplicaId, PeerStanding>>,
     /// Who votes or is sent the log, as replication knows it.
     replicated: Mutex<BTreeSet<u64>>,
+    /// The last moment of which the registry here is known to hold everything that was acknowledged.
+    complete: Mutex<Option<Instant>>,
     /// For questions beyond replication.
     links: Mutex<BTreeMap<ReplicaId, Link>>,
     /// For asking whether a quorum still follows this replica.
@@ -124,7 +128,7 @@ impl Roster {
             (*id, PeerStanding { mark: *mark, ..PeerStanding::default() })
         };
         let peers = Mutex::new(written.iter().map(known).collect());
-        let (written, replicated) = (Mutex::new(written), Mutex::default());
+        let (written, replicated, complete) = (Mutex::new(written), Mutex::default(), Mutex::default());
         let (links, quorum_links) = (Mutex::default(), Mutex::default());
         Ok(Arc::new(Self {
             own,
@@ -136,6 +140,7 @@ impl Roster {
             log,
             peers,
             replicated,
+            complete,
             links,
             quorum_links,
             file,
@@ -202,7 +207,7 @@ impl Roster {
     }
 
     /// By the registry as this replica knows it. A certificate that is not on record here may be newer than what has arrived: the
-    /// proof of the log key speaks for it.
+    /// proof of the log key speaks for it, unless its issuer is known to be denied.
     pub fn admits_certificate(&self, connection: &PeerConnection) -> Result<(), PeerRefusal> {
         let view = self.board.view();
         let state = &view.state;
@@ -212,7 +217,9 @@ impl Roster {
             Some(ReplicaState::Removed) => return Err(PeerRefusal::Removed),
             Some(ReplicaState::Member) | None => false,
         };
-        let Some(record) = state.certificates.get(&connection.serial) else { return Ok(()) };
+        let Some(record) = state.certificates.get(&connection.serial) else {
+            return admits_unrecorded(state, connection);
+        };
         let own = record.owner == Owner::Replica(connection.replica)
             && record.fingerprint == connection.fingerprint;
         // The removal has denied the certificates of the one that was removed. A member's that was superseded while it was away
@@ -224,6 +231,9 @@ impl Roster {
     /// Takes an incoming connection of a caller that has proven itself.
     pub fn admit(&self, connection: &PeerConnection, caller: &Identity) -> Result<(), PeerRefusal> {
         self.admits_certificate(connection)?;
+        if !self.may_exist(caller.replica) {
+            return Err(PeerRefusal::Unknown);
+        }
         if self.is_rolled_back() {
             return Err(PeerRefusal::Unfit);
         }
@@ -307,6 +317,29 @@ impl Roster {
     pub fn leave(&self, replica: ReplicaId, start: StartMark) {
         if let Some(known) = self.peers().get_mut(&replica).filter(|known| known.mark.start == start) {
             known.connections = known.connections.saturating_sub(1);
+        }
+    }
+
+    /// Whether a connection that was let in may still be used: what is known of its issuer and its replica may have arrived since.
+    pub fn still_admits(&self, connection: &PeerConnection) -> bool {
+        let view = self.board.view();
+        let recorded = view.state.certificates.contains_key(&connection.serial);
+        (recorded || admits_unrecorded(&view.state, connection).is_ok()) && self.may_exist(connection.replica)
+    }
+
+    /// Whether there may be a replica with this id. One that is behind must be caught up by members that it has never heard of;
+    /// one that is not knows every id that was given out.
+    fn may_exist(&self, replica: ReplicaId) -> bool {
+        let given_out = self.board.view().state.last_replica;
+        let complete = *self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        let up_to_date = complete.is_some_and(|complete| complete.elapsed() < UP_TO_DATE);
+        replica.0 <= given_out || !up_to_date || self.is_replicated(replica)
+    }
+
+    /// The registry here holds everything that was acknowledged so long ago.
+    pub fn was_complete(&self, ago: Duration) {
+        if let Some(moment) = Instant::now().checked_sub(ago) {
+            *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
         }
     }
 
@@ -441,6 +474,15 @@ impl Roster {
         let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
         links.entry(replica).or_insert_with(|| Link::new(replica, Arc::clone(self))).clone()
     }
+}
+
+/// Of a certificate that is not on record here. What an issuer signed before it was denied is on record wherever the denial is, so
+/// this one was made by whoever has its key. An issuer that is not on record may be newer than what has arrived.
+fn admits_unrecorded(state: &State, connection: &PeerConnection) -> Result<(), PeerRefusal> {
+    let revoked = connection.issuer.as_ref().is_some_and(|issuer| state.issuer_is_revoked(issuer));
+    let listed =
+        state.root_lists().any(|list| connection.above.iter().any(|above| list.denied.contains(above)));
+    if revoked || listed { Err(PeerRefusal::Denied) } else { Ok(()) }
 }
 
 fn marks(peers: &BTreeMap<ReplicaId, PeerStanding>) -> PeerMarks {

@@ -1,5 +1,6 @@
 //! The other end of a link: what other replicas may ask of this one.
 
+use super::check::{self, Known};
 use super::handshake::{self, GreetingError};
 use super::roster::Roster;
 use super::starts::StartMark;
@@ -13,7 +14,7 @@ use crate::raft::{Raft, Vote};
 use crate::snapshot::{Carrier, SnapshotDir};
 use crate::view::{AuditHead, Board};
 use lifecycle::names::ReplicaId;
-use lifecycle::registry::Envelope;
+use lifecycle::registry::{Actor, Envelope};
 use openraft::raft::AppendEntriesResponse;
 use openraft::{BasicNode, Snapshot, SnapshotMeta};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +29,8 @@ const IDLE: Duration = Duration::from_secs(90);
 const TRANSFER: Duration = Duration::from_secs(30);
 /// How long a forwarded command may take.
 const PROPOSAL: Duration = Duration::from_secs(6);
-/// Commands in one message.
-const COMMANDS: usize = 512;
 /// Lines of the audit trail in one answer, and their bytes.
-const LINES: (usize, usize) = (1000, 4 * 1024 * 1024);
+const LINES: (usize, usize) = (wire::LINES, 4 * 1024 * 1024);
 /// The largest snapshot that is taken from a peer.
 const SNAPSHOT: u64 = 16 * 1024 * 1024 * 1024;
 
@@ -82,12 +81,14 @@ impl Served {
     /// Answers one connection until it ends. `waiting` is given back once the caller has proven itself.
     pub async fn serve(&self, mut connection: PeerConnection, waiting: impl Send) {
         let own = self.roster.identity();
-        let certificate = (connection.serial.clone(), connection.fingerprint);
+        // What is known of the other end, apart from the stream that is greeted and served meanwhile.
         let shown = PeerConnection {
             stream: Box::new(tokio::io::empty()),
             replica: connection.replica,
-            serial: certificate.0,
-            fingerprint: certificate.1,
+            serial: connection.serial.clone(),
+            fingerprint: connection.fingerprint,
+            issuer: connection.issuer.clone(),
+            above: connection.above.clone(),
             binding: connection.binding,
         };
         let greeted = handshake::answer(&mut connection, &own, self.roster.key(), |caller| {
@@ -102,7 +103,7 @@ impl Served {
                 return;
             }
         };
-        if let Err(error) = self.answer_all(&mut connection.stream, caller, start).await {
+        if let Err(error) = self.answer_all(&mut connection.stream, &shown, start).await {
             tracing::debug!(replica = %caller, %error, "a connection between replicas ended");
         }
         self.roster.leave(caller, start);
@@ -129,9 +130,10 @@ impl Served {
     async fn answer_all(
         &self,
         stream: &mut Box<dyn PeerStream>,
-        caller: ReplicaId,
+        shown: &PeerConnection,
         start: StartMark,
     ) -> std::io::Result<()> {
+        let caller = shown.replica;
         let mut closing = self.closing.clone();
         loop {
             let request = tokio::select! {
@@ -139,7 +141,8 @@ impl Served {
                 _ = closing.wait_for(|closing| *closing) => return Ok(()),
             };
             let speaks = self.roster.still_speaks(caller, start);
-            if !speaks || !self.roster.is_member(caller) || self.roster.is_rolled_back() {
+            let admitted = self.roster.is_member(caller) && self.roster.still_admits(shown);
+            if !speaks || !admitted || self.roster.is_rolled_back() {
                 return Ok(());
             }
             let reply = self.handle(request, caller, stream).await?;
@@ -156,7 +159,9 @@ impl Served {
         stream: &mut Box<dyn PeerStream>,
     ) -> std::io::Result<PeerReply> {
         Ok(match request {
-            PeerRequest::Append(append) => {
+            PeerRequest::Append(mut append) => {
+                self.check(caller, |known| known.check_append(&append, caller.0)).await?;
+                check::bound_commit(&mut append, self.raft.metrics().borrow().last_log_index);
                 let appended = self.raft.append_entries(append).await;
                 if let Ok(answer) = &appended
                     && !matches!(answer, AppendEntriesResponse::HigherVote(_))
@@ -168,9 +173,15 @@ impl Served {
             PeerRequest::Vote(_) if !self.roster.is_fit() || !self.roster.is_settled() => {
                 PeerReply::Failed { why: "it does not vote yet, or not any more".to_owned() }
             }
-            PeerRequest::Vote(vote) => reply(self.raft.vote(vote).await, PeerReply::Vote),
-            PeerRequest::Snapshot { vote, meta, length } => self.snapshot(vote, meta, length, stream).await?,
-            PeerRequest::Propose { commands } => self.propose(commands).await,
+            PeerRequest::Vote(vote) => {
+                self.check(caller, |known| known.check_vote(&vote, caller.0)).await?;
+                reply(self.raft.vote(vote).await, PeerReply::Vote)
+            }
+            PeerRequest::Snapshot { vote, meta, length } => {
+                self.check(caller, |known| known.check_snapshot(&vote, &meta, caller.0)).await?;
+                self.snapshot(vote, meta, length, stream).await?
+            }
+            PeerRequest::Propose { commands } => self.propose(commands, caller).await,
             PeerRequest::ReadIndex => self.read_index().await,
             PeerRequest::Lines { after, until } => self.lines(after, until).await,
             PeerRequest::Report(report) => {
@@ -193,6 +204,38 @@ impl Served {
         })
     }
 
+    /// Ends the connection of a replica whose message would end this one.
+    async fn check(
+        &self,
+        caller: ReplicaId,
+        check: impl FnOnce(&Known) -> Result<(), &'static str>,
+    ) -> std::io::Result<()> {
+        let known = Known::by(&self.raft).await;
+        let known = known.ok_or_else(|| std::io::Error::other("replication has stopped here"))?;
+        check(&known).map_err(|why| {
+            tracing::warn!(replica = %caller, why, "a message of another replica was not taken");
+            std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+        })
+    }
+
+    /// Whether a file that arrived is the snapshot that was announced. All of it is read: once openraft has begun to install one, there is
+    /// no way back.
+    async fn is_snapshot(&self, path: &std::path::Path, meta: &SnapshotMeta<u64, BasicNode>) -> bool {
+        let (snapshots, path, meta) = (self.snapshots.clone(), path.to_owned(), meta.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let index = meta.last_log_id.map_or(0, |id| id.index);
+            snapshots.read(&path, index).map(|image| image.meta.to_raft() == meta)
+        });
+        match read.await {
+            Ok(Ok(same)) => same,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a snapshot of another replica was not taken");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Takes the file that follows, and installs it.
     async fn snapshot(
         &self,
@@ -207,6 +250,10 @@ impl Served {
         let path = self.snapshots.incoming(self.received.fetch_add(1, Ordering::Relaxed));
         let received = receive(stream, &path, length).await;
         let installed = match received {
+            Ok(()) if !self.is_snapshot(&path, &meta).await => Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "it is not the snapshot that was announced",
+            )),
             Ok(()) => {
                 tracing::info!(bytes = length, "a snapshot arrived");
                 let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
@@ -225,10 +272,7 @@ impl Served {
     }
 
     /// Each command goes into the queue as if it had been proposed here.
-    async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>) -> PeerReply {
-        if commands.len() > COMMANDS {
-            return PeerReply::Failed { why: format!("{} commands in one message", commands.len()) };
-        }
+    async fn propose(&self, commands: Vec<serde_bytes::ByteBuf>, caller: ReplicaId) -> PeerReply {
         // All are read before one is taken.
         let read = |encoded: serde_bytes::ByteBuf| {
             let envelope: Envelope = rmp_serde::from_slice(&encoded)?;
@@ -241,6 +285,19 @@ impl Served {
             Ok(items) => items,
             Err(error) => return PeerReply::Failed { why: format!("a command cannot be read: {error}") },
         };
+        for item in &items {
+            let Envelope { id, actor, .. } = &item.envelope;
+            match actor {
+                Actor::Replica { id } if *id != caller => {
+                    return PeerReply::Failed { why: format!("a command of replica {id}") };
+                }
+                // The replica that a person asked has authenticated that person: which one it was stands in no record but this.
+                Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } => {
+                    tracing::info!(replica = %caller, %id, %actor, "a command was forwarded");
+                }
+                Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => {}
+            }
+        }
         let mut waiting = Vec::with_capacity(items.len());
         for item in items {
             let (answer, answered) = oneshot::channel();

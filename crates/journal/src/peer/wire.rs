@@ -1,19 +1,27 @@
 //! Frames and messages: a length (four bytes, big-endian), then MessagePack with field names.
 
-use crate::raft::{TypeConfig, Vote};
+use crate::raft::{Entry, LogId, TypeConfig, Vote};
 use crate::view::AuditHead;
 use lifecycle::names::Timestamp;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{BasicNode, SnapshotMeta};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::io::{Error, ErrorKind};
+use std::marker::PhantomData;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The largest frame: an append of 2 MiB and one more entry, which may hold the largest command.
 const FRAME: usize = 24 * 1024 * 1024;
 /// A frame before its sender has proven itself.
 pub const GREETING: usize = 4096;
+
+/// Commands in one message.
+pub const COMMANDS: usize = 512;
+/// Entries in one message: openraft sends no more than it is configured to (`max_payload_entries`).
+const ENTRIES: usize = 256;
+/// Lines of the audit trail in one answer.
+pub const LINES: usize = 1000;
 
 /// Why a replica is not talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +45,14 @@ pub enum PeerRefusal {
     Busy,
     /// The one that was asked runs on a copy of a directory, and talks to nobody.
     Unfit,
+    /// No replica with its id has ever joined, by a registry that is up to date.
+    Unknown,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerRequest {
-    Append(AppendEntriesRequest<TypeConfig>),
+    Append(#[serde(deserialize_with = "bounded_append")] AppendEntriesRequest<TypeConfig>),
     Vote(VoteRequest<u64>),
     /// So many bytes of a snapshot file follow.
     Snapshot {
@@ -52,6 +62,7 @@ pub enum PeerRequest {
     },
     /// Commands for the leader, each encoded as it was proposed.
     Propose {
+        #[serde(deserialize_with = "bounded::<COMMANDS, _, _>")]
         commands: Vec<serde_bytes::ByteBuf>,
     },
     /// How far must a view have come to hold everything acknowledged until now?
@@ -82,12 +93,14 @@ pub enum PeerReply {
     /// Where the commands are applied, and what became of each.
     Proposed {
         index: u64,
+        #[serde(deserialize_with = "bounded::<COMMANDS, _, _>")]
         fates: Vec<ProposalFate>,
     },
     ReadIndex {
         index: u64,
     },
     Lines {
+        #[serde(deserialize_with = "bounded::<LINES, _, _>")]
         lines: Vec<String>,
     },
     /// And whether the audit trail of the sender is not that of the receiver.
@@ -133,6 +146,48 @@ pub struct ReplicaReport {
     /// Where it is reached. The registry may still have another address, which it cannot change before a leader reaches it.
     #[serde(default)]
     pub address: Option<String>,
+}
+
+/// A list of at most so many: what is in one may take many times the memory of its bytes, so it is not read further than that.
+fn bounded<'de, const MOST: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Bounded<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Bounded<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut taken = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if taken.len() == MOST {
+                    return Err(A::Error::custom(format!("a list of more than {MOST}")));
+                }
+                taken.push(item);
+            }
+            Ok(taken)
+        }
+    }
+
+    input.deserialize_seq(Bounded::<T, MOST>(PhantomData))
+}
+
+/// openraft's own form of it, with a bound on the entries.
+fn bounded_append<'de, D: Deserializer<'de>>(input: D) -> Result<AppendEntriesRequest<TypeConfig>, D::Error> {
+    #[derive(Deserialize)]
+    struct Append {
+        vote: Vote,
+        prev_log_id: Option<LogId>,
+        #[serde(deserialize_with = "bounded::<ENTRIES, _, _>")]
+        entries: Vec<Entry>,
+        leader_commit: Option<LogId>,
+    }
+    let Append { vote, prev_log_id, entries, leader_commit } = Append::deserialize(input)?;
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
 
 fn yes() -> bool {
@@ -222,6 +277,30 @@ mod tests {
         let body = [&known[..at], &[0x91], unknown.as_slice(), &known[at + 1..]].concat();
         let sent = [&u32::try_from(body.len()).expect("short").to_be_bytes(), body.as_slice()].concat();
         assert_eq!(check(&sent, FRAME).await.expect_err("unknown"), ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_too_many_is_not_read_to_its_end() {
+        let commands =
+            |count: usize| PeerRequest::Propose { commands: vec![serde_bytes::ByteBuf::new(); count] };
+        assert!(check(&frame(&commands(COMMANDS)), FRAME).await.is_ok());
+        let error = check(&frame(&commands(COMMANDS + 1)), FRAME).await.expect_err("too many");
+        assert_eq!(error, ErrorKind::InvalidData);
+        let append = |count: u64| {
+            let entry = |index| Entry {
+                log_id: LogId::new(openraft::CommittedLeaderId::new(1, 1), index),
+                payload: openraft::EntryPayload::Blank,
+            };
+            PeerRequest::Append(AppendEntriesRequest::<TypeConfig> {
+                vote: Vote::new_committed(1, 1),
+                prev_log_id: None,
+                entries: (0..count).map(entry).collect(),
+                leader_commit: None,
+            })
+        };
+        assert!(check(&frame(&append(ENTRIES as u64)), FRAME).await.is_ok());
+        let error = check(&frame(&append(ENTRIES as u64 + 1)), FRAME).await.expect_err("too many");
+        assert_eq!(error, ErrorKind::InvalidData);
     }
 
     #[tokio::test]

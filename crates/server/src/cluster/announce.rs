@@ -9,7 +9,7 @@ use crate::process::chance;
 use crate::process::config::ControlPlaneConfig;
 use api::code;
 use lifecycle::names::{ReplicaId, Span, SpiffeId, Timestamp};
-use lifecycle::registry::{Actor, AnnounceReplica, Command, Issued, Rejection, State};
+use lifecycle::registry::{Actor, AnnounceReplica, Command, Issued, Issuer, Rejection, State};
 use pki::replica_cert::{self, LIFETIME};
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
@@ -146,6 +146,10 @@ pub fn follow_trust(app: &App) {
 pub fn trust(tls: &PeerTls, state: &State) {
     if let Some(domain) = &state.domain {
         let roots = state.server_trust().map(|root| CertificateDer::from(root.to_vec())).collect();
-        tls.trust(domain.name.clone(), roots);
+        let signs = |issuer: &&Issuer| issuer.issues_for().signs_servers();
+        let issuers = state.issuers.values().filter(signs);
+        let issuers =
+            issuers.map(|issuer| (issuer.id.clone(), CertificateDer::from(issuer.certificate.clone())));
+        tls.trust(domain.name.clone(), roots, issuers.collect());
     }
 }

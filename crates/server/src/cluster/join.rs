@@ -11,6 +11,7 @@ use api::rest::cluster::{JoinClusterRequest, JoinedCluster, ReplicaAddress};
 use lifecycle::names::{ReplicaId, SpiffeId};
 use lifecycle::registry::{Actor, Command, IssuerKind, IssuerState, JoinReplica, Rejection, check_join};
 use pki::replica_cert::sign_replica;
+use std::net::SocketAddr;
 
 /// Others may have joined in between.
 const TRIES: usize = 8;
@@ -20,9 +21,10 @@ const TEXT: usize = 256;
 pub async fn join(
     app: &App,
     origin: &Provenance,
-    request: JoinClusterRequest,
+    mut request: JoinClusterRequest,
 ) -> Result<JoinedCluster, Failure> {
     check_shape(&request)?;
+    request.peer = one_spelling(&request.peer);
     let hash = pki::digest::secret_hash(request.token.reveal().as_bytes());
     super::caught_up(app).await;
     check_join(&app.view().state, &hash, &request.peer).map_err(refused)?;
@@ -94,6 +96,18 @@ fn refused(rejection: Rejection) -> Failure {
     failure
 }
 
+/// Addresses are compared as text: `127.0.0.1:08444` is `127.0.0.1:8444`, and host names are the same in any case. What a host name
+/// resolves to is not looked up: it may differ from machine to machine.
+fn one_spelling(peer: &str) -> String {
+    if let Ok(address) = peer.parse::<SocketAddr>() {
+        return address.to_string();
+    }
+    match peer.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
+        Some((host, Ok(port))) => format!("{}:{port}", host.to_ascii_lowercase()),
+        Some((_, Err(_))) | None => peer.to_owned(),
+    }
+}
+
 fn check_shape(request: &JoinClusterRequest) -> Result<(), Failure> {
     let bad = |what: &str| Err(Failure::new(code::BAD_REQUEST, what.to_owned()));
     let port = request.peer.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
@@ -109,4 +123,19 @@ fn check_shape(request: &JoinClusterRequest) -> Result<(), Failure> {
         return bad("a field is too long");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_one_spelling() {
+        for spelling in ["127.0.0.1:8444", "127.0.0.1:08444"] {
+            assert_eq!(one_spelling(spelling), "127.0.0.1:8444");
+        }
+        assert_eq!(one_spelling("[0:0::1]:8444"), "[::1]:8444");
+        assert_eq!(one_spelling("R2.Example.org:08444"), "r2.example.org:8444");
+        assert_eq!(one_spelling("nothing"), "nothing");
+    }
 }

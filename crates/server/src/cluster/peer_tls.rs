@@ -3,8 +3,9 @@
 use crate::process::clock::BelievedClock;
 use journal::{BoxedFuture, PeerConnection, PeerConnector};
 use lifecycle::clock::BEHIND;
-use lifecycle::names::{ReplicaId, TrustDomain};
+use lifecycle::names::{IssuerId, ReplicaId, Serial, TrustDomain};
 use pki::replica_cert::{ReplicaCertificate, verify_replica};
+use pki::verify::is_issued_by;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature};
@@ -33,6 +34,16 @@ const PROTOCOL: &[u8] = b"enlist-replica/1";
 struct PeerTrust {
     domain: Option<TrustDomain>,
     roots: Vec<CertificateDer<'static>>,
+    /// Every issuer on record that signs for the control plane, whatever became of it.
+    issuers: Vec<(IssuerId, CertificateDer<'static>)>,
+}
+
+/// Who is at the other end of a connection, and what only both ends know.
+struct ShownPeer {
+    certificate: ReplicaCertificate,
+    issuer: Option<IssuerId>,
+    above: Vec<Serial>,
+    binding: [u8; 32],
 }
 
 /// What this replica shows to others, and how it judges them.
@@ -52,7 +63,7 @@ impl std::fmt::Debug for PeerTls {
 impl PeerTls {
     pub fn new(clock: Arc<BelievedClock>) -> Arc<Self> {
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        let trust = RwLock::new(PeerTrust { domain: None, roots: Vec::new() });
+        let trust = RwLock::new(PeerTrust { domain: None, roots: Vec::new(), issuers: Vec::new() });
         Arc::new(Self { identity: RwLock::new(None), trust, clock, algorithms })
     }
 
@@ -65,9 +76,14 @@ impl PeerTls {
     }
 
     /// From now on these roots vouch for replicas of this domain.
-    pub fn trust(&self, domain: TrustDomain, roots: Vec<CertificateDer<'static>>) {
+    pub fn trust(
+        &self,
+        domain: TrustDomain,
+        roots: Vec<CertificateDer<'static>>,
+        issuers: Vec<(IssuerId, CertificateDer<'static>)>,
+    ) {
         *self.trust.write().unwrap_or_else(PoisonError::into_inner) =
-            PeerTrust { domain: Some(domain), roots };
+            PeerTrust { domain: Some(domain), roots, issuers };
     }
 
     fn judge(
@@ -75,7 +91,8 @@ impl PeerTls {
         leaf: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
     ) -> Result<ReplicaCertificate, CertificateError> {
-        let PeerTrust { domain, roots } = self.trust.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let PeerTrust { domain, roots, .. } =
+            self.trust.read().unwrap_or_else(PoisonError::into_inner).clone();
         let domain = domain.ok_or(CertificateError::UnknownIssuer)?;
         let now = self.clock.now();
         let verified = |at| verify_replica(leaf, sent, &roots, &domain, at);
@@ -110,22 +127,28 @@ impl PeerTls {
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
-    /// Who is at the other end, and what only both ends know.
-    fn peer<D>(&self, connection: &ConnectionCommon<D>) -> std::io::Result<(ReplicaCertificate, [u8; 32])> {
+    /// The issuer on record that signed a certificate: by its signature, whatever was shown above it.
+    fn issuer_of(&self, leaf: &CertificateDer<'_>) -> Option<IssuerId> {
+        let trust = self.trust.read().unwrap_or_else(PoisonError::into_inner);
+        trust.issuers.iter().find(|(_, issuer)| is_issued_by(leaf, issuer)).map(|(id, _)| id.clone())
+    }
+
+    fn peer<D>(&self, connection: &ConnectionCommon<D>) -> std::io::Result<ShownPeer> {
         let refused = |what: &str| IoError::new(ErrorKind::PermissionDenied, what.to_owned());
         let chain = connection.peer_certificates().unwrap_or_default();
         let (leaf, sent) = chain.split_first().ok_or_else(|| refused("no certificate"))?;
-        let shown = self.judge(leaf, sent).map_err(|_| refused("no replica's certificate"))?;
+        let certificate = self.judge(leaf, sent).map_err(|_| refused("no replica's certificate"))?;
+        let above = sent.iter().filter_map(|sent| pki::describe::facts(sent).ok()).map(|facts| facts.serial);
         let binding = connection.export_keying_material([0; 32], EXPORT, None).map_err(IoError::other)?;
-        Ok((shown, binding))
+        Ok(ShownPeer { certificate, issuer: self.issuer_of(leaf), above: above.collect(), binding })
     }
 
     /// The handshake of an incoming connection.
     pub async fn accept(self: &Arc<Self>, stream: TcpStream) -> std::io::Result<PeerConnection> {
         let accepting = self.acceptor().map_err(IoError::other)?.accept(stream);
         let stream = tokio::time::timeout(LIMIT, accepting).await.map_err(|_| ErrorKind::TimedOut)??;
-        let (shown, binding) = self.peer(stream.get_ref().1)?;
-        Ok(connection(Box::new(stream), shown, binding))
+        let shown = self.peer(stream.get_ref().1)?;
+        Ok(connection(Box::new(stream), shown))
     }
 
     async fn reach(self: Arc<Self>, replica: ReplicaId, address: String) -> std::io::Result<PeerConnection> {
@@ -136,21 +159,19 @@ impl PeerTls {
         stream.set_nodelay(true)?;
         let name = ServerName::try_from("replica").map_err(IoError::other)?;
         let stream = self.connector().map_err(IoError::other)?.connect(name, stream).await?;
-        let (shown, binding) = self.peer(stream.get_ref().1)?;
-        if shown.replica != replica {
-            return Err(IoError::other(format!("{address} is replica {}, not {replica}", shown.replica)));
+        let shown = self.peer(stream.get_ref().1)?;
+        let other = shown.certificate.replica;
+        if other != replica {
+            return Err(IoError::other(format!("{address} is replica {other}, not {replica}")));
         }
-        Ok(connection(Box::new(stream), shown, binding))
+        Ok(connection(Box::new(stream), shown))
     }
 }
 
-fn connection(
-    stream: Box<dyn journal::PeerStream>,
-    shown: ReplicaCertificate,
-    binding: [u8; 32],
-) -> PeerConnection {
-    let ReplicaCertificate { replica, serial, fingerprint, .. } = shown;
-    PeerConnection { stream, replica, serial, fingerprint, binding }
+fn connection(stream: Box<dyn journal::PeerStream>, shown: ShownPeer) -> PeerConnection {
+    let ShownPeer { certificate, issuer, above, binding } = shown;
+    let ReplicaCertificate { replica, serial, fingerprint, .. } = certificate;
+    PeerConnection { stream, replica, serial, fingerprint, issuer, above, binding }
 }
 
 /// Connects as this replica.

@@ -466,7 +466,7 @@ fn peer_tls(
     }
     let roots = std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pki::pem::certificates(&pem).ok());
     if let (Some(domain), Some(roots)) = (&local.domain, roots) {
-        tls.trust(domain.clone(), roots);
+        tls.trust(domain.clone(), roots, Vec::new());
     }
     Ok(tls)
 }
