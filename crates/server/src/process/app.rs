@@ -236,7 +236,7 @@ impl App {
         match cluster::exclusions(self).next() {
             Some(why) if failure.code == code::NO_QUORUM => {
                 let message = format!("the other replicas do not talk to this one ({})", why.word);
-                Failure { message: message.into(), ..failure }.remedy(why.hint)
+                Failure { message, ..failure }.remedy(why.hint)
             }
             Some(_) | None => failure,
         }
