@@ -64,7 +64,7 @@ fn token(state: TokenState) -> Token {
 }
 
 const NODE: &str = "node_id, tenant, state, draining, quarantined, vcluster, profile, macs, spiffe_id, cert_serial, \
-                    cert_not_after, last_seen, connected, enrolled_at, generation, active_sessions, health, \
+                    cert_not_after, last_seen, connected, enrolled_at, generation, active_sessions, health, identity_provider, \
                     schedulable, excluded";
 
 #[test]

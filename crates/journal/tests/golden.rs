@@ -150,7 +150,7 @@ fn begin_issuance() -> BeginIssuance {
 /// The result of an intent, with an intermediate.
 fn issued_externally() -> Issued {
     let subject = SpiffeId::agent(&domain(), &TenantId::default_tenant(), &node());
-    let intermediate = Intermediate {
+    let intermediate = StepCaIntermediate {
         fingerprint: Fingerprint::new([82; 32]),
         not_after: later(365),
         certificate: vec![82; 3],

@@ -25,7 +25,7 @@ use toml::Value;
 
 pub use daemon::DaemonConfig;
 pub use environment::{Environment, TOKENS};
-pub use overlay::OverlayConfig;
+pub use overlay::OverlaySettings;
 pub use storage::KeyStorage;
 pub use trust::TrustChoice;
 pub use underlay::UnderlayAddresses;
@@ -52,7 +52,7 @@ pub struct AgentConfig {
     pub token_file: Option<PathBuf>,
     /// Where the identity is wanted beside its own place.
     pub files: Files,
-    pub overlay: OverlayConfig,
+    pub overlay: OverlaySettings,
     /// That of command line or environment, as it was written: agent.toml will say it too.
     pub underlay_given: Option<Vec<String>>,
     pub storage: KeyStorage,

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::overlay::Backend;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverlayConfig {
+pub struct OverlaySettings {
     pub backend: Backend,
     /// Whether it joins where the domain does not say that it has an overlay for this node.
     pub enable: bool,
@@ -20,7 +20,7 @@ pub struct OverlayConfig {
     pub endpoint: Option<UnderlayAddresses>,
 }
 
-impl OverlayConfig {
+impl OverlaySettings {
     /// Whether this host joins, whatever the domain says.
     pub fn joins(&self) -> bool {
         match self.backend {
@@ -31,7 +31,7 @@ impl OverlayConfig {
     }
 }
 
-pub(super) fn overlay(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> OverlayConfig {
+pub(super) fn overlay(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> OverlaySettings {
     let port = layers.value(keys::OVERLAY_PORT).and_then(Value::as_integer);
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
     let parsed = |key: &str| {
@@ -44,7 +44,7 @@ pub(super) fn overlay(layers: &Layers<'_>, mistakes: &mut Vec<Mistake>) -> Overl
         mistakes.push(Mistake::new(keys::OVERLAY_ENDPOINT, what));
     }
     let wireguard = layers.text(keys::LAYOUT).and_then(Layout::parse).is_some_and(Layout::has_wireguard);
-    OverlayConfig {
+    OverlaySettings {
         backend: layers.text(keys::OVERLAY_BACKEND).and_then(Backend::parse).unwrap_or(Backend::Auto),
         enable: layers.is_set(keys::OVERLAY_ENABLE) || wireguard,
         interface: layers.text(keys::OVERLAY_INTERFACE).unwrap_or_default().to_owned(),

@@ -9,7 +9,7 @@ use client::{ServerUrl, Trust};
 use super::credential::EnrollCredential;
 use crate::ca_file;
 use crate::code::AgentCode;
-use crate::config::{AgentConfig, KeyStorage, OverlayConfig, RecoveryConfig, TrustChoice};
+use crate::config::{AgentConfig, KeyStorage, OverlaySettings, RecoveryConfig, TrustChoice};
 use crate::fault::{Fault, Mistake};
 use crate::layout::Files;
 
@@ -25,7 +25,7 @@ pub struct EnrollPlan {
     pub files: Files,
     pub storage: KeyStorage,
     pub recovery: RecoveryConfig,
-    pub overlay: OverlayConfig,
+    pub overlay: OverlaySettings,
     /// As agent.toml will say it, if it was not there that it was said.
     pub underlay_given: Option<Vec<String>>,
 }

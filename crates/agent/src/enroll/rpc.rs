@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::plan::EnrollPlan;
 use super::{credential, underlay};
 use crate::code::{self, AgentCode};
-use crate::config::{KeyStorage, OverlayConfig, UnderlayAddresses};
+use crate::config::{KeyStorage, OverlaySettings, UnderlayAddresses};
 use crate::failed_call::{self, FailedCall};
 use crate::fault::Fault;
 use crate::fault_code::FaultCode;
@@ -102,7 +102,7 @@ pub async fn enroll(
 
 /// As it was said; else, for a host with a WireGuard key, as far as it can be seen from here.
 async fn underlay(plan: &EnrollPlan, pending: &Pending) -> Option<UnderlayAddresses> {
-    let OverlayConfig { endpoint, port, .. } = plan.overlay;
+    let OverlaySettings { endpoint, port, .. } = plan.overlay;
     if endpoint.is_some() || pending.wireguard.is_none() {
         return endpoint;
     }

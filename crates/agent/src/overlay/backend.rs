@@ -36,12 +36,12 @@ impl Backend {
     }
 }
 
-pub enum Overlay {
+pub enum OverlayBackend {
     Userspace(Box<UserspaceOverlay>),
     Kernel(KernelOverlay),
 }
 
-impl Overlay {
+impl OverlayBackend {
     /// Makes the interface and brings it up, without peers.
     pub async fn start(
         backend: Backend,

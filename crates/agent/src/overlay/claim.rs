@@ -25,7 +25,7 @@ const MOST_KEEPALIVE: u32 = 3600;
 
 /// What a claim says beside its proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct PlaceClaim {
     pub key: WireguardPublic,
     pub underlay: Option<UnderlayAddresses>,
 }
@@ -33,7 +33,7 @@ pub struct Claim {
 /// The claims of one connection.
 #[derive(Debug)]
 pub struct Claims {
-    sent: Option<Claim>,
+    sent: Option<PlaceClaim>,
     /// The same is to be claimed again then.
     again_at: Option<Instant>,
     /// Changes are missing, so the whole set is asked for.
@@ -51,23 +51,23 @@ impl Claims {
         (self.sent, self.again_at, self.lost) = (None, None, false);
     }
 
-    fn is_needed(&self, claim: Claim, now: Instant) -> bool {
+    fn is_needed(&self, claim: PlaceClaim, now: Instant) -> bool {
         self.sent != Some(claim) || self.again_at.is_some_and(|at| at <= now)
     }
 
     /// Whether this is to be claimed now.
-    pub fn is_due(&self, claim: Claim, now: Instant) -> bool {
+    pub fn is_due(&self, claim: PlaceClaim, now: Instant) -> bool {
         self.is_needed(claim, now) && self.rate.wait(now).is_zero()
     }
 
     /// It was claimed. A place that was lost is claimed again until it is there.
-    pub fn claimed(&mut self, claim: Claim, now: Instant) {
+    pub fn claimed(&mut self, claim: PlaceClaim, now: Instant) {
         self.sent = Some(claim);
         self.again_at = self.lost.then(|| now + AGAIN);
         self.rate.count(now);
     }
 
-    pub fn wake(&self, claim: Claim, now: Instant) -> Option<Instant> {
+    pub fn wake(&self, claim: PlaceClaim, now: Instant) -> Option<Instant> {
         let at = if self.sent != Some(claim) { Some(now) } else { self.again_at };
         at.map(|at| at.max(now + self.rate.wait(now)))
     }
@@ -128,8 +128,8 @@ impl GrantedPlace {
 mod tests {
     use super::*;
 
-    fn claim(key: u8, at: &str) -> Claim {
-        Claim { key: [key; 32], underlay: UnderlayAddresses::parse([at]) }
+    fn claim(key: u8, at: &str) -> PlaceClaim {
+        PlaceClaim { key: [key; 32], underlay: UnderlayAddresses::parse([at]) }
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let now = Instant::now();
         let mut claims = Claims::new(now);
         let made = (0..1000).filter(|number| {
-            let claim = Claim { key: [u8::try_from(number % 256).unwrap(); 32], underlay: None };
+            let claim = PlaceClaim { key: [u8::try_from(number % 256).unwrap(); 32], underlay: None };
             let due = claims.is_due(claim, now);
             if due {
                 claims.claimed(claim, now);

@@ -7,12 +7,12 @@ use super::netlink::{InterfaceAddress, Netlink};
 
 /// One address of each family, as far as there is one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HostAddresses {
+pub struct OwnAddresses {
     pub ipv4: Option<Ipv4Addr>,
     pub ipv6: Option<Ipv6Addr>,
 }
 
-impl HostAddresses {
+impl OwnAddresses {
     pub fn is_empty(self) -> bool {
         self.ipv4.is_none() && self.ipv6.is_none()
     }
@@ -32,7 +32,7 @@ impl HostAddresses {
 /// What was found in one look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Whereabouts {
-    pub addresses: HostAddresses,
+    pub addresses: OwnAddresses,
     /// All addresses of this host.
     pub all: Vec<IpAddr>,
 }
@@ -50,7 +50,7 @@ impl Whereabouts {
     }
 
     /// Whether this host still has one of these addresses.
-    pub fn has(&self, addresses: HostAddresses) -> bool {
+    pub fn has(&self, addresses: OwnAddresses) -> bool {
         let ipv4 = addresses.ipv4.map(IpAddr::from);
         ipv4.into_iter().chain(addresses.ipv6.map(IpAddr::from)).any(|address| self.all.contains(&address))
     }
@@ -68,8 +68,8 @@ fn towards(there: SocketAddr) -> Option<IpAddr> {
 }
 
 /// The address towards the control plane, and one of the other family from the same interface.
-fn choose(local: IpAddr, found: &[InterfaceAddress]) -> HostAddresses {
-    let mut chosen = HostAddresses::default();
+fn choose(local: IpAddr, found: &[InterfaceAddress]) -> OwnAddresses {
+    let mut chosen = OwnAddresses::default();
     let index = found.iter().find(|one| one.address == local).map(|one| one.index);
     if !is_local_to_link(local) && !local.is_unspecified() {
         chosen.put(local);
@@ -124,7 +124,7 @@ mod tests {
         let here = Whereabouts::look(&["127.0.0.1:1".parse().unwrap()], "nosuchlink0").unwrap();
         assert_eq!(here.addresses.ipv4, Some(Ipv4Addr::LOCALHOST));
         assert!(here.has(here.addresses));
-        let gone = HostAddresses { ipv4: Some(Ipv4Addr::new(192, 0, 2, 77)), ipv6: None };
+        let gone = OwnAddresses { ipv4: Some(Ipv4Addr::new(192, 0, 2, 77)), ipv6: None };
         assert!(!here.has(gone));
     }
 }

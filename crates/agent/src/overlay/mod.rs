@@ -1,6 +1,6 @@
 //! The overlay on this host: a WireGuard interface that follows what the control plane says.
 //!
-//! One seam, [`Overlay`], with two kinds behind it: WireGuard in this process (`userspace`) and the kernel's own (`kernel`). Which
+//! One seam, [`OverlayBackend`], with two kinds behind it: WireGuard in this process (`userspace`) and the kernel's own (`kernel`). Which
 //! peers there are is decided by `peer_set`, what has to be changed by `difference`; `worker` owns the interface and brings it to what
 //! is wanted. Nothing of this runs, and no thread is started, on a host without an overlay.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use pki::wireguard::{WireguardPrivate, WireguardPublic};
 
-pub use backend::{Backend, Overlay};
+pub use backend::{Backend, OverlayBackend};
 pub use reason::{Unavailable, UnavailableReason};
 
 /// The interface as it is wanted.

@@ -18,7 +18,7 @@ const LONGEST_ID: usize = 128;
 
 /// Who this host is, so that nothing is taken for a peer that claims to be it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverlayPlace {
+pub struct InterfacePlace {
     pub node_id: String,
     /// Also the one that is to take the place of the one in use.
     pub keys: Vec<WireguardPublic>,
@@ -27,7 +27,7 @@ pub struct OverlayPlace {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub struct InterfacePeer {
     pub key: WireguardPublic,
     pub address: Ipv6Addr,
     ipv4: Option<Ipv4Addr>,
@@ -37,14 +37,14 @@ pub struct Peer {
 
 /// Which families this host can be reached by, and so can reach others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Families {
+pub struct OwnFamilies {
     pub ipv4: bool,
     pub ipv6: bool,
 }
 
-impl Peer {
+impl InterfacePeer {
     /// By a family that both have, IPv6 first.
-    pub fn endpoint(&self, families: Families) -> Option<SocketAddr> {
+    pub fn endpoint(&self, families: OwnFamilies) -> Option<SocketAddr> {
         let ipv6 = self.ipv6.filter(|_| families.ipv6).map(IpAddr::from);
         let ipv4 = self.ipv4.filter(|_| families.ipv4).map(IpAddr::from);
         ipv6.or(ipv4).map(|ip| SocketAddr::new(ip, self.port))
@@ -84,7 +84,7 @@ struct Collecting {
 /// Peers by node, each key and each address once.
 #[derive(Debug, Default)]
 struct Indexed {
-    peers: BTreeMap<Arc<str>, Peer>,
+    peers: BTreeMap<Arc<str>, InterfacePeer>,
     keys: BTreeMap<WireguardPublic, Arc<str>>,
     addresses: BTreeMap<Ipv6Addr, Arc<str>>,
 }
@@ -98,11 +98,11 @@ impl PeerSet {
         self.peers.peers.len()
     }
 
-    pub fn get(&self, node: &str) -> Option<&Peer> {
+    pub fn get(&self, node: &str) -> Option<&InterfacePeer> {
         self.peers.peers.get(node)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Peer)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &InterfacePeer)> {
         self.peers.peers.iter()
     }
 
@@ -117,14 +117,14 @@ impl PeerSet {
     }
 
     /// Takes a message in. An error is a message that is not taken, and leaves everything as it was.
-    pub fn take(&mut self, message: OverlayPeers, place: &OverlayPlace) -> Result<Taken, String> {
+    pub fn take(&mut self, message: OverlayPeers, place: &InterfacePlace) -> Result<Taken, String> {
         match message.after {
             Some(after) => self.change(message, after, place),
             None => self.collect(message, place),
         }
     }
 
-    fn change(&mut self, message: OverlayPeers, after: u64, place: &OverlayPlace) -> Result<Taken, String> {
+    fn change(&mut self, message: OverlayPeers, after: u64, place: &InterfacePlace) -> Result<Taken, String> {
         if message.revision <= self.revision && self.revision > 0 {
             return Ok(Taken::Nothing);
         }
@@ -141,7 +141,7 @@ impl PeerSet {
         Ok(Taken::Changed(changed))
     }
 
-    fn collect(&mut self, message: OverlayPeers, place: &OverlayPlace) -> Result<Taken, String> {
+    fn collect(&mut self, message: OverlayPeers, place: &InterfacePlace) -> Result<Taken, String> {
         let OverlayPeers { revision, piece, pieces, .. } = message;
         if !message.gone.is_empty() || pieces == 0 || pieces > MOST_PIECES || piece >= pieces {
             self.collecting = None;
@@ -171,7 +171,7 @@ impl Indexed {
     fn replace(
         &mut self,
         gone: &[Arc<str>],
-        come: Vec<(Arc<str>, Peer)>,
+        come: Vec<(Arc<str>, InterfacePeer)>,
     ) -> Result<BTreeSet<Arc<str>>, String> {
         let concerned: BTreeSet<Arc<str>> =
             gone.iter().chain(come.iter().map(|(node, _)| node)).cloned().collect();
@@ -208,12 +208,12 @@ impl Indexed {
 }
 
 /// All but this host itself.
-fn parsed(wire: &[OverlayPeer], place: &OverlayPlace) -> Result<Vec<(Arc<str>, Peer)>, String> {
+fn parsed(wire: &[OverlayPeer], place: &InterfacePlace) -> Result<Vec<(Arc<str>, InterfacePeer)>, String> {
     let others = wire.iter().filter(|peer| peer.node_id != place.node_id);
     others.map(|peer| Ok((node_id(&peer.node_id)?, checked(peer, place)?))).collect()
 }
 
-fn checked(wire: &OverlayPeer, place: &OverlayPlace) -> Result<Peer, String> {
+fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, String> {
     let wrong = |what: &str| format!("{}: {what}", shown(&wire.node_id));
     let key: WireguardPublic =
         wire.wireguard_public_key.as_slice().try_into().map_err(|_| wrong("its key is not 32 bytes"))?;
@@ -236,7 +236,7 @@ fn checked(wire: &OverlayPeer, place: &OverlayPlace) -> Result<Peer, String> {
     let usable = |ip: &IpAddr| port > 0 && !ip.is_unspecified() && !ip.is_multicast();
     let ipv4 = ipv4.map(Ipv4Addr::from).filter(|ip| usable(&(*ip).into()) && !ip.is_broadcast());
     let ipv6 = ipv6.map(Ipv6Addr::from).filter(|ip| usable(&(*ip).into()));
-    Ok(Peer { key, address, ipv4, ipv6, port })
+    Ok(InterfacePeer { key, address, ipv4, ipv6, port })
 }
 
 fn bytes<const N: usize>(wire: &[u8]) -> Result<Option<[u8; N]>, &'static str> {

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::difference::{PeerChanges, drift};
 use super::netlink::Netlink;
-use super::peer_set::{Families, PeerSet};
+use super::peer_set::{OwnFamilies, PeerSet};
 use super::reason::Unavailable;
-use super::{Backend, FoundPeer, InterfaceSpec, Overlay, PeerSpec};
+use super::{Backend, FoundPeer, InterfaceSpec, OverlayBackend, PeerSpec};
 use crate::run::rate_limit::RateLimit;
 
 /// How long what failed is left alone.
@@ -34,7 +34,7 @@ pub struct WantedOverlay {
     /// Nothing: no interface.
     pub interface: Option<InterfaceSpec>,
     pub peers: PeerSet,
-    pub families: Families,
+    pub families: OwnFamilies,
     pub keepalive: Option<u16>,
     dirty: Dirty,
     moved: bool,
@@ -79,7 +79,7 @@ impl WantedOverlay {
     }
 }
 
-impl Default for Families {
+impl Default for OwnFamilies {
     fn default() -> Self {
         Self { ipv4: true, ipv6: true }
     }
@@ -102,7 +102,7 @@ pub struct OverlayCondition {
     pub sent_bytes: u64,
 }
 
-struct Shared {
+struct WorkerShare {
     wanted: Mutex<WantedOverlay>,
     changed: Notify,
     condition: Mutex<OverlayCondition>,
@@ -110,7 +110,7 @@ struct Shared {
 }
 
 pub struct OverlayWorker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShare>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -123,7 +123,7 @@ impl OverlayWorker {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkerShare {
             wanted: Mutex::default(),
             changed: Notify::new(),
             condition: Mutex::default(),
@@ -174,10 +174,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Worker {
+struct WorkerLoop {
     backend: Backend,
     netlink: Netlink,
-    overlay: Option<Overlay>,
+    overlay: Option<OverlayBackend>,
     /// As it was last tried.
     interface: Option<InterfaceSpec>,
     applied: BTreeMap<Arc<str>, PeerSpec>,
@@ -198,7 +198,7 @@ struct Step {
     stop: bool,
 }
 
-async fn run(shared: Arc<Shared>, backend: Backend) {
+async fn run(shared: Arc<WorkerShare>, backend: Backend) {
     let netlink = match Netlink::route() {
         Ok(netlink) => netlink,
         Err(error) => {
@@ -209,7 +209,7 @@ async fn run(shared: Arc<Shared>, backend: Backend) {
         }
     };
     let now = Instant::now();
-    let mut worker = Worker {
+    let mut worker = WorkerLoop {
         backend,
         netlink,
         overlay: None,
@@ -255,7 +255,7 @@ async fn run(shared: Arc<Shared>, backend: Backend) {
     }
 }
 
-impl Worker {
+impl WorkerLoop {
     fn wake(&self) -> Instant {
         let now = Instant::now();
         let greeting = (!self.queue.is_empty()).then(|| now + self.pace.wait(now));
@@ -263,7 +263,7 @@ impl Worker {
         [greeting, looking, self.retry_at].into_iter().flatten().fold(now + RETRY, Instant::min)
     }
 
-    async fn converge(&mut self, step: Step, shared: &Shared) {
+    async fn converge(&mut self, step: Step, shared: &WorkerShare) {
         let Some(spec) = step.interface else {
             self.take_down().await;
             self.condition = OverlayCondition::default();
@@ -315,7 +315,7 @@ impl Worker {
         if same && self.retry_at.is_some_and(|at| Instant::now() < at) {
             return Ok(());
         }
-        let overlay = Overlay::start(self.backend, spec, &self.netlink).await?;
+        let overlay = OverlayBackend::start(self.backend, spec, &self.netlink).await?;
         tracing::info!(interface = spec.name, address = %spec.address, backend = overlay.kind(), "the overlay is up");
         self.condition = OverlayCondition { up: Some(overlay.kind()), ..OverlayCondition::default() };
         (self.overlay, self.retry_at) = (Some(overlay), None);
@@ -365,7 +365,7 @@ impl Worker {
     }
 
     /// Compares the interface with what is wanted, if it is time.
-    async fn look(&mut self, shared: &Shared) {
+    async fn look(&mut self, shared: &WorkerShare) {
         let now = Instant::now();
         let (Some(overlay), Some(spec)) = (&self.overlay, &self.interface) else { return };
         if now < self.look_at {

@@ -21,7 +21,7 @@ use super::core::{AgentCore, Candidate, life};
 use super::host_sessions::HostSessions;
 use super::identity_cascade::SpireIdentity;
 use super::metrics_listener::{self, MetricsPage};
-use super::overlay::HostOverlay;
+use super::overlay::OverlayPart;
 use super::paced_offers::{self, PacedOffers};
 use super::recovery::IdentityRecovery;
 use super::renewal::CertificateRenewal;
@@ -53,7 +53,7 @@ pub struct Daemon {
     upkeep: HostUpkeep,
     configuration: HostConfiguration,
     sessions: HostSessions,
-    overlay: HostOverlay,
+    overlay: OverlayPart,
     spire: SpireIdentity,
     offers: PacedOffers,
     /// A renewal was ordered, and waits for its time.
@@ -114,7 +114,7 @@ impl Daemon {
             configuration: HostConfiguration::new(&mut core, config.daemon.on_config),
             core,
             sessions,
-            overlay: HostOverlay::new(config.overlay),
+            overlay: OverlayPart::new(config.overlay),
             spire: SpireIdentity::new(svids),
             offers: PacedOffers::new(Instant::now()),
             renewal_ordered: false,

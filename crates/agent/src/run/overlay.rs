@@ -20,10 +20,10 @@ use super::core::AgentCore;
 use super::paced_offers;
 use super::rate_limit::RateLimit;
 use crate::code::AgentCode;
-use crate::config::{OverlayConfig, UnderlayAddresses};
-use crate::overlay::claim::{Claim, Claims, GrantedPlace};
-use crate::overlay::here::{HostAddresses, Whereabouts};
-use crate::overlay::peer_set::{Families, OverlayPlace, Taken};
+use crate::config::{OverlaySettings, UnderlayAddresses};
+use crate::overlay::claim::{Claims, GrantedPlace, PlaceClaim};
+use crate::overlay::here::{OwnAddresses, Whereabouts};
+use crate::overlay::peer_set::{InterfacePlace, OwnFamilies, Taken};
 use crate::overlay::worker::{OverlayCondition, OverlayWorker};
 use crate::overlay::{Backend, InterfaceSpec, Unavailable};
 use crate::status::{OverlayState, OverlayStatus, Status};
@@ -41,8 +41,8 @@ const THOUSAND_EVERY: Duration = Duration::from_millis(50);
 const PEERS_REPORTED: Duration = Duration::from_secs(5);
 const FIGURES_REPORTED: Duration = Duration::from_secs(60);
 
-pub struct HostOverlay {
-    config: OverlayConfig,
+pub struct OverlayPart {
+    config: OverlaySettings,
     /// The domain has an overlay for this node.
     offered: bool,
     /// The identity is gone.
@@ -57,7 +57,7 @@ pub struct HostOverlay {
     look: Call<Looked>,
     look_at: Instant,
     resolved: Option<(Instant, Vec<SocketAddr>)>,
-    here: HostAddresses,
+    here: OwnAddresses,
     /// Orders to replace the key that are under way, and answers to orders.
     ordered: Vec<String>,
     answers: Vec<OrderAnswer>,
@@ -86,8 +86,8 @@ pub enum OverlayEvent {
     Moved,
 }
 
-impl HostOverlay {
-    pub fn new(config: OverlayConfig) -> Self {
+impl OverlayPart {
+    pub fn new(config: OverlaySettings) -> Self {
         let now = Instant::now();
         Self {
             config,
@@ -102,7 +102,7 @@ impl HostOverlay {
             look: Call::default(),
             look_at: now,
             resolved: None,
-            here: HostAddresses::default(),
+            here: OwnAddresses::default(),
             ordered: Vec::new(),
             answers: Vec::new(),
             rekeys: paced_offers::pace(now),
@@ -143,7 +143,7 @@ impl HostOverlay {
     /// No interface any more.
     fn leave(&mut self) {
         (self.worker, self.place, self.trouble, self.reported) = (None, None, None, None);
-        (self.keys, self.here) = (None, HostAddresses::default());
+        (self.keys, self.here) = (None, OwnAddresses::default());
         self.fail_orders("this host is in no overlay");
     }
 
@@ -222,7 +222,7 @@ impl HostOverlay {
         let before = std::mem::replace(&mut self.here, found.addresses);
         let moved = !before.is_empty() && !found.has(before);
         if !before.is_empty() && core.reporting.is_new("overlay endpoint") {
-            let HostAddresses { ipv4, ipv6 } = self.here;
+            let OwnAddresses { ipv4, ipv6 } = self.here;
             tracing::info!(?ipv4, ?ipv6, "this host has another address for the overlay");
         }
         let families = self.families();
@@ -242,24 +242,24 @@ impl HostOverlay {
 
     /// Where others reach this host.
     fn underlay(&self) -> Option<UnderlayAddresses> {
-        let HostAddresses { ipv4, ipv6 } = self.here;
+        let OwnAddresses { ipv4, ipv6 } = self.here;
         self.config.endpoint.or_else(|| UnderlayAddresses::of(ipv4, ipv6, self.config.port))
     }
 
     /// By which families others are reached: those by which they reach this host; any, where nothing can be said.
-    fn families(&self) -> Families {
+    fn families(&self) -> OwnFamilies {
         match self.underlay() {
-            Some(underlay) => Families { ipv4: underlay.has_ipv4(), ipv6: underlay.has_ipv6() },
-            None => Families::default(),
+            Some(underlay) => OwnFamilies { ipv4: underlay.has_ipv4(), ipv6: underlay.has_ipv6() },
+            None => OwnFamilies::default(),
         }
     }
 
     /// What is to be on record.
-    fn claim(&self) -> Option<Claim> {
+    fn claim(&self) -> Option<PlaceClaim> {
         // Nothing can be said before the first look.
         self.underlay()?;
         let key = self.keys.as_ref()?.claimed().public().ok()?;
-        self.challenge.map(|_| Claim { key, underlay: self.underlay() })
+        self.challenge.map(|_| PlaceClaim { key, underlay: self.underlay() })
     }
 
     /// The claim to send now, if one is due.
@@ -413,7 +413,7 @@ impl HostOverlay {
         for _ in 0..=thousands {
             self.told.count(now);
         }
-        let place = OverlayPlace {
+        let place = InterfacePlace {
             node_id: core.identity.node_id().unwrap_or_default().to_owned(),
             keys: keys.public(),
             address: place.address,

@@ -17,7 +17,7 @@ mod live;
 mod register;
 mod repair;
 
-pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke, Rotate};
+pub use act::{Decommission, Drain, ImportNode, Plainly, Quarantine, Revoke, RotateRequest};
 pub use detail::{
     AccountItem, Capability, CertificateItem, HardwareFacts, NodeConfigVersions, NodeDetail, NodeHardware,
     NodeOverlay, RecoveryItem, RefusedItem, SessionItem,

@@ -5,7 +5,9 @@ use crate::command_line::duration;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::table::harmless;
-use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, Rotate};
+use api::rest::nodes::{
+    Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, RotateRequest,
+};
 use client::OperatorApi;
 use client::rest::Path;
 use serde::Serialize;
@@ -99,7 +101,7 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
         Command::Release { id } => call.perform(&id, "release", &Plainly {}, now).await,
         Command::Rotate { id, overlay } => {
             let said = if overlay { rekey_ordered } else { ordered };
-            call.perform(&id, "rotate", &Rotate { overlay: overlay.then_some(true) }, said).await
+            call.perform(&id, "rotate", &RotateRequest { overlay: overlay.then_some(true) }, said).await
         }
         Command::Decommission { id, force } => {
             call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await

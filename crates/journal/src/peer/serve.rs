@@ -295,7 +295,11 @@ impl Served {
                 Actor::Local { .. } | Actor::Operator { .. } | Actor::Key { .. } => {
                     tracing::info!(replica = %caller, %id, %actor, "a command was forwarded");
                 }
-                Actor::Node { .. } | Actor::Stranger | Actor::Reconciler | Actor::Replica { .. } => {}
+                Actor::Node { .. }
+                | Actor::Svid { .. }
+                | Actor::Stranger
+                | Actor::Reconciler
+                | Actor::Replica { .. } => {}
             }
         }
         let mut waiting = Vec::with_capacity(items.len());

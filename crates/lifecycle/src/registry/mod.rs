@@ -81,7 +81,7 @@ pub use issuer::activate::ActivateIssuer;
 pub use issuer::prepare::PrepareRoll;
 pub use issuer::publish::{EPHEMERAL_LEAF, EPHEMERAL_LIFE, PublishIssuer};
 pub use issuer::rewrap::Rewrap;
-pub use issuer::step_ca::{INTERMEDIATES, Intermediate, NewStepCa, StepCa, StepCaAccess};
+pub use issuer::step_ca::{INTERMEDIATES, NewStepCa, StepCa, StepCaAccess, StepCaIntermediate};
 pub use issuer::{Issuer, IssuerKind, IssuerState, NewIssuer, NodeSigner};
 pub use node::confirm::{Confirm, ConfirmStatus};
 pub use node::copied::{

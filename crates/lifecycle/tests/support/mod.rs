@@ -12,11 +12,11 @@ use lifecycle::registry::{
     ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, Answer, AnswerRoll, Applied,
     BeginIssuance, Claim, Command, Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant,
     CreateToken, CreateVcluster, Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, ExternalIssuance,
-    HardwareIdentity, HardwareText, InitializeDomain, Intermediate, Issued, IssuerKind, IssuerRequest,
-    IssuerState, JoinReplica, Keeping, Mint, NewIssuer, NewRoot, NewStepCa, NodeChoice, NodeSigner,
-    NodeState, Outcome, PendingRoll, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register,
-    RegisterHardware, Renew, RenewOperator, Role, ServerCertificate, SetPolicy, Sighting, Silence, State,
-    StepCaAccess, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
+    HardwareIdentity, HardwareText, InitializeDomain, Issued, IssuerKind, IssuerRequest, IssuerState,
+    JoinReplica, Keeping, Mint, NewIssuer, NewRoot, NewStepCa, NodeChoice, NodeSigner, NodeState, Outcome,
+    PendingRoll, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register, RegisterHardware,
+    Renew, RenewOperator, Role, ServerCertificate, SetPolicy, Sighting, Silence, State, StepCaAccess,
+    StepCaIntermediate, Tenants, Vclusters, Wireguard, admit, apply, would_apply,
 };
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -434,10 +434,10 @@ impl Domain {
     }
 
     /// An intermediate of step-ca.
-    pub fn intermediate(&self, name: &str) -> Intermediate {
+    pub fn intermediate(&self, name: &str) -> StepCaIntermediate {
         let mut bytes = [0; 32];
         bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        Intermediate {
+        StepCaIntermediate {
             fingerprint: Fingerprint::new(bytes),
             not_after: START.plus(ISSUER_LIFE),
             certificate: name.as_bytes().to_vec(),

@@ -41,7 +41,7 @@ struct Recipient {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct JweHeader {
     alg: String,
     enc: String,
     p2s: String,
@@ -67,7 +67,8 @@ impl EncryptedKey {
     pub fn decrypt(&self, password: &[u8]) -> Result<Zeroizing<Vec<u8>>, ProvisionerKeyError> {
         let malformed = || ProvisionerKeyError::Malformed("the encrypted key is not a JWE");
         let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| malformed());
-        let header: Header = serde_json::from_slice(&decoded(&self.protected)?).map_err(|_| malformed())?;
+        let header: JweHeader =
+            serde_json::from_slice(&decoded(&self.protected)?).map_err(|_| malformed())?;
         let cipher = match header.enc.as_str() {
             "A256GCM" => &AES_256_GCM,
             "A128GCM" => &AES_128_GCM,

@@ -2,13 +2,13 @@
 //! certificate records it. What was signed and is not recorded is revoked where it was signed.
 
 use crate::ca::keys::Terms;
-use crate::ca::step_ca::{self, FailureKind, LeafOrder, SignFailure};
+use crate::ca::step_ca::{self, LeafOrder, SignFailure, StepCaFailureKind};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use lifecycle::names::{RequestId, Serial};
 use lifecycle::registry::{
-    Actor, BeginIssuance, Command, EndIssuance, ExternalIssuance, IntentEnd, Intermediate, Issued,
+    Actor, BeginIssuance, Command, EndIssuance, ExternalIssuance, IntentEnd, Issued, StepCaIntermediate,
 };
 use pki::csr::VerifiedCsr;
 use pki::step_ca::ReceivedLeaf;
@@ -54,7 +54,7 @@ pub async fn sign(
         Err(failure) => return Err(unsigned(app, origin, intent, failure).await),
     };
     let ReceivedLeaf { serial, fingerprint, not_before, not_after, der, chain } = received;
-    let chain = chain.into_iter().map(|ca| Intermediate {
+    let chain = chain.into_iter().map(|ca| StepCaIntermediate {
         fingerprint: ca.fingerprint,
         not_after: ca.not_after,
         certificate: ca.der,
@@ -87,10 +87,12 @@ async fn intend(app: &App, origin: &Provenance, begin: BeginIssuance) -> Result<
 async fn unsigned(app: &App, origin: &Provenance, intent: RequestId, failure: SignFailure) -> Failure {
     let SignFailure { call, serial } = failure;
     let end = match (call.kind, call.is_uncertain) {
-        (FailureKind::Misbehaved, _) => Some(IntentEnd::Misbehaved { serial, what: call.why.clone() }),
-        (FailureKind::Unavailable | FailureKind::Refused { .. }, false) => Some(IntentEnd::NotSigned),
+        (StepCaFailureKind::Misbehaved, _) => Some(IntentEnd::Misbehaved { serial, what: call.why.clone() }),
+        (StepCaFailureKind::Unavailable | StepCaFailureKind::Refused { .. }, false) => {
+            Some(IntentEnd::NotSigned)
+        }
         // It lapses, and what may have been signed is revoked.
-        (FailureKind::Unavailable | FailureKind::Refused { .. }, true) => None,
+        (StepCaFailureKind::Unavailable | StepCaFailureKind::Refused { .. }, true) => None,
     };
     if let Some(end) = end {
         ended(app, origin, intent, end).await;

@@ -7,7 +7,9 @@ use crate::http::extract::{Caller, Json, Segment, bad_in, duration};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use api::rest::nodes::{Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, Rotate};
+use api::rest::nodes::{
+    Decommission, Drain, IntoVcluster, NodeItem, Plainly, Quarantine, Revoke, RotateRequest,
+};
 use axum::extract::State;
 use lifecycle::names::{NodeId, VclusterId, is_steering};
 use lifecycle::registry::{Command, Rejection};
@@ -90,7 +92,7 @@ pub async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Json(Rotate { overlay }): Json<Rotate>,
+    Json(RotateRequest { overlay }): Json<RotateRequest>,
 ) -> Done {
     act(&app, caller, &id, |node| match overlay.unwrap_or(false) {
         true => Command::OrderRekey { node },

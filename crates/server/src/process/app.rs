@@ -11,7 +11,7 @@ use crate::process::activity_log::Activity;
 use crate::process::chance;
 use crate::process::clock::BelievedClock;
 use crate::process::config::ControlPlaneConfig;
-use crate::process::metrics::{Metrics, Served};
+use crate::process::metrics::{MeasuredParts, Metrics};
 use crate::reconcile::webhook::AlertQueue;
 use api::code;
 use journal::{Committed, Journal, View};
@@ -73,7 +73,7 @@ impl App {
         advertised: Vec<String>,
         stopping: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let metrics = Metrics::new(Served {
+        let metrics = Metrics::new(MeasuredParts {
             loki: config.loki.is_some(),
             hsm: config.pkcs11.is_some(),
             step_ca: journal.view().state.has_step_ca(),

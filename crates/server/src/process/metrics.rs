@@ -127,7 +127,7 @@ struct ByExchange {
 
 /// What is served only where there is such a thing.
 #[derive(Debug, Clone, Copy)]
-pub struct Served {
+pub struct MeasuredParts {
     /// Whether the audit trail is forwarded.
     pub loki: bool,
     /// Whether keys may be in an HSM.
@@ -211,7 +211,7 @@ impl Metrics {
         self.raft.set(figures, now);
     }
 
-    pub fn new(served: Served) -> Self {
+    pub fn new(served: MeasuredParts) -> Self {
         let buckets = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
         let mut metrics = Self {
             registry: Registry::with_prefix("enlist"),

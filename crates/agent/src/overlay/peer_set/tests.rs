@@ -4,8 +4,8 @@ use super::*;
 
 const OWN: u8 = 250;
 
-fn place() -> OverlayPlace {
-    OverlayPlace {
+fn place() -> InterfacePlace {
+    InterfacePlace {
         node_id: "own".to_owned(),
         keys: vec![[OWN; 32]],
         address: inner(u16::from(OWN)),
@@ -180,7 +180,7 @@ fn an_endpoint_is_of_a_family_that_both_have_and_ipv6_comes_first() {
     wire.ipv6 = [[0x20, 1, 0xd, 0xb8].as_slice(), &[0; 11], &[1]].concat();
     let set = with(vec![wire, peer(2), OverlayPeer { ipv4: vec![224, 0, 0, 1], ..peer(3) }]);
     let at = |node: &str, ipv4, ipv6| {
-        set.get(node).unwrap().endpoint(Families { ipv4, ipv6 }).map(|at| at.to_string())
+        set.get(node).unwrap().endpoint(OwnFamilies { ipv4, ipv6 }).map(|at| at.to_string())
     };
     assert_eq!(at("n1", true, true).as_deref(), Some("[2001:db8::1]:51820"));
     assert_eq!(at("n1", true, false).as_deref(), Some("192.0.2.1:51820"));

@@ -20,7 +20,8 @@ use crate::rest::cluster::{
 use crate::rest::health::{Alive, Health};
 use crate::rest::nodes::{
     Decommission, Drain, ImportNode, IntoVcluster, IssueRepairBundleRequest, NodeDetail, NodeItem, NodeQuery,
-    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke, Rotate,
+    Quarantine, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RepairBundle, Revoke,
+    RotateRequest,
 };
 use crate::rest::operators::{
     AddOperatorRequest, AddedOperator, CreateOperatorKeyRequest, CreatedKey, KeyItem, OperatorItem,
@@ -103,7 +104,7 @@ pub(super) const ROUTES: &[Route] = &[
         "rotate_node",
         "Order a node to renew its certificate, or to replace its WireGuard key, now",
     )
-    .body(of::<Rotate>)
+    .body(of::<RotateRequest>)
     .errors(&[code::NODE_NOT_FOUND, code::NODE_REVOKED, code::NO_CERTIFICATE, code::NO_OVERLAY]),
     Route::new(
         Get,

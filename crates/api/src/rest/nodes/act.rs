@@ -19,7 +19,7 @@ pub struct Drain {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rotate {
+pub struct RotateRequest {
     /// Replaces the WireGuard key of the host instead of its certificate; false when absent.
     pub overlay: Option<bool>,
 }

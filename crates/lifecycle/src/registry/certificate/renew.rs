@@ -100,9 +100,11 @@ fn holder<'a>(state: &'a State, node: &'a Node, renew: &Renew) -> Option<(&'a Se
 
 pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Renew) -> Decision {
     let (shown, renewal) = match &envelope.actor {
-        Actor::Node { serial, .. } => (Shown::Certificate(serial), renewable(state, serial, renew)),
+        Actor::Node { serial, .. } => {
+            (ShownIdentityRef::Certificate(serial), renewable(state, serial, renew))
+        }
         Actor::Svid { serial, spiffe_id, .. } => {
-            (Shown::Svid(serial, spiffe_id), svid_renewable(state, renew))
+            (ShownIdentityRef::Svid(serial, spiffe_id), svid_renewable(state, renew))
         }
         Actor::Local { .. }
         | Actor::Operator { .. }
@@ -120,8 +122,8 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
     };
     // Asking is an authenticated request like any other.
     let mut events = match shown {
-        Shown::Certificate(with) => contact::events(state, node, with),
-        Shown::Svid(_, spiffe_id) => contact::by_svid_events(state, node, spiffe_id),
+        ShownIdentityRef::Certificate(with) => contact::events(state, node, with),
+        ShownIdentityRef::Svid(_, spiffe_id) => contact::by_svid_events(state, node, spiffe_id),
     };
     match (renewal, &renew.prepared) {
         (Renewal::Again { serial }, _) => {
@@ -147,31 +149,31 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, renew: &Re
 
 /// What the node asks with. The serial of an SVID is not ours: nothing is looked up by it.
 #[derive(Clone, Copy)]
-enum Shown<'a> {
+enum ShownIdentityRef<'a> {
     Certificate(&'a Serial),
     /// With its SPIFFE id.
     Svid(&'a Serial, &'a str),
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownIdentityRef<'a> {
     fn serial(self) -> &'a Serial {
         match self {
-            Shown::Certificate(serial) | Shown::Svid(serial, _) => serial,
+            ShownIdentityRef::Certificate(serial) | ShownIdentityRef::Svid(serial, _) => serial,
         }
     }
 
     fn on_record(self) -> Option<&'a Serial> {
         match self {
-            Shown::Certificate(serial) => Some(serial),
-            Shown::Svid(..) => None,
+            ShownIdentityRef::Certificate(serial) => Some(serial),
+            ShownIdentityRef::Svid(..) => None,
         }
     }
 
     /// Recovery tokens are given over a certificate of this domain only.
     fn minted(self, state: &State, node: &Node, renew: &Renew, rotate: Rotate) -> Vec<Event> {
         match self {
-            Shown::Certificate(with) => mint::events(state, node, with, &renew.keeping, rotate),
-            Shown::Svid(..) => Vec::new(),
+            ShownIdentityRef::Certificate(with) => mint::events(state, node, with, &renew.keeping, rotate),
+            ShownIdentityRef::Svid(..) => Vec::new(),
         }
     }
 }
@@ -187,7 +189,7 @@ pub(in crate::registry) fn fits(state: &State, key: KeyHash, node: &Node, certif
 }
 
 /// Certificates that were issued after this one and never shown: their holder lost them.
-fn unseen(state: &State, node: &Node, shown: Shown<'_>) -> Vec<Serial> {
+fn unseen(state: &State, node: &Node, shown: ShownIdentityRef<'_>) -> Vec<Serial> {
     let lost = |serial: &&Serial| {
         shown.on_record() != Some(*serial)
             && state.certificates.get(*serial).is_some_and(|certificate| {

@@ -8,7 +8,7 @@ pub(super) mod lapse;
 
 use super::{Certificate, Issued, Issuer, RevocationReason, State};
 use crate::names::{IssuerId, KeyHash, RequestId, Serial, Span, SpiffeId, Timestamp};
-use crate::registry::{Intermediate, IssuerKind};
+use crate::registry::{IssuerKind, StepCaIntermediate};
 use serde::{Deserialize, Serialize};
 
 /// How long an intent waits for its result.
@@ -57,7 +57,7 @@ pub struct ExternalIssuance {
     pub not_before: Timestamp,
     /// Between the certificate and the issuer's root, the one that signed it first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub chain: Vec<Intermediate>,
+    pub chain: Vec<StepCaIntermediate>,
 }
 
 impl State {

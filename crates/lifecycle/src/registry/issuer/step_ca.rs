@@ -60,12 +60,12 @@ impl NewStepCa {
 pub struct StepCa {
     pub access: StepCaAccess,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub intermediates: Vec<Intermediate>,
+    pub intermediates: Vec<StepCaIntermediate>,
 }
 
 /// A CA between step-ca's root and what it signs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intermediate {
+pub struct StepCaIntermediate {
     pub fingerprint: Fingerprint,
     pub not_after: Timestamp,
     #[serde(with = "serde_bytes")]
@@ -74,8 +74,8 @@ pub struct Intermediate {
 
 impl StepCa {
     /// Those that would be on record with these beside them.
-    fn with(&self, chain: &[Intermediate], at: Timestamp) -> Vec<Intermediate> {
-        let mut known: Vec<Intermediate> =
+    fn with(&self, chain: &[StepCaIntermediate], at: Timestamp) -> Vec<StepCaIntermediate> {
+        let mut known: Vec<StepCaIntermediate> =
             self.intermediates.iter().filter(|one| one.not_after > at).cloned().collect();
         for new in chain {
             if !known.iter().any(|one| one.fingerprint == new.fingerprint) {
@@ -86,7 +86,7 @@ impl StepCa {
     }
 
     /// Whether these can go on record.
-    pub(in crate::registry) fn has_room_for(&self, chain: &[Intermediate], at: Timestamp) -> bool {
+    pub(in crate::registry) fn has_room_for(&self, chain: &[StepCaIntermediate], at: Timestamp) -> bool {
         self.with(chain, at).len() <= INTERMEDIATES
     }
 }
@@ -102,7 +102,7 @@ impl State {
     pub(in crate::registry) fn learn_intermediates(
         &mut self,
         issuer: &crate::names::IssuerId,
-        chain: &[Intermediate],
+        chain: &[StepCaIntermediate],
     ) {
         let at = self.at;
         let Some(step_ca) = self.issuers.get_mut(issuer).and_then(|issuer| issuer.step_ca.as_mut()) else {

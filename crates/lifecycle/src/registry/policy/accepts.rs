@@ -72,13 +72,13 @@ impl Accepts for SpanOrOff {
 }
 
 /// Whole seconds, as many as WireGuard takes, or none.
-pub(super) struct Keepalive;
+pub(super) struct KeepaliveOrOff;
 
-impl Keepalive {
+impl KeepaliveOrOff {
     const MOST: Span = Span::from_secs(65_535);
 }
 
-impl Accepts for Keepalive {
+impl Accepts for KeepaliveOrOff {
     type Value = Option<Span>;
 
     fn parse(&self, text: &str) -> Option<Option<Span>> {

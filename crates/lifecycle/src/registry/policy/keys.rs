@@ -1,8 +1,8 @@
 //! Every key of policy but those of profiles. To add one, add its line here and use its field.
 
 use super::accepts::{
-    Accepts, Keepalive, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within, Words,
-    WordsOrNone,
+    Accepts, KeepaliveOrOff, LabelOr, Networks, OneOf, PerMinute, SpanOrZero, TrueOrFalse, UpTo, Within,
+    Words, WordsOrNone,
 };
 use super::key::policy_keys;
 use super::profile::{self, CertificateProfile};
@@ -71,7 +71,7 @@ policy_keys! {
         "overlay.scope" overlay_scope: OverlayScope = OverlayScope::Tenant,
             OneOf(&OverlayScope::ALL, OverlayScope::as_str);
         /// How often a host sends a keepalive to each of its peers, for hosts behind NAT or a firewall; off is never
-        "overlay.keepalive" overlay_keepalive: Option<Span> = None, Keepalive;
+        "overlay.keepalive" overlay_keepalive: Option<Span> = None, KeepaliveOrOff;
         /// What a bootstrap identity may read: nothing, the domain's default configuration, or that of vClusters too
         "bootstrap.read" bootstrap_read: BootstrapRead = BootstrapRead::Defaults,
             OneOf(&BootstrapRead::ALL, BootstrapRead::as_str);

@@ -8,7 +8,7 @@ use lifecycle::registry::Issuer;
 use pki::seal::Kek;
 use pki::step_ca::ProvisionerKey;
 
-pub struct Access {
+pub struct UnsealedAccess {
     pub issuer: IssuerId,
     pub provisioner: String,
     pub key: ProvisionerKey,
@@ -18,7 +18,7 @@ pub struct Access {
     base: String,
 }
 
-impl Access {
+impl UnsealedAccess {
     pub fn open(kek: &Kek, issuer: &Issuer) -> Result<Self, UnsealError> {
         let unusable = |why: String| UnsealError::Unusable { what: "step-ca issuer", why };
         let step_ca = issuer.step_ca.as_ref().ok_or_else(|| unusable("it is no step-ca".to_owned()))?;

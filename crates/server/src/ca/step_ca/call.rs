@@ -1,6 +1,6 @@
 //! One call of step-ca: bounded in time and size, and each failure with its name.
 
-use super::access::Access;
+use super::access::UnsealedAccess;
 use crate::http::failure::Failure;
 use api::code::{self, Code};
 use client::Unreachable;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const REASON: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum StepCaFailureKind {
     /// It cannot be reached, is not the one that was named, takes too long, or fails.
     Unavailable,
     /// It answered that it does not do this.
@@ -29,65 +29,65 @@ pub enum FailureKind {
     Misbehaved,
 }
 
-impl FailureKind {
+impl StepCaFailureKind {
     pub fn code(self) -> &'static Code {
         match self {
-            FailureKind::Unavailable => code::ISSUER_UNAVAILABLE,
-            FailureKind::Refused { .. } => code::ISSUER_REFUSED,
-            FailureKind::Misbehaved => code::ISSUER_MISBEHAVED,
+            StepCaFailureKind::Unavailable => code::ISSUER_UNAVAILABLE,
+            StepCaFailureKind::Refused { .. } => code::ISSUER_REFUSED,
+            StepCaFailureKind::Misbehaved => code::ISSUER_MISBEHAVED,
         }
     }
 
     pub fn remedy(self) -> &'static str {
         match self {
-            FailureKind::Unavailable => {
+            StepCaFailureKind::Unavailable => {
                 "check that step-ca runs, that its address leads to it, and that its certificate comes from the root that was given"
             }
-            FailureKind::Refused { .. } => {
+            StepCaFailureKind::Refused { .. } => {
                 "check the provisioner's name and key, its limits for lifetimes, and the clocks of both machines; the log of step-ca says more"
             }
-            FailureKind::Misbehaved => "check the provisioner's template, and who runs this step-ca",
+            StepCaFailureKind::Misbehaved => "check the provisioner's template, and who runs this step-ca",
         }
     }
 }
 
 /// A call that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallFailure {
-    pub kind: FailureKind,
+pub struct StepCaFailure {
+    pub kind: StepCaFailureKind,
     pub why: String,
     /// Whether it may have been carried out all the same.
     pub is_uncertain: bool,
 }
 
-impl std::fmt::Display for CallFailure {
+impl std::fmt::Display for StepCaFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.kind.code().word, self.why)
     }
 }
 
 /// What a caller is told: nothing of where the issuer is or how it words things.
-impl From<CallFailure> for Failure {
-    fn from(failure: CallFailure) -> Self {
+impl From<StepCaFailure> for Failure {
+    fn from(failure: StepCaFailure) -> Self {
         let message = match failure.kind {
-            FailureKind::Unavailable => "the issuer of nodes does not answer now",
-            FailureKind::Refused { .. } => "the issuer of nodes refuses to sign",
-            FailureKind::Misbehaved => {
+            StepCaFailureKind::Unavailable => "the issuer of nodes does not answer now",
+            StepCaFailureKind::Refused { .. } => "the issuer of nodes refuses to sign",
+            StepCaFailureKind::Misbehaved => {
                 "the issuer of nodes answered with something else than it was asked for"
             }
         };
         let told = Failure::new(failure.kind.code(), message);
-        if failure.kind == FailureKind::Misbehaved { told } else { told.retry_after(5) }
+        if failure.kind == StepCaFailureKind::Misbehaved { told } else { told.retry_after(5) }
     }
 }
 
-impl CallFailure {
+impl StepCaFailure {
     pub fn unavailable(why: String, is_uncertain: bool) -> Self {
-        Self { kind: FailureKind::Unavailable, why, is_uncertain }
+        Self { kind: StepCaFailureKind::Unavailable, why, is_uncertain }
     }
 
     pub fn misbehaved(why: String) -> Self {
-        Self { kind: FailureKind::Misbehaved, why, is_uncertain: true }
+        Self { kind: StepCaFailureKind::Misbehaved, why, is_uncertain: true }
     }
 }
 
@@ -105,12 +105,12 @@ pub fn reason(answer: &ForeignAnswer) -> String {
 
 /// Asks once. A connection that could not be made is tried again; a request that was sent is not.
 pub async fn ask(
-    access: &Access,
+    access: &UnsealedAccess,
     path: &str,
     body: Option<&Value>,
     deadline: Instant,
-) -> Result<ForeignAnswer, CallFailure> {
-    let url = access.url(path).map_err(|why| CallFailure::unavailable(why, false))?;
+) -> Result<ForeignAnswer, StepCaFailure> {
+    let url = access.url(path).map_err(|why| StepCaFailure::unavailable(why, false))?;
     let mut tried = 0;
     loop {
         tried += 1;
@@ -127,7 +127,7 @@ pub async fn ask(
         };
         let sent = may_have_been_sent(&error);
         if sent || !error.is_passing() || tried >= CONNECTS || Instant::now() + PAUSE >= deadline {
-            return Err(CallFailure::unavailable(error.to_string(), sent));
+            return Err(StepCaFailure::unavailable(error.to_string(), sent));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -149,14 +149,14 @@ fn may_have_been_sent(error: &Unreachable) -> bool {
 }
 
 /// What step-ca refuses it has not done; what fails inside of it may be done.
-fn sorted(answer: ForeignAnswer) -> Result<ForeignAnswer, CallFailure> {
+fn sorted(answer: ForeignAnswer) -> Result<ForeignAnswer, StepCaFailure> {
     let status = answer.status.as_u16();
     match status {
         200..=299 => Ok(answer),
         400..=499 => {
             let why = format!("HTTP {status}: {}", reason(&answer));
-            Err(CallFailure { kind: FailureKind::Refused { status }, why, is_uncertain: false })
+            Err(StepCaFailure { kind: StepCaFailureKind::Refused { status }, why, is_uncertain: false })
         }
-        _ => Err(CallFailure::unavailable(format!("HTTP {status}: {}", reason(&answer)), true)),
+        _ => Err(StepCaFailure::unavailable(format!("HTTP {status}: {}", reason(&answer)), true)),
     }
 }

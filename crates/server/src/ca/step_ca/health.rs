@@ -1,6 +1,6 @@
 //! Whether the last call of step-ca succeeded, and for how long a failure is believed.
 
-use super::call::{CallFailure, FailureKind};
+use super::call::{StepCaFailure, StepCaFailureKind};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub struct Health {
-    failed: Option<(CallFailure, Instant)>,
+pub struct StepCaHealth {
+    failed: Option<(StepCaFailure, Instant)>,
     is_known: bool,
 }
 
-impl Health {
-    pub fn failure(&self) -> Option<&CallFailure> {
+impl StepCaHealth {
+    pub fn failure(&self) -> Option<&StepCaFailure> {
         self.failed.as_ref().map(|(failure, _)| failure)
     }
 
-    pub fn note(&mut self, result: Result<(), &CallFailure>) {
+    pub fn note(&mut self, result: Result<(), &StepCaFailure>) {
         match result {
             Ok(()) => {
                 if self.failed.take().is_some() || !self.is_known {
@@ -41,8 +41,8 @@ impl Health {
     /// What a check that the provisioner is known says: it cannot tell whether the next request will be refused for what it asks.
     pub fn note_checked(&mut self) {
         let stays = self.failed.as_ref().is_some_and(|(failure, at)| match failure.kind {
-            FailureKind::Unavailable | FailureKind::Refused { status: 401 | 404 } => false,
-            FailureKind::Refused { .. } | FailureKind::Misbehaved => at.elapsed() < REMEMBERED,
+            StepCaFailureKind::Unavailable | StepCaFailureKind::Refused { status: 401 | 404 } => false,
+            StepCaFailureKind::Refused { .. } | StepCaFailureKind::Misbehaved => at.elapsed() < REMEMBERED,
         });
         if !stays {
             self.note(Ok(()));

@@ -10,8 +10,8 @@ mod revoke;
 mod sign;
 mod watch;
 
-pub use access::Access;
-pub use call::{CallFailure, FailureKind};
+pub use access::UnsealedAccess;
+pub use call::{StepCaFailure, StepCaFailureKind};
 pub use revoke::revoke;
 pub use sign::{LeafOrder, SignFailure, sign};
 pub use watch::{check, watch};
@@ -19,7 +19,7 @@ pub use watch::{check, watch};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
-use health::Health;
+use health::StepCaHealth;
 use lifecycle::registry::{Issuer, IssuerState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -35,8 +35,8 @@ const SPACING: Duration = Duration::from_millis(300);
 
 pub struct StepCaClient {
     /// What is needed to ask, unsealed by whoever asks first.
-    access: RwLock<Option<Arc<Access>>>,
-    health: RwLock<Health>,
+    access: RwLock<Option<Arc<UnsealedAccess>>>,
+    health: RwLock<StepCaHealth>,
     turns: Semaphore,
     /// When the next request may be tried, while the last one was answered wrongly.
     next: Mutex<Option<Instant>>,
@@ -46,7 +46,7 @@ impl Default for StepCaClient {
     fn default() -> Self {
         Self {
             access: RwLock::new(None),
-            health: RwLock::new(Health::default()),
+            health: RwLock::new(StepCaHealth::default()),
             turns: Semaphore::new(AT_ONCE),
             next: Mutex::new(None),
         }
@@ -55,7 +55,7 @@ impl Default for StepCaClient {
 
 impl StepCaClient {
     /// What to ask the step-ca with that signs for nodes now.
-    pub fn access(&self, app: &App) -> Result<Arc<Access>, Failure> {
+    pub fn access(&self, app: &App) -> Result<Arc<UnsealedAccess>, Failure> {
         let view = app.view();
         let signs = view.state.step_ca_issuer().map(|(issuer, _)| issuer);
         let issuer = signs.filter(|issuer| app.now() < issuer.not_after).ok_or_else(|| {
@@ -65,12 +65,12 @@ impl StepCaClient {
     }
 
     /// What to ask a step-ca with that has signed.
-    pub fn access_to(&self, app: &App, issuer: &Issuer) -> Result<Arc<Access>, Failure> {
+    pub fn access_to(&self, app: &App, issuer: &Issuer) -> Result<Arc<UnsealedAccess>, Failure> {
         let known = self.access.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|known| known.issuer == issuer.id) {
             return Ok(known);
         }
-        let access = Arc::new(Access::open(&app.ca.keys.kek(), issuer)?);
+        let access = Arc::new(UnsealedAccess::open(&app.ca.keys.kek(), issuer)?);
         *self.access.write().unwrap_or_else(PoisonError::into_inner) = Some(access.clone());
         Ok(access)
     }
@@ -80,12 +80,12 @@ impl StepCaClient {
         self.failure().is_none()
     }
 
-    fn failure(&self) -> Option<CallFailure> {
+    fn failure(&self) -> Option<StepCaFailure> {
         self.health.read().unwrap_or_else(PoisonError::into_inner).failure().cloned()
     }
 
     /// Remembers how a call went; a change has one line in the log.
-    fn note(&self, result: Result<(), &CallFailure>) {
+    fn note(&self, result: Result<(), &StepCaFailure>) {
         let mut health = self.health.write().unwrap_or_else(PoisonError::into_inner);
         health.note(result);
     }
@@ -98,7 +98,7 @@ impl StepCaClient {
     /// Refuses at once while it is known not to answer: asking would only make intents that lapse.
     pub fn ready(&self) -> Result<(), Failure> {
         match self.failure() {
-            Some(failure) if failure.kind == FailureKind::Unavailable => Err(failure.into()),
+            Some(failure) if failure.kind == StepCaFailureKind::Unavailable => Err(failure.into()),
             _ => Ok(()),
         }
     }

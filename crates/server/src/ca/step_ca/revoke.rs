@@ -1,7 +1,7 @@
 //! Asking step-ca to revoke a certificate.
 
-use super::access::Access;
-use super::call::{CallFailure, FailureKind, ask};
+use super::access::UnsealedAccess;
+use super::call::{StepCaFailure, StepCaFailureKind, ask};
 use crate::process::app::App;
 use crate::process::chance;
 use lifecycle::names::Serial;
@@ -16,10 +16,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// What is revoked already is revoked.
 pub async fn revoke(
     app: &App,
-    access: &Access,
+    access: &UnsealedAccess,
     serial: &Serial,
     owed: &UndeliveredRevocation,
-) -> Result<(), CallFailure> {
+) -> Result<(), StepCaFailure> {
     let result = revoked(app, access, serial, owed).await;
     let word = result.as_ref().err().map_or("ok", |failure| failure.kind.code().word);
     app.metrics.step_ca_called("revoke", word);
@@ -35,12 +35,12 @@ pub async fn revoke(
 
 async fn revoked(
     app: &App,
-    access: &Access,
+    access: &UnsealedAccess,
     serial: &Serial,
     owed: &UndeliveredRevocation,
-) -> Result<(), CallFailure> {
+) -> Result<(), StepCaFailure> {
     let now = app.now();
-    let unmade = |why: String| CallFailure::unavailable(why, false);
+    let unmade = |why: String| StepCaFailure::unavailable(why, false);
     let id = chance::ulid(now).map_err(|error| unmade(error.to_string()))?.to_string();
     let audience = access.address("/1.0/revoke");
     let token = revoke_token(&access.key, (&access.provisioner, &audience, &id), serial, now)
@@ -60,6 +60,6 @@ async fn revoked(
     }
 }
 
-fn is_done(failure: &CallFailure) -> bool {
-    matches!(failure.kind, FailureKind::Refused { .. }) && failure.why.contains("already revoked")
+fn is_done(failure: &StepCaFailure) -> bool {
+    matches!(failure.kind, StepCaFailureKind::Refused { .. }) && failure.why.contains("already revoked")
 }

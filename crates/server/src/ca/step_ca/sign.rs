@@ -1,7 +1,7 @@
 //! Asking step-ca for a certificate.
 
-use super::access::Access;
-use super::call::{CallFailure, FailureKind, ask};
+use super::access::UnsealedAccess;
+use super::call::{StepCaFailure, StepCaFailureKind, ask};
 use crate::process::app::App;
 use client::foreign::ForeignAnswer;
 use lifecycle::names::{Serial, SpiffeId, Timestamp};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Certificates that an answer may hold beside the one that was asked for.
+/// SignedCertificates that an answer may hold beside the one that was asked for.
 const OTHERS: usize = 8;
 
 /// What a certificate is to say.
@@ -30,13 +30,13 @@ pub struct LeafOrder<'a> {
 /// A certificate that was not signed, or not as it was to be.
 #[derive(Debug)]
 pub struct SignFailure {
-    pub call: CallFailure,
+    pub call: StepCaFailure,
     /// What was signed instead.
     pub serial: Option<Serial>,
 }
 
-impl From<CallFailure> for SignFailure {
-    fn from(call: CallFailure) -> Self {
+impl From<StepCaFailure> for SignFailure {
+    fn from(call: StepCaFailure) -> Self {
         Self { call, serial: None }
     }
 }
@@ -44,7 +44,7 @@ impl From<CallFailure> for SignFailure {
 /// Asks, and holds the answer against the order.
 pub async fn sign(
     app: &App,
-    access: &Access,
+    access: &UnsealedAccess,
     order: &LeafOrder<'_>,
     deadline: Instant,
 ) -> Result<ReceivedLeaf, SignFailure> {
@@ -55,7 +55,7 @@ pub async fn sign(
     };
     app.metrics.step_ca_called("sign", noted.err().map_or("ok", |failure| failure.kind.code().word));
     // What is wrong with one request alone (400) says nothing of step-ca.
-    if noted.err().is_none_or(|failure| failure.kind != FailureKind::Refused { status: 400 }) {
+    if noted.err().is_none_or(|failure| failure.kind != StepCaFailureKind::Refused { status: 400 }) {
         app.ca.step_ca.note(noted);
     }
     result
@@ -63,7 +63,7 @@ pub async fn sign(
 
 async fn signed(
     app: &App,
-    access: &Access,
+    access: &UnsealedAccess,
     order: &LeafOrder<'_>,
     deadline: Instant,
 ) -> Result<ReceivedLeaf, SignFailure> {
@@ -82,14 +82,14 @@ async fn signed(
             at: order.at,
         },
     );
-    let token = token.map_err(|error| CallFailure::unavailable(error.to_string(), false))?;
+    let token = token.map_err(|error| StepCaFailure::unavailable(error.to_string(), false))?;
     let body = json!({
         "csr": pki::pem::request_pem(&order.csr.der),
         "ott": token,
         "notAfter": order.not_after.to_string(),
     });
     let answer = ask(access, "/1.0/sign", Some(&body), deadline).await?;
-    let (leaf, others) = certificates(&answer).map_err(|why| CallFailure::misbehaved(why.to_owned()))?;
+    let (leaf, others) = certificates(&answer).map_err(|why| StepCaFailure::misbehaved(why.to_owned()))?;
     let asked = AskedLeaf {
         spki: &order.csr.spki,
         subject: order.subject,
@@ -98,13 +98,13 @@ async fn signed(
         at: order.at,
     };
     let received = check(&asked, &leaf, &others, &access.root)
-        .map_err(|wrong| SignFailure { call: CallFailure::misbehaved(wrong.what), serial: wrong.serial })?;
+        .map_err(|wrong| SignFailure { call: StepCaFailure::misbehaved(wrong.what), serial: wrong.serial })?;
     let state = &app.view().state;
     let is_known = state.certificates.contains_key(&received.serial)
         || state.undelivered_revocations.contains_key(&received.serial);
     if is_known {
         let why = format!("it answered the certificate {} a second time", received.serial);
-        return Err(CallFailure::misbehaved(why).into());
+        return Err(StepCaFailure::misbehaved(why).into());
     }
     Ok(received)
 }
@@ -118,9 +118,9 @@ struct SignAnswer {
     chain: Vec<String>,
 }
 
-type Certificates = (CertificateDer<'static>, Vec<CertificateDer<'static>>);
+type SignedCertificates = (CertificateDer<'static>, Vec<CertificateDer<'static>>);
 
-fn certificates(answer: &ForeignAnswer) -> Result<Certificates, &'static str> {
+fn certificates(answer: &ForeignAnswer) -> Result<SignedCertificates, &'static str> {
     if answer.is_cut {
         return Err("its answer is longer than a certificate can be");
     }

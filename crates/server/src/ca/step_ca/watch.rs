@@ -1,7 +1,7 @@
 //! Looks after step-ca: often while it fails, so that it is used again at once, and now and then while it is well.
 
-use super::access::Access;
-use super::call::{CallFailure, FailureKind, ask};
+use super::access::UnsealedAccess;
+use super::call::{StepCaFailure, StepCaFailureKind, ask};
 use crate::process::app::App;
 use crate::process::chance;
 use pki::agent_key::HostKey;
@@ -34,28 +34,28 @@ pub async fn check(app: &App) {
     note(app, found);
 }
 
-fn note(app: &App, found: Result<(), CallFailure>) {
+fn note(app: &App, found: Result<(), StepCaFailure>) {
     match found {
         Ok(()) => app.ca.step_ca.note_checked(),
         Err(failure) => app.ca.step_ca.note(Err(&failure)),
     }
 }
 
-fn access(app: &App) -> Result<Arc<Access>, CallFailure> {
-    app.ca.step_ca.access(app).map_err(|failure| CallFailure::unavailable(failure.message, false))
+fn access(app: &App) -> Result<Arc<UnsealedAccess>, StepCaFailure> {
+    app.ca.step_ca.access(app).map_err(|failure| StepCaFailure::unavailable(failure.message, false))
 }
 
 /// Whether it is there.
-async fn alive(app: &App) -> Result<(), CallFailure> {
+async fn alive(app: &App) -> Result<(), StepCaFailure> {
     let access = access(app)?;
     ask(&access, "/health", None, Instant::now() + LIMIT).await.map(drop)
 }
 
 /// Whether it takes the provisioner's word. It is asked for a certificate with names that its token does not hold: who knows the token
 /// refuses the names (403), and nothing is signed.
-async fn asked(app: &App) -> Result<(), CallFailure> {
+async fn asked(app: &App) -> Result<(), StepCaFailure> {
     let access = access(app)?;
-    let unmade = |why: String| CallFailure::unavailable(why, false);
+    let unmade = |why: String| StepCaFailure::unavailable(why, false);
     let key = HostKey::generate().map_err(|error| unmade(error.to_string()))?;
     let csr = key.csr_pem_named("refuse-this.invalid").map_err(|error| unmade(error.to_string()))?;
     let now = app.now();
@@ -86,9 +86,9 @@ async fn asked(app: &App) -> Result<(), CallFailure> {
 }
 
 /// Unauthorized is how it says that it does not know the provisioner, its key or the time; not found, that it is something else.
-fn is_answer(kind: FailureKind) -> bool {
+fn is_answer(kind: StepCaFailureKind) -> bool {
     match kind {
-        FailureKind::Unavailable | FailureKind::Misbehaved => false,
-        FailureKind::Refused { status } => !matches!(status, 401 | 404),
+        StepCaFailureKind::Unavailable | StepCaFailureKind::Misbehaved => false,
+        StepCaFailureKind::Refused { status } => !matches!(status, 401 | 404),
     }
 }

@@ -2,7 +2,7 @@
 //! piece, and the next piece only when the one before has left the process. The pieces are those of all hosts that are told the same.
 
 use crate::fleet::overlays::AnswerPermit;
-use crate::fleet::overlays::rendered::{Reader, RenderedPeers, TextKey};
+use crate::fleet::overlays::rendered::{ListReader, RenderedPeers, TextKey};
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use axum::body::Body;
@@ -25,7 +25,7 @@ const NONE: &str = r#""peers":[]"#;
 /// What a host is told of the others.
 pub struct PeerText {
     text: Option<(TextKey, Arc<RenderedPeers>)>,
-    reader: Reader,
+    reader: ListReader,
 }
 
 impl PeerText {
@@ -38,7 +38,7 @@ impl PeerText {
             let text = app.fleet.overlays.rendered.text(key.clone(), &overlay.peers, overlay.revision);
             (key, text)
         });
-        Self { text, reader: Reader { own: node.id.clone(), until } }
+        Self { text, reader: ListReader { own: node.id.clone(), until } }
     }
 
     fn piece(&self, number: usize) -> Bytes {

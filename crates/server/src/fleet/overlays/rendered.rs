@@ -67,7 +67,7 @@ struct RenderedPiece {
 }
 
 /// Whom a text is for.
-pub struct Reader {
+pub struct ListReader {
     pub own: NodeId,
     /// Peers that became as they are after this revision are left out.
     pub until: u64,
@@ -99,7 +99,7 @@ impl RenderedPeers {
     }
 
     /// A piece for a reader: as it is, or written for it alone where it is in it, or something too new is.
-    pub fn piece(&self, key: &TextKey, piece: usize, reader: &Reader) -> Bytes {
+    pub fn piece(&self, key: &TextKey, piece: usize, reader: &ListReader) -> Bytes {
         let Some(held) = self.pieces.get(piece) else { return Bytes::new() };
         let own = self.holder(&reader.own) == piece && self.peers.contains_key(&reader.own);
         if !own && held.newest <= reader.until {
@@ -174,12 +174,12 @@ mod tests {
         Arc::new(Peer { key, address, underlay: None, since, vcluster: None, regrouped: 0 })
     }
 
-    fn whole(text: &RenderedPeers, key: &TextKey, reader: &Reader) -> String {
+    fn whole(text: &RenderedPeers, key: &TextKey, reader: &ListReader) -> String {
         let pieces = (0..text.pieces()).map(|piece| text.piece(key, piece, reader));
         String::from_utf8(pieces.flat_map(|bytes| bytes.to_vec()).collect()).unwrap()
     }
 
-    fn fresh(key: &TextKey, peers: &PeerMap, reader: &Reader) -> String {
+    fn fresh(key: &TextKey, peers: &PeerMap, reader: &ListReader) -> String {
         let mut bytes = Vec::new();
         for (id, peer) in peers {
             if *id != reader.own && peer.since <= reader.until {
@@ -195,7 +195,7 @@ mod tests {
         let key = TextKey { group, families: Families::Any };
         let mut peers: PeerMap = (0..2000).map(|n| (id(2 * n), peer(n, 1))).collect();
         let texts = RenderedOverlays::default();
-        let nobody = Reader { own: id(99_999), until: u64::MAX };
+        let nobody = ListReader { own: id(99_999), until: u64::MAX };
         let first = texts.text(key.clone(), &peers, 1);
         assert!(first.pieces() > 10);
         assert_eq!(whole(&first, &key, &nobody), fresh(&key, &peers, &nobody));
@@ -209,9 +209,9 @@ mod tests {
         let shared = pointers(&first).intersection(&pointers(&second)).count();
         assert_eq!(shared, first.pieces() - 2);
         for reader in [
-            Reader { own: id(500), until: u64::MAX },
-            Reader { own: id(0), until: 1 },
-            Reader { own: id(3998), until: 1 },
+            ListReader { own: id(500), until: u64::MAX },
+            ListReader { own: id(0), until: 1 },
+            ListReader { own: id(3998), until: 1 },
         ] {
             assert_eq!(whole(&second, &key, &reader), fresh(&key, &peers, &reader));
         }
