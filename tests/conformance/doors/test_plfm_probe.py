@@ -5,12 +5,8 @@ import socket
 import pytest
 
 import hosts
-import native
 from machine import until
-
-NOWHERE = {"ipv6": "fe80::1", "port": 51820}
-"""Nobody has a route to a link-local address without its link, so nothing is sent either."""
-
+from secluded import NOWHERE, Secluded
 
 def alerts(plane, host) -> list[dict]:
     return [alert for alert in plane.items("/v1/alerts") if alert["node_id"] == host.id]
@@ -22,6 +18,13 @@ def probing(plane):
     yield plane
     plane.policy("underlay.probe", "warn")
     plane.policy("underlay.probe_any", "false")
+
+
+@pytest.fixture
+def secluded(programs):
+    """A control plane that has no route to any other machine."""
+    with Secluded() as running:
+        yield running
 
 
 @pytest.fixture
@@ -40,39 +43,39 @@ def heard(receiver) -> bool:
         return False
 
 
-def test_who_cannot_be_reached_is_let_in_with_an_alert(probing):
+def test_who_cannot_be_reached_is_let_in_with_an_alert(secluded):
     """Proves PLFM-14: `warn` lets the host in and raises `underlay_unreachable`, which ends with the host."""
-    probing.policy("underlay.probe_any", "true")
-    host = hosts.enroll(probing, underlay_endpoint=NOWHERE)
-    (alert,) = until(lambda: alerts(probing, host), "the alert was raised")
-    assert alert["kind"] == "underlay_unreachable" and "fe80::1" in alert["detail"]
+    secluded.policy("underlay.probe_any", "true")
+    host = hosts.enroll(secluded, underlay_endpoint=NOWHERE)
+    (alert,) = until(lambda: alerts(secluded, host), "the alert was raised")
+    assert alert["kind"] == "underlay_unreachable" and NOWHERE["ipv4"] in alert["detail"]
     host.act("revoke")
-    assert not alerts(probing, host)
+    assert not alerts(secluded, host)
 
 
 @pytest.mark.parametrize("probe", ["warn", "off"])
-def test_an_enrollment_that_is_not_found_unreachable_ends_the_alert(probing, probe):
-    """What the host named before is over when it enrolls again: without an endpoint, or where nobody probes any more."""
-    probing.policy("underlay.probe_any", "true")
-    host = hosts.enroll(probing, underlay_endpoint=NOWHERE)
-    until(lambda: alerts(probing, host), "the alert was raised")
-    probing.policy("underlay.probe", probe)
-    native.enroll(probing, probing.token(node=host.id))
-    until(lambda: not alerts(probing, host), "the alert was cleared")
+def test_an_enrollment_that_is_not_found_unreachable_ends_the_alert(secluded, probe):
+    """What the host named before is over when it enrolls again: with one that answers, or where nobody probes any more."""
+    secluded.policy("underlay.probe_any", "true")
+    host = hosts.enroll(secluded, underlay_endpoint=NOWHERE)
+    until(lambda: alerts(secluded, host), "the alert was raised")
+    secluded.policy("underlay.probe", probe)
+    hosts.enroll(secluded, secluded.token(node=host.id))
+    until(lambda: not alerts(secluded, host), "the alert was cleared")
 
 
-def test_who_must_be_reachable_and_is_not_keeps_its_token(probing):
+def test_who_must_be_reachable_and_is_not_keeps_its_token(secluded):
     """Proves PLFM-14, PLFM-16, PLFM-36: 422 `underlay_unreachable`, the token not consumed, and what to do about it."""
-    probing.policy("underlay.probe", "require")
-    probing.policy("underlay.probe_any", "true")
-    minted = hosts.mint(probing)
-    answer = hosts.ask(probing, hosts.request(minted["token"], underlay_endpoint=NOWHERE))
+    secluded.policy("underlay.probe", "require")
+    secluded.policy("underlay.probe_any", "true")
+    minted = hosts.mint(secluded)
+    answer = hosts.ask(secluded, hosts.request(minted["token"], underlay_endpoint=NOWHERE))
     assert (answer.status, answer.code) == (422, "underlay_unreachable")
-    assert "fe80::1" in answer.json()["error"]["message"] and "network" in answer.json()["error"]["hint"]
-    both = {"ipv4": "127.0.0.1", **NOWHERE}
-    assert hosts.ask(probing, hosts.request(minted["token"], underlay_endpoint=both)).code == "underlay_unreachable"
-    assert hosts.unused(probing, minted["token_id"])
-    hosts.enroll(probing, minted["token"])
+    assert NOWHERE["ipv4"] in answer.json()["error"]["message"] and "network" in answer.json()["error"]["hint"]
+    both = {"ipv6": "::1", **NOWHERE}
+    assert hosts.ask(secluded, hosts.request(minted["token"], underlay_endpoint=both)).code == "underlay_unreachable"
+    assert hosts.unused(secluded, minted["token_id"])
+    hosts.enroll(secluded, minted["token"])
 
 
 def test_a_port_that_is_not_open_yet_is_reachable(probing):

@@ -75,7 +75,6 @@ pub fn serve(
     let (shared, frames) = SharedSender::new();
     let frames = frames.with_tap(tap.clone());
     let request_id = peer.origin.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    let keepalive = peer.keepalive.clone();
     tokio::spawn(async move {
         let session = StreamSession {
             app,
@@ -94,12 +93,6 @@ pub fn serve(
         };
         let end = session.run(up).await;
         if let Err(failure) = end {
-            // HTTP/2 does not even ask for the end of a stream that has no room for it.
-            if failure.code == code::TOO_SLOW
-                && let Some(keepalive) = keepalive
-            {
-                keepalive.give_up();
-            }
             // Nobody may be reading any more.
             let _ = down.try_send(Box::new(Err(refused(&failure, &request_id))));
         }
@@ -286,7 +279,13 @@ impl StreamSession {
                 () = stream.wake.notified() => self.send_changes(&self.app.view(), stream)?,
                 () = until(unrecorded) => {}
                 () = until(unanswered) => {}
-                () = self.tap.stalled.notified() => return Err(unread()),
+                () = self.tap.stalled.notified() => {
+                    // HTTP/2 does not ask for the end of a stream that has no room for it: the connection ends.
+                    if let Some(keepalive) = &self.peer.keepalive {
+                        keepalive.give_up();
+                    }
+                    return Err(unread());
+                }
                 () = self.down.closed() => return Ok(()),
                 () = self.app.stopped() => {
                     return Err(Failure::new(code::UNAVAILABLE, "the control plane is shutting down"));

@@ -28,7 +28,12 @@ impl State {
     }
 
     fn unreachable_by_nature(&self, address: IpAddr, source: &Source) -> Option<&'static str> {
-        let local = source.address().is_some_and(|from| from.to_canonical().is_loopback());
+        // Whoever comes by the operator socket is on this machine too.
+        let local = match source {
+            Source::Address(from) => from.to_canonical().is_loopback(),
+            Source::Socket => true,
+            Source::Internal => false,
+        };
         match address {
             _ if address.is_unspecified() => Some("is the unspecified address"),
             _ if address.is_multicast() => Some("is a multicast address"),
