@@ -352,7 +352,7 @@ fn every_field_of_a_cluster_is_written_and_null_where_nothing_is_known() {
     });
     let cluster = json!({
         "replica_id": "1", "cluster_id": "01ARYZ6S41TSV4RRFFQ69G5FAV", "domain": "fleet.example", "epoch": 1,
-        "term": 7, "leader": null, "quorum": false, "feature_level": 1, "state_age_ms": 31_000,
+        "term": 7, "leader": null, "quorum": false, "reasons": [], "feature_level": 1, "state_age_ms": 31_000,
         "replicas": [replica],
     });
     let read: Cluster = serde_json::from_value(cluster.clone()).expect("reads");
@@ -383,7 +383,7 @@ fn the_token_of_a_replica_is_written_and_never_printed() {
 fn a_replica_that_joined_is_told_who_the_others_are() {
     let joined = json!({
         "replica_id": "2", "domain": "fleet.example", "cluster_id": "01ARYZ6S41TSV4RRFFQ69G5FAV", "epoch": 1,
-        "cert_pem": "-----BEGIN", "ca_pem": "-----BEGIN", "log_key_sealed": "00ff", "kek_id": "k1",
+        "cert_pem": "-----BEGIN", "ca_pem": "-----BEGIN", "log_key_sealed": "00ff", "kek_id": "k1", "needs_hsm": false,
         "replicas": [{"replica_id": "1", "peer": "192.0.2.1:8444"}, {"replica_id": "2", "peer": "192.0.2.2:8444"}],
     });
     let read: JoinedCluster = serde_json::from_value(joined.clone()).expect("reads");

@@ -16,6 +16,7 @@ READABLE = {
     "/v1/nodes",
     "/v1/nodes/{id}",
     "/v1/nodes/{id}/timeline",
+    "/v1/overlay",
     "/v1/vclusters",
     "/v1/vclusters/{name}",
     "/v1/vclusters/{name}/config",
