@@ -259,7 +259,7 @@ def test_hooks_read_what_they_are_for_and_inherit_nothing(plane, host, manager, 
     agent.wait_connected()
     sysfs.configure(plane, place, "mem-hooks", {"marker": "configured-in-memory"})
     until(configured.exists, "on_config was run")
-    until(lambda: json.loads(configured.read_text()) == {"marker": "configured-in-memory"}, "it read the document")
+    until(lambda: json.loads(configured.read_text() or "null") == {"marker": "configured-in-memory"}, "it read the document")
     until(lambda: agent.status()["config"] == {"marker": "configured-in-memory"}, "it is told")
     plane.cli("node", "rotate", "mem-hooks-1")
     until(renewed.exists, "on_renew was run")

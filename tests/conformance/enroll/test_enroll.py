@@ -207,10 +207,10 @@ def test_a_token_is_scoped_to_its_tenant(plane):
         ({"wireguard_public_key": "nonsense"}, "wireguard_key_invalid"),
         ({"wireguard_public_key": "A" * 43 + "="}, "wireguard_key_invalid"),
         ({"underlay": {"port": 51820}}, "bad_request"),
-        ({"underlay": {"ipv4": "127.0.0.1", "port": 0}}, "bad_request"),
+        ({"underlay": {"ipv4": "127.0.0.1", "port": 0}}, "endpoint_invalid"),
         ({"underlay": {"ipv4": "127.0.0.1", "port": 70000}}, "bad_request"),
         ({"underlay": {"ipv6": "fd00:plfm::1", "port": 51820}}, "bad_request"),
-        ({"underlay": {"ipv4": "0.0.0.0", "port": 51820}}, "bad_request"),
+        ({"underlay": {"ipv4": "0.0.0.0", "port": 51820}}, "endpoint_invalid"),
         ({"hardware": {"arch": "x" * 200}}, "bad_request"),
     ],
 )

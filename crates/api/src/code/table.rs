@@ -130,7 +130,7 @@ codes! {
     ISSUER_NOT_FOUND "issuer_not_found" 404 NotFound final
         "check the id with `enlist ca show`";
     NO_OVERLAY "no_overlay" 404 NotFound final
-        "enroll the host with a WireGuard key: POST /v1/hosts/enroll";
+        "set `overlay.enable = true` in the host's agent.toml and restart its agent; with the plfm API, enroll the host with a WireGuard key";
     NODE_NOT_ENROLLED "node_not_enrolled" 404 NotFound final
         "register the machine: `enlist node register ID --mac MAC`; what is registered must match what the machine says of itself";
     BOOTSTRAP_NOT_FOUND "bootstrap_not_found" 404 NotFound final

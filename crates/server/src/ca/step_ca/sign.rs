@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-/// SignedCertificates that an answer may hold beside the one that was asked for.
+/// Certificates that an answer may hold beside the one that was asked for.
 const OTHERS: usize = 8;
+const UNAUTHORIZED: StepCaFailureKind = StepCaFailureKind::Refused { status: 401 };
 
 /// What a certificate is to say.
 pub struct LeafOrder<'a> {
@@ -67,28 +68,13 @@ async fn signed(
     order: &LeafOrder<'_>,
     deadline: Instant,
 ) -> Result<ReceivedLeaf, SignFailure> {
-    let names = order.csr.requested_names();
-    let token = sign_token(
-        &access.key,
-        &SignToken {
-            provisioner: &access.provisioner,
-            audience: &access.address("/1.0/sign"),
-            id: order.token_id,
-            csr_common_name: names.common_name.as_deref(),
-            csr_names: &names.others,
-            common_name: order.common_name,
-            subject: order.subject,
-            serial: order.serial,
-            at: order.at,
-        },
-    );
-    let token = token.map_err(|error| StepCaFailure::unavailable(error.to_string(), false))?;
-    let body = json!({
-        "csr": pki::pem::request_pem(&order.csr.der),
-        "ott": token,
-        "notAfter": order.not_after.to_string(),
-    });
-    let answer = ask(access, "/1.0/sign", Some(&body), deadline).await?;
+    let answer = match asked(access, order, order.at, deadline).await {
+        // It takes no token from before its own start, and ours may have waited for that. What it refuses it has not done.
+        Err(failure) if failure.kind == UNAUTHORIZED && app.now().secs() > order.at.secs() => {
+            asked(access, order, app.now(), deadline).await?
+        }
+        answered => answered?,
+    };
     let (leaf, others) = certificates(&answer).map_err(|why| StepCaFailure::misbehaved(why.to_owned()))?;
     let asked = AskedLeaf {
         spki: &order.csr.spki,
@@ -107,6 +93,37 @@ async fn signed(
         return Err(StepCaFailure::misbehaved(why).into());
     }
     Ok(received)
+}
+
+/// Asks once, with a token of this moment.
+async fn asked(
+    access: &UnsealedAccess,
+    order: &LeafOrder<'_>,
+    at: Timestamp,
+    deadline: Instant,
+) -> Result<ForeignAnswer, StepCaFailure> {
+    let names = order.csr.requested_names();
+    let token = sign_token(
+        &access.key,
+        &SignToken {
+            provisioner: &access.provisioner,
+            audience: &access.address("/1.0/sign"),
+            id: order.token_id,
+            csr_common_name: names.common_name.as_deref(),
+            csr_names: &names.others,
+            common_name: order.common_name,
+            subject: order.subject,
+            serial: order.serial,
+            at,
+        },
+    );
+    let token = token.map_err(|error| StepCaFailure::unavailable(error.to_string(), false))?;
+    let body = json!({
+        "csr": pki::pem::request_pem(&order.csr.der),
+        "ott": token,
+        "notAfter": order.not_after.to_string(),
+    });
+    ask(access, "/1.0/sign", Some(&body), deadline).await
 }
 
 #[derive(Deserialize)]
