@@ -18,6 +18,7 @@ import pacts
 import probectl
 import step_cas
 import workers
+from clocks import Clock
 from clusters import Cluster
 from daemons import Daemon
 from machine import need, scratch, until
@@ -308,11 +309,8 @@ def test_a_refusal_has_its_own_code(what):
             assert made.returncode == 0, made
             changed |= {"key": other, "password-file": None}
         plane = step_cas.ControlPlane(init=step_ca.init(**changed)).found()
-        if what == "clock":
-            need("faketime")
-            plane.prefix = ("faketime", "-f", "+10m")
         try:
-            plane.start()
+            plane.start(env=Clock("+10m").env if what == "clock" else None)
             if what != "lifetime":
                 until_unavailable(plane)
             minted = plane.mint()
