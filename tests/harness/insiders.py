@@ -70,9 +70,10 @@ def forged(replica, thief, number: int | None = None) -> tuple:
 
 class Insider:
     """One connection, greeted and proven, of a replica that has joined and does not run; with another certificate than its own if one
-    was forged."""
+    was forged. With `refuses` it says, proven as well, why it does not talk to the target."""
 
-    def __init__(self, replica, target, shown: tuple | None = None):
+    def __init__(self, replica, target, shown: tuple | None = None, refuses: str | None = None):
+        self.refuses = refuses
         if shown is None:
             key = serialization.load_der_private_key(opened(replica, "replica.key.sealed", "replica"), None)
             shown = int(replica.id), key, (replica.dir / "ca" / "replica.pem").read_text()
@@ -99,7 +100,8 @@ class Insider:
         theirs = welcome.split(b"\xa5nonce\xc4\x20", 1)[1][:32]
         binding = bytes(self.tls.keyingMaterialExporter(bytearray(EXPORT), 32))
         content = (int(target.id).to_bytes(8, "big"), mine, theirs)
-        self.send({"proof": code(log_key(replica), "peer caller", self.number, binding, *content)})
+        proof = {"proof": code(log_key(replica), "peer caller", self.number, binding, *content)}
+        self.send(proof | ({"refused": self.refuses} if self.refuses else {}))
         if (answer := self.receive()) != b"\xa8accepted":
             self.close()
             raise Refused(answer)

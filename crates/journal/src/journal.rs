@@ -232,6 +232,7 @@ impl Journal {
             clock_believed: AtomicBool::new(true),
             address: std::sync::Mutex::new(None),
             received: AtomicU64::new(0),
+            receiving: std::sync::Mutex::default(),
             snapshots_installed: AtomicU64::new(0),
             appends: AtomicU64::new(0),
             closing: closed,

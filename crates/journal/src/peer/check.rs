@@ -104,9 +104,8 @@ impl Known {
         self.vote(vote, caller)?;
         check(vote.committed, "a snapshot of a replica that was not elected")?;
         let last = meta.last_log_id.as_ref().ok_or("a snapshot of nothing")?;
-        if *vote < self.vote {
-            return Ok(());
-        }
+        // Its sender learns from the answers to its appends that its term is over: it need not send a file for that.
+        check(*vote >= self.vote, "a snapshot of a leader whose term is over")?;
         self.place(last, vote)
     }
 

@@ -228,6 +228,19 @@ impl Roster {
         if own && !denied { Ok(()) } else { Err(PeerRefusal::Denied) }
     }
 
+    /// Whether a caller that has proven to know the log key is believed when it refuses this replica: it would have been let in
+    /// itself. One that was removed is not, although replication may still need it for a moment.
+    pub fn may_refuse(&self, connection: &PeerConnection) -> bool {
+        !self.was_removed(connection.replica)
+            && self.admits_certificate(connection).is_ok()
+            && self.may_exist(connection.replica)
+    }
+
+    fn was_removed(&self, replica: ReplicaId) -> bool {
+        let view = self.board.view();
+        view.state.replicas.get(&replica).is_some_and(|record| record.state == ReplicaState::Removed)
+    }
+
     /// Takes an incoming connection of a caller that has proven itself.
     pub fn admit(&self, connection: &PeerConnection, caller: &Identity) -> Result<(), PeerRefusal> {
         self.admits_certificate(connection)?;
@@ -407,9 +420,13 @@ impl Roster {
         }
     }
 
-    /// What others say of this replica, if any of them does not talk to it.
+    /// What others say of this replica, if any of them does not talk to it. Of one that was removed it does not count any more.
     pub fn refusal(&self, wanted: PeerRefusal) -> bool {
-        self.peers().values().any(|known| known.refused == Some(wanted))
+        let refusing: Vec<ReplicaId> = {
+            let peers = self.peers();
+            peers.iter().filter(|(_, known)| known.refused == Some(wanted)).map(|(id, _)| *id).collect()
+        };
+        refusing.into_iter().any(|id| !self.was_removed(id))
     }
 
     /// A replica says where it is reached.

@@ -17,11 +17,13 @@ use lifecycle::names::ReplicaId;
 use lifecycle::registry::{Actor, Envelope};
 use openraft::raft::AppendEntriesResponse;
 use openraft::{BasicNode, Snapshot, SnapshotMeta};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// A connection on which nothing is asked for so long is closed.
 const IDLE: Duration = Duration::from_secs(90);
@@ -31,12 +33,22 @@ const TRANSFER: Duration = Duration::from_secs(30);
 const PROPOSAL: Duration = Duration::from_secs(6);
 /// Lines of the audit trail in one answer, and their bytes.
 const LINES: (usize, usize) = (wire::LINES, 4 * 1024 * 1024);
-/// The largest snapshot that is taken from a peer.
+/// The largest snapshot that is taken from a peer, and how long it may take to arrive.
 const SNAPSHOT: u64 = 16 * 1024 * 1024 * 1024;
+const SNAPSHOT_TRANSFER: Duration = Duration::from_secs(30 * 60);
+/// How often it is asked whether a snapshot that arrives is still wanted.
+const STILL_WANTED: Duration = Duration::from_secs(1);
 
 /// Answers what is asked of whoever uses the journal.
 pub trait PeerAnswers: Send + Sync + 'static {
     fn answer(&self, from: ReplicaId, question: Vec<u8>) -> BoxedFuture<Vec<u8>>;
+}
+
+/// A snapshot that another replica announces; its file follows.
+struct SnapshotOffer {
+    vote: Vote,
+    meta: SnapshotMeta<u64, BasicNode>,
+    length: u64,
 }
 
 /// What an incoming connection needs.
@@ -56,6 +68,8 @@ pub struct Served {
     pub address: Mutex<Option<String>>,
     /// Names the files of snapshots that arrive.
     pub received: AtomicU64,
+    /// The newest one of each sender: an older one is given up.
+    pub receiving: Mutex<BTreeMap<ReplicaId, u64>>,
     pub snapshots_installed: AtomicU64,
     /// Of a leader whose term is not over: as long as they come, there is one.
     pub appends: AtomicU64,
@@ -99,7 +113,7 @@ impl Served {
         let (caller, start) = match greeted {
             Ok(caller) => (caller.replica, caller.starts.mark()),
             Err(error) => {
-                self.not_served(shown.replica, &error);
+                self.not_served(&shown, &error);
                 return;
             }
         };
@@ -109,10 +123,13 @@ impl Served {
         self.roster.leave(caller, start);
     }
 
-    fn not_served(&self, replica: ReplicaId, error: &GreetingError) {
+    fn not_served(&self, shown: &PeerConnection, error: &GreetingError) {
+        let replica = shown.replica;
         match error {
-            // What the caller has proven to know of this replica.
-            GreetingError::Refused(why @ (PeerRefusal::Duplicate | PeerRefusal::RolledBack)) => {
+            // What a member says of this replica. A proof of the log key alone does not make a member.
+            GreetingError::Refused(why @ (PeerRefusal::Duplicate | PeerRefusal::RolledBack))
+                if self.roster.may_refuse(shown) =>
+            {
                 self.roster.refused_by(replica, Some(*why));
             }
             // Each tries again and again until somebody stops it.
@@ -140,24 +157,31 @@ impl Served {
                 request = tokio::time::timeout(IDLE, wire::read_message(stream)) => request.map_err(|_| std::io::ErrorKind::TimedOut)??,
                 _ = closing.wait_for(|closing| *closing) => return Ok(()),
             };
-            let speaks = self.roster.still_speaks(caller, start);
-            let admitted = self.roster.is_member(caller) && self.roster.still_admits(shown);
-            if !speaks || !admitted || self.roster.is_rolled_back() {
+            if !self.still_serves(shown, start) {
                 return Ok(());
             }
-            let reply = self.handle(request, caller, stream).await?;
+            let reply = match request {
+                PeerRequest::Snapshot { vote, meta, length } => {
+                    let offer = SnapshotOffer { vote, meta, length };
+                    self.snapshot(offer, shown, start, stream).await?
+                }
+                request => self.handle(request, caller).await?,
+            };
             tokio::time::timeout(TRANSFER, wire::write(stream, &reply))
                 .await
                 .map_err(|_| std::io::ErrorKind::TimedOut)??;
         }
     }
 
-    async fn handle(
-        &self,
-        request: PeerRequest,
-        caller: ReplicaId,
-        stream: &mut Box<dyn PeerStream>,
-    ) -> std::io::Result<PeerReply> {
+    /// Whether a connection that was let in is still answered: its replica may have been removed since.
+    fn still_serves(&self, shown: &PeerConnection, start: StartMark) -> bool {
+        self.roster.still_speaks(shown.replica, start)
+            && self.roster.is_member(shown.replica)
+            && self.roster.still_admits(shown)
+            && !self.roster.is_rolled_back()
+    }
+
+    async fn handle(&self, request: PeerRequest, caller: ReplicaId) -> std::io::Result<PeerReply> {
         Ok(match request {
             PeerRequest::Append(mut append) => {
                 self.check(caller, |known| known.check_append(&append, caller.0)).await?;
@@ -177,9 +201,9 @@ impl Served {
                 self.check(caller, |known| known.check_vote(&vote, caller.0)).await?;
                 reply(self.raft.vote(vote).await, PeerReply::Vote)
             }
-            PeerRequest::Snapshot { vote, meta, length } => {
-                self.check(caller, |known| known.check_snapshot(&vote, &meta, caller.0)).await?;
-                self.snapshot(vote, meta, length, stream).await?
+            // Comes with a file, and is taken where the connection is.
+            PeerRequest::Snapshot { .. } => {
+                PeerReply::Failed { why: "a snapshot without its file".to_owned() }
             }
             PeerRequest::Propose { commands } => self.propose(commands, caller).await,
             PeerRequest::ReadIndex => self.read_index().await,
@@ -218,13 +242,16 @@ impl Served {
         })
     }
 
-    /// Whether a file that arrived is the snapshot that was announced. All of it is read: once openraft has begun to install one, there is
-    /// no way back.
+    /// Whether a file that arrived is the snapshot that was announced, with at least as much of the audit trail as there is here. All of it
+    /// is read: once openraft has begun to install one, there is no way back.
     async fn is_snapshot(&self, path: &std::path::Path, meta: &SnapshotMeta<u64, BasicNode>) -> bool {
         let (snapshots, path, meta) = (self.snapshots.clone(), path.to_owned(), meta.clone());
+        let own = self.board.view().audit.seq;
         let read = tokio::task::spawn_blocking(move || {
             let index = meta.last_log_id.map_or(0, |id| id.index);
-            snapshots.read(&path, index).map(|image| image.meta.to_raft() == meta)
+            snapshots
+                .read(&path, index)
+                .map(|image| image.meta.to_raft() == meta && image.meta.audit.seq >= own)
         });
         match read.await {
             Ok(Ok(same)) => same,
@@ -236,39 +263,55 @@ impl Served {
         }
     }
 
-    /// Takes the file that follows, and installs it.
+    /// Takes the file that follows, and installs it. What was asked before it came is asked again when it is there: a transfer takes
+    /// minutes, in which its sender may have been removed or its term may have ended.
     async fn snapshot(
         &self,
-        vote: Vote,
-        meta: SnapshotMeta<u64, BasicNode>,
-        length: u64,
+        offer: SnapshotOffer,
+        shown: &PeerConnection,
+        start: StartMark,
         stream: &mut Box<dyn PeerStream>,
     ) -> std::io::Result<PeerReply> {
+        let SnapshotOffer { vote, meta, length } = offer;
+        let caller = shown.replica;
+        self.check(caller, |known| known.check_snapshot(&vote, &meta, caller.0)).await?;
         if length > SNAPSHOT {
             return Err(std::io::Error::other(format!("a snapshot of {length} bytes")));
         }
-        let path = self.snapshots.incoming(self.received.fetch_add(1, Ordering::Relaxed));
-        let received = receive(stream, &path, length).await;
-        let installed = match received {
-            Ok(()) if !self.is_snapshot(&path, &meta).await => Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "it is not the snapshot that was announced",
-            )),
-            Ok(()) => {
-                tracing::info!(bytes = length, "a snapshot arrived");
-                let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
-                let installed = self.raft.install_full_snapshot(vote, snapshot).await;
-                if installed.is_ok() {
-                    self.appends.fetch_add(1, Ordering::AcqRel);
-                    self.snapshots_installed.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(reply(installed, |reply| PeerReply::Snapshot { vote: reply.vote }))
+        let number = self.received.fetch_add(1, Ordering::Relaxed);
+        self.receiving().insert(caller, number);
+        let is_wanted = || self.receiving().get(&caller) == Some(&number) && self.still_serves(shown, start);
+        let path = self.snapshots.incoming(number);
+        let received = receive(stream, &path, length, is_wanted).await;
+        let taken = async {
+            received?;
+            let invalid = |why| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+            if !self.is_snapshot(&path, &meta).await {
+                return Err(invalid("it is not the snapshot that was announced"));
             }
-            Err(error) => Err(error),
-        };
+            if !is_wanted() {
+                return Err(invalid(
+                    "a snapshot of a replica that is no member any more, or has sent another",
+                ));
+            }
+            self.check(caller, |known| known.check_snapshot(&vote, &meta, caller.0)).await?;
+            tracing::info!(bytes = length, "a snapshot arrived");
+            let snapshot = Snapshot { meta, snapshot: Box::new(Carrier { path: path.clone() }) };
+            let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+            if installed.is_ok() {
+                self.appends.fetch_add(1, Ordering::AcqRel);
+                self.snapshots_installed.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(reply(installed, |reply| PeerReply::Snapshot { vote: reply.vote }))
+        }
+        .await;
         // Whatever came of it, a copy is kept under its own name.
         let _ = tokio::fs::remove_file(&path).await;
-        installed
+        taken
+    }
+
+    fn receiving(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, u64>> {
+        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Each command goes into the queue as if it had been proposed here.
@@ -308,7 +351,7 @@ impl Served {
             let queued = self.queue.send(Waiting { item, answer, forwarded: true }).await;
             waiting.push(queued.ok().map(|()| answered));
         }
-        let deadline = tokio::time::Instant::now() + PROPOSAL;
+        let deadline = Instant::now() + PROPOSAL;
         let (mut index, mut fates) = (0, Vec::with_capacity(waiting.len()));
         for answered in waiting {
             let answered = match answered {
@@ -371,21 +414,37 @@ fn reply<T, E: std::fmt::Display>(result: Result<T, E>, make: impl FnOnce(T) -> 
     }
 }
 
+/// Takes a file for as long as its sender goes on sending and `is_wanted`.
 async fn receive(
     stream: &mut Box<dyn PeerStream>,
     path: &std::path::Path,
     length: u64,
+    is_wanted: impl Fn() -> bool,
 ) -> std::io::Result<()> {
     let mut file = tokio::fs::File::create(path).await?;
     let (mut left, mut piece) = (length, vec![0; 64 * 1024]);
+    let (began, mut heard) = (Instant::now(), Instant::now());
+    let mut looks = interval(STILL_WANTED);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while left > 0 {
         let most = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let reading = stream.read(piece.get_mut(..most).unwrap_or_default());
-        let read =
-            tokio::time::timeout(TRANSFER, reading).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+        let read = tokio::select! {
+            biased;
+            _ = looks.tick() => {
+                if heard.elapsed() > TRANSFER || began.elapsed() > SNAPSHOT_TRANSFER {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                if !is_wanted() {
+                    return Err(std::io::ErrorKind::ConnectionAborted.into());
+                }
+                continue;
+            }
+            read = stream.read(piece.get_mut(..most).unwrap_or_default()) => read?,
+        };
         if read == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
+        heard = Instant::now();
         file.write_all(piece.get(..read).unwrap_or_default()).await?;
         left = left.saturating_sub(read as u64);
     }

@@ -8,6 +8,7 @@ use crate::process::app::{App, Provenance};
 use crate::process::chance;
 use api::code;
 use api::rest::cluster::{JoinClusterRequest, JoinedCluster, ReplicaAddress};
+use client::ServerUrl;
 use lifecycle::names::{ReplicaId, SpiffeId};
 use lifecycle::registry::{Actor, Command, IssuerKind, IssuerState, JoinReplica, Rejection, check_join};
 use pki::replica_cert::sign_replica;
@@ -108,15 +109,25 @@ fn one_spelling(peer: &str) -> String {
     }
 }
 
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 fn check_shape(request: &JoinClusterRequest) -> Result<(), Failure> {
     let bad = |what: &str| Err(Failure::new(code::BAD_REQUEST, what.to_owned()));
-    let port = request.peer.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    if request.peer.len() > TEXT || port.is_none_or(|port| port == 0) {
+    // Hosts and operators are told the URLs, and other replicas the address: they are read as those will read them.
+    let is_url = |url: &String| url.len() <= TEXT && is_plain(url) && ServerUrl::parse(url).is_ok();
+    let is_address = request.peer.len() <= TEXT
+        && is_plain(&request.peer)
+        && request
+            .peer
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+        && ServerUrl::parse(&format!("https://{}", request.peer)).is_ok();
+    if !is_address {
         return bad("peer must be HOST:PORT");
     }
-    if request.urls.len() > URLS
-        || request.urls.iter().any(|url| url.len() > TEXT || !url.starts_with("https://"))
-    {
+    if request.urls.len() > URLS || !request.urls.iter().all(is_url) {
         return bad("urls must be at most 8 https:// URLs");
     }
     if request.version.len() > TEXT || request.token.reveal().len() > TEXT {

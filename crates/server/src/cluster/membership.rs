@@ -25,13 +25,18 @@ pub async fn tick(app: &App, leadership: &Leadership) {
     let is_reachable = |id: &u64| {
         *id == own || app.journal.standing(lifecycle::names::ReplicaId(*id)).is_reachable(REACHABLE)
     };
-    let reachable: BTreeSet<u64> = members.iter().copied().filter(is_reachable).collect();
     let caught_up = replication
         .matched
         .iter()
         .filter(|(id, matched)| is_reachable(id) && matched.saturating_add(BEHIND) >= replication.last_log);
     let caught_up: BTreeSet<u64> = caught_up.map(|(id, _)| *id).collect();
-    let Some(change) = next_change(&members, &voters, &learners, &caught_up, &reachable) else { return };
+    // One that was removed is needed for as long as it votes.
+    let reachable: BTreeSet<u64> = members.union(&voters).copied().filter(is_reachable).collect();
+    let forced = view.state.replicas.values().filter(|replica| replica.removed_by_force);
+    let forced: BTreeSet<u64> = forced.map(|replica| replica.id.0).collect();
+    let Some(change) = next_change(&members, &voters, &learners, &caught_up, &reachable, &forced) else {
+        return;
+    };
     tracing::info!(?change, "the membership of the cluster changes");
     let changing = async {
         match change {

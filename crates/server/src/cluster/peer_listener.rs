@@ -3,14 +3,15 @@
 use super::peer_tls::PeerTls;
 use journal::Journal;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Connections whose other end has not proven yet that it is a replica. One more, and the oldest of them is closed: whoever opens
-/// connections and says nothing keeps nobody out who speaks at once.
+/// Connections whose other end has not proven yet that it is a replica. One more, and of the address with the most of them, in the network
+/// with the most, the oldest is closed: whoever opens connections and says nothing keeps out nobody else.
 const UNPROVEN: usize = 256;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,7 +29,9 @@ pub async fn accept(
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         match accepted {
-            Ok((stream, _)) => unproven.begin(|place| serve(journal.clone(), tls.clone(), stream, place)),
+            Ok((stream, from)) => {
+                unproven.begin(from.ip(), |place| serve(journal.clone(), tls.clone(), stream, place));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection of another replica could not be accepted");
                 tokio::time::sleep(PAUSE).await;
@@ -52,8 +55,34 @@ struct Unproven(Arc<Mutex<UnprovenTasks>>);
 
 #[derive(Default)]
 struct UnprovenTasks {
-    tasks: BTreeMap<u64, AbortHandle>,
+    tasks: BTreeMap<u64, (IpAddr, AbortHandle)>,
     next: u64,
+}
+
+impl UnprovenTasks {
+    /// The oldest of the address with the most of them, in the network with the most.
+    fn crowding(&self) -> Option<u64> {
+        let (mut networks, mut addresses) = (BTreeMap::<_, usize>::new(), BTreeMap::<_, usize>::new());
+        for (from, _) in self.tasks.values() {
+            *networks.entry(network(*from)).or_insert(0) += 1;
+            *addresses.entry(*from).or_insert(0) += 1;
+        }
+        let crowd = |from: &IpAddr| (networks.get(&network(*from)), addresses.get(from));
+        // Of equals the last is taken: so from the newest to the oldest.
+        let crowding = self.tasks.iter().rev().max_by_key(|(_, (from, _))| crowd(from));
+        crowding.map(|(number, _)| *number)
+    }
+}
+
+/// The /24 of an IPv4 address, the /56 of an IPv6 address.
+fn network(address: IpAddr) -> [u8; 16] {
+    let mut bytes = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    let kept = if address.to_canonical().is_ipv4() { 15 } else { 7 };
+    bytes.iter_mut().skip(kept).for_each(|byte| *byte = 0);
+    bytes
 }
 
 impl Unproven {
@@ -62,18 +91,22 @@ impl Unproven {
     }
 
     /// Serves a connection in a task of its own.
-    fn begin<F: Future<Output = ()> + Send + 'static>(&self, serve: impl FnOnce(UnprovenPlace) -> F) {
+    fn begin<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        from: IpAddr,
+        serve: impl FnOnce(UnprovenPlace) -> F,
+    ) {
         let mut unproven = self.lock();
         if unproven.tasks.len() >= UNPROVEN
-            && let Some((_, oldest)) = unproven.tasks.pop_first()
+            && let Some((_, crowding)) = unproven.crowding().and_then(|number| unproven.tasks.remove(&number))
         {
-            oldest.abort();
+            crowding.abort();
         }
         let number = unproven.next;
         unproven.next += 1;
         let serving = serve(UnprovenPlace { number, unproven: self.clone() });
         // A task that ends at once waits for the lock until it stands here.
-        unproven.tasks.insert(number, tokio::spawn(serving).abort_handle());
+        unproven.tasks.insert(number, (from, tokio::spawn(serving).abort_handle()));
     }
 }
 
@@ -86,5 +119,42 @@ struct UnprovenPlace {
 impl Drop for UnprovenPlace {
     fn drop(&mut self) {
         self.unproven.lock().tasks.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_opens_most_gives_way() {
+        let unproven = Unproven::default();
+        let begin = |from: &str| {
+            let waiting = |place| async move {
+                std::future::pending::<()>().await;
+                drop::<UnprovenPlace>(place);
+            };
+            unproven.begin(from.parse().expect("an address"), waiting);
+        };
+        let held = |from: &str| {
+            let from: IpAddr = from.parse().expect("an address");
+            unproven.lock().tasks.values().filter(|(other, _)| *other == from).count()
+        };
+        begin("192.0.2.7");
+        for _ in 0..10 * UNPROVEN {
+            begin("198.51.100.1");
+        }
+        assert_eq!((held("192.0.2.7"), held("198.51.100.1")), (1, UNPROVEN - 1));
+        // From many addresses of one network as well.
+        for number in 0..10 * UNPROVEN {
+            begin(&format!("198.51.100.{}", number % 250 + 1));
+        }
+        assert_eq!(held("192.0.2.7"), 1);
+        // Neighbours in the same network keep theirs before the one that has most.
+        begin("198.51.100.254");
+        for _ in 0..2 * UNPROVEN {
+            begin("198.51.100.1");
+        }
+        assert_eq!(held("198.51.100.254"), 1);
     }
 }

@@ -13,8 +13,10 @@ use std::time::Duration;
 const ANSWER: Duration = Duration::from_secs(1);
 /// One that was not heard of for so long is not asked.
 const UNREACHABLE: Duration = Duration::from_secs(5);
-/// How many nodes or streams one question is about.
+/// How many nodes or streams one question is about, and how long it may be: a name and a serial of each. Longer ones are not decoded,
+/// which takes many times their length.
 pub const AT_ONCE: usize = 1000;
+const QUESTION_BYTES: usize = 256 * AT_ONCE;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,7 +72,8 @@ impl PeerAnswers for FleetAnswers {
     fn answer(&self, _from: ReplicaId, question: Vec<u8>) -> BoxedFuture<Vec<u8>> {
         let app = self.app.upgrade();
         Box::pin(async move {
-            let asked = rmp_serde::from_slice(&question).ok();
+            let asked =
+                (question.len() <= QUESTION_BYTES).then(|| rmp_serde::from_slice(&question).ok()).flatten();
             let answer = app.zip(asked).map_or(PeerAnswer::Unanswered, |(app, asked)| answer(&app, asked));
             rmp_serde::to_vec_named(&answer).unwrap_or_default()
         })

@@ -111,14 +111,17 @@ async fn until_left_out(app: &App, replica: ReplicaId) {
     let _ = tokio::time::timeout(LEFT_OUT, left_out).await;
 }
 
-/// Whether those that are left and can be reached are a majority of those that are left.
+/// Whether those that are left and can be reached are a majority of those that are left. Whoever was removed before and still votes is
+/// not left. Two that are judged at the same moment are kept from losing the majority together where they are carried out
+/// (`next_change`).
 fn keeps_majority(app: &App, removed: ReplicaId) -> Result<(), Failure> {
     let (voters, _) = app.journal.membership();
     if !voters.contains(&removed.0) {
         return Ok(());
     }
-    let own = app.journal.replica();
-    let left: Vec<ReplicaId> = voters.into_iter().map(ReplicaId).filter(|voter| *voter != removed).collect();
+    let (own, view) = (app.journal.replica(), app.view());
+    let stays = |voter: &ReplicaId| *voter != removed && view.state.member(*voter).is_ok();
+    let left: Vec<ReplicaId> = voters.into_iter().map(ReplicaId).filter(stays).collect();
     let there =
         left.iter().filter(|id| **id == own || app.journal.standing(**id).is_reachable(REACHABLE)).count();
     if !left.is_empty() && there > left.len() / 2 {

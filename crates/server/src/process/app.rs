@@ -15,7 +15,7 @@ use crate::process::metrics::{MeasuredParts, Metrics};
 use crate::reconcile::webhook::AlertQueue;
 use api::code;
 use journal::{Committed, Journal, View};
-use lifecycle::names::{IssuerUse, Label, RequestId, Source, Timestamp};
+use lifecycle::names::{IssuerUse, Label, ReplicaId, RequestId, Source, Timestamp};
 use lifecycle::registry::{Actor, Command, Envelope, Node, Outcome, State, Subject, would_apply};
 use pki::overlay_proof::ClaimKey;
 use std::sync::Arc;
@@ -136,14 +136,25 @@ impl App {
         self.advertised.clone()
     }
 
-    /// The URLs nodes are sent to: those of this replica, then those of the others.
+    /// The URLs nodes are sent to: those of this replica, then those of the others, the first of each before the second of any. One that
+    /// holds a certificate and is not replicated to has not proven that it has the key of the log: a stolen token alone
+    /// sends no host anywhere.
     pub fn servers(&self) -> Vec<String> {
         let (view, own) = (self.view(), self.journal.replica());
         let mut urls = self.advertised.clone();
-        let others = view.state.members().filter(|member| member.id != own);
-        for url in others.flat_map(|member| &member.urls) {
-            if !urls.contains(url) {
-                urls.push(url.clone());
+        let is_proven = |id: ReplicaId| id != own && self.journal.is_replicated(id);
+        let others: Vec<&[String]> = view
+            .state
+            .members()
+            .filter(|member| is_proven(member.id))
+            .map(|member| member.urls.as_slice())
+            .collect();
+        let most = others.iter().map(|urls| urls.len()).max().unwrap_or(0);
+        for turn in 0..most {
+            for url in others.iter().filter_map(|urls| urls.get(turn)) {
+                if !urls.contains(url) {
+                    urls.push(url.clone());
+                }
             }
         }
         urls

@@ -76,16 +76,20 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
             repair::tick(&app).await;
         }
         // What goes by the time waits until the time is known.
-        let missing = certificate_missing && app.ca.hsm.is_available();
+        let is_recordable = app.journal.quorum_age() <= QUORUM_LOST;
+        let missing = certificate_missing && app.ca.hsm.is_available() && is_recordable;
         let again = certificate_failed && tick.is_multiple_of(TICKS_PER_ANNOUNCEMENT);
         let due = tick.is_multiple_of(TICKS_PER_CERTIFICATE_CHECK) || rolled || missing || again;
         if due && app.clock.is_believed() {
             let ensured = server_cert::ensure(&app, &presented).await;
-            if let Err(error) = &ensured {
+            if let Err(error) = ensured.as_ref()
+                && (!certificate_failed || !missing)
+            {
                 tracing::error!(%error, "the server certificate was not renewed");
             }
-            // Tried again once the HSM signs.
-            certificate_missing = ensured.is_err() && app.ca.keys.hsm().is_some();
+            // Tried again once the HSM signs; and, where there is none to present, once a majority answers.
+            let waits = app.ca.keys.hsm().is_some() || presented.pin().is_none();
+            certificate_missing = ensured.is_err() && waits;
             certificate_failed = ensured.is_err();
         }
         if rolled {

@@ -113,6 +113,7 @@ impl Happened for ReplicaAnnounced {
             urls: Vec::new(),
             joined_at: at,
             removed_at: None,
+            removed_by_force: false,
             serial: None,
             previous: None,
         });

@@ -66,6 +66,7 @@ pub(in crate::registry) fn decide(state: &State, join: &JoinReplica) -> Decision
         urls: join.urls.clone(),
         joined_at: state.at,
         removed_at: None,
+        removed_by_force: false,
         serial: Some(join.certificate.serial.clone()),
         previous: None,
     };

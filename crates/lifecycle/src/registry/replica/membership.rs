@@ -13,18 +13,21 @@ pub enum MembershipChange {
     DropLearner(u64),
 }
 
-/// What to change next, if anything. Who was removed goes before anybody comes. Voters become more only to an odd number, which
-/// survives as many failures as the even one above it, with one process less; a removal may leave an even number.
+/// What to change next, if anything. Who was removed goes before anybody comes, one voter at a time, and only where the others
+/// that can be reached are a majority without it: two removals that were judged at the same moment must not lose the majority
+/// together. `forced` are those whose removal does not wait for that. Voters become more only to an odd number, which survives
+/// as many failures as the even one above it, with one process less; a removal may leave an even number.
 pub fn next_change(
     members: &BTreeSet<u64>,
     voters: &BTreeSet<u64>,
     learners: &BTreeSet<u64>,
     caught_up: &BTreeSet<u64>,
     reachable: &BTreeSet<u64>,
+    forced: &BTreeSet<u64>,
 ) -> Option<MembershipChange> {
     let staying: BTreeSet<u64> = voters & members;
     if staying.len() < voters.len() && !staying.is_empty() {
-        return Some(MembershipChange::SetVoters(staying));
+        return without_one(voters, members, reachable, forced).map(MembershipChange::SetVoters);
     }
     if let Some(removed) = learners.iter().find(|id| !members.contains(id) && !voters.contains(id)) {
         return Some(MembershipChange::DropLearner(*removed));
@@ -40,6 +43,22 @@ pub fn next_change(
     let wanted = if staying.len().is_multiple_of(2) { 1 } else { 2 };
     let promoted = ready.get(..wanted)?;
     Some(MembershipChange::SetVoters(staying.into_iter().chain(promoted.iter().copied()).collect()))
+}
+
+/// The voters without one that was removed. One that cannot be reached goes first: it is missed least.
+fn without_one(
+    voters: &BTreeSet<u64>,
+    members: &BTreeSet<u64>,
+    reachable: &BTreeSet<u64>,
+    forced: &BTreeSet<u64>,
+) -> Option<BTreeSet<u64>> {
+    let mut removed: Vec<u64> = voters.difference(members).copied().collect();
+    removed.sort_by_key(|id| reachable.contains(id));
+    removed.into_iter().find_map(|id| {
+        let left: BTreeSet<u64> = voters.iter().copied().filter(|voter| *voter != id).collect();
+        let has_majority = left.intersection(reachable).count() > left.len() / 2;
+        (has_majority || forced.contains(&id)).then_some(left)
+    })
 }
 
 #[cfg(test)]
@@ -94,15 +113,41 @@ mod tests {
             (&[2], &[1], &[], &[], &[1, 2], Some(AddLearner(2))),
             (&[2], &[1], &[2], &[2], &[1, 2], voters(&[2])),
             (&[2, 3], &[1], &[2, 3], &[2, 3], &[1, 2, 3], voters(&[2])),
+            // Of two that were removed one goes after the other.
+            (&[1, 2, 3], &[1, 2, 3, 4, 5], &[], &[], &[1, 2, 3, 4, 5], voters(&[1, 2, 3, 5])),
+            (&[1, 2, 3], &[1, 2, 3, 5], &[], &[], &[1, 2, 3, 5], voters(&[1, 2, 3])),
             // Nothing is known of anybody: nothing is changed.
             (&[], &[1], &[], &[], &[1], None),
             (&[], &[1], &[2], &[2], &[1, 2], Some(DropLearner(2))),
         ];
         for (members, voters, learners, caught_up, reachable, expected) in rows {
-            let found =
-                next_change(&set(members), &set(voters), &set(learners), &set(caught_up), &set(reachable));
+            let found = next_change(
+                &set(members),
+                &set(voters),
+                &set(learners),
+                &set(caught_up),
+                &set(reachable),
+                &set(&[]),
+            );
             assert_eq!(found, *expected, "members {members:?}, voters {voters:?}, learners {learners:?}");
         }
+    }
+
+    #[test]
+    fn removals_together_do_not_lose_the_majority() {
+        let next = |members: &[u64], voters: &[u64], reachable: &[u64], forced: &[u64]| {
+            let none = BTreeSet::new();
+            next_change(&set(members), &set(voters), &none, &none, &set(reachable), &set(forced))
+        };
+        // 4 is dead; 2 and 3 were removed at the same moment. The first goes, and the second waits.
+        assert_eq!(next(&[1, 4], &[1, 2, 3, 4], &[1, 2, 3], &[]), voters(&[1, 3, 4]));
+        assert_eq!(next(&[1, 4], &[1, 3, 4], &[1, 3], &[]), None);
+        // Until 4 is back, or was removed too: then it goes first.
+        assert_eq!(next(&[1, 4], &[1, 3, 4], &[1, 3, 4], &[]), voters(&[1, 4]));
+        assert_eq!(next(&[1], &[1, 3, 4], &[1, 3], &[]), voters(&[1, 3]));
+        assert_eq!(next(&[1], &[1, 3], &[1, 3], &[]), voters(&[1]));
+        // By force it goes at once.
+        assert_eq!(next(&[1, 4], &[1, 3, 4], &[1, 3], &[3]), voters(&[1, 4]));
     }
 
     /// From wherever it begins, it comes to rest, never without voters, and with nobody in it that is no member.
@@ -116,7 +161,9 @@ mod tests {
                 let everyone = set(&[1, 2, 3, 4, 5]);
                 let (mut voters, mut learners) = (start.clone(), BTreeSet::new());
                 let mut steps = 0;
-                while let Some(change) = next_change(members, &voters, &learners, &learners, &everyone) {
+                while let Some(change) =
+                    next_change(members, &voters, &learners, &learners, &everyone, &BTreeSet::new())
+                {
                     match change {
                         AddLearner(id) => assert!(learners.insert(id) && !voters.contains(&id)),
                         DropLearner(id) => assert!(learners.remove(&id)),

@@ -24,6 +24,9 @@ pub struct Replica {
     pub joined_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Timestamp>,
+    /// It goes even if the others are no majority without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed_by_force: bool,
     /// The serial of the replica certificate in use.
     pub serial: Option<Serial>,
     /// The one before, good until it ends or the next renewal: a replica that stopped before it had stored its new one goes on.

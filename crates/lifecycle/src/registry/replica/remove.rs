@@ -32,13 +32,14 @@ pub(in crate::registry) fn remove(
     }
     let serials: Vec<Serial> = replica.serials().cloned().collect();
     let denied = state.undenied(&serials);
-    Decision::granted(vec![Event::ReplicaRemoved(ReplicaRemoved { replica: id, denied })])
+    Decision::granted(vec![Event::ReplicaRemoved(ReplicaRemoved { replica: id, denied, forced })])
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaRemoved {
     pub replica: ReplicaId,
     pub denied: Vec<Serial>,
+    pub forced: bool,
 }
 
 impl Happened for ReplicaRemoved {
@@ -60,6 +61,7 @@ impl Happened for ReplicaRemoved {
         state.deny(&self.denied);
         if let Some(replica) = state.replicas.get_mut(&self.replica) {
             (replica.state, replica.removed_at) = (ReplicaState::Removed, Some(at));
+            replica.removed_by_force = self.forced;
         }
         // Nodes keep the certificates that it signed in its memory: these are good until they end.
         let issuer: Option<IssuerId> = state.ephemeral_issuer(self.replica).map(|issuer| issuer.id.clone());
