@@ -426,3 +426,26 @@ fn a_pause_after_a_failed_renewal_ends_with_the_certificate_that_it_was_for() {
     let renews = (992..1400).find(|second| host.clone().due(at(*second)).contains(&HostAction::Renew));
     assert_eq!(renews, Some(1012));
 }
+
+#[test]
+fn hosts_that_lose_a_replica_together_connect_again_spread_over_a_second() {
+    let life = Life { not_after: Timestamp::from_secs(10_000), renew_at: Timestamp::from_secs(5000) };
+    let lost = at(100);
+    let pause = |number: u32| {
+        let mut host = HostMachine::new(life, "u".to_owned());
+        assert_eq!(host.due(at(0)), [HostAction::Open]);
+        host.learn(Input::Opened(Ok(())), at(0), Chance { number, id: "u".to_owned() });
+        let failure = FailureKind::Transient.into();
+        host.learn(Input::Disconnected(failure), lost, Chance { number, id: "u".to_owned() });
+        let pause = host.opens_in(lost).unwrap();
+        assert_eq!(host.due(lost), [], "not at once");
+        let later = Now {
+            steady: Span::from_millis(lost.steady.millis() + pause.millis()),
+            wall: lost.wall.plus(pause),
+        };
+        assert_eq!(host.due(later), [HostAction::Open]);
+        pause.millis()
+    };
+    let pauses = (0..=10u32).map(|tenth| pause(u32::MAX / 10 * tenth)).collect::<Vec<_>>();
+    assert_eq!(pauses, [200, 200, 200, 299, 399, 499, 599, 699, 799, 899, 999]);
+}

@@ -18,17 +18,20 @@ KNOWN = 5
 
 
 class Webhook:
-    """Takes all, and remembers when."""
+    """Takes all and remembers it, or none."""
 
     def __init__(self):
         self.taken: list[tuple[str, str]] = []
+        self.refused: list[tuple[str, str]] = []
+        self.refuses = False
         webhook = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                webhook.taken.append((body["alert_id"], body["event"]))
-                self.send_response(204)
+                refuses = webhook.refuses
+                (webhook.refused if refuses else webhook.taken).append((body["alert_id"], body["event"]))
+                self.send_response(503 if refuses else 204)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -91,6 +94,53 @@ def unkept(replica) -> native.Node:
     return node
 
 
+def raised(replica, node) -> tuple[str, str]:
+    """The alert about it, as the webhook gets it. It is in the trail once."""
+    (line,) = [line for line in replica.audit("alert.raised") if line["node_id"] == node.id]
+    return line["alert_id"], "raised"
+
+
+def everything(cluster, loki) -> bool:
+    """Whether the whole trail is at Loki, in its order."""
+    return loki.first_arrivals() == cluster.until_equal([one for one in cluster.replicas if one.process.poll() is None])[0]
+
+
+def test_what_a_leader_could_not_deliver_is_delivered_by_the_next_and_not_raised_again(programs, receivers):
+    """Webhook and Loki take nothing any more, an alert is raised, and the leader dies: the next leader delivers the alert and the lines.
+    One that was delivered just before the next leader died may be delivered again, and is not raised again: one line each in the
+    trail, and its count stays. Proves PACT-16, D17."""
+    webhook, loki = receivers
+    with TellingCluster(webhook, loki) as cluster:
+        leader, left = cluster.roles()
+        early = unkept(leader)
+        until(lambda: raised(leader, early) in webhook.taken, "the webhook works")
+        webhook.refuses, loki.behave = True, lambda _: (503, {}, "not now")
+        waiting = unkept(left[0])
+        until(lambda: raised(left[0], waiting) in webhook.refused, "the leader has tried")
+        cluster.until_equal()
+        leader.kill()
+        webhook.refuses, loki.behave = False, lambda _: None
+        new = cluster.leader(left)
+        until(lambda: raised(new, waiting) in webhook.taken, "the next leader delivers it", patience=120)
+        until(lambda: everything(cluster, loki), "and the lines", patience=120)
+        leader.start()
+        cluster.until_voting(3)
+
+        late = unkept(new)
+        until(lambda: raised(new, late) in webhook.taken, "it is delivered", patience=120)
+        leader = cluster.leader()
+        leader.kill()
+        left = [replica for replica in cluster.replicas if replica is not leader]
+        new = cluster.leader(left)
+        last = unkept(new)
+        # Alerts are delivered in order, so whatever is delivered again has been by then.
+        until(lambda: raised(new, last) in webhook.taken, "the leader after it goes on", patience=120)
+        until(lambda: everything(cluster, loki), "and so do the lines", patience=120)
+        alerts = {alert["alert_id"]: alert["count"] for alert in new.items("/v1/alerts?limit=1000")}
+        assert alerts == {raised(new, node)[0]: 1 for node in (early, waiting, late, last)}, alerts
+        assert len(new.audit("alert.raised")) == 4
+
+
 def test_nothing_is_lost_or_told_twice_when_leaders_die(programs, receivers):
     """Alerts are raised and cleared under one leader after the other, each killed. The webhook gets every change of an alert, in order,
     and none a second time that the others knew to be delivered; each alert is raised once in the trail. Loki has every line,
@@ -123,13 +173,9 @@ def test_nothing_is_lost_or_told_twice_when_leaders_die(programs, receivers):
         order = [change for change in webhook.taken if change in settled]
         assert order == settled, "in order"
 
-        raised = [line["alert_id"] for line in cluster.replicas[0].audit("alert.raised")]
-        assert len(raised) == len(set(raised)) == 7, raised
+        ids = [line["alert_id"] for line in cluster.replicas[0].audit("alert.raised")]
+        assert len(ids) == len(set(ids)) == 7, ids
 
-        def everything() -> bool:
-            arrived, trail = loki.first_arrivals(), cluster.until_equal()[0]
-            return arrived == trail
-
-        until(everything, "the whole trail is at Loki, in its order", patience=120)
+        until(lambda: everything(cluster, loki), "the whole trail is at Loki, in its order", patience=120)
         numbers = [seq(line) for line in loki.first_arrivals()]
         assert numbers == list(range(1, len(numbers) + 1))

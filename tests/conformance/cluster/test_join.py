@@ -83,12 +83,12 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
         "token": token,
         "kek_id": (first.dir / "keys" / "kek.id").read_text().strip(),
         "csr_pem": native.certs.csr(native.certs.ec_key()),
-        "peer": f"127.0.0.1:0{first.peer_port}",
         "urls": ["https://127.0.0.1:1"],
         "version": "0",
     }
-    answer = first.https("POST", "/v1/cluster/join", spelled)
-    assert (answer.status, answer.code) == (409, "peer_address_in_use"), answer
+    for host in ("127.0.0.1:0", "localhost:", "LocalHost.:", "[::ffff:127.0.0.1]:"):
+        answer = first.https("POST", "/v1/cluster/join", {**spelled, "peer": f"{host}{first.peer_port}"})
+        assert (answer.status, answer.code) == (409, "peer_address_in_use"), (host, answer)
     new = Replica(first)
     done = new.join_command(token, **{"--ca-pin": "sha256:" + "0" * 64})
     assert done.code != 0 and "pin" in done.error()["message"] and not new.dir.exists(), done

@@ -4,6 +4,7 @@ Packets are dropped between network namespaces; see the harness. Clients reach e
 """
 
 import concurrent.futures
+import re
 import threading
 import time
 
@@ -12,12 +13,15 @@ import clusters
 import native
 import pytest
 from cluster_load import checked, enroll, patiently
+from daemons import Daemon
 from machine import PATIENCE, until
 from partitions import CutCluster
 
 STALE_AFTER = 6
 FELT = 2
 """A revocation is felt everywhere within so many seconds, and a stale replica stops within so many after `stale_after`."""
+MOVED = 30
+"""Seconds that an agent may take to move after its stream was closed: its pauses, and a slow machine."""
 REFUSED = ("no_quorum", "outcome_unknown")
 
 
@@ -134,6 +138,50 @@ def test_a_replica_that_is_cut_off_promises_nothing_and_serves_no_revoked_node_f
     assert trails[0] == trails[1] == trails[2]
     shown = f"last accepted {last - cut_at:.1f} s after the cut" if last > cut_at else "not accepted after the cut"
     print(f"\n{role}, {direction}: refused {len(writer.refused)} writes in {writer.longest:.1f} s at most; {shown}")
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_an_agent_at_a_replica_that_is_cut_off_moves_to_another_and_is_never_called_revoked(cluster, role):
+    """A real agent with its live stream at the replica that is cut off: that one ends the stream after `stale_after`, and the agent goes
+    to one of the others. Nowhere is it said that its identity is revoked, and it neither recovers nor enrolls again. Proves PACT-30,
+    PACT-41, D34."""
+    leader = cluster.leader()
+    cut = leader if role == "leader" else cluster.others(leader)[0]
+    others = cluster.others(cut)
+    agent = Daemon(cut, others[0].token(), ENLIST_AGENT_CHECK_INTERVAL="1s").start()
+    said: set[str] = set()
+    try:
+        agent.wait_connected()
+        node = agent.node_id()
+
+        def connected(replicas) -> bool:
+            """At one of them, by what the agent says, which asks no replica that is cut off for the others."""
+            status = agent.status()
+            said.update(status["reasons"], [status["state"]])
+            last = re.findall(r'connected server="?(https://[^"\s]+)', agent.log())[-1]
+            return status["channel"] == "up" and last in {replica.url for replica in replicas}
+
+        until(lambda: connected([cut]), "it is connected to the replica that will be cut off")
+        until(lambda: cut.node(node)["state"] == "active", "it is active")
+        said.clear()
+        cluster.cut_off(cut)
+        began = time.monotonic()
+        until(lambda: connected(others), "it has moved", patience=STALE_AFTER + MOVED)
+        took = time.monotonic() - began
+        until(lambda: any(other.node(node)["connected"] for other in others), "the others know")
+        # It is tried to be made believe otherwise for as long again.
+        again = time.monotonic() + STALE_AFTER
+        until(lambda: connected(others) and time.monotonic() > again, "it stays there")
+    finally:
+        cluster.heal()
+        agent.stop()
+    cluster.until_whole()
+    assert took > STALE_AFTER / 2, "it is served for as long as the replica may know everything"
+    assert not said & {"identity_revoked_or_fenced", "revoked", "recovery_enrollment_blocked"}, said
+    assert "identity_revoked_or_fenced" not in agent.log() and not (agent.dir / "revoked").exists()
+    lines = [line["event_type"] for line in others[0].audit() if line.get("node_id") == node]
+    assert lines.count("host.enrolled") == 1 and not [kind for kind in lines if kind.startswith(("recovery.", "host.revoked"))]
+    print(f"\n{role}: moved {took:.1f} s after the cut")
 
 
 def revoke(replica, node) -> dict:

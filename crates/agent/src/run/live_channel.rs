@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::agent::{Evidence, Heartbeat, live_down, live_up};
-use client::{Error, LiveConnection};
+use client::{Error, LiveConnection, ServerUrl};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -59,6 +59,10 @@ impl LiveChannel {
             sessions_at: now,
             sessions_due: false,
         }
+    }
+
+    pub fn server(&self) -> &ServerUrl {
+        self.live.server()
     }
 
     /// The control plane wants heartbeats at another interval: the first at once, so that it knows that this is heard.

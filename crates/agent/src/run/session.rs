@@ -6,7 +6,7 @@ use api::agent::{
 };
 use client::unreachable::Unreachable;
 use client::{Error, LiveConnection, ServerUrl};
-use lifecycle::host::FailureKind;
+use lifecycle::host::{FailureKind, after_loss};
 use tokio::time::Instant;
 
 use super::call::{Call, CallPanicked, CallTarget};
@@ -47,8 +47,8 @@ pub struct LiveSession {
     configured: Vec<ServerUrl>,
     /// As the control plane said.
     announced: Vec<String>,
-    /// Where the round over the servers begins.
-    turn: usize,
+    /// The server whose connection was lost last, and the number that says which of the others is asked first instead.
+    lost: Option<(ServerUrl, u32)>,
     call: Call<OpenResult>,
     /// Whether the call is made as the certificate to be proven.
     proving: bool,
@@ -64,7 +64,7 @@ impl LiveSession {
         Self {
             configured,
             announced,
-            turn: 0,
+            lost: None,
             call: Call::default(),
             proving: false,
             channel: None,
@@ -75,7 +75,7 @@ impl LiveSession {
     }
 
     /// What the operator named first, then those of the endpoint profile, then what the control plane said of itself;
-    /// beginning with another after each connection that was lost.
+    /// beginning with another one, by chance, after a connection was lost.
     pub fn servers<'a>(&'a self, profile: impl Iterator<Item = &'a String>) -> Vec<ServerUrl> {
         let mut servers = self.configured.clone();
         for url in profile.chain(&self.announced).filter_map(|text| ServerUrl::parse(text).ok()) {
@@ -83,11 +83,10 @@ impl LiveSession {
                 servers.push(url);
             }
         }
-        if !servers.is_empty() {
-            let first = self.turn % servers.len();
-            servers.rotate_left(first);
+        match &self.lost {
+            Some((lost, chance)) => after_loss(servers, lost, *chance),
+            None => servers,
         }
-        servers
     }
 
     pub fn announced(&mut self, servers: &[String]) {
@@ -175,9 +174,10 @@ impl LiveSession {
     }
 
     /// The connection is no more; the next one begins with another server.
-    pub fn lost(&mut self) {
-        self.channel = None;
-        self.turn = self.turn.wrapping_add(1);
+    pub fn lost(&mut self, chance: u32) {
+        if let Some(channel) = self.channel.take() {
+            self.lost = Some((channel.server().clone(), chance));
+        }
     }
 
     pub fn standing(&mut self, standing: Standing) {

@@ -109,6 +109,11 @@ impl HostMachine {
         self.gone_at.filter(|_| self.ready).map(left)
     }
 
+    /// How long it waits before it connects, where it is to connect and is not about to already.
+    pub fn opens_in(&self, now: Now) -> Option<Span> {
+        self.opens_at().map(|at| Span::from_millis(at.millis().saturating_sub(now.steady.millis())))
+    }
+
     /// The id that goes with every call, and finds them together in the control plane's records.
     pub fn correlation_id(&self) -> &str {
         &self.correlation_id
@@ -168,12 +173,16 @@ impl HostMachine {
             self.renew.at().map(|at| at.max(sum(now.steady, left)))
         };
         let moments = [
-            self.opens().then(|| self.open.at()).flatten(),
+            self.opens_at(),
             self.renews(now).then(renew).flatten(),
             self.recovers(now).and_then(|_| self.recover.at()),
             self.gone_at.filter(|at| *at > now.steady),
         ];
         moments.into_iter().flatten().fold(sum(now.steady, NAP), Span::min).max(now.steady)
+    }
+
+    fn opens_at(&self) -> Option<Span> {
+        self.opens().then(|| self.open.at()).flatten()
     }
 
     fn opens(&self) -> bool {

@@ -12,6 +12,7 @@ mod machine;
 mod notices;
 pub mod recovery;
 mod renewal;
+mod server_order;
 mod task;
 
 pub use backoff::Backoff;
@@ -27,6 +28,7 @@ pub use input::{
 pub use machine::{GRACE, HostMachine, TOLERANCE};
 pub use notices::Notices;
 pub use renewal::{due, retry_within};
+pub use server_order::after_loss;
 
 use crate::names::Span;
 

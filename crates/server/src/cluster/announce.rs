@@ -1,7 +1,7 @@
 //! What this replica says of itself in the registry: where it is reached, and its certificate, which it renews by itself.
 
-use super::local;
 use super::peer_tls::PeerTls;
+use super::{local, peer_address};
 use crate::ca::hsm;
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -35,6 +35,10 @@ pub async fn ensure(app: &App) -> Result<(), Failure> {
             app.cluster.tls.show(kept);
         }
         return Ok(());
+    }
+    // What is on record already stays: a certificate must be renewed.
+    if record.is_none_or(|record| record.peer != peer) {
+        peer_address::check_free(&view.state, &peer, Some(id))?;
     }
     let made = if is_current { None } else { Some(make(app, &view.state, at)?) };
     let certificate = made.as_ref().map(|(issued, _)| issued.clone());

@@ -1,6 +1,6 @@
 //! Letting a replica join: token, key-encryption key, request; then its record and its certificate in one command.
 
-use super::announce;
+use super::{announce, peer_address};
 use crate::ca::hsm;
 use crate::ca::log_key;
 use crate::http::failure::Failure;
@@ -12,7 +12,6 @@ use client::ServerUrl;
 use lifecycle::names::{ReplicaId, SpiffeId};
 use lifecycle::registry::{Actor, Command, IssuerKind, IssuerState, JoinReplica, Rejection, check_join};
 use pki::replica_cert::sign_replica;
-use std::net::SocketAddr;
 
 /// Others may have joined in between.
 const TRIES: usize = 8;
@@ -25,7 +24,7 @@ pub async fn join(
     mut request: JoinClusterRequest,
 ) -> Result<JoinedCluster, Failure> {
     check_shape(&request)?;
-    request.peer = one_spelling(&request.peer);
+    request.peer = peer_address::one_spelling(&request.peer);
     let hash = pki::digest::secret_hash(request.token.reveal().as_bytes());
     super::caught_up(app).await;
     check_join(&app.view().state, &hash, &request.peer).map_err(refused)?;
@@ -41,6 +40,8 @@ pub async fn join(
     for _ in 0..TRIES {
         let (view, at) = (app.view(), app.now());
         let domain = view.state.domain.as_ref().ok_or(Rejection::NotInitialized)?;
+        // Asked with the view that gives the id: one that joins in between makes the id stale.
+        peer_address::check_free(&view.state, &request.peer, None).map_err(refused)?;
         let replica = ReplicaId(view.state.last_replica.saturating_add(1));
         let issuer = app.ca.keys.server_issuer(&view.state)?;
         let serial = chance::serial(at)?;
@@ -97,18 +98,6 @@ fn refused(rejection: Rejection) -> Failure {
     failure
 }
 
-/// Addresses are compared as text: `127.0.0.1:08444` is `127.0.0.1:8444`, and host names are the same in any case. What a host name
-/// resolves to is not looked up: it may differ from machine to machine.
-fn one_spelling(peer: &str) -> String {
-    if let Ok(address) = peer.parse::<SocketAddr>() {
-        return address.to_string();
-    }
-    match peer.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
-        Some((host, Ok(port))) => format!("{}:{port}", host.to_ascii_lowercase()),
-        Some((_, Err(_))) | None => peer.to_owned(),
-    }
-}
-
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -134,19 +123,4 @@ fn check_shape(request: &JoinClusterRequest) -> Result<(), Failure> {
         return bad("a field is too long");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_has_one_spelling() {
-        for spelling in ["127.0.0.1:8444", "127.0.0.1:08444"] {
-            assert_eq!(one_spelling(spelling), "127.0.0.1:8444");
-        }
-        assert_eq!(one_spelling("[0:0::1]:8444"), "[::1]:8444");
-        assert_eq!(one_spelling("R2.Example.org:08444"), "r2.example.org:8444");
-        assert_eq!(one_spelling("nothing"), "nothing");
-    }
 }

@@ -6,6 +6,7 @@ pub mod freshness;
 pub mod join;
 pub mod local;
 pub mod membership;
+pub mod peer_address;
 pub mod peer_listener;
 pub mod peer_tls;
 pub mod questions;

@@ -7,7 +7,6 @@ use lifecycle::names::{Span, Timestamp};
 use tokio::time::Instant;
 
 use super::Daemon;
-use crate::clock;
 use crate::code::AgentCode;
 use crate::failed_call::{FailedCall, ahead_of};
 use crate::fault::Fault;
@@ -19,6 +18,7 @@ use crate::run::session::{OpenResult, Opened, SessionEvent, closed_when_expired}
 use crate::store::identity::HostIdentity;
 use crate::store::{grace, revoked, tolerance, unconfirmed};
 use crate::trust_offer::TrustOffer;
+use crate::{chance, clock};
 
 /// The state of a node that is no more by its operator's wish.
 const DECOMMISSIONED: &str = "decommissioned";
@@ -161,10 +161,13 @@ impl Daemon {
 
     pub(super) fn disconnected(&mut self, failure: CallFailure, what: &str) {
         self.spire.not_in_use();
-        self.session.lost();
+        self.session.lost(chance::number());
         let follow_up = self.core.learn(Input::Disconnected(failure));
         let class = self.core.class(failure.kind);
         self.core.failed(class, &format!("connection lost: {what}"));
+        if let Some(pause) = self.core.machine.opens_in(self.core.now()) {
+            tracing::debug!(pause_ms = pause.millis(), "connects again after a pause");
+        }
         self.core.follow(follow_up);
     }
 
