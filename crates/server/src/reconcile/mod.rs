@@ -192,7 +192,7 @@ struct Leader {
 impl Leader {
     fn new(app: &App) -> Self {
         Self {
-            checkpoints: Checkpoints::on_record(app),
+            checkpoints: Checkpoints::at_start(app),
             clock_skew: clock_skew::ClockSkew::default(),
             expiry: expiry::Expiry::default(),
             long_silence: long_silence::LongSilence::default(),
@@ -203,7 +203,7 @@ impl Leader {
     /// This replica leads from now on. Whoever was heard by another leader has its grace again; what was seen by it is not known.
     fn begin(&mut self, app: &App, is_start: bool) {
         if !is_start {
-            *self = Self::new(app);
+            *self = Self { checkpoints: Checkpoints::on_record(app), ..Self::new(app) };
             app.fleet.listen_from(app.now());
         }
     }
@@ -263,6 +263,11 @@ struct Checkpoints {
 }
 
 impl Checkpoints {
+    /// What an earlier run left unsigned was signed just before.
+    fn at_start(app: &App) -> Self {
+        Self { at: app.clock.now(), denials: app.view().state.denials }
+    }
+
     /// When another leader signed the last one is not known: what it left unsigned, a revocation perhaps, is signed at once.
     fn on_record(app: &App) -> Self {
         let view = app.view();
