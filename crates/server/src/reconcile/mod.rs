@@ -24,7 +24,7 @@ use crate::process::anchor;
 use crate::process::app::{App, Provenance};
 use api::code::Code;
 use journal::{Leadership, View, checkpoint_message};
-use lifecycle::names::{IssuerId, ReplicaId, Span};
+use lifecycle::names::{IssuerId, ReplicaId, Span, Timestamp};
 use lifecycle::registry::{Actor, Checkpoint, Command, IssuerState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,11 +196,7 @@ struct Leader {
 impl Leader {
     fn new(app: &App) -> Self {
         Self {
-            checkpoints: Checkpoints {
-                seq: app.view().audit.seq,
-                at: app.clock.now(),
-                denials: app.view().state.denials,
-            },
+            checkpoints: Checkpoints::at_start(app),
             clock_skew: clock_skew::ClockSkew::default(),
             expiry: expiry::Expiry::default(),
             long_silence: long_silence::LongSilence::default(),
@@ -211,7 +207,7 @@ impl Leader {
     /// This replica leads from now on. Whoever was heard by another leader has its grace again; what was seen by it is not known.
     fn begin(&mut self, app: &App, is_start: bool) {
         if !is_start {
-            *self = Self::new(app);
+            *self = Self { checkpoints: Checkpoints::on_record(app), ..Self::new(app) };
             app.fleet.listen_from(app.now());
         }
     }
@@ -263,57 +259,70 @@ async fn record(app: &App, command: Command) -> Option<Arc<View>> {
     }
 }
 
-/// The last checkpoint that this process signed.
+/// The last checkpoint, whoever signed it.
 struct Checkpoints {
-    seq: u64,
-    at: lifecycle::names::Timestamp,
+    at: Timestamp,
     /// A revocation is not left without one: a directory that was put back from before it is to be noticed.
     denials: u64,
 }
 
 impl Checkpoints {
+    /// What an earlier run left unsigned was signed just before.
+    fn at_start(app: &App) -> Self {
+        Self { at: app.clock.now(), denials: app.view().state.denials }
+    }
+
+    /// When another leader signed the last one is not known: what it left unsigned, a revocation perhaps, is signed at once.
+    fn on_record(app: &App) -> Self {
+        let view = app.view();
+        let at = if unsigned_lines(&view) > 0 { Timestamp::from_millis(0) } else { app.clock.now() };
+        Self { at, denials: view.state.denials }
+    }
+
     async fn sign_if_due(&mut self, app: &App, leadership: &Leadership) {
         let (now, view) = (app.clock.now(), app.view());
-        let (seq, denials) = (view.audit.seq, view.state.denials);
-        let lines = seq.saturating_sub(self.seq);
-        if lines >= CHECKPOINT_LINES
+        let (lines, denials) = (unsigned_lines(&view), view.state.denials);
+        let is_due = lines >= CHECKPOINT_LINES
             || denials != self.denials
-            || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE)
-        {
-            // The checkpoint's own line needs none.
-            let signed = sign_checkpoint(app, leadership).await;
-            (self.seq, self.at) = (signed.map_or(seq, |view| view.audit.seq), now);
-            self.denials = denials;
+            || (lines > 0 && now.since(self.at) >= CHECKPOINT_AGE);
+        // One that was not recorded is due again at the next tick.
+        if is_due && sign_checkpoint(app, leadership).await {
+            *self = Self { at: now, denials };
         }
     }
 }
 
+/// How many lines came after the last checkpoint. Its own line needs none.
+fn unsigned_lines(view: &View) -> u64 {
+    view.audit.seq.saturating_sub(view.state.checkpoint + 1)
+}
+
 /// Signs the trail if there are lines after the last checkpoint. The checkpoint's own line is one more.
 pub async fn sign_if_behind(app: &App) {
-    let view = app.view();
-    if view.audit.seq > view.state.checkpoint + 1
+    if unsigned_lines(&app.view()) > 0
         && let Some(leadership) = app.journal.leadership().await
     {
         sign_checkpoint(app, &leadership).await;
     }
 }
 
-/// Signs the trail as it is now.
-async fn sign_checkpoint(app: &App, leadership: &Leadership) -> Option<Arc<View>> {
+/// Signs the trail as it is now. Whether that is on record.
+async fn sign_checkpoint(app: &App, leadership: &Leadership) -> bool {
     let view = app.view();
-    let domain = view.state.domain.as_ref()?;
+    let Some(domain) = &view.state.domain else { return false };
     let message = checkpoint_message(&domain.cluster, view.audit.seq, &view.audit.head);
     match app.ca.keys.audit.sign(&message) {
         Ok(signature) => {
             let checkpoint = Checkpoint { seq: view.audit.seq, head: view.audit.head, signature };
-            let view = propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await?;
+            let recorded = propose(app, leadership, Command::RecordCheckpoint(checkpoint)).await;
+            let Some(view) = recorded else { return false };
             // Reported by then, and tried again with the next checkpoint.
             let _ = anchor::keep(app, &view).await;
-            Some(view)
+            true
         }
         Err(error) => {
             tracing::error!(%error, "a checkpoint could not be signed");
-            None
+            false
         }
     }
 }
