@@ -29,10 +29,8 @@ def plane(spire, programs):
 
 
 def settled(plane, daemon, node: str) -> bool:
-    """A host with a new certificate of its own confirms that on a connection before it stays with its SVID."""
-    confirmed = (daemon.current / "cert.pem").exists() and not (daemon.dir / "unconfirmed").exists()
     shown = plane.node(node)
-    return confirmed and shown["connected"] and shown["identity_provider"] == "spire"
+    return daemon.is_confirmed() and shown["connected"] and shown["identity_provider"] == "spire"
 
 
 @pytest.mark.parametrize("how", ["its socket is removed", "it says nothing more"])
