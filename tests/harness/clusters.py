@@ -17,9 +17,9 @@ class Replica(ControlPlane):
     # A long log is applied again after SIGKILL, beside the load of the others.
     start_patience = 300.0
 
-    def __init__(self, first: "Replica | None" = None, init: tuple = ()):
+    def __init__(self, first: "Replica | None" = None, init: tuple = (), config: str = ""):
         super().__init__(init=init)
-        self.first, self.peer_port = first, free_port()
+        self.first, self.peer_port, self.config = first, free_port(), config
         if first:
             self.kek, self.kek_file = first.kek, first.kek_file
 
@@ -30,6 +30,12 @@ class Replica(ControlPlane):
     def init_command(self) -> Done:
         self.init_arguments = (*self.init_arguments, "--peer-listen", self.peer_address)
         return super().init_command()
+
+    def launch(self, *arguments, env: dict | None = None) -> None:
+        file = self.dir / "enlist.toml"
+        if self.config not in (before := file.read_text()):
+            file.write_text(before + self.config)
+        super().launch(*arguments, env=env)
 
     def join_command(self, token: str, **changed) -> Done:
         """`server join`, with something changed."""
@@ -113,8 +119,9 @@ def cluster_token(replica, **fields) -> str:
 class Cluster:
     """So many replicas, all of them voters."""
 
-    def __init__(self, count: int = 3, init: tuple = ()):
-        self.count, self.init = count, init
+    def __init__(self, count: int = 3, init: tuple = (), config: str = ""):
+        """`config` is added to the enlist.toml of each."""
+        self.count, self.init, self.config = count, init, config
         self.replicas: list[Replica] = []
 
     def __enter__(self) -> "Cluster":
@@ -133,7 +140,8 @@ class Cluster:
 
     def replica(self) -> Replica:
         """One more, not yet initialized or joined."""
-        return Replica(self.replicas[0]) if self.replicas else Replica(init=self.init)
+        first = self.replicas[0] if self.replicas else None
+        return Replica(first, () if first else self.init, self.config)
 
     def add(self) -> Replica:
         new = self.replica()

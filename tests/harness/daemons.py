@@ -99,6 +99,11 @@ class Daemon:
     def serial(self) -> str:
         return certs.serial(certs.certificate((self.current / "cert.pem").read_bytes()))
 
+    def is_confirmed(self) -> bool:
+        """Whether it has a certificate of its own that it has confirmed. Until then a host with an SVID goes to its own certificate once
+        more, to confirm it."""
+        return (self.current / "cert.pem").exists() and not (self.dir / "unconfirmed").exists()
+
     def node_id(self) -> str:
         return self.status()["node_id"]
 

@@ -152,8 +152,13 @@ def end(process: subprocess.Popen | None) -> None:
             process.wait()
 
 
-def accepts(plane, spire: Spire, bundle=None, map: str | None = None) -> None:
-    """Writes `[[spire]]` into the configuration of a control plane that does not run."""
+def accepted(spire, bundle=None, map: str | None = None) -> str:
+    """The `[[spire]]` of a control plane that accepts the SVIDs."""
+    text = f'\n[[spire]]\ntrust_domain = "{spire.domain}"\nbundle = "{bundle or spire.bundle}"\n'
+    return text + (f'map = "{map}"\n' if map else "")
+
+
+def accepts(plane, spire, bundle=None, map: str | None = None) -> None:
+    """Writes it into the configuration of a control plane that does not run."""
     config = plane.dir / "enlist.toml"
-    line = f'\n[[spire]]\ntrust_domain = "{spire.domain}"\nbundle = "{bundle or spire.bundle}"\n'
-    config.write_text(config.read_text() + line + (f'map = "{map}"\n' if map else ""))
+    config.write_text(config.read_text() + accepted(spire, bundle, map))

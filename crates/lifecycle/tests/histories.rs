@@ -7,6 +7,7 @@
 
 mod clock_repair;
 mod cluster;
+mod issuance;
 mod machines;
 mod model;
 mod step;
@@ -15,6 +16,8 @@ mod world;
 use lifecycle::registry::{Envelope, NodeSigner, State};
 use proptest::collection::vec;
 use proptest::prelude::any;
+use proptest::sample::select;
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -182,6 +185,15 @@ const SEEN: &[&str] = &[
     "activated with every host told",
     "a root retired with nobody left behind",
     "a root retired and somebody left behind",
+    "issuance.begun",
+    "issuance.ended",
+    "issuance.lapsed",
+    "revocation.delivered",
+    "recorded some time after its intent",
+    "a result after its intent's end",
+    "a result after a minute",
+    "a certificate of step-ca revoked",
+    "refused: issuer_not_found",
 ];
 
 #[test]
@@ -216,19 +228,18 @@ fn missing(seen: &Counts) -> Vec<&'static str> {
 
 /// One run of histories.
 fn perform(config: Config, seed: u64, seen: &RefCell<Counts>) {
-    let result =
-        TestRunner::new(config).run(&(any::<[bool; 3]>(), vec(step::step(), 1..=STEPS)), |(form, steps)| {
-            let [ephemeral, divided, cluster] = form;
-            let mut world = World::new(node_signer(ephemeral), divided, cluster);
-            for step in &steps {
-                world.take(step);
-            }
-            the_same_history_gives_the_same_state(&world);
-            for (what, count) in world.seen {
-                *seen.borrow_mut().entry(what).or_default() += count;
-            }
-            Ok(())
-        });
+    let result = TestRunner::new(config).run(&(form(), vec(step::step(), 1..=STEPS)), |(form, steps)| {
+        let (node_signer, [divided, cluster]) = form;
+        let mut world = World::new(node_signer, divided, cluster);
+        for step in &steps {
+            world.take(step);
+        }
+        the_same_history_gives_the_same_state(&world);
+        for (what, count) in world.seen {
+            *seen.borrow_mut().entry(what).or_default() += count;
+        }
+        Ok(())
+    });
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, steps)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{steps:#?}"),
@@ -236,8 +247,10 @@ fn perform(config: Config, seed: u64, seen: &RefCell<Counts>) {
     }
 }
 
-fn node_signer(ephemeral: bool) -> NodeSigner {
-    if ephemeral { NodeSigner::Ephemeral } else { NodeSigner::DomainIssuer }
+/// What signs for nodes; whether nodes and the control plane have issuers of their own, and whether there are two replicas.
+fn form() -> impl Strategy<Value = (NodeSigner, [bool; 2])> {
+    let signers = vec![NodeSigner::DomainIssuer, NodeSigner::Ephemeral, NodeSigner::StepCa];
+    (select(signers), any::<[bool; 2]>())
 }
 
 /// Applied again from the start, with a snapshot written and read half-way and every entry in its stored form,

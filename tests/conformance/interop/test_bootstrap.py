@@ -1,10 +1,11 @@
 """Bootstrap identities: what hosts that share one may do, and what not."""
 
+import hashlib
 import json
 
 import native
+import pacts
 import pytest
-
 
 import certs
 import evidence
@@ -63,6 +64,77 @@ def test_it_reads_what_policy_allows(plane, shared):
     plane.policy("bootstrap.read", "none")
     assert refusal(lambda: read(plane, place)) == "bootstrap_read_not_allowed"
     plane.policy("bootstrap.read", "defaults")
+
+
+def test_pacts_stream_gives_it_what_policy_allows(plane, shared):
+    """StreamBootConfig: the domain's defaults, a vCluster's base document, or nothing, as `bootstrap.read` says; whatever node it names,
+    never that node's delta. Proves PACT-37, PACT-38."""
+    place, _ = shared
+    pacts.allow_hardware(plane)
+    pacts.create_vcluster(plane, "pact-vc")
+    pacts.set_config(plane, "pact-vc", document={"ranks": 4, "pad": "x" * 40_000})
+    with pacts.admin(plane) as operator:
+        machine = pacts.machine(plane, operator, "pact-1")
+        operator.call("AssignNode", pacts.pb.AssignNodeRequest(node_id=machine.id, vcluster_id="pact-vc"))
+    pacts.set_config(plane, "--node", machine.id, document={"only for": machine.id})
+    try:
+        with pacts.Door(plane, pair(place)) as door, machine.door() as own:
+            assert "NodeDelta" in kinds(own.boot_config(machine.id)), "the node itself has one"
+            named = ("", machine.id, "nobody")
+            for node in named:
+                chunks = door.boot_config(node)
+                assert kinds(chunks) == ["OverlayChunk", "ConfigComplete"] and chunks[0].vcluster_id == ""
+                assert json.loads(document(chunks))["enforcement_mode"] == "observe"
+                assert chunks[-1].node_version == 0
+                assert boot_refusal(door, node, "pact-vc") == "bootstrap_read_not_allowed"
+            plane.policy("bootstrap.read", "vclusters")
+            for node in named:
+                chunks = door.boot_config(node, "pact-vc")
+                assert {chunk.vcluster_id for chunk in chunks[:-1]} == {"pact-vc"} and len(chunks) > 2
+                assert set(kinds(chunks)) == {"OverlayChunk", "ConfigComplete"}
+                assert json.loads(document(chunks))["ranks"] == 4
+                assert chunks[0].checksum == hashlib.sha256(document(chunks)).hexdigest()
+                known = chunks[-1].base_version
+                assert kinds(door.boot_config(node, "pact-vc", last_known_version=known)) == ["ConfigComplete"]
+                assert boot_refusal(door, node, "another") == "vcluster_not_found"
+            plane.policy("bootstrap.read", "none")
+            for node in named:
+                assert boot_refusal(door, node) == boot_refusal(door, node, "pact-vc") == "bootstrap_read_not_allowed"
+            # A node's own reading is not the bootstrap identity's.
+            assert "NodeDelta" in kinds(own.boot_config(machine.id))
+    finally:
+        plane.policy("bootstrap.read", "defaults")
+        plane.policy("attestors", "join-token,recovery-token")
+
+
+@pytest.mark.parametrize("read", ["none", "defaults", "vclusters"])
+def test_pacts_subscription_is_refused_to_it(plane, shared, read):
+    """SubscribeConfigUpdates is for nodes, whatever policy lets a bootstrap identity read."""
+    place, _ = shared
+    plane.policy("bootstrap.read", read)
+    try:
+        with pacts.Door(plane, pair(place)) as door:
+            for node, vcluster in (("", ""), ("pact-1", ""), ("pact-1", "pact-vc"), ("nobody", "")):
+                with door.subscribe(node, vcluster) as updates:
+                    refused = updates.wait_end()
+                    assert refused and refused.status == native.grpc.StatusCode.PERMISSION_DENIED, refused
+                    assert refused.code == "forbidden" and updates.down.get() is None, "and nothing came before"
+    finally:
+        plane.policy("bootstrap.read", "defaults")
+
+
+def kinds(chunks) -> list[str]:
+    return [chunk.DESCRIPTOR.name for chunk in chunks]
+
+
+def document(chunks) -> bytes:
+    return b"".join(chunk.data for chunk in chunks if chunk.DESCRIPTOR.name == "OverlayChunk")
+
+
+def boot_refusal(door, node: str, vcluster: str = "") -> str:
+    with pytest.raises(pacts.Refused) as caught:
+        door.boot_config(node, vcluster)
+    return caught.value.code
 
 
 def test_it_enrolls_and_does_nothing_else(plane, shared):

@@ -7,6 +7,7 @@ import pytest
 from daemons import Daemon
 from machine import AGENT, run, until
 from plane import ControlPlane
+from presence import Presence
 from spires import Spire, accepts
 
 import certs
@@ -27,27 +28,19 @@ def provider(daemon) -> str:
 
 
 def becomes(daemon, wanted: str, patience: float = 90.0) -> dict:
-    until(lambda: provider(daemon) == wanted and daemon.status()["channel"] in ("up", "down"), f"it is {wanted}", patience)
-    return daemon.status()
+    """Its status, once it has this identity for good."""
+
+    def found() -> dict | None:
+        if provider(daemon) != wanted or (wanted == "spire" and not daemon.is_confirmed()):
+            return None
+        status = daemon.status()
+        return status if status["identity_provider"] == wanted and status["channel"] in ("up", "down") else None
+
+    return until(found, f"it is {wanted}", patience)
 
 
 def register(plane, node: str) -> None:
     plane.cli("node", "register", node, "--mac", "52:54:00:12:34:56")
-
-
-class Presence:
-    """Whether the control plane sees the node connected, looked at all the time by whoever asks it."""
-
-    def __init__(self, plane, node: str):
-        self.plane, self.node, self.longest, self.away = plane, node, 0.0, None
-
-    def look(self) -> None:
-        if self.plane.node(self.node)["connected"]:
-            self.away = None
-        else:
-            now = time.monotonic()
-            self.away = self.away or now
-            self.longest = max(self.longest, now - self.away)
 
 
 @pytest.fixture
@@ -113,29 +106,27 @@ def test_from_the_image_to_spire_and_back(site):
         shown = plane.node("web-1")
         assert (shown["state"], shown["identity_provider"]) == ("active", "spire")
         # Rotations every few seconds: the stream is never away for long.
-        presence, serials = Presence(plane, "web-1"), set()
+        serials = set()
 
         def rotated() -> bool:
-            presence.look()
             serials.add(plane.node("web-1")["cert_serial"])
             return len(serials) >= 4
 
-        until(rotated, "three rotations were seen", 120)
+        with Presence(plane, "web-1") as presence:
+            until(rotated, "three rotations were seen", 120)
         assert presence.longest <= 1.0, presence.longest
         assert provider(daemon) == "spire"
-        # SPIRE is gone for good: before the SVID ends the host's own certificate takes over.
-        spire.stop_agent()
-        presence = Presence(plane, "web-1")
-
-        def fallen() -> bool:
-            presence.look()
-            return provider(daemon) == "control-plane"
-
-        ends = certs.x509 and daemon.status()["cert_not_after"]
-        until(fallen, "it falls back", 60)
+        # SPIRE is gone for good: the host's own certificate takes over, at the latest ten seconds after the SVID's end. That it does so
+        # before, test_spire_gone.py shows with SVIDs that live for longer.
+        with Presence(plane, "web-1") as presence:
+            presence.since("spire", 60)
+            spire.stop_agent()
+            fell = presence.since("control-plane", 60)
+        late = fell - presence.ends["spire"]
+        assert late < 10, f"{late:.1f} s after the end of the SVID"
         assert presence.longest <= 1.0, presence.longest
-        fell = until(lambda: plane.node("web-1")["identity_provider"] == "control-plane", "the control plane sees it")
-        assert fell and daemon.status()["spiffe_id"] == "spiffe://test.example/tenant/default/agent/web-1", ends
+        until(lambda: provider(daemon) == "control-plane", "it says so itself")
+        assert daemon.status()["spiffe_id"] == "spiffe://test.example/tenant/default/agent/web-1"
         # And again.
         spire.start_agent()
         becomes(daemon, "spire")

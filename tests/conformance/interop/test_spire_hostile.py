@@ -1,83 +1,32 @@
 """What listens on the socket of the Workload API may be anything: it costs the agent nothing and takes nothing away from it."""
 
-import datetime
 import os
 import pathlib
 import socket
 import threading
-from concurrent import futures
 
 import grpc
 import pytest
+from certs import x509
 from daemons import Daemon
+from false_spire import WorkloadApi, answer, pb, pkcs8, signed
 from machine import scratch, until
-from protos import compiled
 
 import certs
 import evidence
-
-pb, _ = compiled("spiffe/workload.proto")
-METHOD = "FetchX509SVID"
 
 
 def path() -> pathlib.Path:
     return scratch("sock") / "api.sock"
 
 
-class Stub:
-    """A Workload API that answers as it is told."""
-
-    def __init__(self, answers):
-        self.path, self.asked = path(), 0
-        self.server = grpc.server(futures.ThreadPoolExecutor(8), options=(("grpc.max_send_message_length", 64 << 20),))
-
-        def fetch(_request, context):
-            self.asked += 1
-            yield from answers(context)
-
-        handler = grpc.unary_stream_rpc_method_handler(
-            fetch, pb.X509SVIDRequest.FromString, pb.X509SVIDResponse.SerializeToString
-        )
-        self.server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("SpiffeWorkloadAPI", {METHOD: handler}),)
-        )
-        assert self.server.add_insecure_port(f"unix:{self.path}")
-        self.server.start()
-
-    def close(self) -> None:
-        self.server.stop(0)
-
-
-def svid(uri: str, hours: float = 1.0, key_of_another: bool = False):
+def svid(uri: str, key_of_another: bool = False):
     """Signed by a CA that nobody knows."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    key, ca = certs.ec_key(), certs.ec_key()
-    now = datetime.datetime.now(datetime.timezone.utc)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "SPIFFE")])
-    leaf = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=1))
-        .not_valid_after(now + datetime.timedelta(hours=hours))
-        .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), True)
-        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), False)
-        .sign(ca, SHA256())
-    )
+    key = certs.ec_key()
+    nobody = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "SPIFFE")])
+    leaf = signed(key.public_key(), uri, nobody, certs.ec_key(), 3600)
     shown = certs.ec_key() if key_of_another else key
-    private = shown.private_bytes(
-        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return pb.X509SVID(spiffe_id=uri, x509_svid=certs.der(leaf), x509_svid_key=private)
-
-
-def answer(*svids):
-    return pb.X509SVIDResponse(svids=svids)
+    return pb.X509SVID(spiffe_id=uri, x509_svid=certs.der(leaf), x509_svid_key=pkcs8(shown))
 
 
 def endless(context):
@@ -123,7 +72,7 @@ def host(plane):
 
 @pytest.mark.parametrize("kind", STUBS)
 def test_whatever_is_served_there_the_host_lives_on_its_own_certificate(host, plane, kind):
-    stub = Stub(STUBS[kind])
+    stub = WorkloadApi(STUBS[kind])
     try:
         daemon = host(stub.path)
         living_on_its_own(daemon)

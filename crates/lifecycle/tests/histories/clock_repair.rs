@@ -27,11 +27,11 @@ fn a_repair_of_the_clock_revives_nothing_in_any_history() {
     };
     config.rng_seed = RngSeed::Fixed(seed);
     let before = vec(step::step(), 0..=30);
-    let history = (before, 1u64..800, vec(step::step(), 0..=15), any::<[bool; 4]>());
+    let history = (before, 1u64..800, vec(step::step(), 0..=15), super::form(), any::<bool>());
     let result = TestRunner::new(config).run(
         &history,
-        |(before, days, ahead, [tidy, ephemeral, divided, cluster])| {
-            let mut world = World::new(super::node_signer(ephemeral), divided, cluster);
+        |(before, days, ahead, (node_signer, [divided, cluster]), tidy)| {
+            let mut world = World::new(node_signer, divided, cluster);
             before.iter().for_each(|step| world.take(step));
             let right = world.domain.state.at.plus(Span::from_minutes(1));
             world.domain.now = right.plus(Span::from_days(days));

@@ -1,6 +1,7 @@
 //! The rules once more, in plain words: a second opinion on every step.
 
 use super::cluster::Cluster;
+use super::issuance::Issuance;
 use super::machines::Machines;
 use lifecycle::names::{
     IdempotencyHash, IssuerId, IssuerUse, KeyHash, KeyId, NodeId, OperatorName, RequestId, SecretHash,
@@ -33,6 +34,7 @@ pub struct Model {
     spares: BTreeMap<SecretHash, Spare>,
     machines: Machines,
     cluster: Cluster,
+    issuance: Issuance,
     /// The recovery token that this step brings.
     recovering: Option<SecretHash>,
 }
@@ -168,6 +170,7 @@ impl Model {
         special.extend(check_overlay(before, after));
         special.extend(self.check_roll(before, after, envelope, applied));
         special.extend(self.cluster.check_step(before, after, envelope, applied));
+        special.extend(self.issuance.check(before, after, envelope, applied));
         self.recovering = match &envelope.command {
             Command::Recover(recover) => Some(recover.token),
             _ => None,
@@ -380,6 +383,14 @@ impl Model {
                 assert_eq!(envelope.actor, Actor::Replica { id: announce.replica }, "of another replica");
                 return None;
             }
+            Command::BeginIssuance(begin) => {
+                assert_eq!(envelope.actor, Actor::Replica { id: begin.replica }, "of another replica");
+                return None;
+            }
+            Command::EndIssuance(end) => {
+                assert_eq!(envelope.actor, Actor::Replica { id: end.replica }, "of another replica");
+                return None;
+            }
             // By a token, which is looked at elsewhere.
             Command::JoinReplica(_) => return None,
             Command::RecordServerCertificate(_)
@@ -393,6 +404,7 @@ impl Model {
             | Command::MarkInactive(_)
             | Command::RaiseAlert(_)
             | Command::RecordDeniedCertificate(_)
+            | Command::RecordDeliveredRevocations { .. }
             | Command::ClearAlert { .. }
             | Command::EndRepair { .. }
             | Command::Tidy

@@ -18,6 +18,8 @@ pub enum Step {
     SetBack(u64),
     /// An earlier envelope arrives once more.
     Repeat(usize),
+    /// What a host asks for is prepared and kept back: it comes later, or never.
+    Hold(Ask),
     /// A command, from the actor it is meant for or from someone else, its id drawn some milliseconds ago.
     Give { ask: Ask, by: Option<Who>, age: u64 },
 }
@@ -251,6 +253,9 @@ pub enum Ask {
         replica: u64,
     },
     Cluster(Joining),
+    /// Something that was kept back, for the first time or again.
+    Held(usize),
+    Issuing(Issuing),
     /// Under one of a few ids, with one of a few machines, perhaps in a vCluster.
     RegisterHardware {
         node: usize,
@@ -319,6 +324,57 @@ pub enum JoinFlaw {
     OutlivesIssuer,
 }
 
+/// What a replica does about certificates that a step-ca signs, beside asking for those that hosts want.
+#[derive(Debug, Clone, Copy)]
+pub enum Issuing {
+    /// For a host that is never heard of again.
+    Begin {
+        replica: u64,
+        flaw: Option<IntentFlaw>,
+    },
+    End {
+        intent: usize,
+        replica: u64,
+        end: Came,
+    },
+    /// So many of those that step-ca has yet to revoke, and perhaps one that it has not.
+    Deliver {
+        count: usize,
+        other: bool,
+    },
+}
+
+/// What can be wrong with an intent.
+#[derive(Debug, Clone, Copy)]
+pub enum IntentFlaw {
+    OtherReplica,
+    OtherIssuer,
+    OtherSubject,
+    UsedSerial,
+    AskedSerial,
+    OwedSerial,
+    Over,
+    OutlivesIssuer,
+}
+
+/// What came of an intent.
+#[derive(Debug, Clone, Copy)]
+pub enum Came {
+    NotSigned,
+    NotRecorded(Signed),
+    Misbehaved(Option<Signed>),
+}
+
+/// The certificate that came: with the serial that was asked for, one of step-ca's own choice, one that is on record, or one that was
+/// asked for by another.
+#[derive(Debug, Clone, Copy)]
+pub enum Signed {
+    AsAsked,
+    Otherwise,
+    OnRecord,
+    OfAnother,
+}
+
 /// Interfaces out of a few, and a serial number out of fewer, or none.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
@@ -383,6 +439,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         10 => pass(),
         1 => (0..7_200_000u64).prop_map(Step::SetBack),
         4 => (0..20usize).prop_map(Step::Repeat),
+        4 => wanted().prop_map(Step::Hold),
         60 => (ask(), mostly_none(who()), age()).prop_map(|(ask, by, age)| Step::Give { ask, by, age }),
     ]
 }
@@ -457,6 +514,8 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (any::<bool>(), 1..4u64)
             .prop_map(|(used_serial, replica)| Ask::ServerCertificate { used_serial, replica }),
         22 => joining().prop_map(Ask::Cluster),
+        12 => (0..4usize).prop_map(Ask::Held),
+        24 => issuing().prop_map(Ask::Issuing),
         1 => select(vec![Ask::Refusals, Ask::Checkpoint, Ask::Gap, Ask::Rollback]),
         1 => prop_oneof![(0..100_u64).prop_map(Ask::Forwarded), (0..100_u64).prop_map(Ask::SkipForwarding)],
         5 => Just(Ask::Tidy),
@@ -506,9 +565,12 @@ fn narrowed() -> impl Strategy<Value = Option<usize>> {
     option::weighted(0.3, 0..3usize)
 }
 
-/// What a node does, and what is done to it.
-fn living() -> impl Strategy<Value = Ask> {
-    let serial = || prop_oneof![6 => Just(0usize), 4 => Just(1), 1 => Just(2), 1 => Just(3)];
+/// One of the latest certificates of a node, seldom one of before.
+fn serial() -> impl Strategy<Value = usize> {
+    prop_oneof![6 => Just(0usize), 4 => Just(1), 1 => Just(2), 1 => Just(3)]
+}
+
+fn renewal() -> impl Strategy<Value = Ask> {
     let flaws = vec![
         RenewFlaw::Missing,
         RenewFlaw::OtherKey,
@@ -516,7 +578,12 @@ fn living() -> impl Strategy<Value = Ask> {
         RenewFlaw::UsedSerial,
         RenewFlaw::TooLongLived,
     ];
-    let recover_flaws = vec![
+    (one(6), serial(), option::of(0..4u8), mostly_none(select(flaws)))
+        .prop_map(|(node, serial, key, flaw)| Ask::Renew { node, serial, key, flaw })
+}
+
+fn recovery() -> impl Strategy<Value = Ask> {
+    let flaws = vec![
         RecoverFlaw::Missing,
         RecoverFlaw::OtherKey,
         RecoverFlaw::OtherIssuer,
@@ -528,18 +595,57 @@ fn living() -> impl Strategy<Value = Ask> {
         RecoverFlaw::OtherEnd,
         RecoverFlaw::OtherEnd,
     ];
+    (one(5), proptest::bool::weighted(0.4), mostly_none(one(6)), option::weighted(0.3, select(flaws)))
+        .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw })
+}
+
+/// What hosts want a certificate by.
+fn wanted() -> impl Strategy<Value = Ask> {
+    prop_oneof![
+        4 => request().prop_map(Ask::Enroll),
+        2 => (machine(), request()).prop_map(|(machine, request)| Ask::Boot { machine, request }),
+        3 => renewal(),
+        2 => recovery(),
+    ]
+}
+
+fn issuing() -> impl Strategy<Value = Issuing> {
+    let flaw = select(vec![
+        IntentFlaw::OtherReplica,
+        IntentFlaw::OtherIssuer,
+        IntentFlaw::OtherSubject,
+        IntentFlaw::UsedSerial,
+        IntentFlaw::AskedSerial,
+        IntentFlaw::OwedSerial,
+        IntentFlaw::Over,
+        IntentFlaw::OutlivesIssuer,
+    ]);
+    let replica = || select(vec![1, 1, 1, 2]);
+    let signed = || select(vec![Signed::AsAsked, Signed::Otherwise, Signed::OnRecord, Signed::OfAnother]);
+    let came = prop_oneof![
+        2 => Just(Came::NotSigned),
+        4 => signed().prop_map(Came::NotRecorded),
+        2 => option::of(signed()).prop_map(Came::Misbehaved),
+    ];
+    prop_oneof![
+        5 => (replica(), option::weighted(0.4, flaw)).prop_map(|(replica, flaw)| Issuing::Begin { replica, flaw }),
+        5 => (one(3), replica(), came).prop_map(|(intent, replica, end)| Issuing::End { intent, replica, end }),
+        3 => (1..4usize, any::<bool>()).prop_map(|(count, other)| Issuing::Deliver { count, other }),
+    ]
+}
+
+/// What a node does, and what is done to it.
+fn living() -> impl Strategy<Value = Ask> {
     let heard = (one(6), -600_000..600_000i64, any::<bool>());
     prop_oneof![
-        24 => (one(6), serial(), option::of(0..4u8), mostly_none(select(flaws)))
-            .prop_map(|(node, serial, key, flaw)| Ask::Renew { node, serial, key, flaw }),
+        24 => renewal(),
         12 => (one(6), serial()).prop_map(|(node, serial)| Ask::Contact { node, serial }),
         10 => (one(6), option::of(0..3usize), proptest::bool::weighted(0.8))
             .prop_map(|(node, kept, wants)| Ask::Keep { node, kept, wants }),
         12 => sessions(),
         16 => (one(6), option::weighted(0.6, 0..6u8), option::weighted(0.7, 0..6u8))
             .prop_map(|(node, key, endpoint)| Ask::Overlay { node, key, endpoint }),
-        14 => (one(5), proptest::bool::weighted(0.4), mostly_none(one(6)), option::weighted(0.3, select(recover_flaws)))
-            .prop_map(|(token, again, claim, flaw)| Ask::Recover { token, again, claim, flaw }),
+        14 => recovery(),
         5 => (one(6), mostly_none(ttl())).prop_map(|(node, ttl)| Ask::Repair { node, ttl }),
         5 => one(6).prop_map(Ask::EndRepair),
         5 => proptest::collection::vec(heard, 1..3).prop_map(Ask::Observe),

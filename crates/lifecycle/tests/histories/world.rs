@@ -2,30 +2,30 @@
 
 use super::model::Model;
 use super::step::{
-    AnswerFlaw, Ask, Care, Configured, JoinFlaw, Joining, ListFlaw, Machine, Placing, PublishFlaw,
-    RecoverFlaw, RenewFlaw, Request, Roll, Scope, Step, UNKNOWN, Who,
+    AnswerFlaw, Ask, Came, Care, Configured, IntentFlaw, Issuing, JoinFlaw, Joining, ListFlaw, Machine,
+    Placing, PublishFlaw, RecoverFlaw, RenewFlaw, Request, Roll, Scope, Signed, Step, UNKNOWN, Who,
 };
 use super::stored_envelope;
 use crate::support::{
-    BOTH, Domain, Minted, NODE, SERVER, Wanted, confirm_failed, confirm_ok, create_tenant, hardware, issuer,
-    keeping, local, node, replica, vcluster,
+    BOTH, Begun, Domain, Minted, NODE, SERVER, Wanted, confirm_failed, confirm_ok, create_tenant, hardware,
+    issuer, keeping, local, node, replica, vcluster,
 };
 use crate::support::{activate, digest, operator, profile, set_policy, tenant};
 use lifecycle::host::Class;
 use lifecycle::names::{
     AlertId, Checksum, Fingerprint, IdempotencyHash, IssuerId, IssuerUse, KeyHash, KeyId, Label, Mac, NodeId,
-    OperatorName, ReplicaId, Serial, SessionId, Span, SpiffeId, Timestamp, Title, Ulid, VclusterId,
-    WireguardKey,
+    OperatorName, ReplicaId, RequestId, Serial, SessionId, Span, SpiffeId, Timestamp, Title, Ulid,
+    VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, Change, Checkpoint, Claim,
-    ClaimOverlay, CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget, CreateOperatorKey,
-    CreateVcluster, Credential, Describe, Enroll, Envelope, Event, Forwarded, ForwardingGapCause,
-    HardwareIdentity, ImportRootList, IssueRepairBundle, Issued, IssuerState, Keeping, Mint, Node,
-    NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register, RegisterHardware, Report,
-    ReportSessions, Rewrap, Role, RootList, RootState, ServerCertificate, Session, SessionChanges,
-    SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State, Tenants, Underlay,
-    Vclusters, Wireguard, apply,
+    AcceptClock, AcceptRollback, Actor, Applied, Attestor, AuditGap, AuditSink, BeginIssuance, Change,
+    Checkpoint, Claim, ClaimOverlay, CloseReason, ClosedSession, Command, ConfigDocument, ConfigTarget,
+    CreateOperatorKey, CreateVcluster, Credential, Describe, EndIssuance, Enroll, Envelope, Event, Forwarded,
+    ForwardingGapCause, HardwareIdentity, ImportRootList, IntentEnd, IssueRepairBundle, Issued, IssuerState,
+    Keeping, Mint, Node, NodeSigner, Operator, OperatorKey, RaiseAlert, Recover, Refusals, Register,
+    RegisterHardware, Report, ReportSessions, Rewrap, Role, RootList, RootState, ServerCertificate, Session,
+    SessionChanges, SessionKind, SessionReport, SetConfig, Sighting, Silence, SkipForwarding, State, Tenants,
+    Underlay, Vclusters, Wireguard, apply,
 };
 use lifecycle::registry::{Confirmation, event};
 use std::collections::BTreeMap;
@@ -51,6 +51,8 @@ pub struct World {
     recovery_tokens: Vec<Mint>,
     recoveries: Vec<Recover>,
     replica_tokens: Vec<Minted>,
+    /// What hosts asked for and was kept back.
+    held: Vec<(Actor, Command)>,
 }
 
 /// Something that was asked, to be asked again.
@@ -81,8 +83,13 @@ impl World {
             recovery_tokens: Vec::new(),
             recoveries: Vec::new(),
             replica_tokens: Vec::new(),
+            held: Vec::new(),
         };
+        // A domain with a step-ca has an issuer for operators and one for the control plane.
+        let external = node_signer == NodeSigner::StepCa;
+        let divided = divided || external;
         let found = match divided {
+            true if external => world.domain.found_step_ca(),
             true => world.domain.found_divided(node_signer),
             false => world.domain.found_with(node_signer),
         };
@@ -167,6 +174,11 @@ impl World {
             Step::Pass(millis) => self.domain.pass(Span::from_millis(*millis)),
             Step::SetBack(millis) => self.domain.now = self.domain.now.minus(Span::from_millis(*millis)),
             Step::Repeat(back) => self.repeat(*back),
+            Step::Hold(ask) => {
+                let (actor, command, _) = self.command(ask);
+                self.note_begun();
+                self.held.push((actor, command));
+            }
             Step::Give { ask, by, age } => self.give(ask, *by, *age),
         }
     }
@@ -186,8 +198,19 @@ impl World {
     }
 
     fn apply(&mut self, envelope: Envelope) -> Applied {
-        let before = self.domain.state.clone();
+        self.note_begun();
+        let (before, at) = (self.domain.state.clone(), self.domain.now);
         let applied = self.domain.step(&envelope);
+        self.note(Begun { before, after: self.domain.state.clone(), envelope, at, applied: applied.clone() });
+        applied
+    }
+
+    /// Steps that were taken while something was prepared.
+    fn note_begun(&mut self) {
+        std::mem::take(&mut self.domain.begun).into_iter().for_each(|begun| self.note(begun));
+    }
+
+    fn note(&mut self, Begun { before, after, envelope, at, applied }: Begun) {
         for event in &applied.events {
             self.saw(event.name().to_owned());
             match event {
@@ -206,12 +229,10 @@ impl World {
         if let Err(rejection) = &applied.answer {
             self.saw(format!("refused: {}", rejection.code()));
         }
-        for what in self.model.check(&before, &self.domain.state, &envelope, &applied) {
+        for what in self.model.check(&before, &after, &envelope, &applied) {
             self.saw(what.to_owned());
         }
-        let at = self.domain.now;
-        self.past.push(Past { envelope: Box::new(envelope), at, applied: applied.clone() });
-        applied
+        self.past.push(Past { envelope: Box::new(envelope), at, applied });
     }
 
     fn saw(&mut self, what: String) {
@@ -386,6 +407,12 @@ impl World {
             }
             Ask::Roll(Roll::ImportList { number, flaw }) => self.import_list(*number, *flaw),
             Ask::Cluster(joining) => self.joining(*joining),
+            Ask::Held(back) => match nth_back(self.held.iter(), *back).cloned() {
+                Some((actor, command)) => good(actor, command),
+                // Nothing was kept back yet.
+                None => good(Actor::Reconciler, Command::Tidy),
+            },
+            Ask::Issuing(issuing) => self.issuing(*issuing),
             Ask::Tidy => good(Actor::Reconciler, Command::Tidy),
             Ask::Expire => good(Actor::Reconciler, Command::Expire),
             Ask::Boot { machine, request } => {
@@ -803,6 +830,102 @@ impl World {
             Some(PublishFlaw::NotYet) => publish.not_before = at.plus(Span::from_millis(60_001)),
         }
         (actor, Command::PublishIssuer(publish), flaw.is_some())
+    }
+
+    /// What a replica does about certificates that a step-ca signs, and whether something is wrong with it.
+    fn issuing(&mut self, issuing: Issuing) -> (Actor, Command, bool) {
+        match issuing {
+            Issuing::Begin { replica: number, flaw } => self.begin_issuance(number, flaw),
+            Issuing::End { intent, replica: number, end } => {
+                let known = nth_back(self.domain.state.intents.keys(), intent).copied();
+                let intent = known.unwrap_or_else(|| RequestId(self.domain.ulid()));
+                let end = match end {
+                    Came::NotSigned => IntentEnd::NotSigned,
+                    Came::NotRecorded(signed) => {
+                        IntentEnd::NotRecorded { serial: self.signed(intent, signed) }
+                    }
+                    Came::Misbehaved(signed) => IntentEnd::Misbehaved {
+                        serial: signed.map(|signed| self.signed(intent, signed)),
+                        what: "another key".to_owned(),
+                    },
+                };
+                let end = EndIssuance { replica: ReplicaId(number), intent, end };
+                (replica(number), Command::EndIssuance(Box::new(end)), false)
+            }
+            Issuing::Deliver { count, other } => {
+                let state = &self.domain.state;
+                let owed = &state.undelivered_revocations;
+                let unowed = state.certificates.keys().find(|serial| other && !owed.contains_key(*serial));
+                let serials = owed.keys().take(count).chain(unowed).cloned().collect();
+                (Actor::Reconciler, Command::RecordDeliveredRevocations { serials }, false)
+            }
+        }
+    }
+
+    fn begin_issuance(&mut self, number: u64, flaw: Option<IntentFlaw>) -> (Actor, Command, bool) {
+        let state = &self.domain.state;
+        let name = state.domain.as_ref().expect("a domain").name.clone();
+        let ends = state.step_ca_issuer().map(|(issuer, _)| issuer.not_after);
+        let at = self.domain.now.max(state.at);
+        let asked = state.intents.values().next().map(|intent| intent.serial.clone());
+        let owed = state.undelivered_revocations.keys().next().cloned();
+        let mut begin = BeginIssuance {
+            replica: ReplicaId(number),
+            issuer: issuer("c1"),
+            serial: self.domain.serial(),
+            key: KeyHash::new(self.domain.digest()),
+            subject: SpiffeId::agent(&name, &tenant("default"), &node("never")),
+            not_after: ends.unwrap_or(at).min(at.plus(Span::from_hours(1))),
+        };
+        let taken = |serial: Option<Serial>, begin: &mut BeginIssuance| match serial {
+            Some(serial) => {
+                begin.serial = serial;
+                true
+            }
+            None => false,
+        };
+        let spoiled = match flaw {
+            None => false,
+            // One that nobody here speaks for.
+            Some(IntentFlaw::OtherReplica) => {
+                begin.replica = ReplicaId(number + 100);
+                true
+            }
+            Some(IntentFlaw::OtherIssuer) => {
+                begin.issuer = issuer("n1");
+                true
+            }
+            Some(IntentFlaw::OtherSubject) => {
+                begin.subject = SpiffeId::operator(&name, &operator("alice"));
+                true
+            }
+            Some(IntentFlaw::UsedSerial) => taken(self.used_serial(), &mut begin),
+            Some(IntentFlaw::AskedSerial) => taken(asked, &mut begin),
+            Some(IntentFlaw::OwedSerial) => taken(owed, &mut begin),
+            Some(IntentFlaw::Over) => {
+                begin.not_after = at;
+                true
+            }
+            Some(IntentFlaw::OutlivesIssuer) => {
+                begin.not_after = ends.unwrap_or(at).plus(Span::from_millis(1));
+                true
+            }
+        };
+        (replica(number), Command::BeginIssuance(Box::new(begin)), spoiled)
+    }
+
+    /// The serial of what came of an intent.
+    fn signed(&mut self, intent: RequestId, signed: Signed) -> Serial {
+        let intents = &self.domain.state.intents;
+        let serial = match signed {
+            Signed::AsAsked => intents.get(&intent).map(|intent| intent.serial.clone()),
+            Signed::Otherwise => None,
+            Signed::OnRecord => self.domain.state.certificates.keys().next_back().cloned(),
+            Signed::OfAnother => {
+                intents.iter().find(|(id, _)| **id != intent).map(|(_, other)| other.serial.clone())
+            }
+        };
+        serial.unwrap_or_else(|| self.domain.serial())
     }
 
     /// What is done about replicas, and whether something is wrong with it.

@@ -9,9 +9,9 @@ use lifecycle::names::{
     Timestamp, TokenId, TrustDomain, Ulid, VclusterId, WireguardKey,
 };
 use lifecycle::registry::{
-    ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, Answer, AnswerRoll, Applied,
-    BeginIssuance, Claim, Command, Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant,
-    CreateToken, CreateVcluster, Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, ExternalIssuance,
+    ActivateIssuer, Actor, AddOperator, Admission, AnnounceReplica, AnswerRoll, Applied, BeginIssuance,
+    Claim, Command, Confirm, ConfirmStatus, Confirmation, CreateOperatorKey, CreateTenant, CreateToken,
+    CreateVcluster, Credential, Door, EPHEMERAL_LIFE, Enroll, Envelope, Event, ExternalIssuance,
     HardwareIdentity, HardwareText, InitializeDomain, Issued, IssuerKind, IssuerRequest, IssuerState,
     JoinReplica, Keeping, Mint, NewIssuer, NewRoot, NewStepCa, NodeChoice, NodeSigner, NodeState, Outcome,
     PendingRoll, PrepareRoll, Prepared, PublishIssuer, Recover, RecoveryKind, Register, RegisterHardware,
@@ -68,6 +68,18 @@ pub struct Domain {
     /// What the leader's clock says.
     pub now: Timestamp,
     drawn: u64,
+    /// What replicas have asked an external issuer for, oldest first, for whoever remembers all steps.
+    pub begun: Vec<Begun>,
+}
+
+/// A step that was taken while something was prepared.
+#[derive(Debug, Clone)]
+pub struct Begun {
+    pub before: State,
+    pub after: State,
+    pub envelope: Envelope,
+    pub at: Timestamp,
+    pub applied: Applied,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +106,7 @@ impl Enrolled {
 /// Making a domain and passing time.
 impl Domain {
     pub fn unfounded() -> Self {
-        Self { state: State::default(), now: START, drawn: 0 }
+        Self { state: State::default(), now: START, drawn: 0, begun: Vec::new() }
     }
 
     pub fn founded() -> Self {
@@ -150,26 +162,30 @@ impl Domain {
         }
     }
 
-    /// The intent for a certificate, and the id of the command that records it.
+    /// The intent for a certificate: its serial, and the id of the command that records it.
     pub fn begin_issuance(
         &mut self,
         subject: SpiffeId,
         key: KeyHash,
         not_after: Timestamp,
-    ) -> (Serial, Answer, RequestId) {
+    ) -> (Serial, RequestId) {
+        let asks = self.state.members().next().map_or(ReplicaId::FIRST, |member| member.id);
         let serial = self.serial();
         let begin = BeginIssuance {
-            replica: ReplicaId(1),
+            replica: asks,
             issuer: issuer("c1"),
             serial: serial.clone(),
             key,
             subject,
             not_after,
         };
-        let before: Vec<RequestId> = self.state.intents.keys().copied().collect();
-        let answer = self.give(replica(1), Command::BeginIssuance(Box::new(begin))).answer;
-        let id = self.state.intents.keys().find(|id| !before.contains(id)).copied();
-        (serial, answer, id.unwrap_or(RequestId(self.ulid())))
+        let (drawn, at) = (self.now.max(self.state.at), self.now);
+        let command = Command::BeginIssuance(Box::new(begin));
+        let envelope = self.envelope_drawn_at(drawn, Actor::Replica { id: asks }, command);
+        let (before, intent) = (self.state.clone(), envelope.id);
+        let applied = self.step(&envelope);
+        self.begun.push(Begun { before, after: self.state.clone(), envelope, at, applied });
+        (serial, intent)
     }
 
     /// The first replica has started again.
@@ -412,7 +428,7 @@ impl Domain {
         let signed_at = self.now.max(self.state.at);
         let not_after = signed_at.plus(lifetime).min(end);
         let (serial, external) = if external {
-            let (serial, _, intent) = self.begin_issuance(subject.clone(), key, not_after);
+            let (serial, intent) = self.begin_issuance(subject.clone(), key, not_after);
             let not_before = signed_at.minus(Span::from_secs(60));
             let external = ExternalIssuance { intent, not_before, chain: vec![self.intermediate("step-1")] };
             (serial, Some(Box::new(external)))
