@@ -272,11 +272,10 @@ impl Checkpoints {
         Self { at: app.clock.now(), denials: app.view().state.denials }
     }
 
-    /// When another leader signed the last one is not known: what it left unsigned, a revocation perhaps, is signed at once.
+    /// When another leader signed the last one is not known: what it left unsigned, a revocation perhaps, is signed at once. Some of it may
+    /// not be applied here yet, so that it is no question of how many lines there are now.
     fn on_record(app: &App) -> Self {
-        let view = app.view();
-        let at = if unsigned_lines(&view) > 0 { Timestamp::from_millis(0) } else { app.clock.now() };
-        Self { at, denials: view.state.denials }
+        Self { at: Timestamp::from_millis(0), denials: app.view().state.denials }
     }
 
     async fn sign_if_due(&mut self, app: &App, leadership: &Leadership) {
