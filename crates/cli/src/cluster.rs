@@ -211,7 +211,7 @@ fn created(minted: &MintedReplicaToken, reach: &Reach, screen: Screen) -> String
         .with("peer", &minted.peer_url);
     let shown = |line: &str| shell::paragraph(line, screen);
     format!(
-        "{}\nOn the machine of the new replica, with the domain's key-encryption key at PATH:\n{}\
+        "{}\nOn the machine of the new replica, with the domain's key-encryption key at PATH; others reach it by the name HOST:\n{}\
          Then run it; it becomes a voter once there is an odd number of them:\n{}\
          Here, see it arrive:\n{}",
         fields.text_on(screen),

@@ -66,7 +66,7 @@ pub async fn create_token(
 /// The token goes through standard input, so that it does not show among the machine's processes.
 fn join_command(peer_url: &str, token: &str, ca_pin: &str) -> String {
     format!(
-        "echo {token} | enlist server join --dir DIR --peer {peer_url} --ca-pin {ca_pin} --kek file:PATH --token -"
+        "echo {token} | enlist server join --dir DIR --peer {peer_url} --ca-pin {ca_pin} --kek file:PATH --name HOST --token -"
     )
 }
 

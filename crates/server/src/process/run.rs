@@ -334,10 +334,11 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
             .serve(&journal, address, stopping.clone())
             .map_err(|error| RunError::PeerListen { address, error })?;
         // The others may have been told another address when this replica joined, and send the log to where it says that it is.
-        if let Some(bound) = replication.listener.get() {
-            journal.is_reached_at(announce::peer_name(&config, *bound));
+        let announced = replication.listener.get().map(|bound| announce::peer_name(&config, *bound));
+        if let Some(announced) = &announced {
+            journal.is_reached_at(announced.clone());
         }
-        reach_others(&journal, &local, address).await?;
+        reach_others(&journal, &local, address, announced.as_deref().unwrap_or_default()).await?;
     }
     if journal.view().state.has_ephemeral_issuers() {
         key_memory::forbid_swapping();
@@ -473,7 +474,12 @@ fn peer_tls(
 
 /// Waits until this replica has what the cluster knows: for as long as it takes if it knows nothing yet, else not for long, because
 /// it can be asked and stopped without a majority too.
-async fn reach_others(journal: &Journal, local: &LocalReplica, own: SocketAddr) -> Result<(), RunError> {
+async fn reach_others(
+    journal: &Journal,
+    local: &LocalReplica,
+    own: SocketAddr,
+    announced: &str,
+) -> Result<(), RunError> {
     let began = Instant::now();
     let mut told = began;
     loop {
@@ -497,7 +503,7 @@ async fn reach_others(journal: &Journal, local: &LocalReplica, own: SocketAddr) 
                 addresses.join(" "),
                 "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one where it listens",
             );
-            tracing::warn!(others, listening = %own, remedy, "waiting for the other replicas: none has sent this one the log yet");
+            tracing::warn!(others, listening = %own, announced, remedy, "waiting for the other replicas: none has sent this one the log yet");
             told = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
