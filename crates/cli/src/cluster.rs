@@ -90,6 +90,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             };
             let screen = output.screen();
             output.document(&cluster, |cluster| {
+                if cluster.replica_id == id {
+                    return removed_itself(cluster, screen);
+                }
                 let counts = cluster.replicas.iter().any(|item| item.replica_id == id);
                 let next = if counts {
                     "It still counts for the majority: keep it running until `enlist cluster status` no longer lists it."
@@ -100,6 +103,26 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             })
         }
     }
+}
+
+/// What the removed replica itself knows of the others is not so any more: they do not talk to it.
+fn removed_itself(cluster: &Cluster, screen: Screen) -> String {
+    let id = &cluster.replica_id;
+    let counts = cluster.replicas.iter().any(|item| item.replica_id == *id);
+    let next = if counts {
+        "It may still count for the majority: keep it running until another replica no longer lists it."
+    } else {
+        "The others do without it: its process can be stopped and its directory deleted."
+    };
+    let others = cluster.replicas.iter().filter(|item| item.replica_id != *id);
+    let url = others.filter_map(|item| item.url.as_deref()).next().unwrap_or("URL");
+    format!(
+        "replica {} is removed\n{}\n{}\n{}",
+        harmless(id),
+        screen.hang(0, 0, next),
+        screen.hang(0, 0, "It was asked itself, and cannot see the cluster any more. Ask another replica:"),
+        shell::paragraph(&format!("enlist --server {} cluster status", harmless(url)), screen),
+    )
 }
 
 /// At a terminal in one place, elsewhere one after the other. A replica that cannot be asked for a moment is asked again.

@@ -4,7 +4,8 @@ use super::QUORUM_LOST;
 use crate::process::app::App;
 use crate::process::metrics::RaftFigures;
 use api::rest::cluster::{Cluster, ReplicaHealth, ReplicaItem, ReplicaRole};
-use journal::{PeerStanding, ReplicationProgress};
+use journal::{PeerRefusal, PeerStanding, ReplicationProgress};
+use lifecycle::names::ReplicaId;
 use lifecycle::registry::Replica;
 use std::time::Duration;
 
@@ -21,7 +22,11 @@ pub fn cluster(app: &App) -> Cluster {
     let domain = view.state.domain.as_ref();
     let leader = app.journal.leader().filter(|_| age <= QUORUM_LOST);
     // One that was removed is shown for as long as it counts for the majority.
-    let counts = |replica: &&Replica| replica.is_member() || app.journal.is_replicated(replica.id);
+    let (own, is_refused) = (app.journal.replica(), app.journal.is_refused(PeerRefusal::Removed));
+    let is_out = |id: ReplicaId| id == own && is_refused;
+    let counts = |replica: &&Replica| {
+        replica.is_member() || (app.journal.is_replicated(replica.id) && !is_out(replica.id))
+    };
     let shown = view.state.replicas.values().filter(counts);
     let mut replicas: Vec<ReplicaItem> = shown.map(|replica| item(app, replica, &replication)).collect();
     if replicas.is_empty() {
