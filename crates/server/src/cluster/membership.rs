@@ -12,6 +12,8 @@ const REACHABLE: Duration = Duration::from_secs(5);
 const BEHIND: u64 = 16;
 /// How long a change may take.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long a leader that is to vote no more tries to give the lead away first.
+const HAND_OVER: Duration = Duration::from_secs(3);
 
 pub async fn tick(app: &App, leadership: &Leadership) {
     let view = app.view();
@@ -33,6 +35,13 @@ pub async fn tick(app: &App, leadership: &Leadership) {
     let caught_up: BTreeSet<u64> = caught_up.map(|(id, _)| *id).collect();
     let Some(change) = next_change(&members, &voters, &learners, &caught_up, &reachable) else { return };
     tracing::info!(?change, "the membership of the cluster changes");
+    if let MembershipChange::SetVoters(voters) = &change
+        && !voters.contains(&own)
+        && app.journal.hand_over(HAND_OVER).await
+    {
+        // Whoever leads now takes this one out, and nobody waits for an election.
+        return;
+    }
     let changing = async {
         match change {
             MembershipChange::AddLearner(id) => app.journal.add_learner(id).await,
