@@ -8,6 +8,7 @@ pub mod local;
 pub mod membership;
 pub mod peer_listener;
 pub mod peer_tls;
+pub mod peer_watch;
 pub mod questions;
 pub mod status;
 

@@ -13,7 +13,7 @@ use crate::ca::{CertificateAuthority, ephemeral, hsm, step_ca};
 use crate::cluster::local::{self, LocalReplica};
 use crate::cluster::peer_tls::{self, PeerTls};
 use crate::cluster::questions::FleetAnswers;
-use crate::cluster::{Replication, announce};
+use crate::cluster::{Replication, announce, peer_watch};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
@@ -435,6 +435,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(reconcile::revocations::run(app.clone()));
     }
     tasks.spawn(connections::watch(app.clone()));
+    tasks.spawn(peer_watch::run(app.clone()));
     if !app.ca.spire.is_empty() {
         tasks.spawn(spire::follow(app.clone()));
     }
@@ -501,7 +502,7 @@ async fn reach_others(
             let addresses: Vec<&str> = local.seeds.values().map(String::as_str).collect();
             let (others, remedy) = (
                 addresses.join(" "),
-                "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one where it listens",
+                "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one by the address that it announces (names, listen and peer_listen in enlist.toml)",
             );
             tracing::warn!(others, listening = %own, announced, remedy, "waiting for the other replicas: none has sent this one the log yet");
             told = Instant::now();
