@@ -39,7 +39,7 @@ pub async fn tick(app: &App, leadership: &Leadership) {
         && !voters.contains(&own)
         && app.journal.hand_over(HAND_OVER).await
     {
-        // Whoever leads now takes this one out, and nobody waits for an election.
+        tracing::info!("this replica was removed: another one leads now, and takes it out of the voters");
         return;
     }
     let changing = async {
