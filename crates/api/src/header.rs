@@ -8,6 +8,8 @@ pub const CORRELATION_ID: &str = "x-correlation-id";
 pub const REQUEST_ID: &str = "x-request-id";
 /// Unix milliseconds, on every answer to a node.
 pub const SERVER_TIME: &str = "x-server-time";
+/// On what a replica answered without a leader to ask: how old what it knows may be, in milliseconds.
+pub const STATE_AGE: &str = "x-state-age-ms";
 /// Chooses the tenant where an operator has several.
 pub const TENANT: &str = "x-tenant";
 /// The same on the probectl API, as its own programs write it.

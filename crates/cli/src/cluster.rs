@@ -61,7 +61,7 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             let cluster: Cluster = operator.get(&Path::new("/v1/cluster")).await?;
             output.document(&cluster, |cluster| status(cluster, output.screen()))
         }
-        Command::Status { watch: true } => follow(&operator, output).await,
+        Command::Status { watch: true } => follow(&operator, reach, output).await,
         Command::Token { expires } => {
             let request = CreateReplicaTokenRequest { expires };
             let minted: MintedReplicaToken =
@@ -90,6 +90,9 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
             };
             let screen = output.screen();
             output.document(&cluster, |cluster| {
+                if cluster.replica_id == id {
+                    return removed_itself(cluster, screen);
+                }
                 let counts = cluster.replicas.iter().any(|item| item.replica_id == id);
                 let next = if counts {
                     "It still counts for the majority: keep it running until `enlist cluster status` no longer lists it."
@@ -102,8 +105,28 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
     }
 }
 
+/// What the removed replica itself knows of the others is not so any more: they do not talk to it.
+fn removed_itself(cluster: &Cluster, screen: Screen) -> String {
+    let id = &cluster.replica_id;
+    let counts = cluster.replicas.iter().any(|item| item.replica_id == *id);
+    let next = if counts {
+        "It may still count for the majority: keep it running until another replica no longer lists it."
+    } else {
+        "The others do without it: its process can be stopped and its directory deleted."
+    };
+    let others = cluster.replicas.iter().filter(|item| item.replica_id != *id);
+    let url = others.filter_map(|item| item.url.as_deref()).next().unwrap_or("URL");
+    format!(
+        "replica {} is removed\n{}\n{}\n{}",
+        harmless(id),
+        screen.hang(0, 0, next),
+        screen.hang(0, 0, "It was asked itself, and cannot see the cluster any more. Ask another replica:"),
+        shell::paragraph(&format!("enlist --server {} cluster status", harmless(url)), screen),
+    )
+}
+
 /// At a terminal in one place, elsewhere one after the other. A replica that cannot be asked for a moment is asked again.
-async fn follow(operator: &OperatorApi, output: Output) -> Result<(), CommandError> {
+async fn follow(operator: &OperatorApi, reach: &Reach, output: Output) -> Result<(), CommandError> {
     let in_place = !output.is_json() && std::io::stdout().is_terminal();
     let mut first = true;
     loop {
@@ -123,14 +146,20 @@ async fn follow(operator: &OperatorApi, output: Output) -> Result<(), CommandErr
             Err(error) if first => return Err(error.into()),
             // In the place of what was seen before, which is no longer so.
             Err(error) if in_place => {
-                let why = screen.hang(0, 0, &harmless(&error.to_string()));
+                let why = screen.hang(0, 0, &harmless(&without_watch(reach, &error)));
                 output.verbatim(&place(&format!("{now}\n{why}\n\n{}\n", screen.hang(0, 0, AGAIN))))?;
             }
-            Err(error) => eprintln!("{now} {}", harmless(&error.to_string())),
+            Err(error) => eprintln!("{now} {}", harmless(&without_watch(reach, &error))),
         }
         first = false;
         tokio::time::sleep(WATCH).await;
     }
+}
+
+/// What the command would say that begins now: it looks whether the socket is there, and whether the certificate has expired.
+fn without_watch(reach: &Reach, error: &client::Error) -> String {
+    let begun = reach.operator().err().and_then(|failure| failure.message().map(ToOwned::to_owned));
+    begun.unwrap_or_else(|| error.to_string())
 }
 
 fn status(cluster: &Cluster, screen: Screen) -> String {
@@ -159,7 +188,27 @@ fn status(cluster: &Cluster, screen: Screen) -> String {
         format!("\n{}\n", screen.hang(0, 0, &harmless(&text)))
     });
     let notice = notice.unwrap_or_default();
-    format!("{}{notice}\n{}", fields.text_on(screen), table(cluster).text(screen))
+    let waiting = waiting(cluster).map(|text| format!("\n{}\n", screen.hang(0, 0, &harmless(&text))));
+    format!(
+        "{}{notice}\n{}{}",
+        fields.text_on(screen),
+        table(cluster).text(screen),
+        waiting.unwrap_or_default()
+    )
+}
+
+/// Of one that has caught up and does not vote: it is not forgotten.
+fn waiting(cluster: &Cluster) -> Option<String> {
+    let voters = cluster.replicas.iter().filter(|item| item.voter).count();
+    let mut learners = cluster.replicas.iter().filter(|item| !item.voter);
+    let (learner, None) = (learners.next()?, learners.next()) else { return None };
+    (voters % 2 == 1 && learner.health == ReplicaHealth::Ok && cluster.reasons.is_empty()).then(|| {
+        format!(
+            "Replica {} does not vote yet: {} voters survive no more losses than {voters}. It votes once one more replica has joined.",
+            learner.replica_id,
+            voters + 1
+        )
+    })
 }
 
 fn is_exclusion(found: &Code) -> bool {
@@ -211,7 +260,7 @@ fn created(minted: &MintedReplicaToken, reach: &Reach, screen: Screen) -> String
         .with("peer", &minted.peer_url);
     let shown = |line: &str| shell::paragraph(line, screen);
     format!(
-        "{}\nOn the machine of the new replica, with the domain's key-encryption key at PATH:\n{}\
+        "{}\nOn the machine of the new replica, with the domain's key-encryption key at PATH; others reach it by the name HOST:\n{}\
          Then run it; it becomes a voter once there is an odd number of them:\n{}\
          Here, see it arrive:\n{}",
         fields.text_on(screen),

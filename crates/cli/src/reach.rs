@@ -8,7 +8,10 @@ use api::rest::secret::Secret;
 use client::rest::ApiCredential;
 use client::{OperatorApi, ServerUrl, Trust};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub mod ca_trust;
 pub mod certificate;
@@ -68,7 +71,8 @@ impl Reach {
             }
             Err(failure) => Err(failure),
         };
-        reached.map_err(|failure| by.explain(failure))
+        let reached = reached.map_err(|failure| by.explain(failure))?;
+        Ok(if self.notices { reached.noticing_stale(notice_stale) } else { reached })
     }
 
     /// Which control plane it is, and what chose it.
@@ -134,6 +138,20 @@ impl Reach {
                 Err(CommandError::usage(format!("{flag} is not used by this command"), "remove the flag"))
             }
         }
+    }
+}
+
+/// Once: a list takes several requests.
+fn notice_stale(age: Duration) {
+    static NOTICED: AtomicBool = AtomicBool::new(false);
+    if !NOTICED.swap(true, Ordering::Relaxed) {
+        let mut stderr = anstream::stderr().lock();
+        // A closed standard error does not fail the command.
+        let _ = writeln!(
+            stderr,
+            "notice: the replica has no leader to ask: what it answers is from {} s ago, and may be out of date",
+            age.as_secs()
+        );
     }
 }
 

@@ -21,6 +21,7 @@ pub enum Command {
     /// Initialize a domain in a new data directory: CA, keys and configuration
     Init(Box<init::Arguments>),
     /// Make the data directory of one more replica of a cluster
+    #[command(override_usage = join::USAGE)]
     Join(Box<join::Arguments>),
     /// Run the control plane
     ///

@@ -42,12 +42,18 @@ pub struct OperatorApi {
     transport: RestTransport,
     authorization: Option<HeaderValue>,
     correlation: Option<HeaderValue>,
+    on_stale: Option<fn(Duration)>,
 }
 
 impl OperatorApi {
     /// On the control plane's own machine: the socket knows its peer.
     pub fn over_socket(path: impl Into<PathBuf>) -> Self {
-        Self { transport: RestTransport::Socket(path.into()), authorization: None, correlation: None }
+        Self {
+            transport: RestTransport::Socket(path.into()),
+            authorization: None,
+            correlation: None,
+            on_stale: None,
+        }
     }
 
     /// Without a credential only health and the API's description can be read.
@@ -62,7 +68,12 @@ impl OperatorApi {
             Some(ApiCredential::ApiKey(key)) => (None, Some(bearer(key)?)),
         };
         let tls = client_config(trust, identity, b"http/1.1")?;
-        Ok(Self { transport: RestTransport::Server { server, tls }, authorization, correlation: None })
+        Ok(Self {
+            transport: RestTransport::Server { server, tls },
+            authorization,
+            correlation: None,
+            on_stale: None,
+        })
     }
 
     /// Ties the requests of one undertaking together in the audit trail.
@@ -70,6 +81,12 @@ impl OperatorApi {
         let id = HeaderValue::from_str(id).map_err(|_| Error::Usage("not a correlation id".to_owned()))?;
         self.correlation = Some(id);
         Ok(self)
+    }
+
+    /// Told how old an answer may be that the replica gave without a leader to ask.
+    pub fn noticing_stale(mut self, notice: fn(Duration)) -> Self {
+        self.on_stale = Some(notice);
+        self
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &Path) -> Result<T, Error> {
@@ -162,7 +179,11 @@ impl OperatorApi {
 
     /// An answer that is not an error.
     async fn send(&self, method: Method, path: &Path, body: Option<Vec<u8>>) -> Result<RestResponse, Error> {
-        self.exchange(method, path, body).await?.granted().await
+        let answer = self.exchange(method, path, body).await?.granted().await?;
+        if let Some((notice, age)) = self.on_stale.zip(answer.state_age()) {
+            notice(age);
+        }
+        Ok(answer)
     }
 
     async fn exchange(

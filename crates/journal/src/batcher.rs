@@ -33,7 +33,7 @@ pub enum ProposeError {
     #[error("whether it was applied is not known")]
     OutcomeUnknown,
     /// It was not applied.
-    #[error("there is no leader to take it")]
+    #[error("there is no leader to take the change")]
     Unavailable,
     /// It was not applied.
     #[error("the journal is shutting down")]

@@ -510,11 +510,13 @@ impl Journal {
         self.roster().is_rolled_back()
     }
 
-    /// Whether it may lead: its clock and its directory are good, the others were asked what they have seen of it, and it does not leave.
+    /// Whether it may lead: its clock and its directory are good, the others were asked what they have seen of it, and it is not leaving.
     pub(crate) fn may_stand(&self) -> bool {
         let leaves = self.handing_over.load(Ordering::Acquire);
         let believed = self.served.clock_believed.load(Ordering::Acquire);
-        believed && !leaves && self.is_fit() && self.roster().is_settled()
+        // Nobody votes for one that was removed, and each attempt raises the term.
+        let removed = self.is_refused(PeerRefusal::Removed);
+        believed && !leaves && !removed && self.is_fit() && self.roster().is_settled()
     }
 
     /// Whether it stands for election now.

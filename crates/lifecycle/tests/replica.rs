@@ -315,7 +315,7 @@ fn a_forced_removal_is_confirmed() {
         let Err(Rejection::ConfirmationNeeded { subject, affected, .. }) = &applied.answer else {
             panic!("{:?}", applied.answer)
         };
-        assert_eq!((subject.as_str(), *affected), ("2", 1));
+        assert_eq!((subject.as_str(), *affected), ("2", 0));
     }
     check(&mut domain, forced(Some("2")), granted(&["cluster.removed"]));
 }

@@ -75,7 +75,9 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     other = scratch("kek") / "other"
     other.write_text("ab" * 32)
     other.chmod(0o600)
-    refused(first.token(), "token_invalid")
+    refused(first.token(), "usage", 2)
+    refused(token[:-1], "usage", 2)
+    refused("", "usage", 2)
     refused("join_" + "x" * 43, "token_invalid")
     refused(token, "kek_wrong", **{"--kek": f"file:{other}"})
     refused(token, "peer_address_in_use", **{"--peer-listen": f"127.0.0.1:{first.peer_port}"})
@@ -89,6 +91,8 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     for host in ("127.0.0.1:0", "localhost:", "LocalHost.:", "[::ffff:127.0.0.1]:"):
         answer = first.https("POST", "/v1/cluster/join", {**spelled, "peer": f"{host}{first.peer_port}"})
         assert (answer.status, answer.code) == (409, "peer_address_in_use"), (host, answer)
+    answer = first.https("POST", "/v1/cluster/join", {**spelled, "token": first.token()})
+    assert (answer.status, answer.code) == (401, "token_invalid"), answer
     new = Replica(first)
     done = new.join_command(token, **{"--ca-pin": "sha256:" + "0" * 64})
     assert done.code != 0 and "pin" in done.error()["message"] and not new.dir.exists(), done
@@ -109,6 +113,17 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     first.cli("cluster", "remove", lines[-1]["replica_id"])
 
 
+def test_a_join_that_would_tell_others_of_their_own_machine_is_refused(cluster):
+    """Before anything is sent: an address of loopback, for a cluster elsewhere."""
+    new = Replica(cluster.replicas[0])
+    done = new.join_command("join_" + "x" * 43, **{"--peer": "https://cp-1.example.org:8443"})
+    assert (done.code, done.error()["code"]) == (2, "usage"), done
+    assert new.peer_address in done.error()["message"] and "--name" in done.error()["hint"], done
+    assert not new.dir.exists()
+    asked = new.join_command("join_" + "x" * 43, **{"--peer": f"https://127.0.0.1:{cluster.replicas[0].peer_port}"})
+    assert asked.code == 4 and not new.dir.exists(), asked
+
+
 def contents(directory) -> dict:
     """Every file, and what is in it."""
     return {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
@@ -121,7 +136,8 @@ def test_what_a_token_for_a_replica_comes_with(cluster):
     evidence.token(minted["token"])
     assert set(minted) == {"token_id", "token", "expires_at", "ca_pin", "peer_url", "join_command"}, set(minted)
     assert (minted["ca_pin"], minted["peer_url"]) == (first.pin, first.url)
-    assert all(part in minted["join_command"] for part in (minted["token"], first.pin, first.url, "server join")), minted
+    parts = (minted["token"], first.pin, first.url, "server join", "--name HOST")
+    assert all(part in minted["join_command"] for part in parts), minted
     left = datetime.datetime.fromisoformat(minted["expires_at"]).timestamp() - time.time()
     assert 10 * 60 < left <= 15 * 60 + 60, minted["expires_at"]
 

@@ -108,7 +108,7 @@ fn text(session: &ClusterSession<'_>, summary: &ClusterSummary<'_>, screen: Scre
 
 /// What to do in another terminal. These lines are pasted into a shell.
 fn steps(session: &ClusterSession<'_>, summary: &ClusterSummary<'_>, screen: Screen) -> String {
-    let ClusterSummary { server_url, ca_pin, token, replicas, .. } = summary;
+    let ClusterSummary { ca_pin, token, replicas, .. } = summary;
     let (enlist, agent) = (quoted(session.enlist), quoted(session.agent));
     let (base, demo) = (quoted(session.directory.base()), quoted(&session.directory.demo_agent()));
     let mine = quoted(&session.directory.base().join("my-agent"));
@@ -117,7 +117,10 @@ fn steps(session: &ClusterSession<'_>, summary: &ClusterSummary<'_>, screen: Scr
         replica.map(|replica| quoted(Path::new(&replica.dir))).unwrap_or_default()
     };
     let leader = replicas.iter().find(|replica| replica.leads());
-    let follower = place(replicas.iter().find(|replica| !replica.leads()));
+    let follower = replicas.iter().find(|replica| !replica.leads());
+    // Not that of the leader, which is about to be killed.
+    let server_url = follower.map_or(summary.server_url, |follower| follower.server_url.as_str());
+    let follower = place(follower);
     let keep = match session.demo {
         Some(_) => format!(
             "Keep the demo node connected; it goes to another replica when its own dies:\n{}",

@@ -137,5 +137,12 @@ pub(super) fn directory(error: &DirError) -> CommandError {
         );
         return CommandError::new(exit, code, error.to_string(), hint);
     }
+    if let DirError::Exists(path) = error {
+        let hint = format!(
+            "choose another --dir, or run the control plane in this directory: enlist server run --dir {}",
+            crate::shell::quoted(path)
+        );
+        return CommandError::new(exit, code, error.to_string(), hint);
+    }
     CommandError::new(exit, code, error.to_string(), error.remedy())
 }

@@ -5,10 +5,10 @@ use crate::error::{CommandError, Exit};
 use crate::fields::Fields;
 use crate::output::Output;
 use crate::shell;
-use ::server::config::RawConfig;
+use ::server::config::{PEER_PORT, RawConfig, is_own_machine};
 use ::server::datadir::DataDir;
 use ::server::join::{JoinError, JoinRequest, prepare};
-use api::rest::cluster::JoinedCluster;
+use api::rest::cluster::{JoinedCluster, REPLICA_TOKEN_PREFIX};
 use api::rest::secret::Secret;
 use client::OperatorApi;
 use client::rest::Path;
@@ -19,9 +19,12 @@ use serde::Serialize;
 use std::io::Read;
 use std::path::PathBuf;
 
+/// With the pin of the CA, which is a flag of every command and needed by this one.
+pub const USAGE: &str = "enlist server join [OPTIONS] --peer <URL> --ca-pin <PIN> --kek <KEK>";
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// URL of a replica of the cluster
+    /// URL of a replica of the cluster, as hosts and operators use it (port 8443, not the one between replicas)
     #[arg(long, value_name = "URL")]
     peer: String,
     /// Token of `enlist cluster token`; `-` reads it from standard input
@@ -62,6 +65,8 @@ const HSM: &str = "An issuer's key is in an HSM: before the first start, copy th
                    enlist.toml in this directory, with the file of the PIN that it names.";
 
 const TOKEN_BYTES: u64 = 4096;
+/// After the prefix: 32 bytes in base64url.
+const TOKEN_CHARS: usize = 43;
 
 /// `pin` is that of the domain's root certificate, as `enlist cluster token` prints it.
 pub async fn run(
@@ -124,6 +129,16 @@ pub async fn join(
     // A URL that was given may be that of a load balancer; one that comes of the listen address is this replica's alone.
     let is_given = !config.advertise.is_empty();
     let prepared = prepare(JoinRequest { dir, config })?;
+    if !is_own_machine(&peer.host())
+        && let Some(name) = prepared.misleading_name()
+    {
+        let message =
+            format!("the other replicas and the hosts would be told {name}, which is their own machine");
+        return Err(CommandError::usage(
+            message,
+            "give the host name of this machine with --name, or addresses that others reach with --listen and --peer-listen",
+        ));
+    }
     let message = prepared.message(token, env!("CARGO_PKG_VERSION"))?;
     let is_peers = |url: &String| ServerUrl::parse(url).is_ok_and(|url| url == peer);
     if !is_given && message.urls.iter().any(is_peers) {
@@ -133,10 +148,24 @@ pub async fn join(
             "give an address of its own with --listen, or a host name of its own with --name",
         ));
     }
-    let asked = OperatorApi::over_tls(peer, &Trust::pin(pin), None)?;
-    let joined: JoinedCluster = asked.post(&Path::new("/v1/cluster/join"), &message).await?;
+    let asked = OperatorApi::over_tls(peer.clone(), &Trust::pin(pin), None)?;
+    let answer: Result<JoinedCluster, client::Error> =
+        asked.post(&Path::new("/v1/cluster/join"), &message).await;
+    let joined = answer.map_err(|error| not_joined(error, &peer))?;
     prepared.finish(&joined).await?;
     Ok(joined)
+}
+
+/// At the port between replicas whoever shows no replica's certificate is turned away.
+fn not_joined(error: client::Error, peer: &ServerUrl) -> CommandError {
+    let is_peer_port = peer.port() == PEER_PORT && matches!(error, client::Error::Unreachable { .. });
+    let failed = CommandError::from(error);
+    if !is_peer_port {
+        return failed;
+    }
+    failed.with_hint(format!(
+        "port {PEER_PORT} is the one between replicas: give --peer the URL that hosts and operators use, which `enlist cluster token` prints"
+    ))
 }
 
 fn token(arguments: &Arguments) -> Result<Secret, CommandError> {
@@ -162,7 +191,29 @@ fn token(arguments: &Arguments) -> Result<Secret, CommandError> {
         (Some(token), None) => token.clone(),
         (None, None) => String::new(),
     };
+    check_token(text.trim())?;
     Ok(Secret::new(text.trim()))
+}
+
+/// Tells what cannot be a replica's token before anything is sent, without repeating it.
+fn check_token(token: &str) -> Result<(), CommandError> {
+    let create = "create one for a replica with `enlist cluster token`, and copy the whole of it";
+    let body = token.strip_prefix(REPLICA_TOKEN_PREFIX);
+    let is_whole = |body: &str| {
+        body.len() == TOKEN_CHARS
+            && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let what = match body {
+        Some(body) if is_whole(body) => return Ok(()),
+        _ if token.is_empty() => "the token is empty".to_owned(),
+        None if token.starts_with("enroll_") => "this is a token for a node, not for a replica".to_owned(),
+        Some(_) | None => {
+            format!(
+                "this is not the whole token of a replica: {REPLICA_TOKEN_PREFIX} and {TOKEN_CHARS} characters"
+            )
+        }
+    };
+    Err(CommandError::usage(what, create))
 }
 
 impl From<JoinError> for CommandError {
@@ -185,6 +236,30 @@ impl From<JoinError> for CommandError {
                 "remove the replica that was recorded (`enlist cluster status`, `enlist cluster remove ID`), then join with a new \
                  token",
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_token_of_a_replica_is_told_apart() {
+        let said =
+            |token: &str| check_token(token).err().and_then(|error| error.message().map(ToOwned::to_owned));
+        assert_eq!(said(&format!("join_{}", "aB-_0".repeat(9).get(..43).expect("long enough"))), None);
+        for (token, part) in [
+            ("", "empty"),
+            ("enroll_abc", "for a node"),
+            ("join_abc", "not the whole"),
+            ("secret", "not the whole"),
+        ] {
+            let said = said(token).unwrap_or_default();
+            assert!(
+                said.contains(part) && !said.contains("abc") && !said.contains("secret"),
+                "{token}: {said}"
+            );
         }
     }
 }

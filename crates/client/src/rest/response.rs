@@ -7,6 +7,7 @@ use api::error::ErrorBody;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 use tokio::time::timeout_at;
 
 /// A page of a thousand nodes fits several times over.
@@ -31,6 +32,12 @@ impl RestResponse {
             }))),
             Err(_) => Err(source.unexpected(format!("HTTP {status} without an Enlist error"))),
         }
+    }
+
+    /// How old it may be, where the replica had no leader to ask.
+    pub(super) fn state_age(&self) -> Option<Duration> {
+        let age = self.response.headers().get(api::header::STATE_AGE)?;
+        age.to_str().ok()?.parse().ok().map(Duration::from_millis)
     }
 
     pub(super) async fn bytes(self) -> Result<Bytes, Error> {

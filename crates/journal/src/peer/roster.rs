@@ -51,6 +51,8 @@ pub struct PeerStanding {
     address: Option<String>,
     /// What it told this replica instead of talking to it.
     refused: Option<PeerRefusal>,
+    /// The last process of it that was turned away because of its directory.
+    declined: Option<StartMark>,
 }
 
 impl PeerStanding {
@@ -79,6 +81,24 @@ impl PeerStanding {
             // While a process said how far its log is, it may have acknowledged more by another connection.
             Lineage::Same | Lineage::Later => Ok(()),
         }
+    }
+}
+
+impl PeerStanding {
+    /// Logs once for each process that a copy of this replica's directory runs, or an older state of it: whoever looks after the
+    /// others would not learn of it.
+    fn turned_away(&mut self, shown: &Identity, judged: Result<(), PeerRefusal>) -> Result<(), PeerRefusal> {
+        let (replica, start) = (shown.replica, shown.starts.mark());
+        let Err(why) = judged else { return Ok(()) };
+        if self.declined.replace(start) != Some(start) {
+            let what = if why == PeerRefusal::Duplicate {
+                "another process with its identity is connected, so one of the two runs on a copy of its directory"
+            } else {
+                "its directory was put back, or is a copy of one that ran since"
+            };
+            tracing::warn!(%replica, start = start.count, reason = ?why, "a process that says it is replica {replica} is turned away: {what}");
+        }
+        judged
     }
 }
 
@@ -253,7 +273,8 @@ impl Roster {
         let mut peers = self.peers();
         let known = peers.entry(caller.replica).or_default();
         let is_same = caller.starts.follows(&known.mark.start) == Lineage::Same;
-        known.judge(caller, known.mark.reached)?;
+        let judged = known.judge(caller, known.mark.reached);
+        known.turned_away(caller, judged)?;
         if !is_same {
             self.remember_start(&mut peers, caller)?;
         }
@@ -271,7 +292,8 @@ impl Roster {
     pub fn admit_called(&self, called: &Identity, reached: u64) -> Result<(), PeerRefusal> {
         let mut peers = self.peers();
         let known = peers.entry(called.replica).or_default();
-        known.judge(called, reached)?;
+        let judged = known.judge(called, reached);
+        known.turned_away(called, judged)?;
         if called.starts.mark() != known.mark.start {
             self.remember_start(&mut peers, called)?;
         }

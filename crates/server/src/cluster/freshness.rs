@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 use std::sync::Arc;
 
-const STATE_AGE: HeaderName = HeaderName::from_static("x-state-age-ms");
+const STATE_AGE: HeaderName = HeaderName::from_static(api::header::STATE_AGE);
 
 pub async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     if app.journal.is_alone() || is_about_itself(request.uri().path()) {

@@ -12,6 +12,8 @@ const REACHABLE: Duration = Duration::from_secs(5);
 const BEHIND: u64 = 16;
 /// How long a change may take.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long a leader that is to vote no more tries to give the lead away first.
+const HAND_OVER: Duration = Duration::from_secs(3);
 
 pub async fn tick(app: &App, leadership: &Leadership) {
     let view = app.view();
@@ -38,6 +40,13 @@ pub async fn tick(app: &App, leadership: &Leadership) {
         return;
     };
     tracing::info!(?change, "the membership of the cluster changes");
+    if let MembershipChange::SetVoters(voters) = &change
+        && !voters.contains(&own)
+        && app.journal.hand_over(HAND_OVER).await
+    {
+        tracing::info!("this replica was removed: another one leads now, and takes it out of the voters");
+        return;
+    }
     let changing = async {
         match change {
             MembershipChange::AddLearner(id) => app.journal.add_learner(id).await,

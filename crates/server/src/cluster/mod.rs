@@ -9,6 +9,7 @@ pub mod membership;
 pub mod peer_address;
 pub mod peer_listener;
 pub mod peer_tls;
+pub mod peer_watch;
 pub mod questions;
 pub mod status;
 
@@ -153,10 +154,11 @@ pub fn complaints(app: &App) -> Vec<&'static str> {
     reasons
 }
 
-/// Whether what this replica knows may be too old to judge a node by: no quorum was heard of for `stale_after`.
+/// Whether what this replica knows may be too old to judge a node by: no quorum was heard of for `stale_after`, or the others do not
+/// talk to it, so that no revocation reaches it.
 pub fn is_stale(app: &App) -> bool {
     let limit = Duration::from_millis(app.view().state.policy.stale_after.millis());
-    app.journal.quorum_age() > limit || !app.journal.is_fit()
+    app.journal.quorum_age() > limit || !app.journal.is_fit() || exclusions(app).next().is_some()
 }
 
 /// How old what this replica knows may be: since the last proof of a quorum, or since its last entry if there was none since the start.
@@ -174,7 +176,10 @@ pub fn state_age_ms(app: &App) -> u64 {
 /// Refuses a node here, so that it goes to another replica; never as revoked.
 pub fn check_fresh(app: &App) -> Result<(), Failure> {
     if is_stale(app) {
-        let message = "this replica has had no contact with a majority of the cluster for too long";
+        let message = match exclusions(app).next() {
+            Some(why) => format!("the other replicas do not talk to this one ({})", why.word),
+            None => "this replica has had no contact with a majority of the cluster for too long".to_owned(),
+        };
         return Err(Failure::new(code::STALE, message).retry_after(5));
     }
     Ok(())

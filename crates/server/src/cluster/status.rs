@@ -4,12 +4,13 @@ use super::QUORUM_LOST;
 use crate::process::app::App;
 use crate::process::metrics::RaftFigures;
 use api::rest::cluster::{Cluster, ReplicaHealth, ReplicaItem, ReplicaRole};
-use journal::{PeerStanding, ReplicationProgress};
+use journal::{PeerRefusal, PeerStanding, ReplicationProgress};
+use lifecycle::names::ReplicaId;
 use lifecycle::registry::Replica;
 use std::time::Duration;
 
 /// One that was not heard of for so long cannot be reached.
-const UNREACHABLE: Duration = Duration::from_secs(5);
+pub const UNREACHABLE: Duration = Duration::from_secs(5);
 /// One that lacks more entries than this is behind.
 const LAGGING: u64 = 256;
 /// How far a clock may be off.
@@ -21,7 +22,11 @@ pub fn cluster(app: &App) -> Cluster {
     let domain = view.state.domain.as_ref();
     let leader = app.journal.leader().filter(|_| age <= QUORUM_LOST);
     // One that was removed is shown for as long as it counts for the majority.
-    let counts = |replica: &&Replica| replica.is_member() || app.journal.is_replicated(replica.id);
+    let (own, is_refused) = (app.journal.replica(), app.journal.is_refused(PeerRefusal::Removed));
+    let is_out = |id: ReplicaId| id == own && is_refused;
+    let counts = |replica: &&Replica| {
+        replica.is_member() || (app.journal.is_replicated(replica.id) && !is_out(replica.id))
+    };
     let shown = view.state.replicas.values().filter(counts);
     let mut replicas: Vec<ReplicaItem> = shown.map(|replica| item(app, replica, &replication)).collect();
     if replicas.is_empty() {
@@ -46,12 +51,19 @@ pub fn cluster(app: &App) -> Cluster {
 pub fn figures(app: &App) -> RaftFigures {
     let (view, replication) = (app.view(), app.journal.replication());
     let reports = view.state.members().filter_map(|member| app.journal.standing(member.id).report);
+    // One that the others do not talk to knows nothing of them.
+    let is_excluded = super::exclusions(app).next().is_some();
+    let others = view.state.members().map(|member| member.id);
+    let others = others.filter(|id| *id != app.journal.replica() && !is_excluded);
+    let reachable = |id: ReplicaId| (id.0, app.journal.standing(id).is_reachable(UNREACHABLE));
     let furthest = reports.map(|report| report.last_log).fold(replication.last_log, u64::max);
     RaftFigures {
         is_leader: super::role(app) == super::ClusterRole::Leader,
         term: replication.term,
         lag: furthest.saturating_sub(view.applied_index),
         applied: view.applied_index,
+        voters: app.journal.membership().0.len() as u64,
+        reachable: others.map(reachable).collect(),
         newest_snapshot: app.journal.newest_snapshot(),
         snapshots_installed: replication.snapshots_installed,
     }

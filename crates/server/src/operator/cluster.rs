@@ -66,7 +66,7 @@ pub async fn create_token(
 /// The token goes through standard input, so that it does not show among the machine's processes.
 fn join_command(peer_url: &str, token: &str, ca_pin: &str) -> String {
     format!(
-        "echo {token} | enlist server join --dir DIR --peer {peer_url} --ca-pin {ca_pin} --kek file:PATH --token -"
+        "echo {token} | enlist server join --dir DIR --peer {peer_url} --ca-pin {ca_pin} --kek file:PATH --name HOST --token -"
     )
 }
 
@@ -86,6 +86,12 @@ pub async fn remove(
 ) -> Result<axum::Json<Cluster>, Failure> {
     authenticate::reader(&app, &caller.actor, Act::ManageCluster)?;
     let replica = replica_id(&id)?;
+    if app.journal.is_alone() && replica == app.journal.replica() && is_the_only_one(&app, replica) {
+        let message = format!("replica {replica} is the only one: it cannot be removed");
+        let remedy = "to end the domain, stop the control plane and delete its directory; to replace the replica, let another one join first \
+                      (`enlist cluster token`)";
+        return Err(Failure::new(code::WOULD_LOSE_MAJORITY, message).remedy(remedy));
+    }
     if !request.force {
         keeps_majority(&app, replica)?;
     }
@@ -99,16 +105,27 @@ pub async fn remove(
     Ok(axum::Json(status::cluster(&app)))
 }
 
+/// A domain that never was a cluster has no record of its replica.
+fn is_the_only_one(app: &App, replica: ReplicaId) -> bool {
+    app.view().state.members().all(|member| member.id == replica)
+}
+
 /// Until replication does without it: before that it counts for the majority, and must not be stopped. The answer lists it as long
 /// as it counts.
 async fn until_left_out(app: &App, replica: ReplicaId) {
     let left_out = async {
-        while app.journal.is_replicated(replica) {
+        while app.journal.is_replicated(replica) && !learns_from_others(app, replica) {
             tokio::time::sleep(LEFT_OUT_POLL).await;
         }
     };
     // Without a majority it may take for ever; the leader goes on with it.
     let _ = tokio::time::timeout(LEFT_OUT, left_out).await;
+}
+
+/// The removed replica is sent nothing any more, its own removal from the membership included: that the others refuse it is how it
+/// knows.
+fn learns_from_others(app: &App, replica: ReplicaId) -> bool {
+    replica == app.journal.replica() && app.journal.is_refused(journal::PeerRefusal::Removed)
 }
 
 /// Whether those that are left and can be reached are a majority of those that are left. Whoever was removed before and still votes is

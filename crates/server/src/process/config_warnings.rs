@@ -1,11 +1,12 @@
 //! What is allowed in enlist.toml and will not do what was meant. `server check` shows it, and the start logs it.
 
+use crate::cluster::local::{self, LocalReplica};
 use pki::pem;
 use pki::succession::roots_to_follow;
 use pki::svid::TrustBundle;
 
 use super::clock;
-use super::config::{ControlPlaneConfig, LokiCredential, SpireConfig};
+use super::config::{ControlPlaneConfig, LokiCredential, SpireConfig, host_of, is_own_machine};
 use super::datadir::{DataDir, StoreVersion};
 
 /// One line each.
@@ -16,6 +17,7 @@ pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
         exposed_claims(config),
         claims_of_nobody(dir, config),
         older_directory(dir),
+        misleading_name(dir, config),
     ];
     found.into_iter().flatten().chain(unusable_bundles(config)).collect()
 }
@@ -67,6 +69,17 @@ fn claims_of_nobody(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String
          root of each domain that is to be believed (`enlist ca export` there)"
             .to_owned()
     })
+}
+
+/// Of a replica that joined others on other machines: none of them can send it the log.
+fn misleading_name(dir: &DataDir, config: &ControlPlaneConfig) -> Option<String> {
+    let local = local::load(dir).ok().filter(LocalReplica::joined)?;
+    let is_elsewhere = |peer: &String| !is_own_machine(host_of(peer));
+    let name = config.misleading_name().filter(|_| local.seeds.values().any(is_elsewhere))?;
+    Some(format!(
+        "names: the other replicas and the hosts are told {name}, which is their own machine; set names to the host name of this \
+         machine, or listen and peer_listen to addresses that others reach"
+    ))
 }
 
 fn older_directory(dir: &DataDir) -> Option<String> {

@@ -47,7 +47,8 @@ impl DirError {
     pub fn remedy(&self) -> &'static str {
         match self {
             DirError::Missing(_) => {
-                "check --dir, or initialize a new one: enlist server init --dir DIR --domain NAME --kek file:PATH"
+                "check --dir, or make one: enlist server init --dir DIR --domain NAME --kek file:PATH; of one more replica of a \
+                 cluster: enlist server join, as `enlist cluster token` prints it"
             }
             DirError::Exists(_) => {
                 "choose another --dir, or run the control plane in this directory: enlist server run"

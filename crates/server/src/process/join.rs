@@ -57,6 +57,11 @@ pub fn prepare(request: JoinRequest) -> Result<PreparedJoin, JoinError> {
 }
 
 impl PreparedJoin {
+    /// What others would be told of the new replica, and would not lead them to it.
+    pub fn misleading_name(&self) -> Option<String> {
+        self.config.misleading_name()
+    }
+
     /// What is sent to the replica that is asked.
     pub fn message(&self, token: Secret, version: &str) -> Result<JoinClusterRequest, JoinError> {
         let csr_pem = self.key.csr_pem().map_err(|error| JoinError::Key(error.to_string()))?;

@@ -71,6 +71,11 @@ struct ByIssuer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReplica {
+    replica: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlace {
     place: &'static str,
 }
@@ -152,18 +157,24 @@ struct RaftMetrics {
     term: Gauge,
     lag: Gauge,
     applied: Gauge,
+    voters: Gauge,
+    /// Of each other member.
+    peer_reachable: Family<ByReplica, Gauge>,
     /// Without labels; absent while there is no snapshot.
     snapshot_age: Family<Vec<(String, String)>, Gauge>,
     snapshots_installed: Counter,
 }
 
 /// What they are set to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RaftFigures {
     pub is_leader: bool,
     pub term: u64,
     pub lag: u64,
     pub applied: u64,
+    pub voters: u64,
+    /// Which of the other members were heard of a short while ago.
+    pub reachable: BTreeMap<u64, bool>,
     pub newest_snapshot: Option<Timestamp>,
     pub snapshots_installed: u64,
 }
@@ -184,6 +195,10 @@ impl RaftMetrics {
             "The last entry that this replica has applied",
             self.applied.clone(),
         );
+        let help = "Replicas whose votes count, this one included if it votes";
+        registry.register("raft_voters", help, self.voters.clone());
+        let help = "1 while another replica was heard of by this one within 5 seconds";
+        registry.register("raft_peer_reachable", help, self.peer_reachable.clone());
         let help = "How long ago the newest snapshot was written";
         registry.register("snapshot_age_seconds", help, self.snapshot_age.clone());
         let help = "Snapshots that came from another replica and were installed since the start";
@@ -197,6 +212,12 @@ impl RaftMetrics {
         self.term.set(gauge(figures.term));
         self.lag.set(gauge(figures.lag));
         self.applied.set(gauge(figures.applied));
+        self.voters.set(gauge(figures.voters));
+        self.peer_reachable.clear();
+        for (replica, is_reachable) in &figures.reachable {
+            let of_replica = ByReplica { replica: *replica };
+            self.peer_reachable.get_or_create(&of_replica).set(i64::from(*is_reachable));
+        }
         self.snapshot_age.clear();
         if let Some(written) = figures.newest_snapshot {
             self.snapshot_age.get_or_create(&Vec::new()).set(gauge(now.since(written).millis() / 1000));

@@ -13,7 +13,7 @@ use crate::ca::{CertificateAuthority, ephemeral, hsm, step_ca};
 use crate::cluster::local::{self, LocalReplica};
 use crate::cluster::peer_tls::{self, PeerTls};
 use crate::cluster::questions::FleetAnswers;
-use crate::cluster::{Replication, announce};
+use crate::cluster::{Replication, announce, peer_watch};
 use crate::edge::{Edge, connections, listener, plain, socket, tls};
 use crate::fleet::{live, news, overlays};
 use crate::operator;
@@ -334,10 +334,11 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
             .serve(&journal, address, stopping.clone())
             .map_err(|error| RunError::PeerListen { address, error })?;
         // The others may have been told another address when this replica joined, and send the log to where it says that it is.
-        if let Some(bound) = replication.listener.get() {
-            journal.is_reached_at(announce::peer_name(&config, *bound));
+        let announced = replication.listener.get().map(|bound| announce::peer_name(&config, *bound));
+        if let Some(announced) = &announced {
+            journal.is_reached_at(announced.clone());
         }
-        reach_others(&journal, &local, address).await?;
+        reach_others(&journal, &local, address, announced.as_deref().unwrap_or_default()).await?;
     }
     if journal.view().state.has_ephemeral_issuers() {
         key_memory::forbid_swapping();
@@ -434,6 +435,7 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
         tasks.spawn(reconcile::revocations::run(app.clone()));
     }
     tasks.spawn(connections::watch(app.clone()));
+    tasks.spawn(peer_watch::run(app.clone()));
     if !app.ca.spire.is_empty() {
         tasks.spawn(spire::follow(app.clone()));
     }
@@ -473,7 +475,12 @@ fn peer_tls(
 
 /// Waits until this replica has what the cluster knows: for as long as it takes if it knows nothing yet, else not for long, because
 /// it can be asked and stopped without a majority too.
-async fn reach_others(journal: &Journal, local: &LocalReplica, own: SocketAddr) -> Result<(), RunError> {
+async fn reach_others(
+    journal: &Journal,
+    local: &LocalReplica,
+    own: SocketAddr,
+    announced: &str,
+) -> Result<(), RunError> {
     let began = Instant::now();
     let mut told = began;
     loop {
@@ -495,9 +502,9 @@ async fn reach_others(journal: &Journal, local: &LocalReplica, own: SocketAddr) 
             let addresses: Vec<&str> = local.seeds.values().map(String::as_str).collect();
             let (others, remedy) = (
                 addresses.join(" "),
-                "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one where it listens",
+                "see that the other replicas run, that this machine reaches them at their addresses, and that they reach this one by the address that it announces (names, listen and peer_listen in enlist.toml)",
             );
-            tracing::warn!(others, listening = %own, remedy, "waiting for the other replicas: none has sent this one the log yet");
+            tracing::warn!(others, listening = %own, announced, remedy, "waiting for the other replicas: none has sent this one the log yet");
             told = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -69,10 +69,31 @@ fn detail(line: &AuditLine) -> String {
             "root_fingerprint",
             "issuer_fingerprint",
         ],
+        Some(("cluster", _)) => &["replica_id", "peer"],
         Some(("session", _)) => &["user", "kind", "session_id", "exit_status"],
         Some(("alert", _)) => &["kind"],
         Some(("audit", "forwarding_gap")) => &["from", "to", "cause"],
         _ => &[],
     };
     pairs(line, own.iter().chain(&TELLING)).join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_replicas_name_the_replica() {
+        let told = |text: &str| detail(&serde_json::from_str(text).expect("a line"));
+        let common = r#""seq": 9, "at": "2026-01-01T00:00:00.000Z", "prev_hash": "", "hash": "", "actor": "local:root", "source": "unix"
+            "#;
+        let removed = format!(
+            r#"{{{common}, "event_type": "cluster.removed", "replica_id": "2", "denied_serials": ["ab"]}}"#
+        );
+        assert_eq!(told(&removed), "replica_id=2");
+        let joined = format!(
+            r#"{{{common}, "event_type": "cluster.joined", "replica_id": "3", "peer": "cp-3:8444"}}"#
+        );
+        assert_eq!(told(&joined), "replica_id=3  peer=cp-3:8444");
+    }
 }

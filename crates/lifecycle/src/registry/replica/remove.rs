@@ -26,7 +26,7 @@ pub(in crate::registry) fn remove(
         let consequence = format!(
             "replica {id} is removed even if the replicas that are left cannot form a majority, in which case nothing can be changed until enough of them are back"
         );
-        if let Err(needed) = confirm.check(&id.to_string(), &consequence, 1) {
+        if let Err(needed) = confirm.check(&id.to_string(), &consequence, 0) {
             return needed.into();
         }
     }

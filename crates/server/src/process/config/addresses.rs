@@ -2,10 +2,10 @@
 
 use super::keys::ControlPlaneConfig;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Between replicas.
-const PEER_PORT: u16 = 8444;
+pub const PEER_PORT: u16 = 8444;
 
 impl ControlPlaneConfig {
     /// The names a host may call the control plane by.
@@ -35,8 +35,8 @@ impl ControlPlaneConfig {
     pub fn host(&self, bound: SocketAddr) -> String {
         match bound.ip() {
             ip if ip.is_unspecified() => self.own_name(),
-            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
-            std::net::IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+            IpAddr::V4(ip) => ip.to_string(),
         }
     }
 
@@ -50,8 +50,7 @@ impl ControlPlaneConfig {
 
     /// Where connections between replicas are accepted.
     pub fn peer_address(&self) -> SocketAddr {
-        let ip =
-            self.listen.first().map_or(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), SocketAddr::ip);
+        let ip = self.listen.first().map_or(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), SocketAddr::ip);
         self.peer_listen.unwrap_or(SocketAddr::new(ip, PEER_PORT))
     }
 
@@ -61,10 +60,58 @@ impl ControlPlaneConfig {
         format!("{}:{}", self.host(address), address.port())
     }
 
+    /// The first of what others are told (the address between replicas, URLs for hosts) that leads each of them to its own machine.
+    pub fn misleading_name(&self) -> Option<String> {
+        let urls = self.server_url().into_iter().chain(self.advertise.iter().skip(1).cloned());
+        std::iter::once(self.peer_name()).chain(urls).find(|told| is_own_machine(host_of(told)))
+    }
+
     /// The URL before anything listens; none while the port is still to be chosen.
     pub fn server_url(&self) -> Option<String> {
         let first = self.listen.first()?;
         let known = !self.advertise.is_empty() || first.port() != 0;
         known.then(|| self.advertised(*first).into_iter().next()).flatten()
+    }
+}
+
+/// The host of `HOST:PORT` or of a URL, without brackets.
+pub fn host_of(address: &str) -> &str {
+    let authority = address.split_once("://").map_or(address, |(_, rest)| rest);
+    match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.split([':', '/']).next().unwrap_or_default(),
+    }
+}
+
+/// Whether whoever connects to this host connects to the machine it is on: `localhost`, loopback, and what stands for every address.
+pub fn is_own_machine(host: &str) -> bool {
+    let is_own = |ip: IpAddr| ip.to_canonical().is_loopback() || ip.to_canonical().is_unspecified();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_everybody_to_the_own_machine_is_known() {
+        for own in [
+            "localhost:8444",
+            "https://LOCALHOST:8443",
+            "127.0.0.2:1",
+            "[::1]:8444",
+            "[::]:8444",
+            "https://0.0.0.0/",
+        ] {
+            assert!(is_own_machine(host_of(own)), "{own}");
+        }
+        for elsewhere in [
+            "cp-2.example.org:8444",
+            "https://192.0.2.7:8443",
+            "[2001:db8::1]:8444",
+            "https://localhost.example",
+        ] {
+            assert!(!is_own_machine(host_of(elsewhere)), "{elsewhere}");
+        }
     }
 }

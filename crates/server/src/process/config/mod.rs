@@ -22,6 +22,7 @@ mod table_list;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::{PEER_PORT, host_of, is_own_machine};
 pub use claims::ClaimsConfig;
 pub use form::read_secret;
 pub use key::ConfigKeyReference;
