@@ -1124,7 +1124,9 @@ fn cared(node: NodeId, care: Care) -> Command {
 
 /// One of a few keys.
 fn wireguard_of(number: u8) -> Wireguard {
-    let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
+    let mut bytes = digest(u64::MAX - u64::from(number));
+    bytes[31] &= 0x7f;
+    let key = WireguardKey::new(bytes).unwrap();
     Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
 }
 
