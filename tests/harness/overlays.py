@@ -45,6 +45,8 @@ class Host:
         self.answers: list = []
         self.orders: list = []
         self.coming: list = []
+        # Answers and messages about peers as they came, by their kind.
+        self.arrived: list = []
         self.lost = False
         self.gone_at: dict = {}
         self.lock = threading.Lock()
@@ -65,6 +67,8 @@ class Host:
             if kind is None:
                 return
             with self.lock:
+                if kind.startswith("overlay_"):
+                    self.arrived.append(kind)
                 if kind == "overlay_answer":
                     self.answers.append(message.overlay_answer)
                 elif kind == "overlay_peers":
