@@ -3,7 +3,7 @@
 use crate::support::{
     Domain, Enrolled, check, create_vcluster, granted, local, refused, refused_with, span, tenant, vcluster,
 };
-use lifecycle::names::{NodeId, TenantId};
+use lifecycle::names::{NodeId, Source, TenantId};
 use lifecycle::registry::{
     Actor, ClaimOverlay, Command, Enroll, Families, NodeState, State, Underlay, Wireguard,
 };
@@ -266,6 +266,8 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
     let bad = [
         at("127.0.0.1"),
         at("0.0.0.0"),
+        at("0.1.2.3"),
+        at("240.0.0.1"),
         at("224.0.0.1"),
         at("255.255.255.255"),
         at("169.254.1.1"),
@@ -274,6 +276,10 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
         v6("ff02::1"),
         v6("fe80::1"),
         v6("::ffff:192.0.2.1"),
+        v6("::192.0.2.1"),
+        v6("64:ff9b::c000:201"),
+        v6("2002:c000:201::1"),
+        v6("fec0::1"),
         v6("fd12:3456:789a::100"),
         Underlay { port: 0, ..at("192.0.2.1") },
         Underlay { ipv6: None, ipv4: None, port: 1 },
@@ -286,19 +292,52 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
 }
 
 #[test]
-fn an_endpoint_is_not_another_hosts_unless_the_caller_is_seen_there() {
+fn an_endpoint_is_not_another_hosts_that_was_seen_there_unless_the_caller_is_seen_there_too() {
     let mut domain = Domain::founded();
     let (one, other) = (host(&mut domain), domain.active());
     let (own, key) = (domain.state.nodes[&one.node].wireguard.unwrap(), domain.wireguard());
-    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.50"))), refused("endpoint_invalid"));
-    let elsewhere = Underlay { port: 4500, ..at("192.0.2.50") };
-    check(&mut domain, claim(&other, key, Some(elsewhere)), granted(&["host.overlay_joined"]));
-    // Every command here comes from 192.0.2.1.
+    let claim_from = |domain: &mut Domain, from: &str, underlay: Underlay, expected: Result<&str, &str>| {
+        let (actor, command) = claim(&other, key, Some(underlay));
+        let mut envelope = domain.envelope(actor, command);
+        envelope.source = Source::Address(from.parse().unwrap());
+        let applied = domain.step(&envelope);
+        let code = applied.answer.as_ref().err().map(|rejection| rejection.code());
+        assert_eq!(code, expected.err(), "{:?}", applied.answer);
+        assert_eq!(applied.events.iter().map(|event| event.name()).next(), expected.ok());
+    };
+    // Every other command here comes from 192.0.2.1.
     check(&mut domain, claim(&one, own, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.1"), Err("endpoint_invalid"));
+    let both = Underlay { ipv6: "2001:db8::1".parse().ok(), ..at("192.0.2.1") };
+    claim_from(&mut domain, "2001:db8::1", both, Err("endpoint_invalid"));
+    let elsewhere = Underlay { port: 4500, ..at("192.0.2.1") };
+    claim_from(&mut domain, "192.0.2.2", elsewhere, Ok("host.overlay_joined"));
+    claim_from(&mut domain, "192.0.2.1", at("192.0.2.1"), Ok("host.endpoint_changed"));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.2"), Ok("host.endpoint_changed"));
     domain.end(&one.node, NodeState::Revoked);
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.1"), Ok("host.endpoint_changed"));
+}
+
+#[test]
+fn an_endpoint_that_a_host_only_names_keeps_nobody_out() {
+    let mut domain = Domain::founded();
+    let (lies, honest) = (host(&mut domain), domain.active());
+    let (own, key) = (domain.state.nodes[&lies.node].wireguard.unwrap(), domain.wireguard());
+    check(&mut domain, claim(&lies, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
+    let both = Underlay { ipv6: "2001:db8::1".parse().ok(), ..at("192.0.2.50") };
+    check(&mut domain, claim(&honest, key, Some(both)), granted(&["host.overlay_joined"]));
+    assert_eq!(domain.state.nodes[&honest.node].underlay, Some(both));
+}
+
+#[test]
+fn a_host_in_quarantine_writes_no_endpoint() {
+    let mut domain = Domain::founded();
+    let one = host(&mut domain);
+    let own = domain.state.nodes[&one.node].wireguard.unwrap();
+    check(&mut domain, about(quarantine, &one), granted(&["host.quarantined"]));
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&[]));
+    check(&mut domain, about(|node| Command::Release { node }, &one), granted(&["host.released"]));
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
 }
 
 #[test]
@@ -335,13 +374,18 @@ fn a_scope_of_vclusters_parts_the_peers_of_a_tenant() {
 fn who_is_reached_where_survives_the_disk() {
     let mut domain = Domain::founded();
     let one = host(&mut domain);
+    let own = domain.state.nodes[&one.node].wireguard.unwrap();
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
     let stored = rmp_serde::to_vec_named(&domain.state).unwrap();
     let read: State = rmp_serde::from_slice(&stored).unwrap();
     assert_eq!(read, domain.state);
     domain.state = read;
-    let (other, key) = (domain.active(), domain.wireguard());
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.7"))), refused("endpoint_invalid"));
-    assert_eq!(peers(&domain, &other), vec![one.node.clone()]);
+    let plain = domain.active();
+    assert_eq!(peers(&domain, &plain), vec![one.node.clone()]);
+    let (of, to) = (TenantId::default_tenant(), at("192.0.2.1"));
+    let from = Source::Address("192.0.2.2".parse().unwrap());
+    assert!(domain.state.check_not_anothers(&of, None, &to, &from).is_err(), "another host enrolls");
+    assert!(domain.state.check_not_anothers(&of, Some(&one.node), &to, &from).is_ok());
 }
 
 #[test]

@@ -53,14 +53,14 @@ fn check<'a>(state: &'a State, envelope: &Envelope, claim: &ClaimOverlay) -> Res
     }
     if let Some(underlay) = claim.underlay.filter(|said| node.underlay != Some(*said)) {
         state.check_endpoint(&underlay, &envelope.source)?;
-        state.check_not_anothers(node, &underlay, &envelope.source)?;
+        state.check_not_anothers(&node.tenant, Some(&node.id), &underlay, &envelope.source)?;
     }
     Ok(node)
 }
 
-/// The endpoint, if the host says another than is on record.
+/// The endpoint, if the host says another than is on record. One in quarantine is nobody's peer, so it writes nothing.
 pub(super) fn moved(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> Option<Event> {
-    let underlay = claim.underlay.filter(|said| node.underlay != Some(*said))?;
+    let underlay = claim.underlay.filter(|said| !node.quarantined && node.underlay != Some(*said))?;
     let proven = underlay.is_at(&envelope.source);
     Some(Event::EndpointChanged(EndpointChanged { node: node.id.clone(), underlay, proven }))
 }
