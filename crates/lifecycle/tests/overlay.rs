@@ -166,12 +166,13 @@ fn at(ipv4: &str) -> Underlay {
 }
 
 fn claim(of: &Enrolled, wireguard: Wireguard, underlay: Option<Underlay>) -> (Actor, Command) {
-    let claim = ClaimOverlay { node: of.node.clone(), wireguard, underlay, holder_seen_at: None };
+    let node = of.node.clone();
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_proven: true };
     (of.actor(), Command::ClaimOverlay(Box::new(claim)))
 }
 
 fn order(of: &Enrolled) -> (Actor, Command) {
-    (local(), Command::OrderRekey { node: of.node.clone() })
+    (local(), Command::OrderRekey { node: of.node.clone(), replace: false })
 }
 
 #[test]
@@ -244,6 +245,29 @@ fn a_key_is_replaced_by_order_alone_and_the_old_one_rests() {
     domain.give(Actor::Reconciler, Command::Tidy);
     assert_eq!(domain.state.wireguard_keys.get(&old.key), None);
     assert_eq!(domain.state.wireguard_keys.get(&new.key), Some(&one.node));
+}
+
+#[test]
+fn whoever_cannot_prove_the_key_on_record_replaces_it_once_and_by_an_order_for_that() {
+    let mut domain = Domain::founded();
+    let one = host(&mut domain);
+    let unproven = |domain: &mut Domain| {
+        let (node, wireguard) = (one.node.clone(), domain.wireguard());
+        let claim = ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_proven: false };
+        (one.actor(), Command::ClaimOverlay(Box::new(claim)))
+    };
+    let replace = (local(), Command::OrderRekey { node: one.node.clone(), replace: true });
+    let claims = unproven(&mut domain);
+    check(&mut domain, claims.clone(), refused("rekey_not_ordered"));
+    check(&mut domain, order(&one), granted(&["host.rekey_ordered"]));
+    check(&mut domain, claims.clone(), refused("wireguard_key_unproven"));
+    check(&mut domain, replace.clone(), granted(&["host.rekey_ordered"]));
+    check(&mut domain, replace, granted(&[]));
+    check(&mut domain, order(&one), granted(&[]));
+    check(&mut domain, claims, granted(&["host.rekeyed"]));
+    check(&mut domain, order(&one), granted(&["host.rekey_ordered"]));
+    let claims = unproven(&mut domain);
+    check(&mut domain, claims, refused("wireguard_key_unproven"));
 }
 
 #[test]

@@ -119,8 +119,12 @@ def test_a_claim_with_another_key_needs_an_order(plane, fleet):
     assert shown.code == 0, shown
     order = until(lambda: host.orders, "the order")[0]
     assert order.WhichOneof("order") == "rekey_overlay"
+    thief = Key()
+    assert host.refused(key=thief) == "wireguard_key_unproven", "a certificate alone"
+    assert host.refused(key=thief, former_proof=thief.proof(host.welcome.overlay_challenge, host.id)) == "wireguard_key_unproven"
+    both = host.former_proof(new)
     host.key = new
-    host.join()
+    host.join(former_proof=both)
     until(lambda: watcher.peers[host.id].wireguard_public_key == new.public, "the peer's new key")
     line = [line for line in plane.audit("host.rekeyed") if line["node_id"] == host.id]
     assert [entry["wireguard_pubkey_fingerprint"] for entry in line] == [new.fingerprint]
@@ -128,6 +132,21 @@ def test_a_claim_with_another_key_needs_an_order(plane, fleet):
     assert other.refused(key=old) == "wireguard_key_in_use", "the old key stays the node's"
     third = Key()
     assert host.refused(key=third) == "rekey_not_ordered", "one order is one key"
+
+
+def test_a_host_that_has_lost_its_key_is_let_in_again_by_an_operator(plane, fleet):
+    """`--replace` needs no proof of the key on record, once, and the trail says so."""
+    host = fleet.host()
+    plane.cli("node", "rotate", "--overlay", host.id)
+    host.key = Key()
+    assert host.refused() == "wireguard_key_unproven" and "--replace" in host.answers[-1].detail
+    plane.cli("node", "rotate", "--overlay", host.id, "--replace")
+    host.join()
+    ordered = [line.get("without_former_key") for line in plane.audit("host.rekey_ordered") if line["node_id"] == host.id]
+    assert ordered == [None, True]
+    assert plane.cli("node", "rotate", host.id, "--replace", ok=False).code == 2
+    refused = plane.api("POST", f"/v1/nodes/{host.id}/rotate", {"replace": True})
+    assert (refused.status, refused.code) == (400, "bad_request")
 
 
 def test_tenants_do_not_see_each_other(plane, fleet):

@@ -20,6 +20,9 @@ pub struct ClaimOverlay {
     /// Where the node was last seen that has the key which is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_seen_at: Option<Source>,
+    /// Whether it came with a proof of the key on record too, where that is another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub former_proven: bool,
 }
 
 /// An alert about the same key is raised again at most this often: a host that claims in a loop cannot grow the trail.

@@ -149,6 +149,11 @@ impl OverlaySession {
             let message = "the proof is not of this key, this node and the challenge in the last Welcome";
             return Ok(ClaimOutcome::Refused(Failure::new(code::WIREGUARD_KEY_UNPROVEN, message)));
         }
+        let former = node.wireguard.filter(|_| !is_held);
+        let former_proven = former.is_some_and(|held| {
+            let (own, new) = (held.key.as_bytes(), wireguard.key.as_bytes());
+            app.fleet.overlays.key.is_proven_by(peer.id.as_str(), own, new, &claim.former_proof)
+        });
         let underlay = match claim.underlay.as_ref().map(host::native_underlay).transpose() {
             Ok(underlay) => underlay,
             Err(failure) => return Ok(ClaimOutcome::Refused(failure)),
@@ -164,7 +169,7 @@ impl OverlaySession {
             if let Err(at) = presence.spend_claim(&peer.id, Instant::now()) {
                 return Ok(ClaimOutcome::Later(at));
             }
-            match record(app, peer, wireguard, underlay).await {
+            match record(app, peer, (wireguard, former_proven), underlay).await {
                 Ok(()) => {}
                 Err(failure) if failure.code.retryable => {
                     tracing::debug!(node = %peer.id, code = failure.code.word, "a claim is tried again");
@@ -232,7 +237,7 @@ fn known(state: &State, node: &Node, said: u64) -> Option<u64> {
 async fn record(
     app: &App,
     peer: &LivePeer,
-    wireguard: Wireguard,
+    (wireguard, former_proven): (Wireguard, bool),
     underlay: Option<Underlay>,
 ) -> Result<(), Failure> {
     let holder =
@@ -241,7 +246,8 @@ async fn record(
         Some(holder) => everywhere::node(app, holder).await.and_then(|known| known.source),
         None => None,
     };
-    let claim = ClaimOverlay { node: peer.id.clone(), wireguard, underlay, holder_seen_at };
+    let node = peer.id.clone();
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at, former_proven };
     app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim)))
         .await
         .map(drop)
