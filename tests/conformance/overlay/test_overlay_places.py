@@ -8,7 +8,7 @@ import pytest
 import hosts
 import native
 from light_streams import DATA, LightStream, Reader, frame
-from machine import until
+from machine import ENLIST, run, until
 from overlays import Fleet, Host, Key
 
 
@@ -67,6 +67,10 @@ def test_an_endpoint_that_a_host_only_names_keeps_nobody_out_and_a_change_is_tol
     host.join(revision=max(host.revision, 1))
     until(lambda: watcher.peers[host.id].port == 51821, "the new endpoint")
     assert watcher.peers[host.id].ipv6 == bytes.fromhex("20010db8000000000000000000000012")
+    both = ["[2001:db8::12]:51821", "192.0.2.12:51821"]
+    assert host.shown()["underlay_endpoints"] == both
+    status = next(item for item in plane.items("/v1/overlay") if item["node_id"] == host.id)
+    assert status["underlay_endpoints"] == both
     line = [line for line in plane.audit("host.endpoint_changed") if line["node_id"] == host.id]
     assert [entry["underlay_endpoint"] for entry in line] == ["192.0.2.10:51820", "[2001:db8::12]:51821"]
     assert not watcher.lost
@@ -82,8 +86,13 @@ def test_a_scope_of_vclusters_parts_a_tenant(plane_of_its_own):
         one.sees(two, three)
         plane.cli("node", "assign", one.id, "red")
         plane.cli("node", "assign", two.id, "red")
+        asked = plane.api("PUT", "/v1/policy", {"key": "overlay.scope", "value": "vcluster"})
+        assert (asked.status, asked.code) == (409, "confirmation_needed") and asked.error()["affected"] == 1
+        three.sees(one, two)
         plane.cli("node", "assign", three.id, "blue")
         plane.policy("overlay.scope", "vcluster")
+        shown = run(ENLIST, "overlay", "status", "--dir", plane.dir).stdout
+        assert all(name in shown for name in ("VCLUSTER", "red", "blue")), shown
         one.sees(two)
         two.sees(one)
         three.sees()
