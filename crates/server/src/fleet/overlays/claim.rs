@@ -135,7 +135,7 @@ impl OverlaySession {
         peer: &LivePeer,
         claim: &OverlayClaim,
     ) -> Result<ClaimOutcome, Failure> {
-        let (view, presence) = (app.view(), &app.fleet.presence);
+        let (view, presence, now) = (app.view(), &app.fleet.presence, Instant::now());
         let node = living(&view.state, &peer.id)?;
         let wireguard = match enroll::wireguard(&claim.wireguard_public_key) {
             Ok(wireguard) => wireguard,
@@ -162,20 +162,28 @@ impl OverlaySession {
         self.unwritten = None;
         if is_held && is_new && node.quarantined {
             self.unwritten = Some(claim.clone());
-        } else if is_held && is_new && let Err(at) = presence.spend_move(&peer.id, Instant::now()) {
-            // The host has its place all the same.
-            self.waiting = Some((claim.clone(), at));
         } else if is_new {
-            if let Err(at) = presence.spend_claim(&peer.id, Instant::now()) {
-                return Ok(ClaimOutcome::Later(at));
-            }
-            match record(app, peer, (wireguard, former_proven), underlay).await {
+            let written = match (presence.spend_claim(&peer.id, now), is_held) {
+                (Err(at), _) => Err(at),
+                (Ok(()), true) => presence.spend_move(&peer.id, now),
+                (Ok(()), false) => Ok(()),
+            };
+            let written = match written {
+                Err(at) => Err(at),
+                Ok(()) => match record(app, peer, (wireguard, former_proven), underlay).await {
+                    Err(failure) if failure.code.retryable => {
+                        tracing::debug!(node = %peer.id, code = failure.code.word, "a claim is tried again");
+                        Err(Instant::now() + AGAIN)
+                    }
+                    Err(failure) => return Ok(ClaimOutcome::Refused(failure)),
+                    Ok(()) => Ok(()),
+                },
+            };
+            match written {
+                // Another endpoint can wait: the host has its place all the same.
+                Err(at) if is_held => self.waiting = Some((claim.clone(), at)),
+                Err(at) => return Ok(ClaimOutcome::Later(at)),
                 Ok(()) => {}
-                Err(failure) if failure.code.retryable => {
-                    tracing::debug!(node = %peer.id, code = failure.code.word, "a claim is tried again");
-                    return Ok(ClaimOutcome::Later(Instant::now() + AGAIN));
-                }
-                Err(failure) => return Ok(ClaimOutcome::Refused(failure)),
             }
         }
         let answer = self.place(app, peer, claim.revision).await?;
