@@ -114,4 +114,7 @@ def active(plane, **fields) -> Host:
 
 
 def random_key(length: int = 32) -> str:
-    return base64.b64encode(os.urandom(length)).decode()
+    """Bit 255 is clear, as in every public key that WireGuard's programs print."""
+    drawn = bytearray(os.urandom(length))
+    drawn[-1] &= 0x7F
+    return base64.b64encode(drawn).decode()

@@ -45,6 +45,8 @@ class Host:
         self.answers: list = []
         self.orders: list = []
         self.coming: list = []
+        # Answers and messages about peers as they came, by their kind.
+        self.arrived: list = []
         self.lost = False
         self.gone_at: dict = {}
         self.lock = threading.Lock()
@@ -65,6 +67,8 @@ class Host:
             if kind is None:
                 return
             with self.lock:
+                if kind.startswith("overlay_"):
+                    self.arrived.append(kind)
                 if kind == "overlay_answer":
                     self.answers.append(message.overlay_answer)
                 elif kind == "overlay_peers":
@@ -111,16 +115,20 @@ class Host:
         """So many answers later: the last."""
         return until(lambda: self.answers[number - 1] if len(self.answers) >= number else None, "an answer to the claim")
 
+    def former_proof(self, new: Key) -> bytes:
+        """That the key on record is this host's, for a new one."""
+        return self.key.proof(self.welcome.overlay_challenge, self.id, new.public)
+
     def refused(self, **bent) -> str:
         """The code that this claim must be answered with."""
         known = len(self.answers)
         self.claim(**bent)
         return self.answer(known + 1).code
 
-    def join(self, revision: int = 0) -> "Host":
+    def join(self, revision: int = 0, **changed) -> "Host":
         """On record, and told of its peers."""
         known = len(self.answers)
-        self.claim(revision=revision)
+        self.claim(revision=revision, **changed)
         answer = self.answer(known + 1)
         assert answer.code == "", (answer.code, answer.detail)
         self.address = answer.address

@@ -175,6 +175,10 @@ const TABLE: &[(&str, &[Example])] = &[
         &[
             ("Order a node to renew its certificate now", "enlist node rotate web-1"),
             ("Order a node to replace its WireGuard key", "enlist node rotate --overlay web-1"),
+            (
+                "The same where the host has lost the key on record",
+                "enlist node rotate --overlay web-1 --replace",
+            ),
         ],
     ),
     ("enlist node decommission", &[("Decommission a node", "enlist node decommission web-1")]),

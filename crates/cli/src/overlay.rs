@@ -30,10 +30,21 @@ pub async fn run(command: Command, reach: &Reach, output: Output) -> Result<(), 
 }
 
 fn table(items: &[OverlayStatusItem]) -> Table {
-    let head =
-        ["NODE", "ADDRESS", "ENDPOINT", "STATE", "PEERS", "TOLD", "APPLIED", "OLDEST HANDSHAKE", "DIFFERS"];
+    let head = [
+        "NODE",
+        "VCLUSTER",
+        "ADDRESS",
+        "ENDPOINT",
+        "STATE",
+        "PEERS",
+        "TOLD",
+        "APPLIED",
+        "OLDEST HANDSHAKE",
+        "DIFFERS",
+    ];
     let empty = "no host has a place in the overlay";
     let mut table = Table::new(head, empty).painting("DIFFERS").cutting("DIFFERS").dropping([
+        "VCLUSTER",
         "OLDEST HANDSHAKE",
         "TOLD",
         "ENDPOINT",
@@ -49,13 +60,16 @@ fn table(items: &[OverlayStatusItem]) -> Table {
         };
         let (told, applied) = (count(item.told), count(item.applied));
         let oldest = item.oldest_handshake_s.map(|seconds| format!("{seconds}s"));
+        let all = Some(item.underlay_endpoints.join(", ")).filter(|all| !all.is_empty());
+        let endpoints = all.or_else(|| item.underlay_endpoint.clone());
         let differs = item.differs.join(", ");
         table.row(
             tone,
             [
                 &item.node_id,
+                or_dash(item.vcluster.as_deref()),
                 or_dash(item.address.as_deref()),
-                or_dash(item.underlay_endpoint.as_deref()),
+                or_dash(endpoints.as_deref()),
                 &state,
                 &item.peers.to_string(),
                 or_dash(told.as_deref()),

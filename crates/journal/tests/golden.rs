@@ -425,7 +425,7 @@ fn node_commands() -> Vec<(&'static str, Command)> {
         ("describe", Command::Describe(describe)),
         ("import", Command::Import(Box::new(import()))),
         ("claim_overlay", Command::ClaimOverlay(Box::new(claim_overlay()))),
-        ("order_rekey", Command::OrderRekey { node: node() }),
+        ("order_rekey", Command::OrderRekey { node: node(), replace: false }),
     ]
 }
 
@@ -440,6 +440,7 @@ fn claim_overlay() -> ClaimOverlay {
             port: 51820,
         }),
         holder_seen_at: Some(Source::Address([192, 0, 2, 8].into())),
+        former_proven: false,
     }
 }
 
@@ -1312,7 +1313,7 @@ fn a_snapshot_with_an_overlay_decodes_for_ever() {
         let claim = claim_overlay();
         let tenant = image.state.nodes[&node()].tenant.clone();
         let of = image.state.nodes.get_mut(&node()).map(Arc::make_mut).expect("the node");
-        of.rekey = Some(Rotation { order: RequestId(id(92)), at: AT });
+        of.rekey = Some(Rotation { order: RequestId(id(92)), at: AT, replace: false });
         of.report = Some(Arc::new(Report { overlay: Some(Box::new(overlay_report())), ..Report::blank(AT) }));
         image.state.policy.overlay_scope = scope;
         image.state.policy.overlay_keepalive = Some(Span::from_secs(25));

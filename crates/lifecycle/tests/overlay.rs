@@ -3,9 +3,10 @@
 use crate::support::{
     Domain, Enrolled, check, create_vcluster, granted, local, refused, refused_with, span, tenant, vcluster,
 };
-use lifecycle::names::{NodeId, TenantId};
+use lifecycle::names::{NodeId, Source, TenantId};
 use lifecycle::registry::{
-    Actor, ClaimOverlay, Command, Enroll, Families, NodeState, State, Underlay, Wireguard,
+    Actor, ClaimOverlay, Command, Confirmation, Enroll, Families, NodeState, SetPolicy, State, Underlay,
+    Wireguard,
 };
 
 fn host_with(domain: &mut Domain, of: &TenantId, change: impl FnOnce(&mut Enroll)) -> Enrolled {
@@ -166,12 +167,13 @@ fn at(ipv4: &str) -> Underlay {
 }
 
 fn claim(of: &Enrolled, wireguard: Wireguard, underlay: Option<Underlay>) -> (Actor, Command) {
-    let claim = ClaimOverlay { node: of.node.clone(), wireguard, underlay, holder_seen_at: None };
+    let node = of.node.clone();
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_proven: true };
     (of.actor(), Command::ClaimOverlay(Box::new(claim)))
 }
 
 fn order(of: &Enrolled) -> (Actor, Command) {
-    (local(), Command::OrderRekey { node: of.node.clone() })
+    (local(), Command::OrderRekey { node: of.node.clone(), replace: false })
 }
 
 #[test]
@@ -247,6 +249,29 @@ fn a_key_is_replaced_by_order_alone_and_the_old_one_rests() {
 }
 
 #[test]
+fn whoever_cannot_prove_the_key_on_record_replaces_it_once_and_by_an_order_for_that() {
+    let mut domain = Domain::founded();
+    let one = host(&mut domain);
+    let unproven = |domain: &mut Domain| {
+        let (node, wireguard) = (one.node.clone(), domain.wireguard());
+        let claim = ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_proven: false };
+        (one.actor(), Command::ClaimOverlay(Box::new(claim)))
+    };
+    let replace = (local(), Command::OrderRekey { node: one.node.clone(), replace: true });
+    let claims = unproven(&mut domain);
+    check(&mut domain, claims.clone(), refused("rekey_not_ordered"));
+    check(&mut domain, order(&one), granted(&["host.rekey_ordered"]));
+    check(&mut domain, claims.clone(), refused("wireguard_key_unproven"));
+    check(&mut domain, replace.clone(), granted(&["host.rekey_ordered"]));
+    check(&mut domain, replace, granted(&[]));
+    check(&mut domain, order(&one), granted(&[]));
+    check(&mut domain, claims, granted(&["host.rekeyed"]));
+    check(&mut domain, order(&one), granted(&["host.rekey_ordered"]));
+    let claims = unproven(&mut domain);
+    check(&mut domain, claims, refused("wireguard_key_unproven"));
+}
+
+#[test]
 fn an_order_that_nobody_fetches_ends_after_a_week() {
     let mut domain = Domain::founded();
     let one = host(&mut domain);
@@ -266,6 +291,8 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
     let bad = [
         at("127.0.0.1"),
         at("0.0.0.0"),
+        at("0.1.2.3"),
+        at("240.0.0.1"),
         at("224.0.0.1"),
         at("255.255.255.255"),
         at("169.254.1.1"),
@@ -274,6 +301,10 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
         v6("ff02::1"),
         v6("fe80::1"),
         v6("::ffff:192.0.2.1"),
+        v6("::192.0.2.1"),
+        v6("64:ff9b::c000:201"),
+        v6("2002:c000:201::1"),
+        v6("fec0::1"),
         v6("fd12:3456:789a::100"),
         Underlay { port: 0, ..at("192.0.2.1") },
         Underlay { ipv6: None, ipv4: None, port: 1 },
@@ -286,19 +317,52 @@ fn an_endpoint_must_be_one_that_others_can_send_to() {
 }
 
 #[test]
-fn an_endpoint_is_not_another_hosts_unless_the_caller_is_seen_there() {
+fn an_endpoint_is_not_another_hosts_that_was_seen_there_unless_the_caller_is_seen_there_too() {
     let mut domain = Domain::founded();
     let (one, other) = (host(&mut domain), domain.active());
     let (own, key) = (domain.state.nodes[&one.node].wireguard.unwrap(), domain.wireguard());
-    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.50"))), refused("endpoint_invalid"));
-    let elsewhere = Underlay { port: 4500, ..at("192.0.2.50") };
-    check(&mut domain, claim(&other, key, Some(elsewhere)), granted(&["host.overlay_joined"]));
-    // Every command here comes from 192.0.2.1.
+    let claim_from = |domain: &mut Domain, from: &str, underlay: Underlay, expected: Result<&str, &str>| {
+        let (actor, command) = claim(&other, key, Some(underlay));
+        let mut envelope = domain.envelope(actor, command);
+        envelope.source = Source::Address(from.parse().unwrap());
+        let applied = domain.step(&envelope);
+        let code = applied.answer.as_ref().err().map(|rejection| rejection.code());
+        assert_eq!(code, expected.err(), "{:?}", applied.answer);
+        assert_eq!(applied.events.iter().map(|event| event.name()).next(), expected.ok());
+    };
+    // Every other command here comes from 192.0.2.1.
     check(&mut domain, claim(&one, own, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.1"), Err("endpoint_invalid"));
+    let both = Underlay { ipv6: "2001:db8::1".parse().ok(), ..at("192.0.2.1") };
+    claim_from(&mut domain, "2001:db8::1", both, Err("endpoint_invalid"));
+    let elsewhere = Underlay { port: 4500, ..at("192.0.2.1") };
+    claim_from(&mut domain, "192.0.2.2", elsewhere, Ok("host.overlay_joined"));
+    claim_from(&mut domain, "192.0.2.1", at("192.0.2.1"), Ok("host.endpoint_changed"));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.2"), Ok("host.endpoint_changed"));
     domain.end(&one.node, NodeState::Revoked);
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
+    claim_from(&mut domain, "192.0.2.2", at("192.0.2.1"), Ok("host.endpoint_changed"));
+}
+
+#[test]
+fn an_endpoint_that_a_host_only_names_keeps_nobody_out() {
+    let mut domain = Domain::founded();
+    let (lies, honest) = (host(&mut domain), domain.active());
+    let (own, key) = (domain.state.nodes[&lies.node].wireguard.unwrap(), domain.wireguard());
+    check(&mut domain, claim(&lies, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
+    let both = Underlay { ipv6: "2001:db8::1".parse().ok(), ..at("192.0.2.50") };
+    check(&mut domain, claim(&honest, key, Some(both)), granted(&["host.overlay_joined"]));
+    assert_eq!(domain.state.nodes[&honest.node].underlay, Some(both));
+}
+
+#[test]
+fn a_host_in_quarantine_writes_no_endpoint() {
+    let mut domain = Domain::founded();
+    let one = host(&mut domain);
+    let own = domain.state.nodes[&one.node].wireguard.unwrap();
+    check(&mut domain, about(quarantine, &one), granted(&["host.quarantined"]));
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&[]));
+    check(&mut domain, about(|node| Command::Release { node }, &one), granted(&["host.released"]));
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
 }
 
 #[test]
@@ -317,7 +381,13 @@ fn a_scope_of_vclusters_parts_the_peers_of_a_tenant() {
     check(&mut domain, assign(&other, "blue"), granted(&["host.assigned"]));
     assert_eq!(revision(&domain), before, "where all hosts are peers a vCluster is no news");
     assert_eq!(peers(&domain, &one).len(), 2);
-    domain.policy("overlay.scope", "vcluster");
+    let narrow = |confirm| {
+        let (key, value) = ("overlay.scope".to_owned(), "vcluster".to_owned());
+        (local(), Command::SetPolicy(SetPolicy { key, value, confirm }))
+    };
+    check(&mut domain, narrow(Confirmation::Asked(None)), refused("confirmation_needed"));
+    let confirmed = Confirmation::Asked(Some("overlay.scope".to_owned()));
+    check(&mut domain, narrow(confirmed), granted(&["policy.changed"]));
     for host in [&one, &other, &loose] {
         assert_eq!(peers(&domain, host), [], "alone, or in none");
     }
@@ -335,13 +405,18 @@ fn a_scope_of_vclusters_parts_the_peers_of_a_tenant() {
 fn who_is_reached_where_survives_the_disk() {
     let mut domain = Domain::founded();
     let one = host(&mut domain);
+    let own = domain.state.nodes[&one.node].wireguard.unwrap();
+    check(&mut domain, claim(&one, own, Some(at("192.0.2.1"))), granted(&["host.endpoint_changed"]));
     let stored = rmp_serde::to_vec_named(&domain.state).unwrap();
     let read: State = rmp_serde::from_slice(&stored).unwrap();
     assert_eq!(read, domain.state);
     domain.state = read;
-    let (other, key) = (domain.active(), domain.wireguard());
-    check(&mut domain, claim(&other, key, Some(at("192.0.2.7"))), refused("endpoint_invalid"));
-    assert_eq!(peers(&domain, &other), vec![one.node.clone()]);
+    let plain = domain.active();
+    assert_eq!(peers(&domain, &plain), vec![one.node.clone()]);
+    let (of, to) = (TenantId::default_tenant(), at("192.0.2.1"));
+    let from = Source::Address("192.0.2.2".parse().unwrap());
+    assert!(domain.state.check_not_anothers(&of, None, &to, &from).is_err(), "another host enrolls");
+    assert!(domain.state.check_not_anothers(&of, Some(&one.node), &to, &from).is_ok());
 }
 
 #[test]

@@ -30,11 +30,16 @@ impl ClaimKey {
 
     /// Whether this came from somebody who has the private half of `key` and speaks for this node.
     pub fn is_proven(&self, node: &str, key: &[u8; 32], proof: &[u8]) -> bool {
+        self.is_proven_by(node, key, key, proof)
+    }
+
+    /// Whether it came from somebody who has the private half of `by`, and wants `key` for this node.
+    pub fn is_proven_by(&self, node: &str, by: &[u8; 32], key: &[u8; 32], proof: &[u8]) -> bool {
         let verify = |secret: &[u8]| {
             let under = hmac::Key::new(hmac::HMAC_SHA256, secret);
             hmac::verify(&under, &claim_text(node, key), proof).map_err(|_| ())
         };
-        agree(&self.private, UnparsedPublicKey::new(&X25519, key), (), verify).is_ok()
+        agree(&self.private, UnparsedPublicKey::new(&X25519, by), (), verify).is_ok()
     }
 }
 
@@ -69,6 +74,10 @@ mod tests {
         assert!(!control_plane.is_proven("n2", &key, &proof), "another node");
         assert!(!control_plane.is_proven("n1", &own, &proof), "another key");
         assert!(!ClaimKey::generate().unwrap().is_proven("n1", &key, &proof), "another process");
+        let former = shown(&host, control_plane.public(), "n1", &own);
+        assert!(control_plane.is_proven_by("n1", &key, &own, &former), "the key before, for another one");
+        assert!(!control_plane.is_proven_by("n1", &own, &own, &former), "not that key itself");
+        assert!(!control_plane.is_proven_by("n1", &key, &own, &proof), "of the same key only");
         let stolen = shown(&thief, control_plane.public(), "n1", &key);
         assert!(!control_plane.is_proven("n1", &key, &stolen), "without the private half");
         for spoilt in [&proof[..31], &[], &[0; 32], &[proof.as_slice(), &[0]].concat()] {

@@ -69,7 +69,16 @@ impl WireguardPrivate {
 
     /// Proves to whoever has the private half of `challenge` that this node has this key: a signature cannot be made with it.
     pub fn prove(&self, challenge: &WireguardPublic, node_id: &str) -> Result<[u8; 32], WireguardKeyError> {
-        let public = self.public()?;
+        self.prove_for(challenge, node_id, &self.public()?)
+    }
+
+    /// The same of a key that is to take the place of this one.
+    pub fn prove_for(
+        &self,
+        challenge: &WireguardPublic,
+        node_id: &str,
+        key: &WireguardPublic,
+    ) -> Result<[u8; 32], WireguardKeyError> {
         // The product of a low-order point is refused here.
         let tag = agreement::agree(
             &self.exchange()?,
@@ -79,7 +88,7 @@ impl WireguardPrivate {
                 let mut text = Vec::from(CLAIM);
                 text.extend(node_id.as_bytes());
                 text.push(0);
-                text.extend(public);
+                text.extend(key);
                 Ok(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, product), &text))
             },
         )?;

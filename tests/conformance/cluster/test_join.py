@@ -91,7 +91,7 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     for host in ("127.0.0.1:0", "localhost:", "LocalHost.:", "[::ffff:127.0.0.1]:"):
         answer = first.https("POST", "/v1/cluster/join", {**spelled, "peer": f"{host}{first.peer_port}"})
         assert (answer.status, answer.code) == (409, "peer_address_in_use"), (host, answer)
-    answer = first.https("POST", "/v1/cluster/join", {**spelled, "token": first.token()})
+    answer = first.https("POST", "/v1/cluster/join", {**spelled, "peer": "127.0.0.1:1", "token": first.token()})
     assert (answer.status, answer.code) == (401, "token_invalid"), answer
     new = Replica(first)
     done = new.join_command(token, **{"--ca-pin": "sha256:" + "0" * 64})

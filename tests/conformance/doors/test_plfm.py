@@ -279,15 +279,17 @@ LOW_ORDER = [
     "00" * 31 + "80",
     "ec" + "ff" * 31,
 ]
+# Other encodings of points that are good: with bit 255, and not below 2^255 - 19.
+TWINS = ["09" * 31 + "89", "f0" + "ff" * 30 + "7f"]
 
 
 @pytest.mark.parametrize(
     "key",
     ["", "no base64!", hosts.random_key(31), hosts.random_key(33), hosts.random_key()[:-1], hosts.random_key() + "\n"]
-    + [base64.b64encode(bytes.fromhex(point)).decode() for point in LOW_ORDER],
+    + [base64.b64encode(bytes.fromhex(point)).decode() for point in LOW_ORDER + TWINS],
 )
 def test_a_wireguard_key_that_is_none_is_400_and_consumes_nothing(plane, key):
-    """Proves PLFM-14, PLFM-15: not 32 bytes, or a point with which every exchange gives the same secret."""
+    """Proves PLFM-14, PLFM-15: not 32 bytes, a point with which every exchange gives the same secret, or one in an encoding of its own."""
     minted = hosts.mint(plane)
     answer = hosts.ask(plane, hosts.request(minted["token"], wireguard_public_key=key))
     assert (answer.status, answer.code) == (400, "wireguard_key_invalid")

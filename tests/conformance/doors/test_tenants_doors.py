@@ -50,7 +50,7 @@ class Plfm(Rest):
                 "enrollment_token": token["token"],
                 "underlay_endpoint": {"ipv4": "127.0.0.1", "port": 51820},
                 "hardware_facts": {},
-                "wireguard_public_key": base64.b64encode(os.urandom(32)).decode(),
+                "wireguard_public_key": base64.b64encode(os.urandom(31) + b"\x09").decode(),
                 "mtls_csr": certs.csr(key),
                 "tenant": BLUE,
                 "host_id": "of-my-choice",

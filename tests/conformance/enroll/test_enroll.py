@@ -1,5 +1,6 @@
 """Redeeming a token on the native door, by a client that shares no code with the server."""
 
+import base64
 import datetime
 import re
 
@@ -206,6 +207,7 @@ def test_a_token_is_scoped_to_its_tenant(plane):
     [
         ({"wireguard_public_key": "nonsense"}, "wireguard_key_invalid"),
         ({"wireguard_public_key": "A" * 43 + "="}, "wireguard_key_invalid"),
+        ({"wireguard_public_key": base64.b64encode(b"\x09" * 31 + b"\x89").decode()}, "wireguard_key_invalid"),
         ({"underlay": {"port": 51820}}, "bad_request"),
         ({"underlay": {"ipv4": "127.0.0.1", "port": 0}}, "endpoint_invalid"),
         ({"underlay": {"ipv4": "127.0.0.1", "port": 70000}}, "bad_request"),

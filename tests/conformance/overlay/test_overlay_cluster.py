@@ -1,8 +1,10 @@
 """The overlay of a cluster: hosts of different replicas are told of each other, and may move between replicas."""
 
+import time
+
 from clusters import Cluster
 from machine import until
-from overlays import Fleet, Host
+from overlays import Fleet, Host, Key
 
 import native
 
@@ -58,3 +60,31 @@ def test_hosts_of_three_replicas_are_peers_and_move_between_them(programs):
             for host in (hosts[1], back):
                 until(lambda host=host: late.id in host.others(), "the newcomer", patience=120)
                 assert not host.lost
+
+
+def test_a_claim_whose_outcome_is_unknown_is_no_refusal(programs):
+    """A host that replaces its key while there is no majority hears nothing until there is one: a refusal would make it give up a
+    key that may be on record."""
+    with Cluster(3) as cluster:
+        leader, followers = cluster.roles()
+        with Fleet(leader) as fleet:
+            host = host_at(fleet, leader, leader)
+            assert leader.cli("node", "rotate", "--overlay", host.id).code == 0
+            until(lambda: host.orders, "the order")
+            known, new = len(host.answers), Key()
+            for follower in followers:
+                follower.freeze()
+            host.claim(key=new, former_proof=host.former_proof(new))
+            time.sleep(12)
+            assert not host.answers[known:], host.answers[known:]
+            for follower in followers:
+                follower.thaw()
+            # A leader that lost the others may have ended the stream: the same claim on the next one is answered too.
+            back = Host(host.node, new)
+            until(lambda: host.answers[known:] or host.stream.ended.is_set(), "an answer, or the end of the stream", patience=60)
+            if not host.answers[known:]:
+                fleet.hosts.append(back.open(cluster.leader()))
+                back.claim(former_proof=host.key.proof(back.welcome.overlay_challenge, host.id, new.public))
+            answer = (host.answers[known:] or [None])[-1] or back.answer()
+            assert answer.code == "", answer
+            assert cluster.leader().node(host.id)["overlay"]["wireguard_public_key"] == new.text

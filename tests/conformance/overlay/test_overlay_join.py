@@ -1,5 +1,7 @@
 """Hosts claim their place in the overlay on the live stream, and are told of each other."""
 
+import base64
+
 import pytest
 
 import native
@@ -45,6 +47,26 @@ def test_a_host_that_enrolled_without_a_key_joins_later(plane, fleet):
     assert len(joined) == 1, "what is on record is confirmed, and no news"
 
 
+def test_the_place_is_answered_before_the_peers(plane, fleet):
+    """A host that has no place yet drops what it is told of peers: whoever joins or comes back hears of its place first."""
+    for number in range(60):
+        wants = {"ipv4": "127.0.0.1", "port": 1000 + number}
+        key = Key()
+        enrolling = {"wireguard_public_key": key.text, "underlay": native.pb.Underlay(**wants)} if number % 2 else {}
+        node = native.enroll(plane, **enrolling)
+        node.confirm()
+        with Host(node, key, wants=wants).open() as host:
+            host.join()
+            assert host.arrived[:2] == ["overlay_answer", "overlay_peers"], (number, host.arrived)
+    host = fleet.host()
+    plane.cli("node", "quarantine", host.id, "--reason", "odd")
+    until(lambda: not host.peers, "no peers")
+    before = len(host.arrived)
+    plane.cli("node", "release", host.id)
+    until(lambda: host.peers, "its peers")
+    assert "overlay_answer" not in host.arrived[before + 1 :], host.arrived[before:]
+
+
 def test_a_key_must_be_proven(plane, fleet):
     """A proof of another key, for another node, against another challenge, or none, and the host stays out."""
     host = fleet.host(join=False)
@@ -73,9 +95,11 @@ def test_malformed_low_order_and_foreign_keys_are_refused(plane, fleet):
     assert host.refused(wireguard_public_key="no key") == "wireguard_key_invalid"
     assert host.refused(wireguard_public_key="AAAA") == "wireguard_key_invalid"
     for low in (bytes(32), b"\1" + bytes(31)):
-        import base64
-
         assert host.refused(wireguard_public_key=base64.b64encode(low).decode()) == "wireguard_key_invalid"
+    host = fleet.host(join=False)
+    twin = holder.key.public[:31] + bytes([holder.key.public[31] | 0x80])
+    said = {"wireguard_public_key": base64.b64encode(twin).decode(), "proof": holder.key.proof(host.welcome.overlay_challenge, host.id, twin)}
+    assert host.refused(**said) == "wireguard_key_invalid", "hosts would take it for the holder's"
     assert host.refused(key=holder.key) == "wireguard_key_in_use"
     raised = until(
         lambda: [a for a in plane.items("/v1/alerts") if a["kind"] == "wireguard_key_conflict" and a["node_id"] == holder.id],
@@ -95,8 +119,12 @@ def test_a_claim_with_another_key_needs_an_order(plane, fleet):
     assert shown.code == 0, shown
     order = until(lambda: host.orders, "the order")[0]
     assert order.WhichOneof("order") == "rekey_overlay"
+    thief = Key()
+    assert host.refused(key=thief) == "wireguard_key_unproven", "a certificate alone"
+    assert host.refused(key=thief, former_proof=thief.proof(host.welcome.overlay_challenge, host.id)) == "wireguard_key_unproven"
+    both = host.former_proof(new)
     host.key = new
-    host.join()
+    host.join(former_proof=both)
     until(lambda: watcher.peers[host.id].wireguard_public_key == new.public, "the peer's new key")
     line = [line for line in plane.audit("host.rekeyed") if line["node_id"] == host.id]
     assert [entry["wireguard_pubkey_fingerprint"] for entry in line] == [new.fingerprint]
@@ -104,6 +132,21 @@ def test_a_claim_with_another_key_needs_an_order(plane, fleet):
     assert other.refused(key=old) == "wireguard_key_in_use", "the old key stays the node's"
     third = Key()
     assert host.refused(key=third) == "rekey_not_ordered", "one order is one key"
+
+
+def test_a_host_that_has_lost_its_key_is_let_in_again_by_an_operator(plane, fleet):
+    """`--replace` needs no proof of the key on record, once, and the trail says so."""
+    host = fleet.host()
+    plane.cli("node", "rotate", "--overlay", host.id)
+    host.key = Key()
+    assert host.refused() == "wireguard_key_unproven" and "--replace" in host.answers[-1].detail
+    plane.cli("node", "rotate", "--overlay", host.id, "--replace")
+    host.join()
+    ordered = [line.get("without_former_key") for line in plane.audit("host.rekey_ordered") if line["node_id"] == host.id]
+    assert ordered == [None, True]
+    assert plane.cli("node", "rotate", host.id, "--replace", ok=False).code == 2
+    refused = plane.api("POST", f"/v1/nodes/{host.id}/rotate", {"replace": True})
+    assert (refused.status, refused.code) == (400, "bad_request")
 
 
 def test_tenants_do_not_see_each_other(plane, fleet):

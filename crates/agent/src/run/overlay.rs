@@ -268,8 +268,12 @@ impl OverlayPart {
         if !self.claims.is_due(claim, now) {
             return None;
         }
-        let key = self.keys.as_ref()?.claimed();
-        let proof = key.prove(self.challenge.as_ref()?, node_id);
+        let (keys, challenge) = (self.keys.as_ref()?, self.challenge.as_ref()?);
+        let key = keys.claimed();
+        let proof = key.prove(challenge, node_id);
+        // That the key on record is this host's too.
+        let former = Some(keys.current()).filter(|current| *current != key);
+        let former = former.and_then(|former| former.prove_for(challenge, node_id, &claim.key).ok());
         let (proof, public) = match proof.and_then(|proof| Ok((proof, key.public_text()?))) {
             Ok(made) => made,
             Err(error) => {
@@ -283,6 +287,7 @@ impl OverlayPart {
         Some(OverlayClaim {
             wireguard_public_key: public,
             proof: proof.to_vec(),
+            former_proof: former.map(|proof| proof.to_vec()).unwrap_or_default(),
             underlay: claim.underlay.map(UnderlayAddresses::message),
             revision: if self.claims.is_lost() { 0 } else { known },
         })

@@ -206,7 +206,7 @@ codes! {
     TOKEN_USED "token_used" 409 FailedPrecondition final
         "a token works once: ask an operator for a new one (`enlist token create`); `enlist node revoke ID` revokes the node that was enrolled with it";
     REKEY_NOT_ORDERED "rekey_not_ordered" 409 FailedPrecondition final
-        "order it: `enlist node rotate --overlay ID`; or put the key on record back into DIR/wireguard/private.key";
+        "order it: `enlist node rotate --overlay ID` (`--replace` if the host has lost the key on record); or put the key on record back into DIR/wireguard/private.key";
     WIREGUARD_KEY_UNPROVEN "wireguard_key_unproven" 403 PermissionDenied final
         "prove the key against the challenge of the connection that is open: HMAC under the X25519 product, as the protocol says";
     WIREGUARD_KEY_IN_USE "wireguard_key_in_use" 409 AlreadyExists final

@@ -414,6 +414,10 @@ pub struct OverlayClaim {
     /// The revision of the overlay that the host has applied whole; 0 if none, and then the whole set is sent.
     #[prost(uint64, tag = "4")]
     pub revision: u64,
+    /// Of a host that replaces the key on record: made as `proof` is, of the same text with the new key, but under the X25519 product
+    /// of the key on record. Empty otherwise, and from a host that has lost that key.
+    #[prost(bytes = "vec", tag = "5")]
+    pub former_proof: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {

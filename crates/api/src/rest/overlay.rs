@@ -34,6 +34,10 @@ pub struct OverlayStatusItem {
     /// Where the others reach it.
     #[schema(required)]
     pub underlay_endpoint: Option<String>,
+    /// All places where the others reach it: of a host with IPv6 and IPv4 both.
+    #[serde(default)]
+    #[schema(required)]
+    pub underlay_endpoints: Vec<String>,
     #[schema(required)]
     pub wireguard_public_key: Option<String>,
     pub connected: bool,
@@ -83,6 +87,7 @@ impl OverlayStatusItem {
             vcluster: node.vcluster.as_ref().map(ToString::to_string),
             address: node.address.map(|address| address.to_string()),
             underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
+            underlay_endpoints: node.underlay.map(|underlay| underlay.endpoints()).unwrap_or_default(),
             wireguard_public_key: node.wireguard.map(|held| super::nodes::wireguard_text(&held.key)),
             connected: live.connected,
             state: said.map(|said| said.state.as_str().to_owned()),

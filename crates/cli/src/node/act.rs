@@ -47,6 +47,9 @@ pub enum Command {
         /// Replace the WireGuard key of the host instead of its certificate
         #[arg(long)]
         overlay: bool,
+        /// Take the new key of a host that has lost the one on record, once: whoever has its certificate can answer
+        #[arg(long, requires = "overlay")]
+        replace: bool,
     },
     /// Decommission a node: its certificates are refused from then on
     Decommission {
@@ -99,9 +102,10 @@ pub async fn run(command: Command, operator: &OperatorApi, output: Output) -> Re
             call.perform(&id, "quarantine", &Quarantine { reason }, now).await
         }
         Command::Release { id } => call.perform(&id, "release", &Plainly {}, now).await,
-        Command::Rotate { id, overlay } => {
+        Command::Rotate { id, overlay, replace } => {
             let said = if overlay { rekey_ordered } else { ordered };
-            call.perform(&id, "rotate", &RotateRequest { overlay: overlay.then_some(true) }, said).await
+            let (overlay, replace) = (overlay.then_some(true), replace.then_some(true));
+            call.perform(&id, "rotate", &RotateRequest { overlay, replace }, said).await
         }
         Command::Decommission { id, force } => {
             call.perform(&id, "decommission", &Decommission { force: force.then_some(true) }, now).await

@@ -206,9 +206,11 @@ fn overlay_state(overlay: &NodeOverlay) -> Option<String> {
 }
 
 fn underlay(overlay: &NodeOverlay) -> Option<String> {
-    let endpoint = overlay.underlay_endpoint.as_ref()?;
+    // A control plane of before names one of them.
+    let all = || overlay.underlay_endpoints.join(", ");
+    let endpoint = Some(all()).filter(|all| !all.is_empty()).or_else(|| overlay.underlay_endpoint.clone())?;
     Some(match overlay.underlay_proven {
-        true => endpoint.clone(),
+        true => endpoint,
         false => format!("{endpoint} (the host says so; it was not seen there)"),
     })
 }

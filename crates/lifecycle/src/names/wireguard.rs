@@ -2,13 +2,13 @@
 
 use super::Malformed;
 
-/// A Curve25519 point that can take part in a key exchange.
+/// A Curve25519 point that can take part in a key exchange, in the one encoding that its owner's programs print. X25519
+/// ignores the top bit and reduces by 2^255 - 19, so some points have several encodings, which hosts take for one peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WireguardKey([u8; 32]);
 
 /// Points of small order: a key exchange with one gives a secret that everyone knows.
-/// The top bit is ignored by X25519, so it is ignored here.
-const LOW_ORDER: [[u8; 32]; 7] = [
+const LOW_ORDER: [[u8; 32]; 5] = [
     [0; 32],
     {
         let mut one = [0; 32];
@@ -24,11 +24,9 @@ const LOW_ORDER: [[u8; 32]; 7] = [
         0x44, 0x5c, 0xc4, 0x58, 0x1c, 0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57,
     ],
     near_prime(0xec),
-    near_prime(0xed),
-    near_prime(0xee),
 ];
 
-/// 2^255 - 19 and its neighbours, little-endian, by their lowest octet.
+/// 2^255 - 19 (lowest octet 0xed) and its neighbours, little-endian.
 const fn near_prime(lowest: u8) -> [u8; 32] {
     let mut point = [0xff; 32];
     point[0] = lowest;
@@ -38,12 +36,11 @@ const fn near_prime(lowest: u8) -> [u8; 32] {
 
 impl WireguardKey {
     pub fn new(bytes: [u8; 32]) -> Result<Self, Malformed> {
-        let mut masked = bytes;
-        if let Some(top) = masked.last_mut() {
-            *top &= 0x7f;
-        }
-        if LOW_ORDER.contains(&masked) {
-            return Err(Malformed { what: "a WireGuard key", expected: "a Curve25519 point of full order" });
+        // Little-endian numbers compare from the last octet on.
+        let is_canonical = bytes.iter().rev().lt(near_prime(0xed).iter().rev());
+        if !is_canonical || LOW_ORDER.contains(&bytes) {
+            let expected = "the canonical encoding of a Curve25519 point of full order";
+            return Err(Malformed { what: "a WireGuard key", expected });
         }
         Ok(Self(bytes))
     }
@@ -61,7 +58,35 @@ impl serde::Serialize for WireguardKey {
 
 impl<'de> serde::Deserialize<'de> for WireguardKey {
     fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let bytes = serde_bytes::ByteArray::<32>::deserialize(input)?;
-        Self::new(*bytes).map_err(serde::de::Error::custom)
+        // As it was written: logs of before hold encodings that are not taken any more, and the same log must give the same registry.
+        serde_bytes::ByteArray::<32>::deserialize(input).map(|bytes| Self(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_encoding() {
+        let plain = [9; 32];
+        assert_eq!(WireguardKey::new(plain).map(|key| *key.as_bytes()), Ok(plain));
+        let mut twin = plain;
+        twin[31] |= 0x80;
+        assert!(WireguardKey::new(twin).is_err(), "bit 255");
+        for lowest in 0xed..=0xff {
+            assert!(WireguardKey::new(near_prime(lowest)).is_err(), "not below 2^255 - 19");
+        }
+        assert!(WireguardKey::new(near_prime(0xeb)).is_ok());
+        for low in LOW_ORDER {
+            assert!(WireguardKey::new(low).is_err(), "of low order");
+        }
+    }
+
+    #[test]
+    fn an_encoding_of_an_old_log_is_read_as_it_stands() {
+        let stored = rmp_serde::to_vec(serde_bytes::Bytes::new(&[0xff; 32])).unwrap();
+        let read: WireguardKey = rmp_serde::from_slice(&stored).unwrap();
+        assert_eq!((read.as_bytes(), rmp_serde::to_vec(&read).unwrap()), (&[0xff; 32], stored));
     }
 }

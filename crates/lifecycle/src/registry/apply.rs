@@ -123,7 +123,7 @@ fn decide(state: &State, envelope: &Envelope) -> Decision {
         Command::Reinstate { node } => node::reinstate::reinstate(state, node),
         Command::Rotate { node } => node::rotate::decide(state, envelope, node),
         Command::ClaimOverlay(claim) => overlay::claim::decide(state, envelope, claim),
-        Command::OrderRekey { node } => overlay::rekey::order(state, envelope, node),
+        Command::OrderRekey { node, replace } => overlay::rekey::order(state, envelope, node, *replace),
         Command::RaiseAlert(raise) => alert::raise::raise(state, envelope, raise),
         Command::ClearAlert { alert } => alert::clear::clear(state, *alert),
         Command::AcknowledgeAlert { alert, dated } => alert::acknowledge::acknowledge(state, *alert, *dated),

@@ -263,6 +263,9 @@ pub enum Command {
     /// Orders a host to replace its WireGuard key.
     OrderRekey {
         node: NodeId,
+        /// Even if the host cannot prove the key on record, because it has lost that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        replace: bool,
     },
     /// A replica is about to ask an external issuer for a certificate.
     BeginIssuance(Box<BeginIssuance>),

@@ -240,6 +240,10 @@ pub enum Rejection {
     EndpointInvalid { why: String },
     #[error("node {node} has another WireGuard key on record, and no order to replace it")]
     RekeyNotOrdered { node: NodeId },
+    #[error(
+        "node {node} claims another WireGuard key without a proof of the one on record; if the host has lost that: `enlist node rotate --overlay {node} --replace`"
+    )]
+    FormerKeyUnproven { node: NodeId },
     #[error("node {node} has no WireGuard key on record")]
     NoOverlay { node: NodeId },
     #[error("node {node} is not registered")]
@@ -429,6 +433,7 @@ impl Rejection {
             Rejection::WouldLoseMajority => "would_lose_majority",
             Rejection::EndpointInvalid { .. } => "endpoint_invalid",
             Rejection::RekeyNotOrdered { .. } => "rekey_not_ordered",
+            Rejection::FormerKeyUnproven { .. } => "wireguard_key_unproven",
             Rejection::NoOverlay { .. } => "no_overlay",
             Rejection::NodeNotRegistered { .. } => "node_not_registered",
             Rejection::BootstrapNotFound { .. } => "bootstrap_not_found",

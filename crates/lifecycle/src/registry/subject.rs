@@ -83,7 +83,7 @@ impl Command {
             Command::MintRecovery { node, .. } => (Act::Confirm, Subject::OwnNode(node)),
             Command::ReportSessions(report) => (Act::ReportSessions, Subject::OwnNode(&report.node)),
             Command::ClaimOverlay(claim) => (Act::ClaimOverlay, Subject::OwnNode(&claim.node)),
-            Command::OrderRekey { node } => (Act::RotateNode, Subject::Node(node)),
+            Command::OrderRekey { node, .. } => (Act::RotateNode, Subject::Node(node)),
             Command::Renew(renew) => (Act::Renew, Subject::OwnNode(&renew.node)),
             Command::Describe(describe) => (Act::DescribeNode, Subject::Node(&describe.node)),
             Command::Drain { node, .. } => (Act::DrainNode, Subject::Node(node)),

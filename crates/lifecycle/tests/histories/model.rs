@@ -335,7 +335,7 @@ impl Model {
             | Command::Quarantine { node, .. }
             | Command::Release { node }
             | Command::Rotate { node }
-            | Command::OrderRekey { node }
+            | Command::OrderRekey { node, .. }
             | Command::RevokeRecoveryTokens { node }
             | Command::Revoke { node, .. }
             | Command::Decommission { node, .. }

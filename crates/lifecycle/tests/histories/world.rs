@@ -446,7 +446,9 @@ impl World {
                     ipv4: Some([198, 51, 100, number].into()),
                     port: if number == 5 { 0 } else { 51820 },
                 });
-                let claim = ClaimOverlay { node: id.clone(), wireguard, underlay, holder_seen_at: None };
+                let node = id.clone();
+                let claim =
+                    ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_proven: true };
                 good(actor, Command::ClaimOverlay(Box::new(claim)))
             }
             Ask::Sessions { node, instance, sequence, complete, open, ended, most } => {
@@ -1235,7 +1237,7 @@ fn cared(node: NodeId, care: Care) -> Command {
         Care::Decommission(force) => Command::Decommission { node, force },
         Care::Reinstate => Command::Reinstate { node },
         Care::Rotate => Command::Rotate { node },
-        Care::Rekey => Command::OrderRekey { node },
+        Care::Rekey => Command::OrderRekey { node, replace: false },
         Care::RevokeRecoveryTokens => Command::RevokeRecoveryTokens { node },
         Care::Describe(name) => {
             let name = name.map(|number| Title::parse(["one", "two"][usize::from(number)]).unwrap());
@@ -1247,7 +1249,9 @@ fn cared(node: NodeId, care: Care) -> Command {
 
 /// One of a few keys.
 fn wireguard_of(number: u8) -> Wireguard {
-    let key = WireguardKey::new(digest(u64::MAX - u64::from(number))).unwrap();
+    let mut bytes = digest(u64::MAX - u64::from(number));
+    bytes[31] &= 0x7f;
+    let key = WireguardKey::new(bytes).unwrap();
     Wireguard { key, fingerprint: Fingerprint::new([number; 32]) }
 }
 

@@ -486,7 +486,9 @@ impl Domain {
     }
 
     pub fn wireguard(&mut self) -> Wireguard {
-        let key = WireguardKey::new(self.digest()).unwrap();
+        let mut bytes = self.digest();
+        bytes[31] &= 0x7f;
+        let key = WireguardKey::new(bytes).unwrap();
         Wireguard { key, fingerprint: Fingerprint::new(self.digest()) }
     }
 

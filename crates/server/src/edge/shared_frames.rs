@@ -51,7 +51,9 @@ pub fn interleaved(mut response: Response<Body>) -> Response<Body> {
     };
     let frames = frames.lock().unwrap_or_else(PoisonError::into_inner).take();
     match frames {
-        Some(shared) => response.map(|own| Body::new(Interleaved { own, shared, tap, end: None })),
+        Some(shared) => {
+            response.map(|own| Body::new(Interleaved { own, shared, tap, of_peers: None, end: None }))
+        }
         None => response,
     }
 }
@@ -63,6 +65,8 @@ struct Interleaved {
     own: Body,
     shared: mpsc::Receiver<Bytes>,
     tap: Option<Arc<OverlayTap>>,
+    /// What was taken from the tap. What was queued before it was there to be taken goes first.
+    of_peers: Option<Bytes>,
     /// What ends it, once all that is shared has left.
     end: Option<BodyFrame>,
 }
@@ -72,26 +76,29 @@ impl http_body::Body for Interleaved {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BodyFrame> {
-        if self.end.is_none() {
-            match Pin::new(&mut self.own).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
-                // Trailers, an error, or nothing at all.
-                Poll::Ready(last) => self.end = Some(last),
-                Poll::Pending => {}
+        loop {
+            if self.end.is_none() {
+                match Pin::new(&mut self.own).poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
+                    // Trailers, an error, or nothing at all.
+                    Poll::Ready(last) => self.end = Some(last),
+                    Poll::Pending => {}
+                }
             }
-        }
-        let ended = self.end.is_some();
-        if ended {
-            self.shared.close();
-        }
-        match self.shared.poll_recv(cx) {
-            Poll::Ready(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Poll::Ready(None) if ended => return Poll::Ready(self.end.replace(None).flatten()),
-            Poll::Ready(None) | Poll::Pending => {}
-        }
-        match self.tap.as_ref().filter(|_| !ended) {
-            Some(tap) => tap.poll_frame(cx).map(|bytes| Some(Ok(Frame::data(bytes)))),
-            None => Poll::Pending,
+            let ended = self.end.is_some();
+            if ended {
+                self.shared.close();
+            }
+            match self.shared.poll_recv(cx) {
+                Poll::Ready(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(None) if ended => return Poll::Ready(self.end.replace(None).flatten()),
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+            if let Some(bytes) = self.of_peers.take() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let Some(tap) = self.tap.as_ref().filter(|_| !ended) else { return Poll::Pending };
+            self.of_peers = Some(std::task::ready!(tap.poll_frame(cx)));
         }
     }
 }
@@ -119,6 +126,31 @@ mod tests {
             assert_eq!(next(&mut body).await.as_deref(), expected.map(str::as_bytes));
         }
         assert!(send.is_closed());
+    }
+
+    /// A message that is queued between two looks.
+    struct Late(bool);
+
+    impl http_body::Body for Late {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<BodyFrame> {
+            let late = std::mem::replace(&mut self.0, !self.0);
+            if late { Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"own"))))) } else { Poll::Pending }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_queued_before_the_peers_comes_before_them() {
+        let (_send, frames) = mpsc::channel(4);
+        let tap = OverlayTap::new(Arc::default());
+        tap.empty();
+        let mut response = Response::new(Body::new(Late(false)));
+        response.extensions_mut().insert(SharedFrames::new(frames).with_tap(tap));
+        let mut body = interleaved(response).into_body();
+        assert_eq!(next(&mut body).await.as_deref(), Some(b"own".as_slice()));
+        assert_ne!(next(&mut body).await.as_deref(), Some(b"own".as_slice()));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::http::pem;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
-    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant, RecoveryKept,
+    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, OverlayAnswer, RecoveryGrant, RecoveryKept,
     RekeyOverlay, RenewNow, Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
@@ -365,10 +365,19 @@ impl StreamSession {
         if overlay.wake().is_none() {
             return Ok(());
         }
-        match Box::pin(overlay.answer(&self.app, &self.peer)).await? {
-            Some(answer) => self.send(live_down::Message::OverlayAnswer(answer)),
-            None => Ok(()),
+        let answer = Box::pin(overlay.answer(&self.app, &self.peer)).await?;
+        self.send_place(answer)
+    }
+
+    /// Where the host is in the overlay, and only then its peers.
+    fn send_place(&mut self, answer: Option<OverlayAnswer>) -> Result<(), Failure> {
+        if let Some(answer) = answer {
+            self.send(live_down::Message::OverlayAnswer(answer))?;
         }
+        if let Some(overlay) = &mut self.overlay {
+            overlay.follow(&self.app);
+        }
+        Ok(())
     }
 
     /// What the host lives by, and what is thought of it. A host of before reads it once and passes over the others.
@@ -442,10 +451,8 @@ impl StreamSession {
             self.sent.config = Some(mark);
             self.shared.send(configs::message(&self.app, &view.state, &node))?;
         }
-        let again = self.overlay.as_mut().and_then(|overlay| overlay.refresh(&self.app, &view.state, &node));
-        if let Some(answer) = again {
-            self.send(live_down::Message::OverlayAnswer(answer))?;
-        }
+        let again = self.overlay.as_mut().and_then(|overlay| overlay.refresh(&view.state, &node));
+        self.send_place(again)?;
         let pending = node.rekey.as_ref().map(|rekey| rekey.order);
         if pending != self.sent.rekey && self.app.fleet.presence.is_newest(&self.peer.id, stream) {
             self.sent.rekey = pending;

@@ -71,6 +71,8 @@ struct NodePresence {
     session_lines: Option<SessionLines>,
     /// How often it may still change its place in the overlay, once it has.
     claims: Option<ClaimAllowance>,
+    /// And only where it is reached.
+    moves: Option<ClaimAllowance>,
 }
 
 /// One live stream.
@@ -376,6 +378,13 @@ impl Presence {
         known.claims.get_or_insert_with(|| ClaimAllowance::new(now)).spend(now)
     }
 
+    /// The same for a change of its endpoint alone: each makes all its peers send there.
+    pub fn spend_move(&self, node: &NodeId, now: Instant) -> Result<(), Instant> {
+        let mut nodes = self.nodes();
+        let known = nodes.entry(node.clone()).or_default();
+        known.moves.get_or_insert_with(|| ClaimAllowance::of_moves(now)).spend(now)
+    }
+
     pub fn wake(&self, node: &NodeId) {
         for stream in self.nodes().get(node).into_iter().flat_map(|known| &known.streams) {
             stream.wake.notify_one();
@@ -424,6 +433,7 @@ impl Presence {
                 || !rested(known.seen.max(known.suspected))
                 || known.session_lines.as_mut().is_some_and(|lines| !lines.is_full(now))
                 || known.claims.as_mut().is_some_and(|claims| !claims.is_full(Instant::now()))
+                || known.moves.as_mut().is_some_and(|moves| !moves.is_full(Instant::now()))
         });
         due
     }

@@ -138,6 +138,13 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
     let requested_node = if asks { (request.naming.requested)(&csr)? } else { None };
     let command =
         Enroll { claimed, requested_node, wireguard, ..command(request, credential, csr.key, csr.kind) };
+    if let Some(underlay) = &request.underlay
+        && let Ok(Admission::Fresh { tenant, node, .. }) =
+            admit(&issue::at_now(app, &view), &command, &origin.source)
+    {
+        let own = if let NodeChoice::Pinned(node) = &node { Some(node) } else { None };
+        view.state.check_not_anothers(&tenant, own, underlay, &origin.source).map_err(Failure::from)?;
+    }
     let policy = &view.state.policy;
     if policy.underlay_probe == UnderlayProbe::Require
         && matches!(admit(&issue::at_now(app, &view), &command, &origin.source), Ok(Admission::Fresh { .. }))

@@ -92,10 +92,14 @@ pub async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Json(RotateRequest { overlay }): Json<RotateRequest>,
+    Json(RotateRequest { overlay, replace }): Json<RotateRequest>,
 ) -> Done {
-    act(&app, caller, &id, |node| match overlay.unwrap_or(false) {
-        true => Command::OrderRekey { node },
+    let (overlay, replace) = (overlay.unwrap_or(false), replace.unwrap_or(false));
+    if replace && !overlay {
+        return Err(Failure::new(code::BAD_REQUEST, "replace: only with overlay"));
+    }
+    act(&app, caller, &id, |node| match overlay {
+        true => Command::OrderRekey { node, replace },
         false => Command::Rotate { node },
     })
     .await

@@ -73,7 +73,7 @@ fn line(command: &Command, state: &State) -> Option<(EventKind, String)> {
         Command::Revoke { node, .. } => (EventKind::NodeRevoked, about(node)),
         Command::Reinstate { node } => (EventKind::NodeReinstated, about(node)),
         Command::Rotate { node } => (EventKind::RotationOrdered, about(node)),
-        Command::OrderRekey { node } => (EventKind::RekeyOrdered, about(node)),
+        Command::OrderRekey { node, .. } => (EventKind::RekeyOrdered, about(node)),
         Command::Import(import) => (EventKind::NodeImported, about(&import.node)),
         Command::Recover(recover) => (EventKind::RecoveryIssued, about(&recover.prepared.as_ref()?.node)),
         Command::IssueRepairBundle(issue) => (EventKind::RepairBundleIssued, about(&issue.node)),

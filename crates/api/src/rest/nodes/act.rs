@@ -22,6 +22,10 @@ pub struct Drain {
 pub struct RotateRequest {
     /// Replaces the WireGuard key of the host instead of its certificate; false when absent.
     pub overlay: Option<bool>,
+    /// With `overlay`: takes the host's new key without a proof of the one on record, once, because the host has lost that;
+    /// false when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replace: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -221,9 +221,13 @@ pub struct NodeOverlay {
     pub wireguard_public_key: Option<String>,
     #[schema(required)]
     pub underlay_endpoint: Option<String>,
+    /// All places where the others reach it: of a host with IPv6 and IPv4 both.
+    #[serde(default)]
+    #[schema(required)]
+    pub underlay_endpoints: Vec<String>,
     /// Whether the host was seen at that address; if not, it is only what the host says.
     pub underlay_proven: bool,
-    /// `up`, `unavailable` or `off`, as the host says; null if it has said nothing.
+    /// `up`, `unavailable` or `off`, as the host says; null if it has said nothing, and of one that is revoked or decommissioned.
     // A control plane of before knows no overlay on hosts.
     #[serde(default)]
     #[schema(required)]
@@ -247,11 +251,13 @@ pub struct NodeOverlay {
 
 impl NodeOverlay {
     fn of(node: &Node, report: Option<&Report>) -> Self {
-        let said = report.and_then(|report| report.overlay.as_deref());
+        // What a host said last is not what it is, once it is out of the overlay for good.
+        let said = report.and_then(|report| report.overlay.as_deref()).filter(|_| !node.state.is_gone());
         Self {
             address: node.address.map(|address| address.to_string()),
             wireguard_public_key: node.wireguard.map(|held| super::wireguard_text(&held.key)),
             underlay_endpoint: node.underlay.map(|underlay| underlay.to_string()),
+            underlay_endpoints: node.underlay.map(|underlay| underlay.endpoints()).unwrap_or_default(),
             underlay_proven: node.underlay_proven,
             state: said.map(|said| said.state.as_str().to_owned()),
             reason: said.and_then(|said| said.reason).map(|reason| reason.as_str().to_owned()),

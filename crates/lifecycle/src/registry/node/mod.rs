@@ -234,6 +234,9 @@ impl Account {
 pub struct Rotation {
     pub order: RequestId,
     pub at: Timestamp,
+    /// Of a host that has lost its WireGuard key: it need not prove that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 impl Node {

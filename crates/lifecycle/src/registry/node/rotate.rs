@@ -49,7 +49,7 @@ impl Happened for RotationOrdered {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
-        let rotation = Rotation { order: self.order, at: state.at };
+        let rotation = Rotation { order: self.order, at: state.at, replace: false };
         state.change_node(&self.node, |node| node.rotation = Some(rotation));
     }
 }

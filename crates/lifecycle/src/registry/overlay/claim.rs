@@ -20,6 +20,9 @@ pub struct ClaimOverlay {
     /// Where the node was last seen that has the key which is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_seen_at: Option<Source>,
+    /// Whether it came with a proof of the key on record too, where that is another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub former_proven: bool,
 }
 
 /// An alert about the same key is raised again at most this often: a host that claims in a loop cannot grow the trail.
@@ -53,14 +56,14 @@ fn check<'a>(state: &'a State, envelope: &Envelope, claim: &ClaimOverlay) -> Res
     }
     if let Some(underlay) = claim.underlay.filter(|said| node.underlay != Some(*said)) {
         state.check_endpoint(&underlay, &envelope.source)?;
-        state.check_not_anothers(node, &underlay, &envelope.source)?;
+        state.check_not_anothers(&node.tenant, Some(&node.id), &underlay, &envelope.source)?;
     }
     Ok(node)
 }
 
-/// The endpoint, if the host says another than is on record.
+/// The endpoint, if the host says another than is on record. One in quarantine is nobody's peer, so it writes nothing.
 pub(super) fn moved(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> Option<Event> {
-    let underlay = claim.underlay.filter(|said| node.underlay != Some(*said))?;
+    let underlay = claim.underlay.filter(|said| !node.quarantined && node.underlay != Some(*said))?;
     let proven = underlay.is_at(&envelope.source);
     Some(Event::EndpointChanged(EndpointChanged { node: node.id.clone(), underlay, proven }))
 }

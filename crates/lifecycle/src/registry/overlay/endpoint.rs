@@ -1,9 +1,9 @@
 //! Where a host's WireGuard can be reached: what can be no such place, and what a host says anew.
 
 use super::Underlay;
-use crate::names::{NodeId, Source};
+use crate::names::{NodeId, Source, TenantId};
 use crate::registry::event::{AuditField, AuditFields, Happened, host};
-use crate::registry::{Envelope, Node, NodeState, Rejection, State};
+use crate::registry::{Envelope, NodeState, Rejection, State};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The overlay's own /48.
@@ -41,9 +41,17 @@ impl State {
                 Some("is a loopback address, and the request came from elsewhere")
             }
             IpAddr::V4(Ipv4Addr::BROADCAST) => Some("is the broadcast address"),
+            IpAddr::V4(v4) if v4.octets()[0] == 0 || v4.octets()[0] >= 240 => {
+                Some("is in a range that no host has (0.0.0.0/8, 240.0.0.0/4)")
+            }
             IpAddr::V4(v4) if v4.is_link_local() => Some("is a link-local address"),
             IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("is a link-local address"),
             IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("is an IPv4 address: name it as ipv4"),
+            // Loopback is judged above.
+            IpAddr::V6(v6) if !v6.is_loopback() && embeds_ipv4(v6) => {
+                Some("stands for an IPv4 address: name that as ipv4")
+            }
+            IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfec0 => Some("is a site-local address"),
             IpAddr::V6(v6) if self.is_in_overlay(v6) => Some("is an address of the overlay itself"),
             IpAddr::V4(_) | IpAddr::V6(_) => None,
         }
@@ -55,27 +63,40 @@ impl State {
         !prefix.is_unspecified() && segments.all(|(own, other)| own == other)
     }
 
-    /// Refuses what another host of the tenant is reached at, unless the caller is seen there itself: hosts behind one
-    /// translated address share it.
-    pub(super) fn check_not_anothers(
+    /// Refuses where another host of the tenant was seen itself, unless the caller is seen there too: hosts behind one
+    /// translated address share it. What a host only names keeps nobody out: whoever names it first may be lying. `node` is
+    /// none of a host that is to become one.
+    pub fn check_not_anothers(
         &self,
-        node: &Node,
+        tenant: &TenantId,
+        node: Option<&NodeId>,
         underlay: &Underlay,
         source: &Source,
     ) -> Result<(), Rejection> {
-        let Some(overlay) = self.overlays.get(&node.tenant) else { return Ok(()) };
+        let Some(overlay) = self.overlays.get(tenant) else { return Ok(()) };
         let from = source.address().map(|from| from.to_canonical());
-        let taken = |address: &IpAddr| {
-            let mut others = overlay.reached_at(*address, underlay.port).filter(|other| **other != node.id);
-            let active = |id: &NodeId| self.nodes.get(id).is_some_and(|it| it.state == NodeState::Active);
-            from != Some(*address) && others.any(active)
+        let proven = |id: &&NodeId| {
+            let other = self.nodes.get(*id).filter(|other| other.state == NodeState::Active);
+            Some(*id) != node && other.is_some_and(|other| other.underlay_proven)
         };
-        match underlay.addresses().find(taken) {
-            Some(address) => Err(Rejection::EndpointInvalid {
-                why: format!("another host of this tenant is reached at {address} port {}", underlay.port),
-            }),
-            None => Ok(()),
+        let elsewhere = underlay.addresses().filter(|address| from != Some(*address));
+        for address in elsewhere {
+            if let Some(other) = overlay.reached_at(address, underlay.port).find(proven) {
+                let port = underlay.port;
+                let why = format!("host {other} of this tenant is reached at {address} port {port}");
+                return Err(Rejection::EndpointInvalid { why });
+            }
         }
+        Ok(())
+    }
+}
+
+/// Whether translators and tunnels send what goes there to an IPv4 address (::/96, 64:ff9b::/96, 2002::/16).
+fn embeds_ipv4(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x2002, ..] => true,
+        [0, 0, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => true,
+        _ => false,
     }
 }
 

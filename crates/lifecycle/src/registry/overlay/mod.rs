@@ -69,6 +69,11 @@ impl Underlay {
         self.ipv6.map(IpAddr::V6).into_iter().chain(self.ipv4.map(IpAddr::V4))
     }
 
+    /// The places that it names, as text.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.addresses().map(|address| SocketAddr::new(address, self.port).to_string()).collect()
+    }
+
     /// Whether a request from there comes from every address that it names.
     pub fn is_at(&self, source: &Source) -> bool {
         let Source::Address(from) = source else { return false };

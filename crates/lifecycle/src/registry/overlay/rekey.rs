@@ -10,25 +10,32 @@ use crate::registry::event::{AuditField, AuditFields, Happened, host};
 use crate::registry::node::living;
 use crate::registry::{Envelope, Event, Node, Rejection, Rotation, State};
 
-/// An operator orders it. A second order while one is open changes nothing.
-pub(in crate::registry) fn order(state: &State, envelope: &Envelope, id: &NodeId) -> Decision {
+/// An operator orders it. A second order while one is open changes nothing, unless only the second is for a host that has lost
+/// its key.
+pub(in crate::registry) fn order(state: &State, envelope: &Envelope, id: &NodeId, replace: bool) -> Decision {
     match living(state, id) {
         Err(rejection) => rejection.into(),
         Ok(node) if node.wireguard.is_none() => Rejection::NoOverlay { node: id.clone() }.into(),
-        Ok(node) if node.rekey.is_some() => Decision::granted(Vec::new()),
+        Ok(node) if node.rekey.as_ref().is_some_and(|open| open.replace || !replace) => {
+            Decision::granted(Vec::new())
+        }
         Ok(_) => Decision::granted(vec![Event::RekeyOrdered(RekeyOrdered {
             node: id.clone(),
             order: envelope.id,
+            replace,
         })]),
     }
 }
 
-/// The host brings another key than the one on record. Without an order that is refused: whoever has the node's certificate
-/// alone cannot take its place in the overlay.
+/// The host brings another key than the one on record. Without an order that is refused, and with one it must prove that key
+/// too: whoever has the node's certificate alone cannot take its place in the overlay, whatever is ordered meanwhile.
 pub(super) fn decide(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> Decision {
     let Some(order) = &node.rekey else {
         return Rejection::RekeyNotOrdered { node: node.id.clone() }.into();
     };
+    if !claim.former_proven && !order.replace {
+        return Rejection::FormerKeyUnproven { node: node.id.clone() }.into();
+    }
     let rekeyed = Event::Rekeyed(Rekeyed {
         node: node.id.clone(),
         wireguard: claim.wireguard,
@@ -42,13 +49,19 @@ pub(super) fn decide(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> 
 pub struct RekeyOrdered {
     pub node: NodeId,
     pub order: RequestId,
+    /// Of a host that need not prove the key on record, once.
+    pub replace: bool,
 }
 
 impl Happened for RekeyOrdered {
     const NAME: &'static str = "host.rekey_ordered";
 
     fn fields(&self) -> AuditFields {
-        host(&self.node, [("order_id", AuditField::text(self.order))])
+        let mut fields = host(&self.node, [("order_id", AuditField::text(self.order))]);
+        if self.replace {
+            fields.push(("without_former_key", AuditField::Flag(true)));
+        }
+        fields
     }
 
     fn peer(&self) -> Option<&NodeId> {
@@ -56,7 +69,7 @@ impl Happened for RekeyOrdered {
     }
 
     fn fold(&self, state: &mut State, _envelope: &Envelope) {
-        let ordered = Rotation { order: self.order, at: state.at };
+        let ordered = Rotation { order: self.order, at: state.at, replace: self.replace };
         state.change_node(&self.node, |node| node.rekey = Some(ordered));
     }
 }

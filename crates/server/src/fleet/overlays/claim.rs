@@ -18,23 +18,33 @@ use tokio::time::Instant;
 /// How many claims a host may make at once, and after which time each of them comes back.
 const BURST: u32 = 4;
 const EACH: Duration = Duration::from_secs(5);
+/// As many changes of its endpoint may a node make at once, and after this time another one.
+const EACH_MOVE: Duration = Duration::from_secs(60);
+/// After which time a claim is looked at again that failed for a reason that passes.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// How many claims are left.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimAllowance {
     left: u32,
     since: Instant,
+    each: Duration,
 }
 
 impl ClaimAllowance {
     pub fn new(now: Instant) -> Self {
-        Self { left: BURST, since: now }
+        Self { left: BURST, since: now, each: EACH }
+    }
+
+    /// For changes of a node's endpoint.
+    pub fn of_moves(now: Instant) -> Self {
+        Self { each: EACH_MOVE, ..Self::new(now) }
     }
 
     fn refill(&mut self, now: Instant) {
-        while self.left < BURST && self.since + EACH <= now {
+        while self.left < BURST && self.since + self.each <= now {
             self.left += 1;
-            self.since += EACH;
+            self.since += self.each;
         }
         if self.left == BURST {
             self.since = now;
@@ -49,7 +59,7 @@ impl ClaimAllowance {
                 self.left = left;
                 Ok(())
             }
-            None => Err(self.since + EACH),
+            None => Err(self.since + self.each),
         }
     }
 
@@ -68,19 +78,26 @@ pub struct OverlaySession {
     waiting: Option<(OverlayClaim, Instant)>,
     /// The answer to the last claim that is on record, and among whom the host was placed by it.
     placed: Option<(OverlayAnswer, Option<OverlayGroup>)>,
+    /// Whose changes it is to be told, and from which revision on, once the answer is on its way: a host drops what it is told
+    /// of peers before it has a place.
+    unfollowed: Option<(Option<OverlayGroup>, Option<u64>)>,
+    /// A claim of another endpoint by a host in quarantine: it is looked at when that ends.
+    unwritten: Option<OverlayClaim>,
 }
 
 /// What becomes of a claim.
 enum ClaimOutcome {
     Placed(Box<OverlayAnswer>),
     Refused(Failure),
-    /// Too many in a short time: it is looked at then, unless a newer one comes.
+    /// Too many in a short time, or nothing can be decided now: it is looked at then, unless a newer one comes. A refusal would
+    /// make a host give up a key that may be on record.
     Later(Instant),
 }
 
 impl OverlaySession {
     pub fn new(tap: Arc<OverlayTap>) -> Self {
-        Self { tap, allowance: ClaimAllowance::new(Instant::now()), waiting: None, placed: None }
+        let allowance = ClaimAllowance::new(Instant::now());
+        Self { tap, allowance, waiting: None, placed: None, unfollowed: None, unwritten: None }
     }
 
     /// A newer claim takes the place of one that is not answered.
@@ -118,7 +135,7 @@ impl OverlaySession {
         peer: &LivePeer,
         claim: &OverlayClaim,
     ) -> Result<ClaimOutcome, Failure> {
-        let view = app.view();
+        let (view, presence, now) = (app.view(), &app.fleet.presence, Instant::now());
         let node = living(&view.state, &peer.id)?;
         let wireguard = match enroll::wireguard(&claim.wireguard_public_key) {
             Ok(wireguard) => wireguard,
@@ -126,23 +143,47 @@ impl OverlaySession {
         };
         let is_held = node.wireguard.is_some_and(|held| held.key == wireguard.key);
         if let Err(at) = self.allowance.spend(Instant::now()) {
-            return Ok(limited(is_held, at));
+            return Ok(ClaimOutcome::Later(at));
         }
         if !app.fleet.overlays.key.is_proven(peer.id.as_str(), wireguard.key.as_bytes(), &claim.proof) {
             let message = "the proof is not of this key, this node and the challenge in the last Welcome";
             return Ok(ClaimOutcome::Refused(Failure::new(code::WIREGUARD_KEY_UNPROVEN, message)));
         }
+        let former = node.wireguard.filter(|_| !is_held);
+        let former_proven = former.is_some_and(|held| {
+            let (own, new) = (held.key.as_bytes(), wireguard.key.as_bytes());
+            app.fleet.overlays.key.is_proven_by(peer.id.as_str(), own, new, &claim.former_proof)
+        });
         let underlay = match claim.underlay.as_ref().map(host::native_underlay).transpose() {
             Ok(underlay) => underlay,
             Err(failure) => return Ok(ClaimOutcome::Refused(failure)),
         };
         let is_new = !is_held || underlay.is_some_and(|said| node.underlay != Some(said));
-        if is_new {
-            if let Err(at) = app.fleet.presence.spend_claim(&peer.id, Instant::now()) {
-                return Ok(limited(is_held, at));
-            }
-            if let Err(failure) = record(app, peer, wireguard, underlay).await {
-                return Ok(ClaimOutcome::Refused(failure));
+        self.unwritten = None;
+        if is_held && is_new && node.quarantined {
+            self.unwritten = Some(claim.clone());
+        } else if is_new {
+            let written = match (presence.spend_claim(&peer.id, now), is_held) {
+                (Err(at), _) => Err(at),
+                (Ok(()), true) => presence.spend_move(&peer.id, now),
+                (Ok(()), false) => Ok(()),
+            };
+            let written = match written {
+                Err(at) => Err(at),
+                Ok(()) => match record(app, peer, (wireguard, former_proven), underlay).await {
+                    Err(failure) if failure.code.retryable => {
+                        tracing::debug!(node = %peer.id, code = failure.code.word, "a claim is tried again");
+                        Err(Instant::now() + AGAIN)
+                    }
+                    Err(failure) => return Ok(ClaimOutcome::Refused(failure)),
+                    Ok(()) => Ok(()),
+                },
+            };
+            match written {
+                // Another endpoint can wait: the host has its place all the same.
+                Err(at) if is_held => self.waiting = Some((claim.clone(), at)),
+                Err(at) => return Ok(ClaimOutcome::Later(at)),
+                Ok(()) => {}
             }
         }
         let answer = self.place(app, peer, claim.revision).await?;
@@ -162,37 +203,36 @@ impl OverlaySession {
         let answer = answered(&view.state, &node);
         let group = view.state.overlay_group(&node);
         self.placed = Some((answer.clone(), group.clone()));
-        self.follow(app, group.as_ref(), known(&view.state, &node, said));
+        self.unfollowed = Some((group, known(&view.state, &node, said)));
         Ok(answer)
     }
 
-    fn follow(&self, app: &App, group: Option<&OverlayGroup>, known: Option<u64>) {
-        match group {
-            Some(group) => self.tap.follow(&app.fleet.overlays.feeds.feed(app, group), known),
-            None => self.tap.empty(),
+    /// Goes on to the peers of the place that was answered last. The answer must be queued before.
+    pub fn follow(&mut self, app: &App) {
+        match self.unfollowed.take() {
+            Some((Some(group), known)) => {
+                self.tap.follow(&app.fleet.overlays.feeds.feed(app, &group), known);
+            }
+            Some((None, _)) => self.tap.empty(),
+            None => {}
         }
     }
 
     /// Something about the node, or the policy, may have changed: another group is another whole set, and what the answer
-    /// said is said again.
-    pub fn refresh(&mut self, app: &App, state: &State, node: &Node) -> Option<OverlayAnswer> {
+    /// said is said again, before the set.
+    pub fn refresh(&mut self, state: &State, node: &Node) -> Option<OverlayAnswer> {
+        if !node.quarantined && let Some(claim) = self.unwritten.take() {
+            self.waiting.get_or_insert((claim, Instant::now()));
+        }
         let (before, group) = self.placed.as_ref()?;
         let (answer, now) = (answered(state, node), state.overlay_group(node));
         let (said_again, regrouped) = (answer != *before, now != *group);
         self.placed = Some((answer.clone(), now.clone()));
         if regrouped {
-            self.follow(app, now.as_ref(), None);
+            self.unfollowed = Some((now, None));
         }
         said_again.then_some(answer)
     }
-}
-
-/// What would only say again where the host is can wait; a key cannot be waited for.
-fn limited(is_held: bool, at: Instant) -> ClaimOutcome {
-    if is_held {
-        return ClaimOutcome::Later(at);
-    }
-    ClaimOutcome::Refused(Failure::new(code::RATE_LIMITED, "too many claims to a place in the overlay"))
 }
 
 /// From which revision the host may go on: one that it knew among its present peers.
@@ -205,7 +245,7 @@ fn known(state: &State, node: &Node, said: u64) -> Option<u64> {
 async fn record(
     app: &App,
     peer: &LivePeer,
-    wireguard: Wireguard,
+    (wireguard, former_proven): (Wireguard, bool),
     underlay: Option<Underlay>,
 ) -> Result<(), Failure> {
     let holder =
@@ -214,7 +254,8 @@ async fn record(
         Some(holder) => everywhere::node(app, holder).await.and_then(|known| known.source),
         None => None,
     };
-    let claim = ClaimOverlay { node: peer.id.clone(), wireguard, underlay, holder_seen_at };
+    let node = peer.id.clone();
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at, former_proven };
     app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim)))
         .await
         .map(drop)

@@ -5,6 +5,7 @@ use super::frames::{ChangeFrame, PeerMap, WholeSet};
 use super::tap::OverlayTap;
 use bytes::Bytes;
 use lifecycle::registry::{Overlay, OverlayGroup, State};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,7 +22,8 @@ const CHANGE_BYTES: usize = 1024 * 1024;
 pub struct Feed {
     pub group: OverlayGroup,
     now: Mutex<Arc<FeedState>>,
-    taps: Mutex<Vec<Weak<OverlayTap>>>,
+    /// By their places in memory: a stream that follows it again is the same one.
+    taps: Mutex<HashMap<usize, Weak<OverlayTap>>>,
     /// When a change was told last.
     last_told: Mutex<Option<Instant>>,
 }
@@ -72,12 +74,12 @@ impl Feed {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         if is_news {
             *last_told = Some(at);
-            self.taps().iter().filter_map(Weak::upgrade).for_each(|tap| tap.wake());
+            self.taps().values().filter_map(Weak::upgrade).for_each(|tap| tap.wake());
         }
         None
     }
 
-    fn taps(&self) -> MutexGuard<'_, Vec<Weak<OverlayTap>>> {
+    fn taps(&self) -> MutexGuard<'_, HashMap<usize, Weak<OverlayTap>>> {
         self.taps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,14 +87,14 @@ impl Feed {
         let mut taps = self.taps();
         // Those that are gone are forgotten now and then: for each new one a constant share of the work.
         if taps.len() == taps.capacity() {
-            taps.retain(|tap| tap.strong_count() > 0);
+            taps.retain(|_, tap| tap.strong_count() > 0);
         }
-        taps.push(Arc::downgrade(tap));
+        taps.insert(Arc::as_ptr(tap).addr(), Arc::downgrade(tap));
     }
 
     /// The streams that follow it.
     pub fn streams(&self) -> Vec<Arc<OverlayTap>> {
-        let taps: Vec<_> = self.taps().iter().filter_map(Weak::upgrade).collect();
+        let taps: Vec<_> = self.taps().values().filter_map(Weak::upgrade).collect();
         taps.into_iter().filter(|tap| tap.follows(self)).collect()
     }
 }
@@ -319,6 +321,20 @@ mod tests {
                 assert_eq!(told.peers, world.truth(&feed.group), "seed {seed}");
             }
         }
+    }
+
+    #[test]
+    fn a_stream_that_follows_again_is_told_once() {
+        let world = World { state: State::default(), drawn: 7 };
+        let (one, other) = (Feed::new(group(None), &world.state), Feed::new(group(None), &world.state));
+        let (one, other) = (Arc::new(one), Arc::new(other));
+        let tap = OverlayTap::new(Arc::new(OverlayTraffic::default()));
+        for _ in 0..3 {
+            tap.follow(&other, None);
+            tap.follow(&one, None);
+            tap.follow(&one, Some(1));
+        }
+        assert_eq!((one.taps().len(), one.streams().len(), other.streams().len()), (1, 1, 0));
     }
 
     #[test]
