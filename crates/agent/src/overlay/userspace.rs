@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,8 +69,13 @@ pub struct UserspaceOverlay {
 impl UserspaceOverlay {
     /// Without an address, and not up. The port is taken before there is a first peer, so that one in use is found at once.
     pub async fn start(spec: &InterfaceSpec, netlink: &Netlink) -> Result<Self, Unavailable> {
-        if !Path::new(TUN).exists() {
-            return Err(no_tun(&io::Error::from(io::ErrorKind::NotFound)));
+        match std::fs::metadata(TUN) {
+            Ok(found) if !found.file_type().is_char_device() => {
+                let what = format!("{TUN} is not a device");
+                return Err(Unavailable::new(UnavailableReason::NoTunDevice, what));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_tun(&error)),
+            _ => {}
         }
         // Of a TUN device that somebody made to stay, the kernel would give us this one.
         let there = netlink.link(&spec.name).map_err(|error| Unavailable::of_io("netlink", &error))?;
