@@ -1,6 +1,8 @@
 //! The seam: an interface with peers, whichever kind it is.
 
 use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use pki::wireguard::{WireguardPrivate, WireguardPublic};
@@ -155,17 +157,30 @@ impl OverlayBackend {
         }
     }
 
-    /// The interface is gone when this returns, unless it takes very long.
+    /// The interface is gone, and its port free, when this returns, unless it takes very long.
     pub async fn stop(self, netlink: &Netlink) {
         let index = self.index();
+        let port = match &self {
+            Self::Userspace(overlay) => Some(overlay.port()),
+            // With the interface.
+            Self::Kernel(_) => None,
+        };
         match self {
             Self::Userspace(overlay) => overlay.stop().await,
             Self::Kernel(overlay) => overlay.stop(netlink),
         }
-        // Whoever asks at the control socket may hold the device for a moment.
+        // Tasks of the tunnel that end, and whoever asks at the control socket, may hold the device and its port for a moment.
         let end = Instant::now() + GONE;
-        while Instant::now() < end && matches!(netlink.link_name(index), Ok(Some(_))) {
+        let is_there = || matches!(netlink.link_name(index), Ok(Some(_))) || port.is_some_and(is_taken);
+        while Instant::now() < end && is_there() {
             sleep(GONE_LOOK).await;
         }
     }
+}
+
+/// Whether a UDP port is in use.
+fn is_taken(port: u16) -> bool {
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let taken = |error: io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    any.into_iter().any(|any| UdpSocket::bind((any, port)).is_err_and(taken))
 }

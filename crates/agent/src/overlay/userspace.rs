@@ -61,6 +61,7 @@ impl UdpTransportFactory for OneSocket {
 pub struct UserspaceOverlay {
     device: Arc<TunnelDevice>,
     index: u32,
+    port: u16,
     handshakes: JoinSet<()>,
     /// Its file is removed with it.
     _control: Option<ControlSocket>,
@@ -112,11 +113,15 @@ impl UserspaceOverlay {
         if let Err(error) = &control {
             tracing::debug!(%error, "there is no socket for `wg show`");
         }
-        Ok(Self { device, index, handshakes: JoinSet::new(), _control: control.ok() })
+        Ok(Self { device, index, port: spec.port, handshakes: JoinSet::new(), _control: control.ok() })
     }
 
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub async fn apply(&mut self, changes: &PeerChanges) -> Result<(), Unavailable> {

@@ -397,14 +397,12 @@ impl WorkerLoop {
         }
         self.look_at = now + LOOK;
         if !overlay.is_there(spec, &self.netlink) {
-            let lasted = now.saturating_duration_since(self.up_since) >= RETRY;
-            self.failed(Unavailable::failed("the interface is gone")).await;
-            if lasted {
-                // Somebody removed one that worked, so the next one will work too.
-                self.retry_at = Some(now);
-                shared.changed.notify_one();
+            if now.saturating_duration_since(self.up_since) < RETRY {
+                return self.failed(Unavailable::failed("the interface is gone")).await;
             }
-            return;
+            tracing::warn!("the overlay's interface was removed by somebody else; made again");
+            self.take_down().await;
+            return shared.changed.notify_one();
         }
         let mut found = match overlay.peers().await {
             Ok(found) => found,
