@@ -189,11 +189,36 @@ pub struct OverlayStatus {
     /// What shows it, in a sentence; not shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// What helps; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
     pub interface: Option<String>,
     pub address: Option<String>,
     pub public_key: Option<String>,
     /// How many peers the interface has.
     pub peers: usize,
+    /// How many of them have no address in a family that this host has.
+    #[serde(default)]
+    pub unreachable: usize,
+    /// To how many packets go that nobody has answered for over three minutes.
+    #[serde(default)]
+    pub unanswered: usize,
+}
+
+impl OverlayStatus {
+    /// For people; none where there is to be no overlay.
+    fn line(&self) -> Option<String> {
+        let with = |label: &str, text: &Option<String>| {
+            text.as_deref().map(|text| format!("{label}{}", harmless(text))).unwrap_or_default()
+        };
+        match self.state {
+            OverlayState::Off => None,
+            OverlayState::Up => Some(self.to_string()),
+            OverlayState::Unavailable => {
+                Some(format!("{self}{}{}", with(": ", &self.detail), with("; remedy: ", &self.remedy)))
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for OverlayStatus {
@@ -202,7 +227,14 @@ impl std::fmt::Display for OverlayStatus {
         match self.state {
             OverlayState::Up => {
                 let peers = if self.peers == 1 { "peer" } else { "peers" };
-                write!(f, "up ({}, {}, {} {peers})", text(&self.interface), text(&self.address), self.peers)
+                write!(f, "up ({}, {}, {} {peers}", text(&self.interface), text(&self.address), self.peers)?;
+                if self.unreachable > 0 {
+                    write!(f, ", {} without an address in a family that this host has", self.unreachable)?;
+                }
+                if self.unanswered > 0 {
+                    write!(f, ", {} not answering", self.unanswered)?;
+                }
+                f.write_str(")")
             }
             OverlayState::Unavailable => write!(f, "unavailable ({})", text(&self.reason)),
             OverlayState::Off => f.write_str("off"),
@@ -497,6 +529,7 @@ impl HumanText for Status {
             ),
             ("config", self.config_state.as_ref().map(configuration)),
             ("sessions", (!self.sessions.is_empty()).then(|| sessions(&self.sessions))),
+            ("overlay", self.overlay.as_ref().and_then(OverlayStatus::line)),
             ("directory", Some(harmless(&self.disk.path))),
             ("storage", self.memory.as_ref().map(in_memory)),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
@@ -505,9 +538,7 @@ impl HumanText for Status {
         ];
         let shown = fields.into_iter().filter_map(|(label, value)| Some((label, value?)));
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
-        let overlay = self.overlay.iter().filter(|overlay| overlay.state != OverlayState::Off);
-        let overlay = overlay.map(|overlay| format!("overlay: {overlay}"));
-        lines.chain(overlay).collect::<Vec<_>>().join("\n")
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -56,16 +56,23 @@ fn a_token_becomes_an_identity() {
 fn a_valid_identity_leaves_the_token_unspent() {
     let (plane, host) = (Plane::start(), Host::new());
     assert_eq!(host.enroll(&plane, "first", &[]).exit, 0);
+    let keys = ["private.key", "next.key"].map(|name| host.path("wireguard").join(name));
+    std::fs::create_dir(host.path("wireguard")).unwrap();
+    for key in &keys {
+        std::fs::write(key, "of the node").unwrap();
+    }
     let again = host.enroll(&plane, "second", &[]);
     assert_eq!((again.exit, &again.document()["already_enrolled"]), (0, &true.into()));
     // Not even a token or trust is asked for.
     let bare = host.run(&["enroll"]);
     assert!(bare.exit == 0 && bare.stdout.starts_with("already enrolled as n-1"), "{bare:?}");
     assert_eq!(plane.calls(), (1, 1));
+    assert!(keys.iter().all(|key| key.exists()));
 
     let replaced = host.enroll(&plane, "second", &["--replace"]);
     assert_eq!((replaced.exit, &replaced.document()["node_id"]), (0, &"n-2".into()), "{replaced:?}");
     assert!(host.path("identity/0000000001").exists(), "the previous one is kept");
+    assert!(keys.iter().all(|key| !key.exists()), "its WireGuard key is not the next node's");
 }
 
 #[test]

@@ -11,7 +11,7 @@ from machine import ROOT, missing, need, tool, until
 from mounts import need_root
 
 # systemd's own measure, from 0 (closed) to 10: what is left are the network, Unix sockets and, for the agent, root.
-UNITS = {"enlist.service": 1.7, "enlist-agent.service": 2.1, "enlist-agent-memory.conf": 2.6}
+UNITS = {"enlist.service": 1.7, "enlist-agent.service": 2.1, "enlist-agent-memory.conf": 2.6, "enlist-agent-overlay.conf": 2.6}
 
 
 @pytest.fixture(params=UNITS)

@@ -24,7 +24,7 @@ def unavailable(host, reason: str) -> None:
     assert status["overlay"]["state"] == "unavailable", status
     until(lambda: (host.status() or {}).get("ready"), "the host is ready all the same")
     text = run(AGENT, "status", "--dir", host.dir)
-    assert f"\noverlay: unavailable ({reason})" in text.out, text
+    assert f"\noverlay      unavailable ({reason}): " in text.out and "; remedy: " in text.out, text
     doctor = run(AGENT, "doctor", "--dir", host.dir, "--json").json()
     (check,) = [check for check in doctor["checks"] if check["name"] == "overlay"]
     assert not check["ok"] and check["class"] == "overlay_unavailable" and check["remedy"], check

@@ -7,7 +7,7 @@ use lifecycle::names::Span;
 use toml::Value;
 
 use super::hosts;
-use super::underlay::UnderlayAddresses;
+use super::underlay::{PORT, UnderlayAddresses};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
@@ -61,10 +61,9 @@ impl ValueKind {
             (ValueKind::List | ValueKind::Command, Value::Array(items)) => {
                 !items.is_empty() && items.iter().all(is_text)
             }
-            (ValueKind::Underlay, Value::String(text)) => UnderlayAddresses::parse([text.as_str()]).is_some(),
-            (ValueKind::Underlay, Value::Array(items)) => {
-                items.iter().all(is_text)
-                    && UnderlayAddresses::parse(items.iter().filter_map(Value::as_str)).is_some()
+            (ValueKind::Underlay, Value::String(text)) => return self.underlay(value, [text.as_str()]),
+            (ValueKind::Underlay, Value::Array(items)) if items.iter().all(is_text) => {
+                return self.underlay(value, items.iter().filter_map(Value::as_str));
             }
             (ValueKind::Interface, Value::String(text)) => is_interface(text),
             (ValueKind::Port, Value::Integer(port)) => u16::try_from(*port).is_ok_and(|port| port > 0),
@@ -74,6 +73,11 @@ impl ValueKind {
             _ => false,
         };
         (!right).then(|| format!("{}, expected {}", shown(value), self.expected()))
+    }
+
+    fn underlay<'a>(self, value: &Value, texts: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        let broken = UnderlayAddresses::check(texts, PORT).err()?;
+        Some(format!("{}: {broken}, expected {}", shown(value), self.expected()))
     }
 
     /// A variable's text as the value it stands for; what cannot be one stays text, for `complaint` to name.
@@ -125,9 +129,11 @@ impl ValueKind {
                     .to_owned()
             }
             ValueKind::Underlay => {
-                "an address, or a list of one IPv4 and one IPv6 address with the same port".to_owned()
+                "an address, such as \"203.0.113.1\" or \"[2001:db8::1]:51820\", or a list of one IPv4 and one IPv6 address with the same port".to_owned()
             }
-            ValueKind::Interface => "1 to 15 letters, digits or -_. signs, such as \"wg0\"".to_owned(),
+            ValueKind::Interface => {
+                "1 to 15 letters, digits or -_. signs, such as \"wg0\"; not \"all\" or \"default\"".to_owned()
+            }
             ValueKind::Port => "a port, 1 to 65535".to_owned(),
             ValueKind::Server => "https://HOST or https://HOST:PORT".to_owned(),
             ValueKind::Stream => {
@@ -178,7 +184,9 @@ fn is_prefix(text: &str) -> bool {
 /// What the kernel takes, without what shells and paths would take otherwise.
 fn is_interface(text: &str) -> bool {
     let sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=15).contains(&text.len()) && text.bytes().all(sign) && text.trim_matches('.') == text
+    // Under these names the kernel keeps the settings of all interfaces.
+    let reserved = ["all", "default"].contains(&text);
+    (1..=15).contains(&text.len()) && text.bytes().all(sign) && text.trim_matches('.') == text && !reserved
 }
 
 fn is_text(value: &Value) -> bool {

@@ -20,19 +20,34 @@ impl UnderlayAddresses {
 
     /// The same, with the port of those that say none.
     pub fn parse_at<'a>(texts: impl IntoIterator<Item = &'a str>, usual: u16) -> Option<Self> {
+        Self::check(texts, usual).ok()
+    }
+
+    /// The same, with the rule that is broken.
+    pub fn check<'a>(texts: impl IntoIterator<Item = &'a str>, usual: u16) -> Result<Self, &'static str> {
         let (mut ipv6, mut ipv4, mut port) = (None, None, None);
         for text in texts {
-            let address = text.parse().map(|ip| SocketAddr::new(ip, usual)).or_else(|_| text.parse()).ok()?;
+            let address = text.parse().map(|ip| SocketAddr::new(ip, usual)).or_else(|_| text.parse());
+            let address: SocketAddr = address.map_err(|_| "not an address, with or without a port")?;
+            if let Some(broken) = means_nothing_elsewhere(address.ip()) {
+                return Err(broken);
+            }
             let taken = match address.ip() {
                 IpAddr::V4(ip) => ipv4.replace(ip).is_some(),
                 IpAddr::V6(ip) => ipv6.replace(ip).is_some(),
             };
             let other_port = port.replace(address.port()).is_some_and(|port| port != address.port());
-            if taken || other_port || address.ip().is_unspecified() || address.port() == 0 {
-                return None;
+            if taken {
+                return Err("two addresses of one family");
+            }
+            if other_port {
+                return Err("two ports");
+            }
+            if address.port() == 0 {
+                return Err("port 0");
             }
         }
-        Some(Self { ipv6, ipv4, port: port? })
+        Ok(Self { ipv6, ipv4, port: port.ok_or("no address")? })
     }
 
     /// One of this host's own addresses, with the usual port. None for those that mean nothing elsewhere.
@@ -74,6 +89,22 @@ impl UnderlayAddresses {
     }
 }
 
+/// Why others cannot send there, if they cannot. Loopback may be where all hosts are on one machine; the control plane judges that.
+fn means_nothing_elsewhere(ip: IpAddr) -> Option<&'static str> {
+    let link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let rules = [
+        (ip.is_unspecified(), "the unspecified address"),
+        (ip.is_multicast(), "a multicast address"),
+        (ip == IpAddr::V4(Ipv4Addr::BROADCAST), "the broadcast address"),
+        (link_local, "a link-local address"),
+        (ip != ip.to_canonical(), "an IPv4 address written as IPv6"),
+    ];
+    rules.into_iter().find_map(|(broken, what)| broken.then_some(what))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +130,16 @@ mod tests {
             [&["host"] as &[&str], &["192.0.2.1", "192.0.2.2"], &["192.0.2.1:1", "[::1]:2"], &["::"], &[]]
         {
             assert_eq!(UnderlayAddresses::parse(bad.iter().copied()), None, "{bad:?}");
+        }
+        for (bad, rule) in [
+            ("fe80::1", "a link-local address"),
+            ("169.254.3.4", "a link-local address"),
+            ("ff02::1", "a multicast address"),
+            ("::ffff:192.0.2.1", "an IPv4 address written as IPv6"),
+            ("2001:db8::1:51820:", "not an address, with or without a port"),
+            ("192.0.2.1:0", "port 0"),
+        ] {
+            assert_eq!(UnderlayAddresses::check([bad], PORT), Err(rule), "{bad}");
         }
     }
 }

@@ -132,7 +132,10 @@ pub(crate) async fn obtain(
     let servers = persist::merged(&plan.servers, &answer.servers);
     let wireguard = pending.wireguard;
     let identity = answer::check(&answer, pending.key, &trust, lists, clock::now())?;
-    if let Err(error) = persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()) {
+    let former = forget_wireguard_key(dir.path(), wireguard.is_some());
+    let kept =
+        former.and_then(|()| persist::keep(dir.path(), &identity, wireguard.as_ref(), &servers, plan.kept()));
+    if let Err(error) = kept {
         return Err(not_persisted(dir, &identity, &servers, &error, options).await);
     }
     Ok((identity, servers))
@@ -152,6 +155,13 @@ fn wireguard_key(dir: &Path, plan: &EnrollPlan) -> io::Result<Option<WireguardPr
         Some(key) => Ok(Some(key)),
         None => WireguardPrivate::generate().map(Some).map_err(io::Error::other),
     }
+}
+
+/// The key of the node that this host was is not the next one's, also where that one has yet to join the overlay and makes its own
+/// then. One that is there before any identity stays.
+fn forget_wireguard_key(dir: &Path, has_key: bool) -> io::Result<()> {
+    let first = matches!(identity::load(dir)?, StoredIdentity::Absent);
+    if has_key || first { wireguard::drop_next(dir) } else { wireguard::remove(dir) }
 }
 
 /// Nothing is sent, unless the control plane has yet to hear that the identity was kept.

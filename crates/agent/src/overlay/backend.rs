@@ -1,16 +1,25 @@
 //! The seam: an interface with peers, whichever kind it is.
 
 use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::Duration;
 
 use pki::wireguard::{WireguardPrivate, WireguardPublic};
 use rustix::io::Errno;
+use tokio::time::{Instant, sleep};
 
 use super::difference::PeerChanges;
 use super::kernel::{self, KernelOverlay};
-use super::netlink::{Netlink, is};
+use super::netlink::{Netlink, is, prefix};
 use super::reason::Unavailable;
 use super::userspace::UserspaceOverlay;
 use super::{FoundPeer, InterfaceSpec};
+
+/// How long a removed interface may take to go, and how often that is looked at.
+const GONE: Duration = Duration::from_secs(6);
+const GONE_LOOK: Duration = Duration::from_millis(20);
+const CONFLICT: &str = "see `ip -6 address` and `ip -6 route`; take that address or route away, if it is none of this host's network, or have the overlay's prefix changed";
 
 /// `overlay.backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +93,14 @@ impl OverlayBackend {
     /// Address, route and link state.
     fn configure(&self, spec: &InterfaceSpec, netlink: &Netlink) -> Result<(), Unavailable> {
         let index = self.index();
+        let network = format!("{}/{}", prefix(spec.address, spec.prefix_length), spec.prefix_length);
+        let conflict = netlink
+            .conflict(index, spec.address, spec.prefix_length)
+            .map_err(|error| Unavailable::of_io("the routes could not be read", &error))?;
+        if let Some(conflict) = conflict {
+            let what = format!("the overlay's network {network} would take over {conflict}");
+            return Err(Unavailable::failed(what).with(CONFLICT));
+        }
         netlink
             .set_up(index)
             .map_err(|error| Unavailable::of_io("the interface could not be brought up", &error))?;
@@ -94,7 +111,7 @@ impl OverlayBackend {
         })?;
         netlink
             .set_route(index, spec.address, spec.prefix_length)
-            .map_err(|error| Unavailable::of_io("the route could not be set", &error))
+            .map_err(|error| Unavailable::of_io(&format!("the route to {network} could not be set"), &error))
     }
 
     /// Whether the interface is still there.
@@ -140,11 +157,30 @@ impl OverlayBackend {
         }
     }
 
-    /// The interface is gone when this returns.
+    /// The interface is gone, and its port free, when this returns, unless it takes very long.
     pub async fn stop(self, netlink: &Netlink) {
+        let index = self.index();
+        let port = match &self {
+            Self::Userspace(overlay) => Some(overlay.port()),
+            // With the interface.
+            Self::Kernel(_) => None,
+        };
         match self {
             Self::Userspace(overlay) => overlay.stop().await,
             Self::Kernel(overlay) => overlay.stop(netlink),
         }
+        // Tasks of the tunnel that end, and whoever asks at the control socket, may hold the device and its port for a moment.
+        let end = Instant::now() + GONE;
+        let is_there = || matches!(netlink.link_name(index), Ok(Some(_))) || port.is_some_and(is_taken);
+        while Instant::now() < end && is_there() {
+            sleep(GONE_LOOK).await;
+        }
     }
+}
+
+/// Whether a UDP port is in use.
+fn is_taken(port: u16) -> bool {
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let taken = |error: io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    any.into_iter().any(|any| UdpSocket::bind((any, port)).is_err_and(taken))
 }

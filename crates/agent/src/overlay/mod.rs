@@ -6,11 +6,12 @@
 
 mod backend;
 pub mod claim;
+mod contacts;
 pub mod control_socket;
 pub mod difference;
 pub mod here;
 mod kernel;
-mod netlink;
+pub mod netlink;
 pub mod peer_set;
 pub mod reason;
 mod userspace;

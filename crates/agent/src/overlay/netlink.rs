@@ -145,7 +145,68 @@ impl Netlink {
             RouteAttribute::Destination(RouteAddress::Inet6(prefix(address, length))),
             RouteAttribute::Oif(index),
         ];
-        self.done(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+        // Never in the place of one that is there.
+        match self.done(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if is(&error, Errno::EXIST) => {
+                let is_ours = |route: &Route| {
+                    route.index == index
+                        && (route.destination, route.length) == (prefix(address, length), length)
+                };
+                if self.routes()?.iter().any(is_ours) { Ok(()) } else { Err(error) }
+            }
+            done => done,
+        }
+    }
+
+    /// What of another interface a network on this one would take over: an address, a route of its own link, or a route to the very
+    /// same network.
+    pub fn conflict(&self, index: u32, address: Ipv6Addr, length: u8) -> io::Result<Option<String>> {
+        let inside = |found: &InterfaceAddress| match found.address {
+            IpAddr::V6(ip) => found.index != index && prefix(ip, length) == prefix(address, length),
+            IpAddr::V4(_) => false,
+        };
+        if let Some(found) = self.addresses()?.into_iter().find(inside) {
+            return Ok(Some(format!("the address {} of {}", found.address, self.shown(found.index))));
+        }
+        let routes = self.routes()?;
+        let route = routes.iter().find(|route| route.index != index && route.is_in_the_way(address, length));
+        Ok(route.map(|route| {
+            format!("the route {}/{} of {}", route.destination, route.length, self.shown(route.index))
+        }))
+    }
+
+    /// The routes of IPv6 in the main table.
+    fn routes(&self) -> io::Result<Vec<Route>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet6;
+        let found = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)?;
+        let route = |message| match message {
+            RouteNetlinkMessage::NewRoute(message) => Route::of(&message),
+            _ => None,
+        };
+        Ok(found.into_iter().filter_map(route).collect())
+    }
+
+    /// The name of the interface of this number, if there is one.
+    pub fn link_name(&self, index: u32) -> io::Result<Option<String>> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        let found = match self.ask(RouteNetlinkMessage::GetLink(message), NLM_F_ACK) {
+            Err(error) if is(&error, Errno::NODEV) => return Ok(None),
+            found => found?,
+        };
+        let name = |attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name),
+            _ => None,
+        };
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => link.attributes.into_iter().find_map(name),
+            _ => None,
+        }))
+    }
+
+    fn shown(&self, index: u32) -> String {
+        self.link_name(index).ok().flatten().unwrap_or_else(|| format!("interface {index}"))
     }
 
     /// Of all interfaces.
@@ -160,6 +221,50 @@ impl Netlink {
 
     fn done(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(message, flags | NLM_F_ACK).map(|_| ())
+    }
+}
+
+/// A route of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Route {
+    index: u32,
+    destination: Ipv6Addr,
+    length: u8,
+    /// To the link itself, not by a gateway.
+    on_link: bool,
+}
+
+impl Route {
+    fn of(message: &RouteMessage) -> Option<Self> {
+        if message.header.table != RouteHeader::RT_TABLE_MAIN {
+            return None;
+        }
+        let mut route = Self {
+            index: 0,
+            destination: Ipv6Addr::UNSPECIFIED,
+            length: message.header.destination_prefix_length,
+            on_link: message.header.kind == RouteType::Unicast,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => route.index = *index,
+                RouteAttribute::Destination(RouteAddress::Inet6(destination)) => {
+                    route.destination = *destination;
+                }
+                RouteAttribute::Gateway(_) | RouteAttribute::Via(_) | RouteAttribute::MultiPath(_) => {
+                    route.on_link = false;
+                }
+                _ => {}
+            }
+        }
+        Some(route)
+    }
+
+    fn is_in_the_way(&self, address: Ipv6Addr, length: u8) -> bool {
+        let shorter = self.length.min(length);
+        let overlaps = prefix(self.destination, shorter) == prefix(address, shorter);
+        // The default route is for what nobody else has.
+        overlaps && self.length > 0 && (self.on_link || self.length == length)
     }
 }
 
@@ -233,10 +338,39 @@ mod tests {
     }
 
     #[test]
+    fn a_network_takes_over_no_route_of_another_interface() {
+        let route = |destination: &str, length, on_link| Route {
+            index: 2,
+            destination: destination.parse().unwrap(),
+            length,
+            on_link,
+        };
+        let address: Ipv6Addr = "fd12:3456:789a::101".parse().unwrap();
+        for (destination, length, on_link, expected) in [
+            ("fd12:3456:789a::", 64, true, true),
+            ("fd12:3456:789a::", 64, false, true),
+            ("fd12:3456::", 32, true, true),
+            ("fd12:3456::", 32, false, false),
+            ("fd12:3456:789a::100", 120, true, true),
+            ("fd12:3456:789a::100", 120, false, false),
+            ("fd12:3456:789b::", 64, true, false),
+            ("::", 0, true, false),
+        ] {
+            let route = route(destination, length, on_link);
+            assert_eq!(route.is_in_the_way(address, 64), expected, "{route:?}");
+        }
+    }
+
+    #[test]
     fn the_kernel_knows_its_loopback_and_no_interface_that_is_not_there() {
         let netlink = Netlink::route().unwrap();
         assert!(netlink.link("lo").unwrap().is_some());
         assert_eq!(netlink.link("nosuchlink0").unwrap(), None);
+        let (index, _) = netlink.link("lo").unwrap().unwrap();
+        assert_eq!(netlink.link_name(index).unwrap().as_deref(), Some("lo"));
+        assert_eq!(netlink.link_name(0x7fff_fff0).unwrap(), None);
+        let there: Ipv6Addr = "fd99:9999::1".parse().unwrap();
+        assert_eq!(netlink.conflict(0, there, 64).unwrap(), None);
         let addresses = netlink.addresses().unwrap();
         assert!(addresses.iter().any(|found| found.address.is_loopback()), "{addresses:?}");
     }

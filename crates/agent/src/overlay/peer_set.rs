@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::agent::{OverlayPeer, OverlayPeers};
+use lifecycle::names::WireguardKey;
 use pki::wireguard::WireguardPublic;
 
 use super::netlink::prefix;
@@ -43,11 +44,12 @@ pub struct OwnFamilies {
 }
 
 impl InterfacePeer {
-    /// By a family that both have, IPv6 first.
-    pub fn endpoint(&self, families: OwnFamilies) -> Option<SocketAddr> {
+    /// By a family that both have, IPv6 first, unless it is `turned`.
+    pub fn endpoint(&self, families: OwnFamilies, turned: bool) -> Option<SocketAddr> {
         let ipv6 = self.ipv6.filter(|_| families.ipv6).map(IpAddr::from);
         let ipv4 = self.ipv4.filter(|_| families.ipv4).map(IpAddr::from);
-        ipv6.or(ipv4).map(|ip| SocketAddr::new(ip, self.port))
+        let chosen = if turned { ipv4.or(ipv6) } else { ipv6.or(ipv4) };
+        chosen.map(|ip| SocketAddr::new(ip, self.port))
     }
 }
 
@@ -223,7 +225,7 @@ fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, 
     if place.keys.contains(&key) || address == place.address {
         return Err(wrong("it has the key or the address of this host"));
     }
-    if key == [0; 32] {
+    if !is_canonical(&key) || WireguardKey::new(key).is_err() {
         return Err(wrong("its key is no key"));
     }
     if prefix(address, place.prefix_length) != prefix(place.address, place.prefix_length) {
@@ -233,10 +235,22 @@ fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, 
     let ipv4: Option<[u8; 4]> = bytes(&wire.ipv4).map_err(wrong)?;
     let ipv6: Option<[u8; 16]> = bytes(&wire.ipv6).map_err(wrong)?;
     // To where nothing can be sent is no endpoint; the peer may still come here.
-    let usable = |ip: &IpAddr| port > 0 && !ip.is_unspecified() && !ip.is_multicast();
-    let ipv4 = ipv4.map(Ipv4Addr::from).filter(|ip| usable(&(*ip).into()) && !ip.is_broadcast());
-    let ipv6 = ipv6.map(Ipv6Addr::from).filter(|ip| usable(&(*ip).into()));
+    let usable = |ip: IpAddr| port > 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
+    let ipv4 = ipv4.map(Ipv4Addr::from);
+    let ipv4 = ipv4.filter(|ip| usable((*ip).into()) && !ip.is_broadcast() && !ip.is_link_local());
+    // Through the overlay itself it would be sent round and round.
+    let inside = |ip| prefix(ip, place.prefix_length) == prefix(place.address, place.prefix_length);
+    let ipv6 = ipv6.map(Ipv6Addr::from).filter(|ip| {
+        usable((*ip).into()) && !ip.is_unicast_link_local() && ip.to_ipv4_mapped().is_none() && !inside(*ip)
+    });
     Ok(InterfacePeer { key, address, ipv4, ipv6, port })
+}
+
+/// X25519 takes several texts for one point; one of them is the key of a peer. Otherwise two peers would be one.
+fn is_canonical(key: &WireguardPublic) -> bool {
+    // 2^255 - 19, little-endian.
+    let [lowest, middle @ .., top] = key;
+    *top < 0x7f || (*top == 0x7f && (*lowest < 0xed || middle.iter().any(|byte| *byte != 0xff)))
 }
 
 fn bytes<const N: usize>(wire: &[u8]) -> Result<Option<[u8; N]>, &'static str> {

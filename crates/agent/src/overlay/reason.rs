@@ -13,16 +13,20 @@ pub enum UnavailableReason {
     PortInUse,
     NoKernelSupport,
     Failed,
+    /// Nothing is wrong: the control plane has not answered yet, or the interface is just being made. For people alone; it is not
+    /// reported.
+    Waiting,
 }
 
 impl UnavailableReason {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NoTunDevice,
         Self::NoPermission,
         Self::InterfaceInUse,
         Self::PortInUse,
         Self::NoKernelSupport,
         Self::Failed,
+        Self::Waiting,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -33,6 +37,7 @@ impl UnavailableReason {
             Self::PortInUse => "port_in_use",
             Self::NoKernelSupport => "no_kernel_support",
             Self::Failed => "failed",
+            Self::Waiting => "waiting",
         }
     }
 
@@ -44,10 +49,10 @@ impl UnavailableReason {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::NoTunDevice => {
-                "load the module `tun` and let the agent see /dev/net/tun (in a unit: DeviceAllow=/dev/net/tun rw), or set overlay.backend to \"kernel\""
+                "load the module `tun` and let the agent see /dev/net/tun, as the drop-in docs/deploy/enlist-agent-overlay.conf does, or set overlay.backend to \"kernel\""
             }
             Self::NoPermission => {
-                "give the agent CAP_NET_ADMIN (in a unit: AmbientCapabilities=CAP_NET_ADMIN), and let its user open /dev/net/tun"
+                "give the agent CAP_NET_ADMIN, as the drop-in docs/deploy/enlist-agent-overlay.conf does, and let its user open /dev/net/tun"
             }
             Self::InterfaceInUse => "remove the interface of that name, or set overlay.interface to another",
             Self::PortInUse => {
@@ -57,6 +62,7 @@ impl UnavailableReason {
                 "load the module `wireguard`, or set overlay.backend to \"auto\" or \"userspace\""
             }
             Self::Failed => "see the detail, and the agent's log",
+            Self::Waiting => "wait; if it lasts, see whether the agent is connected: `enlist-agent status`",
         }
     }
 }
@@ -67,15 +73,30 @@ pub struct Unavailable {
     pub reason: UnavailableReason,
     /// What shows it, in a sentence.
     pub detail: String,
+    /// What helps, where that is not the same for all of the reason.
+    specific: Option<&'static str>,
 }
 
 impl Unavailable {
     pub fn new(reason: UnavailableReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
+        Self { reason, detail: detail.into(), specific: None }
     }
 
     pub fn failed(detail: impl Into<String>) -> Self {
         Self::new(UnavailableReason::Failed, detail)
+    }
+
+    pub fn waiting(detail: impl Into<String>) -> Self {
+        Self::new(UnavailableReason::Waiting, detail)
+    }
+
+    /// With what helps in this case.
+    pub fn with(self, remedy: &'static str) -> Self {
+        Self { specific: Some(remedy), ..self }
+    }
+
+    pub fn remedy(&self) -> &'static str {
+        self.specific.unwrap_or_else(|| self.reason.remedy())
     }
 
     /// What was tried, and the system's answer to it.

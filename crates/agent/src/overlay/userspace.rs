@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,7 @@ impl UdpTransportFactory for OneSocket {
 pub struct UserspaceOverlay {
     device: Arc<TunnelDevice>,
     index: u32,
+    port: u16,
     handshakes: JoinSet<()>,
     /// Its file is removed with it.
     _control: Option<ControlSocket>,
@@ -69,8 +70,13 @@ pub struct UserspaceOverlay {
 impl UserspaceOverlay {
     /// Without an address, and not up. The port is taken before there is a first peer, so that one in use is found at once.
     pub async fn start(spec: &InterfaceSpec, netlink: &Netlink) -> Result<Self, Unavailable> {
-        if !Path::new(TUN).exists() {
-            return Err(no_tun(&io::Error::from(io::ErrorKind::NotFound)));
+        match std::fs::metadata(TUN) {
+            Ok(found) if !found.file_type().is_char_device() => {
+                let what = format!("{TUN} is not a device");
+                return Err(Unavailable::new(UnavailableReason::NoTunDevice, what));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_tun(&error)),
+            _ => {}
         }
         // Of a TUN device that somebody made to stay, the kernel would give us this one.
         let there = netlink.link(&spec.name).map_err(|error| Unavailable::of_io("netlink", &error))?;
@@ -107,11 +113,15 @@ impl UserspaceOverlay {
         if let Err(error) = &control {
             tracing::debug!(%error, "there is no socket for `wg show`");
         }
-        Ok(Self { device, index, handshakes: JoinSet::new(), _control: control.ok() })
+        Ok(Self { device, index, port: spec.port, handshakes: JoinSet::new(), _control: control.ok() })
     }
 
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub async fn apply(&mut self, changes: &PeerChanges) -> Result<(), Unavailable> {

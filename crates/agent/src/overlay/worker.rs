@@ -10,6 +10,7 @@ use pki::wireguard::WireguardPublic;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::contacts::{Contacts, RECENT};
 use super::difference::{PeerChanges, drift};
 use super::netlink::Netlink;
 use super::peer_set::{OwnFamilies, PeerSet};
@@ -24,8 +25,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Handshakes that nobody asked for by a packet: so many at once, and one more each time.
 const HANDSHAKES: u32 = 64;
 const HANDSHAKE_EVERY: Duration = Duration::from_millis(20);
-/// After this WireGuard itself takes a session for over.
-const RECENT: Duration = Duration::from_secs(180);
 const THREADS: usize = 2;
 
 /// What is wanted, changed by the daemon under the lock.
@@ -36,6 +35,8 @@ pub struct WantedOverlay {
     pub peers: PeerSet,
     pub families: OwnFamilies,
     pub keepalive: Option<u16>,
+    /// Peers that did not answer at the first of their addresses.
+    turned: BTreeSet<Arc<str>>,
     dirty: Dirty,
     moved: bool,
     stop: bool,
@@ -66,6 +67,19 @@ impl WantedOverlay {
     /// This host is elsewhere: its peers hear of it at once by a handshake.
     pub fn moved(&mut self) {
         self.moved = true;
+        // From here the first address may answer.
+        let turned = std::mem::take(&mut self.turned);
+        self.changed(turned);
+    }
+
+    /// From here on this peer is tried at its other address, if it has one.
+    fn turn(&mut self, node: &Arc<str>) -> bool {
+        let address = |turned| self.peers.get(node).and_then(|peer| peer.endpoint(self.families, turned));
+        let turns = address(true) != address(false);
+        if turns && !self.turned.remove(node) {
+            self.turned.insert(node.clone());
+        }
+        turns
     }
 
     fn spec(&self, node: &str) -> Option<PeerSpec> {
@@ -73,7 +87,7 @@ impl WantedOverlay {
         Some(PeerSpec {
             key: peer.key,
             address: peer.address,
-            endpoint: peer.endpoint(self.families),
+            endpoint: peer.endpoint(self.families, self.turned.contains(node)),
             keepalive: self.keepalive,
         })
     }
@@ -95,6 +109,10 @@ pub struct OverlayCondition {
     /// The revision that is applied.
     pub revision: u64,
     pub peers: usize,
+    /// How many of them have no address in a family that this host has.
+    pub unreachable: usize,
+    /// To how many packets go that are not answered.
+    pub unanswered: usize,
     pub differences: usize,
     pub oldest_handshake: Option<Duration>,
     pub recent_handshakes: usize,
@@ -185,6 +203,8 @@ struct WorkerLoop {
     pace: RateLimit,
     /// Those with which there is a session, as of the last look.
     recent: HashSet<WireguardPublic>,
+    contacts: Contacts,
+    up_since: Instant,
     retry_at: Option<Instant>,
     look_at: Instant,
     condition: OverlayCondition,
@@ -218,6 +238,8 @@ async fn run(shared: Arc<WorkerShare>, backend: Backend) {
         queue: VecDeque::new(),
         pace: RateLimit::new(HANDSHAKES, HANDSHAKE_EVERY, now),
         recent: HashSet::new(),
+        contacts: Contacts::default(),
+        up_since: now,
         retry_at: None,
         look_at: now + LOOK,
         condition: OverlayCondition::default(),
@@ -284,6 +306,7 @@ impl WorkerLoop {
         }
         self.condition.revision = revision;
         self.condition.peers = self.applied.len();
+        self.condition.unreachable = self.applied.values().filter(|spec| spec.endpoint.is_none()).count();
         if step.moved {
             if let Some(overlay) = &mut self.overlay
                 && let Err(unavailable) = overlay.forget_sessions(&self.recent).await
@@ -320,7 +343,8 @@ impl WorkerLoop {
         self.condition = OverlayCondition { up: Some(overlay.kind()), ..OverlayCondition::default() };
         (self.overlay, self.retry_at) = (Some(overlay), None);
         self.applied.clear();
-        self.look_at = Instant::now() + LOOK;
+        self.up_since = Instant::now();
+        self.look_at = self.up_since + LOOK;
         Ok(())
     }
 
@@ -373,13 +397,21 @@ impl WorkerLoop {
         }
         self.look_at = now + LOOK;
         if !overlay.is_there(spec, &self.netlink) {
-            return self.failed(Unavailable::failed("the interface is gone")).await;
+            if now.saturating_duration_since(self.up_since) < RETRY {
+                return self.failed(Unavailable::failed("the interface is gone")).await;
+            }
+            tracing::warn!("the overlay's interface was removed by somebody else; made again");
+            self.take_down().await;
+            return shared.changed.notify_one();
         }
-        let found = match overlay.peers().await {
+        let mut found = match overlay.peers().await {
             Ok(found) => found,
             Err(unavailable) => return self.failed(unavailable).await,
         };
+        let seen = self.contacts.look(&mut found, now);
         self.figures(&found);
+        self.condition.unanswered = seen.unanswered;
+        self.turn(&seen.turn, shared);
         let drifted = drift(&self.applied, &found);
         self.condition.differences = 0;
         if drifted.is_empty() {
@@ -396,6 +428,21 @@ impl WorkerLoop {
             tracing::warn!(detail = unavailable.detail, "the overlay's interface could not be mended");
         }
         shared.changed.notify_one();
+    }
+
+    /// Tries these at their other address.
+    fn turn(&self, keys: &[WireguardPublic], shared: &WorkerShare) {
+        if keys.is_empty() {
+            return;
+        }
+        let keys: HashSet<&WireguardPublic> = keys.iter().collect();
+        let nodes = self.applied.iter().filter(|(_, spec)| keys.contains(&spec.key)).map(|(node, _)| node);
+        let mut wanted = lock(&shared.wanted);
+        let turned: BTreeSet<Arc<str>> = nodes.filter(|node| wanted.turn(node)).cloned().collect();
+        if !turned.is_empty() {
+            wanted.changed(turned);
+            shared.changed.notify_one();
+        }
     }
 
     fn figures(&mut self, found: &[FoundPeer]) {
@@ -436,7 +483,7 @@ impl WorkerLoop {
                 reason = word,
                 "the overlay is unavailable: {}; remedy: {}",
                 unavailable.detail,
-                unavailable.reason.remedy()
+                unavailable.remedy()
             );
         }
         self.condition.unavailable = Some(unavailable);

@@ -101,6 +101,7 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
         "pending/request.json",
         "pending/wireguard.key",
         "wireguard/private.key",
+        "wireguard/next.key",
     ];
     let keys = ["key.pem", "layout-key.pem"];
     let of_generations =

@@ -204,7 +204,7 @@ impl Daemon {
             self.configuration.save(&mut self.core);
         }
         let servers = self.servers();
-        self.overlay.tick(&servers);
+        self.overlay.tick(&mut self.core, &servers);
         for ended in self.overlay.ended_orders() {
             self.session.orders.ended(ended.order_id, ended.result);
         }

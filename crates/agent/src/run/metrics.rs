@@ -174,8 +174,11 @@ struct Exposition<'a> {
 impl Exposition<'_> {
     fn overlay(&mut self, state: OverlayState, why: Option<UnavailableReason>, now: &OverlayCondition) {
         self.one("overlay_up", GAUGE, u8::from(state == OverlayState::Up));
-        let reasons = UnavailableReason::ALL
-            .map(|reason| (labels(&[("reason", reason.as_str())]), u8::from(why == Some(reason))));
+        // Waiting is nothing to be alarmed by.
+        let reasons =
+            UnavailableReason::ALL.into_iter().filter(|reason| *reason != UnavailableReason::Waiting);
+        let reasons =
+            reasons.map(|reason| (labels(&[("reason", reason.as_str())]), u8::from(why == Some(reason))));
         self.many("overlay_unavailable", GAUGE, reasons);
         self.one("overlay_revision", GAUGE, now.revision);
         self.one("overlay_peers", GAUGE, now.peers);

@@ -6,10 +6,11 @@
 
 mod keys;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use api::agent::{Evidence, OverlayAnswer, OverlayClaim, OverlayPeers, OverlayReport, Welcome};
+use api::code::{self, Code};
 use client::ServerUrl;
 use pki::wireguard::WireguardPublic;
 use tokio::net::lookup_host;
@@ -23,9 +24,10 @@ use crate::code::AgentCode;
 use crate::config::{OverlaySettings, UnderlayAddresses};
 use crate::overlay::claim::{Claims, GrantedPlace, PlaceClaim};
 use crate::overlay::here::{OwnAddresses, Whereabouts};
+use crate::overlay::netlink::prefix;
 use crate::overlay::peer_set::{InterfacePlace, OwnFamilies, Taken};
 use crate::overlay::worker::{OverlayCondition, OverlayWorker};
-use crate::overlay::{Backend, InterfaceSpec, Unavailable};
+use crate::overlay::{Backend, InterfaceSpec, Unavailable, UnavailableReason};
 use crate::status::{OverlayState, OverlayStatus, Status};
 use keys::OverlayKeys;
 
@@ -34,6 +36,18 @@ const LOOK: Duration = Duration::from_secs(3);
 /// How long names of servers are not looked up again.
 const RESOLVED: Duration = Duration::from_secs(60);
 const LOOKUP: Duration = Duration::from_secs(3);
+/// How long a key that could not be read is left alone.
+const KEYS_AGAIN: Duration = Duration::from_secs(10);
+/// How often the place may become another: each time the interface is made anew.
+const PLACES: u32 = 3;
+const PLACE_EVERY: Duration = Duration::from_secs(10);
+/// After these codes the key that is on record stays; after any other nobody knows which one that is.
+const KEY_REFUSED: [&Code; 4] = [
+    code::WIREGUARD_KEY_IN_USE,
+    code::WIREGUARD_KEY_UNPROVEN,
+    code::WIREGUARD_KEY_INVALID,
+    code::REKEY_NOT_ORDERED,
+];
 /// How many peers may be told at once, in thousands, and how often a thousand more.
 const THOUSANDS: u32 = 600;
 const THOUSAND_EVERY: Duration = Duration::from_millis(50);
@@ -49,8 +63,15 @@ pub struct OverlayPart {
     ended: bool,
     challenge: Option<WireguardPublic>,
     keys: Option<OverlayKeys>,
+    /// When those that could not be read are tried again.
+    keys_at: Instant,
     claims: Claims,
     place: Option<GrantedPlace>,
+    /// Another place than the one in use, which came too soon after it.
+    next_place: Option<GrantedPlace>,
+    places: RateLimit,
+    /// Peers came before the place was known, and were passed over.
+    missed: bool,
     worker: Option<OverlayWorker>,
     /// Why there is none, before there is anything to ask of the system.
     trouble: Option<Unavailable>,
@@ -95,8 +116,12 @@ impl OverlayPart {
             ended: false,
             challenge: None,
             keys: None,
+            keys_at: now,
             claims: Claims::new(now),
             place: None,
+            next_place: None,
+            places: RateLimit::new(PLACES, PLACE_EVERY, now),
+            missed: false,
             worker: None,
             trouble: None,
             look: Call::default(),
@@ -126,15 +151,44 @@ impl OverlayPart {
         }
         if self.challenge.is_none() {
             self.trouble = Some(Unavailable::failed("the control plane does not know overlays on hosts"));
-        } else if self.keys.is_none() {
-            self.keys = OverlayKeys::load(core).map_err(|error| self.trouble = Some(error)).ok();
+        } else if self.keys.is_none() && self.keys_at <= Instant::now() {
+            self.load_keys(core);
         }
         self.look_at = Instant::now();
+    }
+
+    /// They may have been put right since the last time.
+    fn load_keys(&mut self, core: &mut AgentCore) {
+        self.keys_at = Instant::now() + KEYS_AGAIN;
+        match OverlayKeys::load(core) {
+            Ok(keys) => (self.keys, self.trouble) = (Some(keys), None),
+            Err(unavailable) => self.troubled(unavailable),
+        }
+    }
+
+    /// Says in the log why there is no overlay, once.
+    fn troubled(&mut self, unavailable: Unavailable) {
+        if self.trouble.as_ref() != Some(&unavailable) {
+            let reason = unavailable.reason.as_str();
+            tracing::warn!(
+                reason,
+                "the overlay is unavailable: {}; remedy: {}",
+                unavailable.detail,
+                unavailable.remedy()
+            );
+        }
+        self.trouble = Some(unavailable);
+    }
+
+    /// When there is something to read that could not be read.
+    fn keys_wake(&self) -> Option<Instant> {
+        (self.challenge.is_some() && self.keys.is_none()).then_some(self.keys_at)
     }
 
     /// The connection is another.
     pub fn reconnected(&mut self) {
         self.claims.disconnected();
+        (self.missed, self.next_place) = (false, None);
         if let Some(worker) = &self.worker {
             worker.change(|wanted| wanted.peers.disconnected());
         }
@@ -144,6 +198,7 @@ impl OverlayPart {
     fn leave(&mut self) {
         (self.worker, self.place, self.trouble, self.reported) = (None, None, None, None);
         (self.keys, self.here) = (None, OwnAddresses::default());
+        (self.missed, self.next_place) = (false, None);
         self.fail_orders("this host is in no overlay");
     }
 
@@ -181,18 +236,33 @@ impl OverlayPart {
     }
 
     pub fn wake(&self, connected: bool) -> Option<Instant> {
-        if !self.is_wanted() || self.keys.is_none() {
+        if !self.is_wanted() {
             return None;
+        }
+        if self.keys.is_none() {
+            return self.keys_wake();
         }
         let claim = self.claim().filter(|_| connected);
         let claim = claim.and_then(|claim| self.claims.wake(claim, Instant::now()));
-        Some(claim.map_or(self.look_at, |claim| claim.min(self.look_at)))
+        let place = self.next_place.map(|_| Instant::now() + self.places.wait(Instant::now()));
+        Some([claim, place].into_iter().flatten().fold(self.look_at, Instant::min))
     }
 
-    /// Looks where this host is, if it is time.
-    pub fn tick(&mut self, servers: &[ServerUrl]) {
+    /// Does what is due: looks for its key, takes another place, looks where this host is.
+    pub fn tick(&mut self, core: &mut AgentCore, servers: &[ServerUrl]) {
         let now = Instant::now();
-        if !self.is_wanted() || self.keys.is_none() || now < self.look_at {
+        if !self.is_wanted() {
+            return;
+        }
+        if self.keys_wake().is_some_and(|at| at <= now) {
+            self.load_keys(core);
+        }
+        if self.places.wait(now).is_zero()
+            && let Some(place) = self.next_place.take()
+        {
+            self.placed(place, now);
+        }
+        if self.keys.is_none() || now < self.look_at {
             return;
         }
         self.look_at = now + LOOK;
@@ -223,7 +293,9 @@ impl OverlayPart {
         let moved = !before.is_empty() && !found.has(before);
         if !before.is_empty() && core.reporting.is_new("overlay endpoint") {
             let OwnAddresses { ipv4, ipv6 } = self.here;
-            tracing::info!(?ipv4, ?ipv6, "this host has another address for the overlay");
+            let shown = [ipv4.map(IpAddr::from), ipv6.map(IpAddr::from)].into_iter().flatten();
+            let shown = shown.map(|ip| ip.to_string()).collect::<Vec<_>>().join(", ");
+            tracing::info!(addresses = shown, "this host has another address for the overlay");
         }
         let families = self.families();
         if let Some(worker) = &self.worker {
@@ -302,6 +374,7 @@ impl OverlayPart {
         if !answer.code.is_empty() {
             return self.refused(core, answer);
         }
+        let now = Instant::now();
         let place = match GrantedPlace::of(answer) {
             Ok(place) => place,
             Err(reason) => {
@@ -309,22 +382,54 @@ impl OverlayPart {
                     AgentCode::AnswerInvalid,
                     &format!("the place in the overlay is not taken: {reason}"),
                 );
-                self.claims.refused(Instant::now());
+                self.claims.refused(now);
                 self.trouble = Some(Unavailable::failed(reason));
                 return;
             }
         };
         if let Err(error) = keys.recorded(core) {
             core.not_written("the new WireGuard key could not be put in its place", &error);
-            self.claims.refused(Instant::now());
+            self.claims.refused(now);
             return;
         }
         self.trouble = None;
-        self.place = Some(place);
         for order_id in self.ordered.drain(..) {
             self.answers.push(OrderAnswer { order_id, result: Ok(()) });
         }
+        if self.place.is_some_and(|before| before != place) && !self.places.wait(now).is_zero() {
+            if core.reporting.is_new("overlay places") {
+                tracing::warn!("the control plane changes this host's place in the overlay too often; paced");
+            }
+            self.next_place = Some(place);
+        } else {
+            self.placed(place, now);
+        }
+    }
+
+    /// This host has this place from here on.
+    fn placed(&mut self, place: GrantedPlace, now: Instant) {
+        let before = self.place.replace(place);
+        self.next_place = None;
+        if before != Some(place) {
+            self.places.count(now);
+        }
         self.follow(place);
+        let network = |place: GrantedPlace| prefix(place.address, place.prefix_length);
+        if before.is_some_and(|before| network(before) != network(place)) {
+            // Peers of another network are none of this one.
+            if let Some(worker) = &self.worker {
+                worker.change(|wanted| {
+                    wanted.peers.clear();
+                    wanted.all_changed();
+                });
+            }
+            self.missed = true;
+        }
+        if self.worker.is_none() {
+            self.claims.refused(now);
+        } else if std::mem::take(&mut self.missed) {
+            self.claims.place_lost(now);
+        }
     }
 
     /// The interface is to be so.
@@ -360,17 +465,24 @@ impl OverlayPart {
         let code: String = answer.code.chars().filter(|sign| sign.is_ascii_graphic()).take(64).collect();
         let detail: String = answer.detail.chars().filter(|sign| !sign.is_control()).take(300).collect();
         let what = format!("the control plane refuses this host's place in the overlay: {code}: {detail}");
-        if core.reporting.is_new(&format!("overlay refused {code}")) {
+        // Once a minute, whatever is said.
+        if core.reporting.is_new("overlay refused") {
             tracing::warn!(code, "{what}");
         }
-        self.fail_orders(&code);
-        let now = Instant::now();
-        // A key that was to take the place of another is given up; that one is claimed again, and is what counts.
-        if self.keys.as_mut().is_some_and(|keys| keys.give_up_next(core)) {
-            return;
+        let known = Code::of(&code);
+        if known.is_some_and(|code| KEY_REFUSED.contains(&code)) {
+            self.fail_orders(&code);
+            // A key that was to take the place of another is given up; that one is claimed again, and is what counts.
+            if self.keys.as_mut().is_some_and(|keys| keys.give_up_next(core)) {
+                return;
+            }
         }
-        self.claims.refused(now);
-        self.trouble = Some(Unavailable::failed(what));
+        self.claims.refused(Instant::now());
+        let unavailable = Unavailable::failed(what);
+        self.trouble = Some(match known {
+            Some(code) => unavailable.with(code.hint),
+            None => unavailable,
+        });
     }
 
     fn fail_orders(&mut self, detail: &str) {
@@ -408,7 +520,11 @@ impl OverlayPart {
     /// The control plane tells of peers.
     pub fn told(&mut self, core: &mut AgentCore, message: OverlayPeers) {
         let now = Instant::now();
-        let (Some(place), Some(keys), Some(worker)) = (self.place, &self.keys, &self.worker) else { return };
+        let (Some(place), Some(keys), Some(worker)) = (self.place, &self.keys, &self.worker) else {
+            // Asked for again as soon as there is a place.
+            self.missed = true;
+            return;
+        };
         if !self.told.wait(now).is_zero() {
             core.reporting
                 .log(AgentCode::AnswerInvalid, "the control plane tells more peers than are taken in");
@@ -456,9 +572,22 @@ impl OverlayPart {
         if condition.up.is_some() {
             return (OverlayState::Up, None);
         }
-        let waiting = || Unavailable::failed("the control plane has not answered yet where this host is");
-        let why = self.trouble.clone().or_else(|| condition.unavailable.clone()).unwrap_or_else(waiting);
+        let why =
+            self.trouble.clone().or_else(|| condition.unavailable.clone()).unwrap_or_else(|| self.waiting());
         (OverlayState::Unavailable, Some(why))
+    }
+
+    /// For what, while nothing is wrong.
+    fn waiting(&self) -> Unavailable {
+        Unavailable::waiting(if self.challenge.is_none() {
+            "the control plane has not been reached yet"
+        } else if self.underlay().is_none() {
+            "no address was found at which others could reach this host"
+        } else if self.place.is_none() {
+            "the control plane has not answered yet where this host is"
+        } else {
+            "the interface is being made"
+        })
     }
 
     fn public_key(&self) -> Option<String> {
@@ -472,11 +601,14 @@ impl OverlayPart {
         status.overlay = Some(OverlayStatus {
             state,
             reason: why.as_ref().map(|why| why.reason.as_str().to_owned()),
+            remedy: why.as_ref().map(|why| why.remedy().to_owned()),
             detail: why.map(|why| why.detail),
             interface: shown.then(|| self.config.interface.clone()),
             address: self.place.filter(|_| shown).map(|place| place.address.to_string()),
             public_key: self.public_key(),
             peers: condition.peers,
+            unreachable: condition.unreachable,
+            unanswered: condition.unanswered,
         });
     }
 
@@ -484,6 +616,11 @@ impl OverlayPart {
         let condition = self.condition();
         let (state, why) = self.state(&condition);
         if state == OverlayState::Off && !self.offered {
+            return;
+        }
+        if why.as_ref().is_some_and(|why| why.reason == UnavailableReason::Waiting) {
+            // Nothing to be alarmed by; what was said before holds until there is something to say.
+            evidence.overlay = self.reported.as_ref().map(|(_, report)| report.clone());
             return;
         }
         let report = OverlayReport {

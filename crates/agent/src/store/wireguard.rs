@@ -28,11 +28,15 @@ fn read_at(path: PathBuf) -> io::Result<Option<WireguardPrivate>> {
         file => file?,
     };
     if file.metadata()?.mode() & 0o077 != 0 {
-        return Err(io::Error::other(format!("other users may read {}", path.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("other users may read {}", path.display()),
+        ));
     }
     let text = zeroize::Zeroizing::new(disk::read(&path)?);
     let key = WireguardPrivate::from_text(&text);
-    key.map(Some).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    let spoilt = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()));
+    key.map(Some).map_err(spoilt)
 }
 
 /// Puts a key in the place of whatever key is there.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use api::agent::{
-    Ack, Bundle, Config, EndpointProfile, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, RecoveryGrant,
-    RenewNow, Standing, Welcome, live_down, live_up, order,
+    Ack, Bundle, Config, EndpointProfile, Evidence, Hello, LiveDown, LiveUp, Order, OrderDone, OverlayAnswer,
+    OverlayClaim, OverlayPeers, RecoveryGrant, RekeyOverlay, RenewNow, Standing, Welcome, live_down, live_up,
+    order,
 };
 use api::code;
 use api::error::ErrorDetail;
@@ -26,6 +27,9 @@ pub struct Lives {
     pub done: Vec<OrderDone>,
     /// The recovery tokens that are said to be on disk.
     pub kept: Vec<String>,
+    /// What a host proves its WireGuard key with; none, where there is no overlay.
+    pub challenge: Vec<u8>,
+    pub claims: Vec<OverlayClaim>,
     /// How many the host has ended.
     pub ended: usize,
     open: Vec<mpsc::UnboundedSender<Result<LiveDown, Status>>>,
@@ -46,6 +50,19 @@ impl Lives {
     pub fn order_renewal(&self, id: &str) {
         let order = Some(order::Order::RenewNow(RenewNow {}));
         self.tell(live_down::Message::Order(Order { order_id: id.to_owned(), order }));
+    }
+
+    pub fn order_rekey(&self, id: &str) {
+        let order = Some(order::Order::RekeyOverlay(RekeyOverlay {}));
+        self.tell(live_down::Message::Order(Order { order_id: id.to_owned(), order }));
+    }
+
+    pub fn send_answer(&self, answer: OverlayAnswer) {
+        self.tell(live_down::Message::OverlayAnswer(answer));
+    }
+
+    pub fn send_peers(&self, peers: OverlayPeers) {
+        self.tell(live_down::Message::OverlayPeers(peers));
     }
 
     pub fn send_grant(&self, grant: RecoveryGrant) {
@@ -108,6 +125,7 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                         heartbeat_ms: 200,
                         standing: Some(standing),
                         servers: vec![plane.url.clone()],
+                        overlay_challenge: plane.record().lives.challenge.clone(),
                         ..Default::default()
                     });
                     // Before anybody hears of the connection and sends something on it.
@@ -135,7 +153,10 @@ pub fn serve(plane: Arc<Plane>, serial: String, mut up: Streaming<LiveUp>) -> Do
                     ack()
                 }
                 live_up::Message::Sessions(_) => unreachable!("its Welcome knows no sessions"),
-                live_up::Message::Overlay(_) => unreachable!("its Welcome has no overlay challenge"),
+                live_up::Message::Overlay(claim) => {
+                    plane.change(|record| record.lives.claims.push(claim));
+                    continue;
+                }
             };
             let _ = tell.send(Ok(LiveDown { message: Some(answer) }));
         }

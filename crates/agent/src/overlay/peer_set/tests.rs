@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const OWN: u8 = 250;
+const OWN: u8 = 120;
 
 fn place() -> InterfacePlace {
     InterfacePlace {
@@ -139,6 +139,55 @@ fn a_peer_with_what_is_anothers_is_refused_and_nothing_changes() {
 }
 
 #[test]
+fn a_key_in_another_encoding_is_no_other_key() {
+    let key = |lowest: u8, rest: u8, top: u8| {
+        let mut key = [rest; 32];
+        (key[0], key[31]) = (lowest, top);
+        key.to_vec()
+    };
+    let with_key = |key: Vec<u8>| OverlayPeer { wireguard_public_key: key, ..peer(3) };
+    for bad in [
+        key(1, 1, 0x81),
+        key(OWN, OWN, OWN | 0x80),
+        // 2^255 - 19 + 9, which is 9.
+        key(0xf6, 0xff, 0x7f),
+        key(0xed, 0xff, 0x7f),
+        // Of low order: 0, 1, -1.
+        key(0, 0, 0),
+        key(1, 0, 0),
+        key(0xec, 0xff, 0x7f),
+    ] {
+        let mut set = with(vec![peer(1), peer(2)]);
+        assert!(set.take(change(10, 11, vec![with_key(bad.clone())], &[]), &place()).is_err(), "{bad:?}");
+        assert_eq!(names(&set), ["n1", "n2"]);
+    }
+    for good in [key(9, 0, 0), key(0xeb, 0xff, 0x7f), key(0xff, 0xfe, 0x7f), key(0xff, 0xff, 0x7e)] {
+        assert!(with(vec![with_key(good)]).get("n3").is_some());
+    }
+}
+
+#[test]
+fn an_endpoint_that_would_lead_back_to_this_host_or_into_the_overlay_is_none() {
+    let at = |ipv4: &str, ipv6: &str| {
+        let octets = |text: &str| match text.parse() {
+            Ok(IpAddr::V4(ip)) => ip.octets().to_vec(),
+            Ok(IpAddr::V6(ip)) => ip.octets().to_vec(),
+            Err(_) => Vec::new(),
+        };
+        let set = with(vec![OverlayPeer { ipv4: octets(ipv4), ipv6: octets(ipv6), ..peer(3) }]);
+        set.get("n3").unwrap().endpoint(OwnFamilies::default(), false)
+    };
+    for ipv4 in ["127.0.0.1", "127.3.2.1", "0.0.0.0", "169.254.1.1", "224.0.0.1", "255.255.255.255"] {
+        assert_eq!(at(ipv4, ""), None, "{ipv4}");
+    }
+    for ipv6 in ["::1", "::", "fe80::1", "ff02::1", "::ffff:192.0.2.1", "fd00:1:2::3", "fd00:1:2:9::1"] {
+        assert_eq!(at("", ipv6), None, "{ipv6}");
+        assert_eq!(at("192.0.2.1", ipv6), "192.0.2.1:51820".parse().ok(), "{ipv6}");
+    }
+    assert!(at("", "fd00:1:3::3").is_some() && at("", "2001:db8::1").is_some());
+}
+
+#[test]
 fn what_one_peer_gives_up_another_may_take_in_the_same_change() {
     let mut set = with(vec![peer(1), peer(2), peer(3)]);
     let swapped = vec![having(1, 2, 1), having(2, 1, 2), having(4, 4, 3)];
@@ -180,11 +229,14 @@ fn an_endpoint_is_of_a_family_that_both_have_and_ipv6_comes_first() {
     wire.ipv6 = [[0x20, 1, 0xd, 0xb8].as_slice(), &[0; 11], &[1]].concat();
     let set = with(vec![wire, peer(2), OverlayPeer { ipv4: vec![224, 0, 0, 1], ..peer(3) }]);
     let at = |node: &str, ipv4, ipv6| {
-        set.get(node).unwrap().endpoint(OwnFamilies { ipv4, ipv6 }).map(|at| at.to_string())
+        set.get(node).unwrap().endpoint(OwnFamilies { ipv4, ipv6 }, false).map(|at| at.to_string())
     };
     assert_eq!(at("n1", true, true).as_deref(), Some("[2001:db8::1]:51820"));
     assert_eq!(at("n1", true, false).as_deref(), Some("192.0.2.1:51820"));
     assert_eq!((at("n2", false, true), at("n1", false, false)), (None, None));
+    let turned = |families| set.get("n1").unwrap().endpoint(families, true).map(|at| at.to_string());
+    assert_eq!(turned(OwnFamilies::default()).as_deref(), Some("192.0.2.1:51820"));
+    assert_eq!(turned(OwnFamilies { ipv4: false, ipv6: true }).as_deref(), Some("[2001:db8::1]:51820"));
     assert_eq!(at("n3", true, true), None, "multicast is nowhere");
 }
 

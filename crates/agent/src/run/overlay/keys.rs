@@ -8,6 +8,10 @@ use crate::overlay::Unavailable;
 use crate::run::core::AgentCore;
 use crate::store::wireguard;
 
+/// What helps where a key cannot be read, and where it is none.
+const UNREADABLE: &str = "let the agent's user alone read it: `chmod 600` on the file, or `enlist-agent reconcile`, which does the same; it is tried agaevery 10 seconds";
+const SPOILT: &str = "put the key back into the file, or remove the file, restart the agent, and order a new key: `enlist node rotate --overlay ID`";
+
 pub struct OverlayKeys {
     current: WireguardPrivate,
     next: Option<WireguardPrivate>,
@@ -16,7 +20,10 @@ pub struct OverlayKeys {
 impl OverlayKeys {
     /// Those on disk; a new one, where there is none.
     pub fn load(core: &mut AgentCore) -> Result<Self, Unavailable> {
-        let unusable = |error: io::Error| Unavailable::failed(format!("the WireGuard key: {error}"));
+        let unusable = |error: io::Error| {
+            let remedy = if error.kind() == io::ErrorKind::InvalidData { SPOILT } else { UNREADABLE };
+            Unavailable::failed(format!("the WireGuard key: {error}")).with(remedy)
+        };
         let current = match wireguard::read(core.path()).map_err(unusable)? {
             Some(key) => key,
             None => {
@@ -29,8 +36,13 @@ impl OverlayKeys {
                 key
             }
         };
-        // One that is spoilt was never claimed by a process that knows it.
-        Ok(Self { current, next: wireguard::read_next(core.path()).ok().flatten() })
+        let next = match wireguard::read_next(core.path()) {
+            // One that is spoilt was never claimed by a process that knows it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            // Any other may be the one on record.
+            next => next.map_err(unusable)?,
+        };
+        Ok(Self { current, next })
     }
 
     /// The one in use.
