@@ -4,7 +4,7 @@ use crate::support::{
     Domain, check, contact, granted, hardware, local, node, refused, register_hardware, revoke,
 };
 use lifecycle::names::{KeyHash, Serial};
-use lifecycle::registry::{Actor, Command, NodeState, by_svid, svid_renewable};
+use lifecycle::registry::{Actor, Command, NodeState, Rejection, by_svid, has_place_by_svid, svid_renewable};
 
 fn svid(name: &str) -> Actor {
     let spiffe_id = format!("spiffe://spire.example/enlist/{name}");
@@ -74,4 +74,24 @@ fn the_node_of_an_svid_gets_a_certificate_and_no_recovery_token() {
     check(&mut domain, (svid("n1"), Command::Renew(Box::new(renew))), granted(&["certificate.renewed"]));
     let serials = &domain.state.nodes[&node("n1")].serials;
     assert!(domain.state.is_denied(&serials[0]) && domain.state.is_good(&serials[1]));
+}
+
+#[test]
+fn whoever_has_an_svid_takes_no_place_from_the_renewals_of_the_host() {
+    let mut domain = Domain::founded();
+    let host = domain.active();
+    let id = host.node.clone();
+    for _ in 0..16 {
+        assert_eq!(has_place_by_svid(&domain.state, &id), Ok(()));
+        let key = KeyHash::new(domain.digest());
+        let renew = domain.renewal(&id, key);
+        let shown = (svid(id.as_str()), Command::Renew(Box::new(renew)));
+        check(&mut domain, shown, granted(&["certificate.renewed"]));
+    }
+    let full = Err(Rejection::TooManyCertificates { node: id.clone() });
+    assert_eq!(has_place_by_svid(&domain.state, &id), full);
+    // The host's own renewal replaces what nobody has shown, and is replaced by nobody.
+    let next = domain.renew(&host);
+    check(&mut domain, contact(&next), granted(&["certificate.seen", "certificate.superseded"]));
+    assert!(domain.state.is_good(&next.serial));
 }

@@ -7,8 +7,9 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-use crate::verify::{MAX_LEAF_BYTES, PeerCertificate, PeerError};
-use crate::{describe, pem, verify, x509_time};
+use crate::roll::is_signed_by;
+use crate::verify::{MAX_LEAF_BYTES, PeerCertificate, PeerError, SIGNATURE_CHECKS};
+use crate::{der, describe, pem, verify, x509_time};
 
 /// CAs between an SVID and its trust bundle that are looked at: more than SPIRE's own hierarchies have.
 const INTERMEDIATES: usize = 3;
@@ -71,6 +72,9 @@ pub enum BundleError {
 #[derive(Debug, Clone)]
 struct SvidAnchor {
     trust: TrustAnchor<'static>,
+    spki: Vec<u8>,
+    /// As the CA certificate states it.
+    key_id: Option<Vec<u8>>,
     fingerprint: Fingerprint,
     subject: String,
     serial: String,
@@ -85,6 +89,41 @@ pub struct AnchorFacts {
     pub subject: String,
     pub serial: String,
     pub not_after: Timestamp,
+}
+
+impl SvidAnchor {
+    /// Whether the CA is within its dates, which webpki does not ask.
+    fn is_current(&self, at: Timestamp) -> bool {
+        self.not_before <= at && at <= self.not_after
+    }
+}
+
+/// A way from an SVID to a CA of the bundle, as the certificates on it name each other.
+struct SvidPath<'a> {
+    /// The intermediates, by their place among those that were sent; the one that may have signed the SVID first.
+    through: Vec<usize>,
+    anchor: &'a SvidAnchor,
+}
+
+/// Whom a certificate names as its issuer.
+struct IssuerName<'a> {
+    name: Option<&'a [u8]>,
+    key_id: Option<&'a [u8]>,
+}
+
+impl<'a> IssuerName<'a> {
+    fn of(certificate: &'a X509Certificate<'_>) -> Self {
+        Self { name: der::content(certificate.issuer().as_raw()), key_id: verify::issuer_key_id(certificate) }
+    }
+
+    /// Whether this CA may be meant; if so, whether its key is named as well.
+    fn fits(&self, subject: Option<&[u8]>, key_id: Option<&[u8]>) -> Option<bool> {
+        let is_named = subject.is_some() && subject == self.name;
+        match (self.key_id, key_id) {
+            (Some(stated), Some(own)) => (is_named && stated == own).then_some(true),
+            (None, _) | (_, None) => is_named.then_some(false),
+        }
+    }
 }
 
 /// The CAs of one trust domain.
@@ -105,8 +144,11 @@ impl TrustBundle {
                 return Err(wrong("it may not sign certificates".to_owned()));
             }
             let trust = anchor_from_trusted_cert(&der).map_err(|error| wrong(error.to_string()))?.to_owned();
+            let parsed = verify::parsed(&der).map_err(|error| wrong(error.to_string()))?;
             anchors.push(SvidAnchor {
                 trust,
+                spki: facts.spki,
+                key_id: verify::own_key_id(&parsed).map(<[u8]>::to_vec),
                 fingerprint: facts.fingerprint,
                 subject: facts.subject,
                 serial: facts.serial.to_string(),
@@ -126,11 +168,13 @@ impl TrustBundle {
         })
     }
 
-    pub fn holds(&self, anchor: &Fingerprint) -> bool {
-        self.anchors.iter().any(|held| held.fingerprint == *anchor)
+    /// Whether a CA is in the bundle and within its dates.
+    pub fn holds(&self, anchor: &Fingerprint, at: Timestamp) -> bool {
+        self.anchors.iter().any(|held| held.fingerprint == *anchor && held.is_current(at))
     }
 
-    /// Verifies path, time, use and identity at this moment. `chain` is what came with the leaf.
+    /// Verifies path, time, use and identity at this moment. `chain` is what came with the leaf. The certificate is good for as long as
+    /// every CA on its path.
     pub fn check(
         &self,
         leaf: &CertificateDer<'_>,
@@ -149,24 +193,92 @@ impl TrustBundle {
         if !verify::states_extended_use(leaf)? {
             return Err(PeerError::NotClientAuth);
         }
-        let chain: Vec<CertificateDer<'_>> =
-            chain.iter().take(INTERMEDIATES).map(|ca| CertificateDer::from(ca.as_ref())).collect();
-        // webpki ignores an anchor's dates.
-        let current = |anchor: &&SvidAnchor| anchor.not_before <= at && at <= anchor.not_after;
-        let trusted: Vec<TrustAnchor<'_>> =
-            self.anchors.iter().filter(current).map(|anchor| anchor.trust.clone()).collect();
         let (algorithms, usage) = (webpki::ALL_VERIFICATION_ALGS, KeyUsage::client_auth());
-        let path = certificate
-            .verify_for_usage(algorithms, &trusted, &chain, x509_time::unix_time(at), usage, None, None)
-            .map_err(verify::refusal)?;
-        let (subject, key) = (&path.anchor().subject, &path.anchor().subject_public_key_info);
-        let signer = self
-            .anchors
-            .iter()
-            .find(|held| held.trust.subject == *subject && held.trust.subject_public_key_info == *key);
-        let anchor = signer.ok_or(PeerError::UnknownIssuer)?.fingerprint;
+        let verify = |anchors: &[TrustAnchor<'_>], through: &[CertificateDer<'_>]| {
+            let at = x509_time::unix_time(at);
+            let path = certificate.verify_for_usage(algorithms, anchors, through, at, usage, None, None);
+            path.map(drop).map_err(verify::refusal)
+        };
+        // Without an anchor nothing is verified; webpki still says whether it is the dates or the use.
+        match verify(&[], &[]) {
+            Ok(()) | Err(PeerError::UnknownIssuer) => {}
+            Err(refused) => return Err(refused),
+        }
+        let parsed = verify::parsed(leaf)?;
+        let sent = chain.iter().take(INTERMEDIATES);
+        let sent: Vec<_> = sent.filter_map(|ca| Some((ca, verify::parsed(ca).ok()?))).collect();
+        let mut paths = Vec::new();
+        self.find_paths(&parsed, &sent, at, &[], &mut paths);
+        let signed = paths.into_iter().find(|path| path.is_signed(leaf, &sent));
+        let SvidPath { through, anchor } = signed.ok_or(PeerError::UnknownIssuer)?;
+        let through: Vec<_> = through.iter().filter_map(|index| sent.get(*index)).collect();
+        // Every signature is good: what is left are the rules for paths.
+        let ders: Vec<CertificateDer<'_>> =
+            through.iter().map(|(der, _)| CertificateDer::from(der.as_ref())).collect();
+        verify(std::slice::from_ref(&anchor.trust), &ders)?;
         let read = PeerCertificate::read(leaf)?;
-        Ok(PeerCertificate { spiffe: None, svid: Some(VerifiedSvid { id, anchor }), ..read })
+        let ends = through.iter().map(|(_, ca)| x509_time::timestamp(ca.validity().not_after));
+        let not_after = ends.fold(read.not_after.min(anchor.not_after), Timestamp::min);
+        let svid = Some(VerifiedSvid { id, anchor: anchor.fingerprint });
+        Ok(PeerCertificate { spiffe: None, svid, not_after, ..read })
+    }
+
+    /// The ways from a certificate to the bundle by names and key identifiers, those that name the key first. No signature is checked
+    /// here, and so many ways are found as signatures of strangers are worth a check. Of one CA that is in the bundle several times,
+    /// the last to end is taken.
+    fn find_paths<'a>(
+        &'a self,
+        from: &X509Certificate<'_>,
+        sent: &[(&CertificateDer<'_>, X509Certificate<'_>)],
+        at: Timestamp,
+        through: &[usize],
+        found: &mut Vec<SvidPath<'a>>,
+    ) {
+        let issuer = IssuerName::of(from);
+        for names_the_key in [true, false] {
+            for anchor in self.anchors.iter().filter(|anchor| anchor.is_current(at)) {
+                let subject = Some(anchor.trust.subject.as_ref());
+                if issuer.fits(subject, anchor.key_id.as_deref()) != Some(names_the_key) {
+                    continue;
+                }
+                let is_full = found.len() >= SIGNATURE_CHECKS;
+                let same = |path: &&mut SvidPath<'a>| {
+                    path.through == through && verify::is_same_ca(&path.anchor.trust, &anchor.trust)
+                };
+                match found.iter_mut().find(same) {
+                    Some(path) if path.anchor.not_after < anchor.not_after => path.anchor = anchor,
+                    None if !is_full => found.push(SvidPath { through: through.to_vec(), anchor }),
+                    Some(_) | None => {}
+                }
+            }
+            for (index, (_, ca)) in sent.iter().enumerate() {
+                let subject = der::content(ca.subject().as_raw());
+                if found.len() < SIGNATURE_CHECKS
+                    && !through.contains(&index)
+                    && issuer.fits(subject, verify::own_key_id(ca)) == Some(names_the_key)
+                {
+                    self.find_paths(ca, sent, at, &[through, &[index]].concat(), found);
+                }
+            }
+        }
+    }
+}
+
+impl SvidPath<'_> {
+    /// Checks the signatures from the bundle downwards: what a stranger signed is never the key of the next check.
+    fn is_signed(
+        &self,
+        leaf: &CertificateDer<'_>,
+        sent: &[(&CertificateDer<'_>, X509Certificate<'_>)],
+    ) -> bool {
+        let mut key = self.anchor.spki.as_slice();
+        for (der, ca) in self.through.iter().rev().filter_map(|index| sent.get(*index)) {
+            if !is_signed_by(der, key) {
+                return false;
+            }
+            key = ca.public_key().raw;
+        }
+        is_signed_by(leaf, key)
     }
 }
 

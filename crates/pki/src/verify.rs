@@ -21,7 +21,7 @@ use crate::{der, describe, x509_time};
 pub const MAX_LEAF_BYTES: usize = 16 * 1024;
 /// Signature checks that one leaf may cost. A leaf that Enlist issued names its issuer's key and costs one; two are
 /// for issuers of the same name that state no key identifier.
-const SIGNATURE_CHECKS: usize = 2;
+pub(crate) const SIGNATURE_CHECKS: usize = 2;
 
 /// A host's verified certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,9 +115,7 @@ impl NodeIssuers {
             anchor_from_trusted_cert(&certificate).map_err(|error| AnchorError(error.to_string()))?;
         self.trust.push(anchor.to_owned());
         let parsed = parsed(&certificate).map_err(|error| AnchorError(error.to_string()))?;
-        let key_id = extension(&parsed, &OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)
-            .and_then(|value| KeyIdentifier::from_der(value).ok())
-            .map(|(_, id)| id.0.to_vec());
+        let key_id = own_key_id(&parsed).map(<[u8]>::to_vec);
         self.anchors.push(DomainAnchor {
             domain: domain.clone(),
             not_before: facts.not_before,
@@ -181,13 +179,11 @@ impl NodeIssuers {
     /// identifier. Of several with one key the first; never more than are worth a signature check.
     fn named_as_issuer_of(&self, leaf: &X509Certificate<'_>) -> Vec<&TrustAnchor<'static>> {
         let name = der::content(leaf.issuer().as_raw());
-        let key_id = extension(leaf, &OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER)
-            .and_then(|value| AuthorityKeyIdentifier::from_der(value).ok())
-            .and_then(|(_, authority)| authority.key_identifier);
+        let key_id = issuer_key_id(leaf);
         let mut named: Vec<&TrustAnchor<'static>> = Vec::new();
         for (trust, anchor) in self.trust.iter().zip(&self.anchors) {
             let contradicted = match (&key_id, &anchor.key_id) {
-                (Some(stated), Some(own)) => stated.0 != own.as_slice(),
+                (Some(stated), Some(own)) => *stated != own.as_slice(),
                 (None, _) | (_, None) => false,
             };
             if Some(trust.subject.as_ref()) == name
@@ -224,8 +220,21 @@ impl NodeIssuers {
     }
 }
 
+/// The key identifier that a certificate states of its own key.
+pub(crate) fn own_key_id<'a>(certificate: &X509Certificate<'a>) -> Option<&'a [u8]> {
+    let value = extension(certificate, &OID_X509_EXT_SUBJECT_KEY_IDENTIFIER)?;
+    KeyIdentifier::from_der(value).ok().map(|(_, id)| id.0)
+}
+
+/// The key identifier that it states of its issuer's key.
+pub(crate) fn issuer_key_id<'a>(certificate: &X509Certificate<'a>) -> Option<&'a [u8]> {
+    let value = extension(certificate, &OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER)?;
+    let (_, authority) = AuthorityKeyIdentifier::from_der(value).ok()?;
+    authority.key_identifier.map(|id| id.0)
+}
+
 /// The same name with the same key, whatever else their certificates say.
-fn is_same_ca(one: &TrustAnchor<'_>, other: &TrustAnchor<'_>) -> bool {
+pub(crate) fn is_same_ca(one: &TrustAnchor<'_>, other: &TrustAnchor<'_>) -> bool {
     one.subject == other.subject && one.subject_public_key_info == other.subject_public_key_info
 }
 
@@ -249,7 +258,7 @@ fn identity(certificate: &EndEntityCert<'_>) -> Result<SpiffeId, PeerError> {
 }
 
 /// Without going into extensions that webpki has read already.
-fn parsed<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, PeerError> {
+pub(crate) fn parsed<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, PeerError> {
     let parsed = X509CertificateParser::new().with_deep_parse_extensions(false).parse(leaf);
     parsed.map(|(_, parsed)| parsed).map_err(|error| PeerError::Malformed(error.to_string()))
 }

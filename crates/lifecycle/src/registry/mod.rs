@@ -58,7 +58,7 @@ pub use bootstrap::issue::{BOOTSTRAP_LONGEST, BOOTSTRAP_SHORTEST, IssueBootstrap
 pub use bootstrap::read::{BootConfig, boot_config};
 pub use certificate::denied::DeniedSighting;
 pub use certificate::presented::Presented;
-pub use certificate::renew::{Renew, Renewal, renewable, svid_renewable};
+pub use certificate::renew::{Renew, Renewal, has_place_by_svid, renewable, svid_renewable};
 pub use certificate::revocation_list::{Revocation, RevocationReason};
 pub use certificate::server::ServerCertificate;
 pub use certificate::verdict::{Denial, Verdict};

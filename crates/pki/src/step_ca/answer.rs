@@ -4,14 +4,16 @@ use lifecycle::names::{Fingerprint, Serial, SpiffeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::prelude::FromDer as _;
 
-use crate::verify::{MAX_LEAF_BYTES, is_issued_by};
+use crate::verify::is_issued_by;
 use crate::{describe, x509_time};
 
 /// CAs between a leaf and the root.
 const DEPTH: usize = 3;
+/// The largest leaf that goes on record: several times one with an RSA-4096 key.
+const LEAF_BYTES: usize = 8 * 1024;
 
 pub struct AskedLeaf<'a> {
     pub spki: &'a [u8],
@@ -57,8 +59,8 @@ pub fn check(
     root: &[u8],
 ) -> Result<ReceivedLeaf, Misbehavior> {
     let wrong = |what: String| Misbehavior { what, serial: None };
-    if leaf.len() > MAX_LEAF_BYTES {
-        return Err(wrong(format!("its certificate has more than {MAX_LEAF_BYTES} bytes")));
+    if leaf.len() > LEAF_BYTES {
+        return Err(wrong(format!("its certificate has more than {LEAF_BYTES} bytes")));
     }
     let facts = describe::facts(leaf).map_err(|_| wrong("it answered no certificate".to_owned()))?;
     let chain = path(leaf, others, root).map_err(|what| wrong(what.to_owned()))?;
@@ -129,14 +131,33 @@ fn verify(leaf: &[u8], chain: &[&CertificateDer<'_>], root: &[u8], at: Timestamp
     certificate
         .verify_for_usage(algorithms, &[anchor], &chain, x509_time::unix_time(at), usage, None, None)
         .map_err(refused)?;
-    // webpki lets a certificate without any stated use pass for every use.
-    let stated = X509Certificate::from_der(&leaf)
-        .ok()
-        .and_then(|(_, leaf)| leaf.extended_key_usage().ok().flatten().map(|uses| uses.value.client_auth));
-    match stated {
-        Some(true) => Ok(()),
-        Some(false) | None => Err("the certificate is not for client authentication".to_owned()),
+    uses(&leaf)
+}
+
+/// Client authentication and nothing beside it: webpki lets a certificate without any stated use pass for every use, and asks for no
+/// more than one of several.
+fn uses(leaf: &[u8]) -> Result<(), String> {
+    let unread = |_| "the uses of the certificate cannot be read".to_owned();
+    let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| unread(()))?;
+    let extended = leaf.extended_key_usage().map_err(|_| unread(()))?;
+    let only_client = ExtendedKeyUsage {
+        any: false,
+        server_auth: false,
+        client_auth: true,
+        code_signing: false,
+        email_protection: false,
+        time_stamping: false,
+        ocsp_signing: false,
+        other: Vec::new(),
+    };
+    if extended.is_none_or(|uses| *uses.value != only_client) {
+        return Err("the certificate is not for client authentication alone".to_owned());
     }
+    let usage = leaf.key_usage().map_err(|_| unread(()))?;
+    if usage.is_some_and(|usage| usage.value.key_cert_sign() || usage.value.crl_sign()) {
+        return Err("the certificate's key may sign certificates or revocation lists".to_owned());
+    }
+    Ok(())
 }
 
 /// The common name that was asked for, and the SPIFFE ID alone.
@@ -159,6 +180,9 @@ fn names(leaf: &[u8], asked: &AskedLeaf<'_>) -> Result<(), String> {
     }
     let common: Vec<&str> = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok()).collect();
     let expected: Vec<&str> = asked.common_name.into_iter().filter(|name| !name.is_empty()).collect();
+    if leaf.subject().iter_attributes().count() > common.len() {
+        return Err("its subject says more than the common name".to_owned());
+    }
     if common == expected {
         return Ok(());
     }

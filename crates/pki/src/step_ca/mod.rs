@@ -3,11 +3,13 @@
 
 mod answer;
 mod encrypted_key;
+mod names;
 mod provisioner_key;
 mod token;
 
 pub use answer::{
     AskedLeaf, Misbehavior, ReceivedIntermediate, ReceivedLeaf, check, is_root, trusted_intermediates,
 };
+pub use names::misread_name;
 pub use provisioner_key::{FoundProvisionerKey, ProvisionerKey, ProvisionerKeyError, read};
 pub use token::{SignToken, TokenError, revoke_token, sign_token};

@@ -3,7 +3,7 @@
 use super::provisioner_key::{ProvisionerKey, ProvisionerKeyError};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lifecycle::names::{Serial, Span, SpiffeId, Timestamp};
+use lifecycle::names::{Serial, Span, Timestamp};
 use serde_json::{Value, json};
 
 /// How long a token is good. Each is sent at once, and step-ca allows a minute of difference between clocks.
@@ -27,19 +27,20 @@ pub struct SignToken<'a> {
     pub csr_names: &'a [String],
     /// What the provisioner's template makes the certificate from.
     pub common_name: Option<&'a str>,
-    pub subject: &'a SpiffeId,
+    /// A SPIFFE id.
+    pub subject: &'a str,
     pub serial: &'a Serial,
     pub at: Timestamp,
 }
 
 pub fn sign_token(key: &ProvisionerKey, token: &SignToken<'_>) -> Result<String, TokenError> {
-    let spiffe_id = token.subject.to_string();
+    let spiffe_id = token.subject;
     let claims = json!({
         "iss": token.provisioner,
         "aud": token.audience,
         "jti": token.id,
         // It may not be empty, and step-ca compares it with the CSR only if that has a common name.
-        "sub": token.csr_common_name.filter(|name| !name.is_empty()).unwrap_or(&spiffe_id),
+        "sub": token.csr_common_name.filter(|name| !name.is_empty()).unwrap_or(spiffe_id),
         "sans": token.csr_names,
         "enlist": {
             "cn": token.common_name.unwrap_or_default(),
@@ -117,7 +118,7 @@ mod tests {
         let found = read(include_bytes!("../../tests/data/provisioner.jwk"), None).unwrap();
         let public = found.bytes[32..].to_vec();
         let key = ProvisionerKey::from_bytes(&found.bytes, found.key_id.clone()).unwrap();
-        let subject = SpiffeId::parse("spiffe://fleet.example/tenant/default/agent/n-1").unwrap();
+        let subject = "spiffe://fleet.example/tenant/default/agent/n-1";
         let token = sign_token(
             &key,
             &SignToken {
@@ -127,7 +128,7 @@ mod tests {
                 csr_common_name: None,
                 csr_names: &["host-1".to_owned()],
                 common_name: Some("n-1"),
-                subject: &subject,
+                subject,
                 serial: &Serial::parse("5b02").unwrap(),
                 at: Timestamp::from_secs(1_800_000_000),
             },
@@ -143,7 +144,7 @@ mod tests {
             |part: &str| -> Value { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap() };
         assert_eq!(decoded(header)["kid"], found.key_id.as_str());
         let claims = decoded(claims);
-        assert_eq!(claims["sub"], subject.to_string());
+        assert_eq!(claims["sub"], subject);
         assert_eq!(claims["sans"], json!(["host-1"]));
         assert_eq!(claims["enlist"]["serial"], "0x5b02");
         assert_eq!(

@@ -91,10 +91,10 @@ impl SpireDomains {
         Some(domain.bundle().map_or(Err(PeerError::UnknownIssuer), |bundle| bundle.check(leaf, chain, at)))
     }
 
-    /// Whether the CA that vouches for it still does.
-    pub fn trusts(&self, svid: &VerifiedSvid) -> bool {
+    /// Whether the CA that vouches for it still does at this moment.
+    pub fn trusts(&self, svid: &VerifiedSvid, at: Timestamp) -> bool {
         let bundle = self.domain(&svid.id.domain).and_then(SpireDomain::bundle);
-        bundle.is_some_and(|bundle| bundle.holds(&svid.anchor))
+        bundle.is_some_and(|bundle| bundle.holds(&svid.anchor, at))
     }
 
     /// The node that it stands for, registered or not.

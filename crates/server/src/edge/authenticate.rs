@@ -212,10 +212,10 @@ fn svid_holder(
     certificate: &PeerCertificate,
     svid: &VerifiedSvid,
 ) -> Result<Actor, Failure> {
-    if !app.ca.spire.trusts(svid) {
+    if !app.ca.spire.trusts(svid, app.now()) {
         return Err(Failure::new(
             code::UNAUTHENTICATED,
-            "the CA of the SVID is no longer in its trust bundle",
+            "the CA of the SVID has ended or is no longer in its trust bundle",
         ));
     }
     let unmapped = || {

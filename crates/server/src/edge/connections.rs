@@ -68,7 +68,7 @@ impl Connections {
     fn sweep(&self, app: &App, state: &State, now: Timestamp) {
         for (fingerprint, of_certificate) in self.open().iter() {
             let refused = match &of_certificate.svid {
-                Some(svid) => svid_is_refused(app, state, svid),
+                Some(svid) => svid_is_refused(app, state, svid, now),
                 None => state.presented(&of_certificate.serial, fingerprint, now).is_refused(),
             };
             if refused {
@@ -82,7 +82,9 @@ impl Connections {
     /// Cuts the connections of nodes, whatever their certificates.
     fn cut_nodes(&self, state: &State) {
         for of_certificate in self.open().values() {
-            let owner = state.certificates.get(&of_certificate.serial).map(|held| &held.owner);
+            // The serial of an SVID is not ours: an operator's certificate may have the same.
+            let ours = of_certificate.svid.is_none().then_some(&of_certificate.serial);
+            let owner = ours.and_then(|serial| state.certificates.get(serial)).map(|held| &held.owner);
             if !matches!(owner, Some(Owner::Operator(_))) {
                 of_certificate.open.iter().for_each(|open| open.cut.cancel());
             }
@@ -137,11 +139,11 @@ impl Connections {
     }
 }
 
-/// Whether the node of an SVID is gone, or its CA is no longer in the bundle. One that is not registered is told so when it asks.
-pub fn svid_is_refused(app: &App, state: &State, svid: &VerifiedSvid) -> bool {
+/// Whether the node of an SVID is gone, or its CA has ended or is no longer in the bundle. One that is not registered is told so when it asks.
+pub fn svid_is_refused(app: &App, state: &State, svid: &VerifiedSvid, at: Timestamp) -> bool {
     let node = app.ca.spire.node(&svid.id);
     let node = node.and_then(|id| state.nodes.get(&id));
-    node.is_some_and(|node| node.state.is_gone()) || !app.ca.spire.trusts(svid)
+    node.is_some_and(|node| node.state.is_gone()) || !app.ca.spire.trusts(svid, at)
 }
 
 pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConnection {

@@ -157,7 +157,7 @@ fn is_on_record(app: &App, certificate: &PeerCertificate) -> bool {
 
 fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {
     if let Some(svid) = &certificate.svid {
-        return connections::svid_is_refused(app, &app.view().state, svid);
+        return connections::svid_is_refused(app, &app.view().state, svid, app.now());
     }
     app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
 }

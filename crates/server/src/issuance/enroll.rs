@@ -154,14 +154,8 @@ async fn attempt(app: &Arc<App>, origin: &Provenance, request: &Enrollment) -> R
         probe::demand(app, origin, policy, request.underlay.as_ref()).await?;
         place = app.issuance.place().await?;
     }
-    let released = issue(
-        app,
-        origin,
-        &Enrolling { command, csr, naming: request.naming, source: origin.source },
-        view.clone(),
-    )
-    .await?;
-    drop(place);
+    let enrolling = Enrolling { command, csr, naming: request.naming, source: origin.source };
+    let released = issue(app, origin, enrolling, view.clone(), place).await?;
     if !released.replayed {
         probe::warn(app, origin, &view.state.policy, &released.node.id, request.underlay);
     }
@@ -270,6 +264,10 @@ struct Enrolling {
 impl Issue for Enrolling {
     fn actor(&self) -> Actor {
         Actor::Stranger
+    }
+
+    fn token(&self) -> Option<SecretHash> {
+        self.command.credential.token().copied()
     }
 
     fn csr(&self) -> &csr::VerifiedCsr {

@@ -2,30 +2,41 @@
 //! certificate records it. What was signed and is not recorded is revoked where it was signed.
 
 use crate::ca::keys::Terms;
-use crate::ca::step_ca::{self, LeafOrder, SignFailure, StepCaFailureKind};
+use crate::ca::step_ca::{self, Applicant, LeafOrder, SignFailure, StepCaFailureKind};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use crate::process::chance;
+use api::code;
 use lifecycle::names::{RequestId, Serial};
 use lifecycle::registry::{
-    Actor, BeginIssuance, Command, EndIssuance, ExternalIssuance, IntentEnd, Issued, StepCaIntermediate,
+    Actor, BeginIssuance, Command, EndIssuance, ExternalIssuance, Intent, IntentEnd, Issued, Rejection, State,
 };
 use pki::csr::VerifiedCsr;
-use pki::step_ca::ReceivedLeaf;
+use pki::step_ca::{ReceivedLeaf, misread_name};
 use tokio::time::Instant;
+
+/// Intents of one node, or for one key, that wait for their results.
+const OPEN_INTENTS: usize = 4;
 
 /// Has a leaf signed that the rules have granted, until the deadline. Nothing leaves the process with it before it is on record.
 pub async fn sign(
     app: &App,
     origin: &Provenance,
+    applicant: Applicant,
     csr: &VerifiedCsr,
     terms: Terms<'_>,
     deadline: Instant,
 ) -> Result<Issued, Failure> {
+    if let Some(name) = misread_name(csr) {
+        return Err(csr_refused(format!(
+            "the issuer of nodes would take '{name}' in the CSR for something else"
+        )));
+    }
     let step_ca = &app.ca.step_ca;
     let access = step_ca.access(app)?;
     step_ca.ready()?;
-    let _turn = step_ca.turn(deadline).await?;
+    let share = step_ca.share(applicant)?;
+    let _turn = step_ca.turn(&share, origin.source.prefix(), deadline).await?;
     let at = app.now();
     let signed_at = at.whole_second();
     let not_after = signed_at.plus(terms.lifetime).whole_second();
@@ -39,6 +50,7 @@ pub async fn sign(
         subject: terms.subject.clone(),
         not_after,
     };
+    check_open_intents(&app.view().state, &begin)?;
     let intent = intend(app, origin, begin).await?;
     let order = LeafOrder {
         csr,
@@ -51,15 +63,16 @@ pub async fn sign(
     };
     let received = match step_ca::sign(app, &access, &order, deadline).await {
         Ok(received) => received,
-        Err(failure) => return Err(unsigned(app, origin, intent, failure).await),
+        Err(failure) => {
+            if failure.is_of_csr {
+                share.refused();
+            }
+            return Err(unsigned(app, origin, intent, failure).await);
+        }
     };
-    let ReceivedLeaf { serial, fingerprint, not_before, not_after, der, chain } = received;
-    let chain = chain.into_iter().map(|ca| StepCaIntermediate {
-        fingerprint: ca.fingerprint,
-        not_after: ca.not_after,
-        certificate: ca.der,
-    });
-    let external = ExternalIssuance { intent, not_before, chain: chain.collect() };
+    let chain = step_ca::intermediates(&received);
+    let ReceivedLeaf { serial, fingerprint, not_before, not_after, der, chain: _ } = received;
+    let external = ExternalIssuance { intent, not_before, chain };
     let renewal = terms.profile.map(|profile| profile.renewal_point(signed_at, not_after));
     Ok(Issued {
         serial,
@@ -75,6 +88,21 @@ pub async fn sign(
     })
 }
 
+fn csr_refused(message: String) -> Failure {
+    Failure::new(code::CSR_INVALID, message).remedy(
+        "make the CSR without subject alternative names: what the certificate says is not taken from it",
+    )
+}
+
+/// What a host left behind by requests whose result is not known lapses within a minute: until then it has few more.
+fn check_open_intents(state: &State, begin: &BeginIssuance) -> Result<(), Failure> {
+    let same = |intent: &&Intent| intent.key == begin.key || intent.subject == begin.subject;
+    match state.intents.values().filter(same).count() < OPEN_INTENTS {
+        true => Ok(()),
+        false => Err(Rejection::TooManyIssuances { max: OPEN_INTENTS }.into()),
+    }
+}
+
 /// The first entry.
 async fn intend(app: &App, origin: &Provenance, begin: BeginIssuance) -> Result<RequestId, Failure> {
     let actor = Actor::Replica { id: begin.replica };
@@ -85,7 +113,13 @@ async fn intend(app: &App, origin: &Provenance, begin: BeginIssuance) -> Result<
 }
 
 async fn unsigned(app: &App, origin: &Provenance, intent: RequestId, failure: SignFailure) -> Failure {
-    let SignFailure { call, serial } = failure;
+    let SignFailure { call, serial, is_of_csr } = failure;
+    if is_of_csr {
+        // In its place a certificate was signed that nobody has the key of.
+        let end = serial.map_or(IntentEnd::NotSigned, |serial| IntentEnd::NotRecorded { serial });
+        ended(app, origin, intent, end).await;
+        return csr_refused("the issuer of nodes does not sign this CSR".to_owned());
+    }
     let end = match (call.kind, call.is_uncertain) {
         (StepCaFailureKind::Misbehaved, _) => Some(IntentEnd::Misbehaved { serial, what: call.why.clone() }),
         (StepCaFailureKind::Unavailable | StepCaFailureKind::Refused { .. }, false) => {

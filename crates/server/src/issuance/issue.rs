@@ -5,7 +5,7 @@
 
 use super::external;
 use crate::ca::keys::{self, Terms};
-use crate::ca::step_ca::ISSUANCE_LIMIT;
+use crate::ca::step_ca::{Applicant, ISSUANCE_LIMIT};
 use crate::ca::{ephemeral, hsm};
 use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
@@ -18,6 +18,7 @@ use lifecycle::registry::{
 };
 use pki::csr;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// How often a preparation may be overtaken by others before the caller is asked to try again.
@@ -26,6 +27,11 @@ const TRIES: usize = 3;
 /// What enrollment, renewal and recovery each say for themselves.
 pub trait Issue {
     fn actor(&self) -> Actor;
+
+    /// What shows that the caller may have the certificate, if it is not the node itself or its hardware.
+    fn token(&self) -> Option<SecretHash> {
+        None
+    }
 
     /// The request for a certificate.
     fn csr(&self) -> &csr::VerifiedCsr;
@@ -79,8 +85,28 @@ impl From<Failure> for Unissued {
     }
 }
 
-/// Begins with the view in which the caller's credential was found good.
+/// Begins with the view in which the caller's credential was found good. The place among the requests in progress is given back at the
+/// end.
 pub async fn issue(
+    app: &Arc<App>,
+    origin: &Provenance,
+    request: impl Issue + Send + Sync + 'static,
+    view: Arc<View>,
+    place: OwnedSemaphorePermit,
+) -> Result<Released, Unissued> {
+    if !view.state.has_step_ca() {
+        return issued(app, origin, &request, view).await;
+    }
+    // A caller that goes away ends nothing: the intent gets its result, and turn and place are held until then.
+    let (app, origin) = (app.clone(), origin.clone());
+    let task = tokio::spawn(async move {
+        let _place = place;
+        issued(&app, &origin, &request, view).await
+    });
+    task.await.map_err(|error| Failure::internal("an issuance was broken off", &error))?
+}
+
+async fn issued(
     app: &App,
     origin: &Provenance,
     request: &impl Issue,
@@ -129,7 +155,8 @@ async fn prepared(
     };
     let terms = terms(&state, &tenant, &profile, &node)?;
     let issued = if state.has_step_ca() {
-        external::sign(app, origin, request.csr(), terms, deadline).await?
+        let applicant = request.token().map_or(Applicant::Node(node), Applicant::Token);
+        external::sign(app, origin, applicant, request.csr(), terms, deadline).await?
     } else {
         let _turn = hsm::turn(app).await?;
         sign(app, request.csr(), terms)?
@@ -137,7 +164,7 @@ async fn prepared(
     Ok((complete(issued.clone()), Some(issued)))
 }
 
-/// Commits. What an issuer outside signed is revoked there unless it is certain to be on record.
+/// Commits. What an issuer outside signed is revoked there unless it is certain that it went on record.
 async fn recorded(
     app: &App,
     origin: &Provenance,
@@ -145,11 +172,22 @@ async fn recorded(
     signed: Option<&Issued>,
 ) -> Result<Committed, Failure> {
     let committed = app.propose(envelope).await;
-    let is_granted = committed.as_ref().is_ok_and(|committed| committed.answer.is_ok());
-    if let Some(signed) = signed.filter(|_| !is_granted) {
+    let answer = committed.as_ref().ok().and_then(|committed| committed.answer.as_ref().ok());
+    let on_record = answer.and_then(granted_serial);
+    if let Some(signed) = signed.filter(|signed| on_record != Some(&signed.serial)) {
         external::not_recorded(app, origin, signed).await;
     }
     committed
+}
+
+/// The certificate that was granted; of the same again it is the earlier one.
+fn granted_serial(outcome: &Outcome) -> Option<&Serial> {
+    match outcome {
+        Outcome::Enrolled { serial, .. }
+        | Outcome::Renewed { serial, .. }
+        | Outcome::Recovered { serial, .. } => Some(serial),
+        Outcome::Done | Outcome::Registered { .. } | Outcome::ReplicaJoined { .. } => None,
+    }
 }
 
 /// What is on record leaves the process, and only that.

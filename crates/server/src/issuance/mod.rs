@@ -14,8 +14,9 @@ pub use issue::{Released, at_now};
 
 use crate::http::failure::Failure;
 use api::code;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests for certificates in progress at once; the rest queues.
 const IN_PROGRESS: usize = 512;
@@ -24,20 +25,20 @@ const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bounds on what issuing may cost at once.
 pub struct IssuanceLimits {
-    in_progress: Semaphore,
+    in_progress: Arc<Semaphore>,
     probes: Semaphore,
 }
 
 impl Default for IssuanceLimits {
     fn default() -> Self {
-        Self { in_progress: Semaphore::new(IN_PROGRESS), probes: Semaphore::new(probe::AT_ONCE) }
+        Self { in_progress: Arc::new(Semaphore::new(IN_PROGRESS)), probes: Semaphore::new(probe::AT_ONCE) }
     }
 }
 
 impl IssuanceLimits {
     /// A place among the requests in progress.
-    async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        match tokio::time::timeout(QUEUE_LIMIT, self.in_progress.acquire()).await {
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        match tokio::time::timeout(QUEUE_LIMIT, self.in_progress.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(Failure::new(code::OVERLOADED, "more requests than can be served now").retry_after(2)),
         }

@@ -51,7 +51,7 @@ async fn attempt(
     request: &RecoveryRequest,
 ) -> Result<Released, Unissued> {
     app.knows_the_time()?;
-    let _place = app.issuance.place().await?;
+    let place = app.issuance.place().await?;
     let (claimed, profile) = (request.node.as_ref(), request.profile.as_ref());
     let check =
         |state: &State, token: &SecretHash| check_recovery_token(state, token, claimed, profile).map(drop);
@@ -71,7 +71,7 @@ async fn attempt(
         strict: true,
         prepared: None,
     };
-    issue(app, origin, &Recovering { command, csr }, view).await
+    issue(app, origin, Recovering { command, csr }, view, place).await
 }
 
 struct Recovering {

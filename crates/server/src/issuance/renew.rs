@@ -6,9 +6,10 @@ use crate::http::failure::Failure;
 use crate::process::app::{App, Provenance};
 use lifecycle::names::{Label, NodeId};
 use lifecycle::registry::{
-    Actor, Command, Keeping, Rejection, Renew, Renewal, State, renewable, svid_renewable,
+    Actor, Command, Keeping, Rejection, Renew, Renewal, State, has_place_by_svid, renewable, svid_renewable,
 };
 use pki::csr;
+use std::sync::Arc;
 
 /// What a door makes of its wire shape. The node and its serial come from the connection.
 pub struct RenewalRequest {
@@ -21,7 +22,11 @@ pub struct RenewalRequest {
 }
 
 /// Renews, and counts the attempt.
-pub async fn renew(app: &App, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
+pub async fn renew(
+    app: &Arc<App>,
+    origin: &Provenance,
+    request: RenewalRequest,
+) -> Result<Released, Failure> {
     let node = request.node.clone();
     let result = attempt(app, origin, request).await;
     app.metrics.renewed(result.as_ref().map_or_else(|failure| failure.code.word, |_| "ok"));
@@ -29,9 +34,9 @@ pub async fn renew(app: &App, origin: &Provenance, request: RenewalRequest) -> R
     result
 }
 
-async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
+async fn attempt(app: &Arc<App>, origin: &Provenance, request: RenewalRequest) -> Result<Released, Failure> {
     app.knows_the_time()?;
-    let _place = app.issuance.place().await?;
+    let place = app.issuance.place().await?;
     let csr = read_csr(&request.csr)?;
     let command = Renew {
         node: request.node,
@@ -42,7 +47,20 @@ async fn attempt(app: &App, origin: &Provenance, request: RenewalRequest) -> Res
         keeping: request.keeping,
     };
     let renewing = Renewing { command, csr, with: request.with };
-    issue(app, origin, &renewing, app.view()).await.map_err(|unissued| unissued.failure)
+    issue(app, origin, renewing, app.view(), place).await.map_err(|unissued| unissued.failure)
+}
+
+/// A renewal by SVID, which leaves places for those by certificate.
+fn by_svid(state: &State, command: &Renew) -> Result<Renewal, Rejection> {
+    let renewal = svid_renewable(state, command)?;
+    if matches!(renewal, Renewal::Fresh { .. })
+        && let Err(rejection) = has_place_by_svid(state, &command.node)
+    {
+        let node = &command.node;
+        tracing::warn!(%node, "more certificates are asked for by an SVID than a host needs: somebody else may have it");
+        return Err(rejection);
+    }
+    Ok(renewal)
 }
 
 struct Renewing {
@@ -64,7 +82,7 @@ impl Issue for Renewing {
         let command = self.command.clone();
         let renewal = match self.with.on_record() {
             Some(with) => renewable(state, with, &command)?,
-            None => svid_renewable(state, &command)?,
+            None => by_svid(state, &command)?,
         };
         match renewal {
             Renewal::Fresh { tenant, profile } => {

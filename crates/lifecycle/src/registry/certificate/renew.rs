@@ -30,6 +30,10 @@ pub struct Renew {
 
 /// Certificates of one node on record, from which those that have expired are tidied away: a host that renews in a loop does not grow the registry.
 pub(in crate::registry) const ON_RECORD: usize = 256;
+/// The same, where a node has them by an SVID: the rest is for renewals with a certificate of its own.
+const ON_RECORD_BY_SVID: usize = ON_RECORD / 2;
+/// Of these so many that nobody has shown.
+const UNSEEN_BY_SVID: usize = 16;
 /// Alerts that a newer certificate is the answer to.
 const ENDED_ALERTS: [AlertKind; 2] = [AlertKind::CertExpiring, AlertKind::RenewalFailing];
 
@@ -68,6 +72,20 @@ pub fn renewable(state: &State, with: &Serial, renew: &Renew) -> Result<Renewal,
 /// the node's own, for when SPIRE is gone.
 pub fn svid_renewable(state: &State, renew: &Renew) -> Result<Renewal, Rejection> {
     granted(state, by_svid(state, &renew.node)?, None, renew)
+}
+
+/// Whether there is a place for a certificate that is asked for by an SVID: whoever has a node's SVID for a while takes no place from the
+/// node's own renewals. Only the replica that received the request asks this, before it signs.
+pub fn has_place_by_svid(state: &State, node: &NodeId) -> Result<(), Rejection> {
+    let on_record = state.nodes.get(node).map(|node| node.serials.as_slice()).unwrap_or_default();
+    // Of what is denied nobody knows whether it was shown: renewals deny what was not.
+    let is_unseen = |held: &&Certificate| held.is_unseen() || held.status == CertificateStatus::Denied;
+    let held = on_record.iter().filter_map(|serial| state.certificates.get(serial)).map(AsRef::as_ref);
+    let unseen = held.filter(is_unseen).count();
+    match on_record.len() < ON_RECORD_BY_SVID && unseen < UNSEEN_BY_SVID {
+        true => Ok(()),
+        false => Err(Rejection::TooManyCertificates { node: node.clone() }),
+    }
 }
 
 /// What it may be, once it is known that the node may ask.

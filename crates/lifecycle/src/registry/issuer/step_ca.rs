@@ -86,7 +86,7 @@ impl StepCa {
     }
 
     /// Whether these can go on record.
-    pub(in crate::registry) fn has_room_for(&self, chain: &[StepCaIntermediate], at: Timestamp) -> bool {
+    pub fn has_room_for(&self, chain: &[StepCaIntermediate], at: Timestamp) -> bool {
         self.with(chain, at).len() <= INTERMEDIATES
     }
 }

@@ -8,36 +8,38 @@ mod call;
 mod health;
 mod revoke;
 mod sign;
+mod turns;
 mod watch;
 
 pub use access::UnsealedAccess;
 pub use call::{StepCaFailure, StepCaFailureKind};
 pub use revoke::revoke;
-pub use sign::{LeafOrder, SignFailure, sign};
+pub use sign::{LeafOrder, SignFailure, intermediates, sign};
+pub use turns::{Applicant, ApplicantShare};
 pub use watch::{check, watch};
 
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use health::StepCaHealth;
+use lifecycle::names::Source;
 use lifecycle::registry::{Issuer, IssuerState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
+use turns::{TakenTurn, Turns};
 
 /// How long one issuance may take, from waiting for a turn to the last byte of the answer.
 pub const ISSUANCE_LIMIT: Duration = Duration::from_secs(10);
-/// Calls at once from one replica. A slow step-ca holds up so many requests for certificates and nothing else.
-const AT_ONCE: usize = 16;
-/// After a refusal or a wrong answer, one request in so long is tried: each is an intent, and a line of the audit trail.
+/// While step-ca itself refuses or answers wrongly, one request in so long is tried: each is an intent, and a line of the audit trail.
 const SPACING: Duration = Duration::from_millis(300);
 
 pub struct StepCaClient {
     /// What is needed to ask, unsealed by whoever asks first.
     access: RwLock<Option<Arc<UnsealedAccess>>>,
     health: RwLock<StepCaHealth>,
-    turns: Semaphore,
+    turns: Arc<Turns>,
     /// When the next request may be tried, while the last one was answered wrongly.
     next: Mutex<Option<Instant>>,
 }
@@ -47,7 +49,7 @@ impl Default for StepCaClient {
         Self {
             access: RwLock::new(None),
             health: RwLock::new(StepCaHealth::default()),
-            turns: Semaphore::new(AT_ONCE),
+            turns: Arc::default(),
             next: Mutex::new(None),
         }
     }
@@ -103,10 +105,26 @@ impl StepCaClient {
         }
     }
 
+    /// One of the few requests that a credential may have at once.
+    pub fn share(&self, applicant: Applicant) -> Result<ApplicantShare, Failure> {
+        self.turns.share(applicant).ok_or_else(|| {
+            let message = "the issuer of nodes is asked for two certificates with this credential already";
+            Failure::new(code::OVERLOADED, message).retry_after(2)
+        })
+    }
+
     /// A turn to ask, until the deadline.
-    pub async fn turn(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Failure> {
+    pub async fn turn(
+        &self,
+        share: &ApplicantShare,
+        network: Source,
+        deadline: Instant,
+    ) -> Result<TakenTurn, Failure> {
         let waited = async {
-            let permit = self.turns.acquire().await.ok();
+            if let Some(at) = share.rests_until() {
+                tokio::time::sleep_until(at).await;
+            }
+            let turn = self.turns.take(network).await;
             if self.failure().is_some() {
                 let mut next = self.next.lock().await;
                 if let Some(at) = *next {
@@ -114,10 +132,10 @@ impl StepCaClient {
                 }
                 *next = Some(Instant::now() + SPACING);
             }
-            permit
+            turn
         };
         match tokio::time::timeout_at(deadline, waited).await {
-            Ok(Some(permit)) => self.ready().map(|()| permit),
+            Ok(Some(turn)) => self.ready().map(|()| turn),
             Ok(None) | Err(_) => {
                 let message = "more certificates are being asked of the issuer than it signs";
                 Err(Failure::new(code::ISSUER_UNAVAILABLE, message).retry_after(5))

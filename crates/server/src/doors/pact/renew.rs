@@ -12,9 +12,10 @@ use api::code;
 use api::doors::pact::enrollment::{RenewCertRequest, RenewCertResponse};
 use lifecycle::names::{NodeId, Serial, Timestamp};
 use lifecycle::registry::{Keeping, Owner, State, Verdict};
+use std::sync::Arc;
 
 pub async fn renew(
-    app: &App,
+    app: &Arc<App>,
     peer: &ConnectionPeer,
     origin: &Provenance,
     request: RenewCertRequest,
@@ -30,7 +31,7 @@ pub async fn renew(
 }
 
 async fn attempt(
-    app: &App,
+    app: &Arc<App>,
     peer: &ConnectionPeer,
     origin: &Provenance,
     request: RenewCertRequest,

@@ -35,7 +35,7 @@ pub async fn rotate(
 }
 
 async fn attempt(
-    app: &App,
+    app: &Arc<App>,
     origin: &Provenance,
     request: RotateAgent,
     named: Option<TenantId>,

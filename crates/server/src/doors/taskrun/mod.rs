@@ -91,7 +91,7 @@ async fn renew(
 }
 
 async fn attempt(
-    app: &App,
+    app: &Arc<App>,
     origin: &Provenance,
     peer: &ConnectionPeer,
     body: Result<Json<RenewWorker>, Failure>,
