@@ -270,7 +270,7 @@ codes! {
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
         "send the request again shortly; if this persists, `enlist ca show` says which issuers are active and why an HSM or step-ca does not sign";
     ISSUER_REFUSED "issuer_refused" 503 Unavailable retry
-        "have an operator look at `enlist ca show`, which says why step-ca refuses: its provisioner's name, key and limits, or a clock; then send the request again";
+        "have an operator look at `enlist ca show`, which says why step-ca refuses: its provisioner's name, key and limits, a configuration that it has not read since the provisioner was added (SIGHUP), or a clock; then send the request again";
     ISSUER_MISBEHAVED "issuer_misbehaved" 502 Internal final
         "have an operator look at `enlist alert list`, which says what step-ca answered; correct the provisioner's template, or find out who answers in its place";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final
