@@ -372,7 +372,7 @@ def test_the_key_is_sealed_and_its_files_can_go(step_ca):
 
 def test_an_imported_ca_takes_over_from_step_ca(step_ca):
     """docs/step-ca.md, "The CA moves into Enlist": a host with a certificate of step-ca renews at the control plane, and is never
-    enrolled again."""
+    enrolled again. What it gets has no DNS name."""
     place = scratch("moving")
     # A host as step-ca had it before: by a provisioner without our template.
     before = step_cas.StepCa().start()
@@ -398,10 +398,20 @@ def test_an_imported_ca_takes_over_from_step_ca(step_ca):
     try:
         plane.start()
         plane.cli("node", "import", "--cert", place / "host.crt")
-        with native.door(plane, (place / "host.crt", place / "host.key")) as door:
-            answer = door.renew(certs.good_csr())
-        leaf = certs.certificate(answer.certificate)
-        assert certs.uris(leaf) == ["spiffe://test.example/tenant/default/agent/host-1"]
+        settings = {"ca_cert": before.root, "worker_cert": place / "host.crt", "worker_key": place / "host.key"}
+        lines = [f'{name} = "{path}"' for name, path in settings.items()]
+        (place / "worker.toml").write_text("\n".join(["[tls]", *lines, ""]))
+        daemon = Daemon(plane, arguments=("--from-taskrun", place / "worker.toml"))
+        del daemon.environment["ENLIST_AGENT_CA_PIN"]
+        try:
+            daemon.start().wait_connected()
+            assert daemon.node_id() == "host-1"
+        finally:
+            daemon.stop()
+            daemon.note_secrets()
+        leaf = certs.certificates((place / "host.crt").read_bytes())[0]
+        assert certs.uris(leaf) == ["spiffe://test.example/tenant/default/agent/host-1"] and len(certs.names(leaf)) == 1
+        assert leaf.subject.rfc4514_string() == "CN=worker:host-1" and (place / "host.crt").is_symlink()
         assert plane.audit("host.enrolled") == [] and len(plane.nodes()) == 1
     finally:
         plane.close()
