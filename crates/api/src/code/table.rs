@@ -182,7 +182,7 @@ codes! {
     NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
         "start the agents of the nodes that lack it, which store the new trust bundle within seconds, or wait for them (`enlist ca roll status`); decommission nodes that are gone, or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
-        "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again";
+        "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again; a bootstrap identity goes with `enlist ca bootstrap NAME --revoke`, once hosts have the files of another";
     NO_REVOCATION_LIST "no_revocation_list" 409 FailedPrecondition final
         "ask for the list of a sealed or imported issuer (CRL in `enlist ca show --json`); what an ephemeral issuer signed is refused by the control plane itself once it is revoked";
     NO_EPHEMERAL_ISSUERS "no_ephemeral_issuers" 409 FailedPrecondition final
