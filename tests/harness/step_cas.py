@@ -1,7 +1,9 @@
-"""A real step-ca beside the control plane: made by `step ca init`, with the provisioner and the template that docs/step-ca.md gives."""
+"""A real step-ca beside the control plane: made by `step ca init`, with the provisioner that the commands and the template of
+docs/step-ca.md make."""
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -15,10 +17,10 @@ PROVISIONER = "enlist"
 PASSWORD = "open-sesame-step-ca"
 
 
-def template() -> str:
-    """The one that the documentation gives, word for word."""
+def given(fence: str) -> str:
+    """What the documentation gives, word for word."""
     page = (ROOT / "docs" / "step-ca.md").read_text()
-    (found,) = re.findall(r"```json template\n(.*?)```", page, re.DOTALL)
+    (found,) = re.findall(rf"```{fence}\n(.*?)```", page, re.DOTALL)
     return found
 
 
@@ -34,20 +36,25 @@ class StepCa:
         need("step-ca")
         made = self.step(
             *("ca", "init", "--name", "test", "--dns", "127.0.0.1", "--address", f"127.0.0.1:{self.port}"),
-            *("--provisioner", PROVISIONER, "--password-file", self.password, "--deployment-type", "standalone"),
+            *("--provisioner", "admin", "--password-file", self.password, "--deployment-type", "standalone"),
         )
         assert made.returncode == 0, made
         self.root = self.base / "certs" / "root_ca.crt"
         self.config = self.base / "config" / "ca.json"
-        config = json.loads(self.config.read_text())
-        (provisioner,) = config["authority"]["provisioners"]
-        limits = {"minTLSCertDuration": "5s", "maxTLSCertDuration": "2400h", "defaultTLSCertDuration": "24h"}
-        provisioner["claims"] = {**limits, **claims}
-        provisioner["options"] = {"x509": {"template": template()}}
-        self.config.write_text(json.dumps(config))
-        # As ca.json has it: encrypted with the password.
-        self.key = self.base / "provisioner.jwe"
-        self.key.write_text(provisioner["encryptedKey"])
+        (self.base / "enlist.tpl").write_text(given("json template"))
+        made = self.shell(given("sh provisioner"))
+        assert made.returncode == 0, made
+        self.key, self.key_password = self.base / "enlist.jwk", self.base / "pw"
+        limits = {"minTLSCertDuration": "5s", **claims}
+        self.edit(lambda provisioner: provisioner["claims"].update(limits))
+
+    def shell(self, script: str) -> subprocess.CompletedProcess:
+        """Commands of the documentation, run where step-ca's configuration is."""
+        env = clean_env({"STEPPATH": str(self.base), "PATH": f"{pathlib.Path(need('step')).parent}:{os.environ['PATH']}"})
+        command = ["sh", "-e", "-c", script]
+        return subprocess.run(
+            command, cwd=self.base, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+        )
 
     def step(self, *arguments) -> subprocess.CompletedProcess:
         command = [need("step"), *map(str, arguments)]
@@ -55,9 +62,10 @@ class StepCa:
         return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
 
     def edit(self, change) -> None:
-        """Changes its provisioner, for the next start."""
+        """Changes the provisioner of the control plane, for the next start."""
         config = json.loads(self.config.read_text())
-        change(config["authority"]["provisioners"][0])
+        (provisioner,) = [one for one in config["authority"]["provisioners"] if one["name"] == PROVISIONER]
+        change(provisioner)
         self.config.write_text(json.dumps(config))
 
     def start(self, prefix: tuple = (), env: dict | None = None) -> "StepCa":
@@ -87,7 +95,7 @@ class StepCa:
             "root": self.root,
             "provisioner": PROVISIONER,
             "key": self.key,
-            "password-file": self.password,
+            "password-file": self.key_password,
             **changed,
         }
         flags = [part for name, value in given.items() if value for part in (f"--step-ca-{name}", value)]

@@ -33,9 +33,13 @@ pub fn ca_file(dir: &Path) -> Option<PathBuf> {
     Some(dir.join(CA)).filter(|path| path.is_file())
 }
 
+pub fn key_file(dir: &Path) -> PathBuf {
+    dir.join(KEY)
+}
+
 /// The identity in this directory, if it is one that is good now.
 pub fn load(dir: &Path, at: Timestamp) -> Result<BootstrapIdentity, String> {
-    let key = Zeroizing::new(read(&dir.join(KEY))?);
+    let key = Zeroizing::new(read(&key_file(dir))?);
     let mut certificates = read(&dir.join(CERT))?;
     if dir.join(CHAIN).exists() {
         certificates.extend(read(&dir.join(CHAIN))?);

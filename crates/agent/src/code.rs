@@ -96,6 +96,8 @@ codes! {
     AgentUnavailable "agent_unavailable"
         "start the agent (`enlist-agent run`), or name its directory with --dir: a session is registered before it begins";
     AnswerInvalid "answer_invalid" "update the older of agent and control plane; nothing was kept";
+    BootstrapUnusable "bootstrap_unusable"
+        "restore the directory from the image, or have an operator issue another: `enlist ca bootstrap NAME --expires 90d --out DIR`";
     BundleInvalid "bundle_invalid"
         "ask an operator for another repair bundle: `enlist node repair-bundle ID --out FILE`";
     BundleNotKept "bundle_not_kept"
@@ -157,6 +159,8 @@ codes! {
     SessionNotAllowed "session_not_allowed" "run it as root, or as the user whose session it is";
     SessionUserUnknown "session_user_unknown" "name a user that this host knows: `getent passwd` lists them";
     StorageMemory "storage_memory" "start `enlist-agent run`: it enrolls by itself, with a token or by hardware, and enrolls again where the identity is lost";
+    SvidMissing "svid_missing"
+        "see that SPIRE's agent runs, that [spire] socket in agent.toml names its socket, and that an entry in SPIRE is for the user of enlist-agent; the agent asks again";
     TokenMissing "token_missing" "pass a token with `--token -`, `--token-file F` or ENLIST_AGENT_TOKEN";
     TokenUnreadable "token_unreadable" "name a file that this user may read and that holds only the token";
     TooManySessions "too_many_sessions"

@@ -213,7 +213,11 @@ fn shown(dir: &Path, environment: &Environment) -> Result<status::Status, Fault>
                 None => Ok(status::Status::of_ended_memory(dir)),
             }
         }
-        None => status::Status::read(dir, clock::now()),
+        None => {
+            let mut status = status::Status::read(dir, clock::now())?;
+            status.obtains_by(config.as_ref().ok().and_then(config::AgentConfig::obtains_by));
+            Ok(status)
+        }
     }
 }
 

@@ -90,6 +90,9 @@ pub struct Status {
     pub state: AgentState,
     pub cert_serial: Option<String>,
     pub cert_not_after: Option<String>,
+    /// The host's own certificate where it is connected by an SVID; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fall_back: Option<FallBack>,
     pub renew_at: Option<String>,
     pub channel: ChannelState,
     pub last_renewal: Option<LastAttempt>,
@@ -134,6 +137,18 @@ pub struct Status {
     /// What the host waits for that is not enrolled yet; not shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingFor>,
+    /// What the control plane refused last, with its own code and remedy, while that is the condition at hand; not shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<WaitingFor>,
+}
+
+/// What the host falls back on when SPIRE gives no more SVIDs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FallBack {
+    pub cert_serial: Option<String>,
+    pub cert_not_after: Option<String>,
+    /// Why the control plane does not accept it: `denied`, `superseded` or `expired`; null where it does.
+    pub refused: Option<String>,
 }
 
 /// By what this host recognises the control plane.
@@ -332,6 +347,15 @@ impl Status {
         Self { storage: KeyStorage::Memory, ..status }
     }
 
+    /// The daemon does not run, and would obtain what is missing.
+    pub fn obtains_by(&mut self, remedy: Option<&str>) {
+        if let Some(remedy) = remedy.filter(|_| self.state == AgentState::Unenrolled) {
+            let message = "this host has no identity yet, and the daemon does not run".to_owned();
+            let code = AgentCode::NotEnrolled.word().to_owned();
+            self.waiting = Some(WaitingFor { code, message, remedy: remedy.to_owned() });
+        }
+    }
+
     /// Says where it is kept, for people to whom a descriptor of the daemon means nothing.
     pub fn is_kept_by(&mut self, dir: &Dir) {
         let Some(memory) = dir.memory() else { return };
@@ -437,6 +461,7 @@ impl Status {
             state,
             cert_serial: None,
             cert_not_after: None,
+            fall_back: None,
             renew_at: None,
             channel: ChannelState::Down,
             last_renewal: attempts.last_renewal,
@@ -459,6 +484,7 @@ impl Status {
             ready: false,
             reasons: vec![reason.to_owned()],
             waiting: None,
+            failing: None,
         }
     }
 }
@@ -508,7 +534,10 @@ impl HumanText for Status {
             Some(last) => format!("{recovery}; last recovery {last}"),
             None => recovery,
         };
-        let (waiting, remedy) = (self.waiting.as_ref(), self.remedy().map(str::to_owned));
+        let failing = self.failing.as_ref();
+        let of_failing = failing.map(|failing| failing.remedy.clone());
+        let (waiting, remedy) =
+            (self.waiting.as_ref(), of_failing.or_else(|| self.remedy().map(str::to_owned)));
         let fields = [
             ("state", Some(format!("{style}{}{style:#}", word(self.state)))),
             ("node", self.node_id.as_deref().map(harmless)),
@@ -516,6 +545,7 @@ impl HumanText for Status {
             ("SPIFFE ID", self.spiffe_id.as_deref().map(harmless)),
             ("serial", self.cert_serial.as_deref().map(harmless)),
             ("valid until", self.cert_not_after.clone()),
+            ("fall-back", self.fall_back.as_ref().map(fall_back)),
             ("renew at", self.renew_at.as_deref().map(harmless)),
             ("channel", Some(channel.to_owned())),
             ("last renewal", self.last_renewal.as_ref().map(ToString::to_string)),
@@ -533,6 +563,10 @@ impl HumanText for Status {
             ("directory", Some(harmless(&self.disk.path))),
             ("storage", self.memory.as_ref().map(in_memory)),
             ("not ready", (!self.ready).then(|| harmless(&self.reasons.join(", ")))),
+            (
+                "refused with",
+                failing.map(|failing| harmless(&format!("{}: {}", failing.code, failing.message))),
+            ),
             ("waits for", waiting.map(|waiting| harmless(&format!("{}: {}", waiting.code, waiting.message)))),
             ("remedy", waiting.map(|waiting| harmless(&waiting.remedy)).or(remedy)),
         ];
@@ -540,6 +574,16 @@ impl HumanText for Status {
         let lines = shown.map(|(label, value)| screen.hang(&format!("{label:<12} "), 13, &value));
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+fn fall_back(own: &FallBack) -> String {
+    let FallBack { cert_serial, cert_not_after, refused } = own;
+    let certificate = format!("certificate {}", cert_serial.as_deref().unwrap_or("of the domain"));
+    harmless(&match (refused, cert_not_after) {
+        (Some(word), _) => format!("none: {certificate} is {word}; the agent asks for another by the SVID"),
+        (None, Some(at)) => format!("{certificate}, valid until {at}"),
+        (None, None) => certificate,
+    })
 }
 
 fn refused(offer: &TrustRefused) -> String {
@@ -640,6 +684,34 @@ mod tests {
             let text = status.text(Columns::PIPE);
             assert!(text.ends_with(&format!("\nremedy       {remedy}")), "{text}");
         }
+    }
+
+    #[test]
+    fn what_the_control_plane_refuses_with_comes_before_the_class() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut status = Status::without(dir.path(), AgentState::Active, "endpoint_unreachable");
+        let (code, message) = ("issuer_unavailable".to_owned(), "no issuer can sign".to_owned());
+        status.failing = Some(WaitingFor { code, message, remedy: "look at `enlist ca show`".to_owned() });
+        let text = status.text(Columns::PIPE);
+        assert!(text.contains("\nrefused with issuer_unavailable: no issuer can sign"), "{text}");
+        assert!(text.ends_with("\nremedy       look at `enlist ca show`"), "{text}");
+    }
+
+    #[test]
+    fn a_host_that_is_connected_by_an_svid_says_what_it_falls_back_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut status = Status::without(dir.path(), AgentState::Active, "");
+        let fall_back = |refused: Option<&str>| FallBack {
+            cert_serial: Some("ab".to_owned()),
+            cert_not_after: Some("2030-01-01T00:00:00Z".to_owned()),
+            refused: refused.map(str::to_owned),
+        };
+        status.fall_back = Some(fall_back(None));
+        let text = status.text(Columns::PIPE);
+        assert!(text.contains("\nfall-back    certificate ab, valid until 2030-01-01T00:00:00Z\n"), "{text}");
+        status.fall_back = Some(fall_back(Some("denied")));
+        let text = status.text(Columns::PIPE);
+        assert!(text.contains("\nfall-back    none: certificate ab is denied"), "{text}");
     }
 
     #[test]

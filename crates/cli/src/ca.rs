@@ -282,11 +282,19 @@ fn text(ca: &Ca, screen: Screen) -> String {
         table.row(Tone::Plain, cells);
     }
     let mut text = format!("{}\n{}", fields.text_on(screen), table.text(screen));
+    for issuer in ca.issuers.iter().filter(|issuer| issuer.kind == "spire" && issuer.id != domain_of(issuer))
+    {
+        let line = format!(
+            "issuer {} is a CA of the trust domain {}, whose SVIDs are accepted",
+            issuer.id,
+            domain_of(issuer)
+        );
+        text.push_str(&format!("\n{}\n", screen.hang(0, 2, &line)));
+    }
     for issuer in &ca.issuers {
         if let Some(why) = &issuer.unavailable {
             let line = if issuer.kind == "spire" {
-                let domain = issuer.trust_domain.as_deref().unwrap_or_default();
-                format!("the trust bundle of {domain} cannot be used now: {why}")
+                format!("the trust bundle of {} cannot be used now: {why}", domain_of(issuer))
             } else if issuer.state == "prepared" {
                 format!("issuer {} is prepared and could not sign: {why}", issuer.id)
             } else {
@@ -320,6 +328,11 @@ fn text(ca: &Ca, screen: Screen) -> String {
         text.push_str(&format!("\n{}\n", screen.hang(0, 2, &line)));
     }
     text
+}
+
+/// The trust domain that a CA of SPIRE is of.
+fn domain_of(issuer: &IssuerItem) -> &str {
+    issuer.trust_domain.as_deref().unwrap_or_default()
 }
 
 /// Whether the list of its root denies an issuer.

@@ -122,6 +122,7 @@ const TABLE: &[(&str, &[Example])] = &[
                 "Register a machine by its MAC address and serial number",
                 "enlist node register n1 --mac 52:54:00:12:34:56 --bmc-serial S1",
             ),
+            ("Register a node that comes in by its SVID", "enlist node register web-1"),
             ("Register a rack from a file", "enlist node register --batch rack-7.csv --vcluster ml"),
         ],
     ),

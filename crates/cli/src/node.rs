@@ -44,10 +44,10 @@ pub enum Command {
         #[arg(long)]
         timeline: bool,
     },
-    /// Register machines by their hardware, so that they may enroll without a token
+    /// Register machines by their hardware, so that they may enroll without a token, or a node that comes in by an SVID
     ///
-    /// A registered machine may enroll with its hardware identity if the policy `attestors` contains `hardware`. Everything that
-    /// is registered must match: one of the MAC addresses, and the serial number, the UUID and the key hash if given.
+    /// Without hardware the node comes in by an SVID of SPIRE, or with a token for it alone. A machine may
+    /// enroll with its hardware identity if the policy `attestors` contains `hardware`. Everything that is registered must match: one of the MAC addresses, and the serial number, the UUID and the key hash if given.
     /// Registering a revoked or decommissioned node begins a new generation of it.
     Register(register::Arguments),
     /// Set the configuration document of a node, beside that of its vCluster

@@ -98,6 +98,17 @@ fn spiffe(certificate: &X509Certificate<'_>) -> Option<SpiffeId> {
     }
 }
 
+/// The URIs that a certificate names, whatever they are.
+pub fn uris(certificate: &[u8]) -> Vec<String> {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let uri = |name: &GeneralName<'_>| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(uri).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

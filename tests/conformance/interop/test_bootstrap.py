@@ -45,6 +45,7 @@ def test_it_is_on_record_and_listed(plane, shared):
     assert (place / "key.pem").stat().st_mode & 0o777 == 0o600
     listed = next(item for item in plane.items("/v1/ca/bootstrap") if item["name"] == "image-1")
     assert (listed["state"], listed["cert_serials"]) == ("valid", [certs.serial(leaf)])
+    assert (listed["valid"], listed["revoked"]) == (1, 0)
     assert [line["bootstrap"] for line in plane.audit("bootstrap.issued")] == ["image-1"]
 
 
@@ -162,7 +163,12 @@ def test_a_revoked_one_is_refused_in_the_handshake(plane):
     plane.cli("ca", "bootstrap", "image-2", "--revoke")
     assert native.alert(plane, pair(place)) == "SSLV3_ALERT_CERTIFICATE_REVOKED"
     listed = next(item for item in plane.items("/v1/ca/bootstrap") if item["name"] == "image-2")
-    assert listed["state"] == "revoked"
+    assert (listed["state"], listed["valid"], listed["revoked"]) == ("revoked", 0, 1)
+    # Issued again, the name is good by the new certificate alone.
+    again = plane.cli("ca", "bootstrap", "image-2", "--out", plane.base / "again").json()
+    listed = next(item for item in plane.items("/v1/ca/bootstrap") if item["name"] == "image-2")
+    assert (listed["state"], listed["valid"], listed["revoked"]) == ("valid", 1, 1)
+    assert again["shortened"] is False
     assert plane.cli("ca", "bootstrap", "image-9", "--revoke", ok=False).code == 3
 
 

@@ -1,5 +1,7 @@
 """SVIDs of a real SPIRE at the control plane: whom they stand for, what the registry says of it, and bundles that are spoilt."""
 
+import time
+
 import pytest
 from plane import ControlPlane
 from spires import Spire, accepts
@@ -34,7 +36,7 @@ def refused(call):
 
 
 def register(plane, node: str) -> None:
-    plane.cli("node", "register", node, "--mac", "52:54:00:12:34:56")
+    plane.cli("node", "register", node)
 
 
 def check(plane, svid):
@@ -104,6 +106,10 @@ def test_ca_show_names_the_cas_of_spire(spire, beside):
     issuers = [item for item in beside.api("GET", "/v1/ca").json()["issuers"] if item["kind"] == "spire"]
     assert [item["trust_domain"] for item in issuers] == ["spire.example"]
     assert issuers[0]["state"] == "active" and "unavailable" not in issuers[0]
+    assert len(issuers[0]["id"]) == 16 and issuers[0]["fingerprint"].startswith(f"sha256:{issuers[0]['id']}")
+    text = run(ENLIST, "ca", "show", "--dir", beside.dir).out
+    assert f"issuer {issuers[0]['id']} is a CA of the trust domain spire.example" in text, text
+    assert beside.api("GET", "/metrics").body.decode().count('kind="spire"') == 1
 
 
 def test_a_bundle_that_is_spoilt_or_gone_takes_nothing_away(spire, beside):
@@ -128,6 +134,37 @@ def test_a_bundle_that_is_spoilt_or_gone_takes_nothing_away(spire, beside):
     finally:
         spire.bundle.write_bytes(good)
     until(lambda: fault() is None, "the fault is over")
+
+
+def test_a_bundle_that_is_a_mistake_is_not_used_and_says_why(spire, beside):
+    """A private key in it, the domain's own bundle, a CA of another trust domain, JSON; a CA twice counts once."""
+    svid = spire.fetched()
+    good = spire.bundle.read_bytes()
+    key = b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+
+    def shown() -> list[dict]:
+        return [item for item in beside.api("GET", "/v1/ca").json()["issuers"] if item["kind"] == "spire"]
+
+    def ends() -> float:
+        text = beside.api("GET", "/metrics").body.decode()
+        (line,) = [line for line in text.splitlines() if line.startswith("enlist_issuer_not_after_seconds") and 'kind="spire"' in line]
+        return float(line.rsplit(" ", 1)[1])
+
+    before = ends()
+    try:
+        for mistake, words in (
+            (good + key, "private key"),
+            (beside.bundle, "a CA of this domain"),
+            (spire.command("bundle", "show", "-format", "spiffe").encode(), "-format pem"),
+        ):
+            spire.bundle.write_bytes(mistake)
+            until(lambda: words in (shown()[0].get("unavailable") or ""), words)
+            assert check(beside, svid).state and ends() == 0
+        spire.bundle.write_bytes(good + good)
+        until(lambda: "unavailable" not in shown()[0], "the fault is over")
+        assert len(shown()) == 1 and ends() == before > time.time()
+    finally:
+        spire.bundle.write_bytes(good)
 
 
 def test_a_ca_that_is_taken_out_of_the_bundle_is_believed_no_more(spire, beside):

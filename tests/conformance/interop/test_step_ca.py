@@ -57,7 +57,8 @@ def revoked(plane) -> set[str]:
 
 
 def test_the_whole_life_of_a_node(plane, step_ca):
-    """Enrolled, confirmed, renewed, recovered and revoked, all through step-ca; a revocation reaches it. Proves GPU-01."""
+    """Enrolled, confirmed, renewed and revoked, all through step-ca, which renews nothing itself; a revocation reaches it. Proves
+    GPU-01."""
     node, _ = lost.provided(plane)
     verified(step_ca, node)
     leaf = certs.certificates(node.files[0].read_bytes())[0]
@@ -67,6 +68,11 @@ def test_the_whole_life_of_a_node(plane, step_ca):
     verified(step_ca, renewed)
     renewed.confirm()
     assert renewed.serial != node.serial
+    # At step-ca itself, under a serial that the control plane would not know, it cannot.
+    direct = ("--force", "--out", node.files[0].parent / "direct.crt", "--ca-url", step_ca.url, "--root", step_ca.root)
+    refused = step_ca.step("ca", "renew", *direct, *renewed.files)
+    assert refused.returncode != 0 and b"lacked necessary authorization" in refused.stderr, refused
+    assert "renew is disabled" in step_ca.log(), step_ca.log()[-2000:]
     plane.cli("node", "revoke", node.id, "--reason", "stolen")
     assert native.alert(plane, renewed.files) == "SSLV3_ALERT_CERTIFICATE_REVOKED"
     until(lambda: renewed.serial in revoked(plane), "step-ca has taken the revocation")
@@ -127,7 +133,7 @@ def test_what_it_signed_for_others_is_nobodys_certificate(plane, step_ca):
     """A certificate of the same CA that is not on record is accepted for nobody, whatever name it has."""
     place = scratch("foreign")
     token = step_ca.step(
-        *("ca", "token", "x", "--issuer", step_cas.PROVISIONER, "--password-file", step_ca.password),
+        *("ca", "token", "x", "--issuer", step_cas.PROVISIONER, "--key", step_ca.key, "--password-file", step_ca.key_password),
         *("--ca-url", step_ca.url, "--root", step_ca.root),
     )
     assert token.returncode == 0, token
@@ -277,7 +283,7 @@ def test_wrong_words_are_refused_at_init(step_ca):
     """A password, key, root or URL that cannot be right leaves no directory behind."""
     wrong = step_cas.scratch_file("wrong", "not the password")
     intermediate = step_ca.base / "certs" / "intermediate_ca.crt"
-    public = step_cas.scratch_file("pub", json.dumps(json.loads(step_ca.config.read_text())["authority"]["provisioners"][0]["key"]))
+    public = step_ca.base / "enlist.pub"
     for changed, words in (
         ({"password-file": wrong}, "password"),
         ({"password-file": None}, "encrypted"),
@@ -366,16 +372,14 @@ def test_the_key_is_sealed_and_its_files_can_go(step_ca):
 
 def test_an_imported_ca_takes_over_from_step_ca(step_ca):
     """docs/step-ca.md, "The CA moves into Enlist": a host with a certificate of step-ca renews at the control plane, and is never
-    enrolled again."""
+    enrolled again. What it gets has no DNS name."""
     place = scratch("moving")
     # A host as step-ca had it before: by a provisioner without our template.
-    before = step_cas.StepCa()
-    before.edit(lambda provisioner: provisioner.pop("options"))
-    before.start()
+    before = step_cas.StepCa().start()
     try:
         made = before.step(
             *("ca", "certificate", "host-1", place / "host.crt", place / "host.key"),
-            *("--provisioner", step_cas.PROVISIONER, "--provisioner-password-file", before.password),
+            *("--provisioner", "admin", "--provisioner-password-file", before.password),
             *("--ca-url", before.url, "--root", before.root, "--not-after", "2h"),
         )
         assert made.returncode == 0, made
@@ -394,10 +398,20 @@ def test_an_imported_ca_takes_over_from_step_ca(step_ca):
     try:
         plane.start()
         plane.cli("node", "import", "--cert", place / "host.crt")
-        with native.door(plane, (place / "host.crt", place / "host.key")) as door:
-            answer = door.renew(certs.good_csr())
-        leaf = certs.certificate(answer.certificate)
-        assert certs.uris(leaf) == ["spiffe://test.example/tenant/default/agent/host-1"]
+        settings = {"ca_cert": before.root, "worker_cert": place / "host.crt", "worker_key": place / "host.key"}
+        lines = [f'{name} = "{path}"' for name, path in settings.items()]
+        (place / "worker.toml").write_text("\n".join(["[tls]", *lines, ""]))
+        daemon = Daemon(plane, arguments=("--from-taskrun", place / "worker.toml"))
+        del daemon.environment["ENLIST_AGENT_CA_PIN"]
+        try:
+            daemon.start().wait_connected()
+            assert daemon.node_id() == "host-1"
+        finally:
+            daemon.stop()
+            daemon.note_secrets()
+        leaf = certs.certificates((place / "host.crt").read_bytes())[0]
+        assert certs.uris(leaf) == ["spiffe://test.example/tenant/default/agent/host-1"] and len(certs.names(leaf)) == 1
+        assert leaf.subject.rfc4514_string() == "CN=worker:host-1" and (place / "host.crt").is_symlink()
         assert plane.audit("host.enrolled") == [] and len(plane.nodes()) == 1
     finally:
         plane.close()

@@ -84,7 +84,11 @@ def test_what_identifies_no_machine_is_refused(plane):
     ):
         answer = plane.api("POST", "/v1/nodes", {"node_id": "nobody", "mac": racks.mac(), field: text})
         assert (answer.status, answer.code) == (400, "bad_request"), (field, text, answer)
-    assert plane.api("POST", "/v1/nodes", {"node_id": "nobody"}).code == "mac_invalid"
+    # Without any hardware it is a node for an SVID or a token of its own, and no machine's.
+    assert plane.api("POST", "/v1/nodes", {"node_id": "nobody", "vcluster": "ml"}).code == "bad_request"
+    made = plane.api("POST", "/v1/nodes", {"node_id": "of-spire", "mac": ""})
+    assert (made.status, made.json()["state"]) == (201, "registered")
+    assert plane.api("POST", "/v1/nodes", {"node_id": "of-spire"}).code == "node_id_in_use"
     many = [racks.mac() for _ in range(65)]
     assert plane.api("POST", "/v1/nodes", {"node_id": "nobody", "mac": many}).code == "bad_request"
     assert plane.api("GET", "/v1/nodes/nobody").status == 404

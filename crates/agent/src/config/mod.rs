@@ -141,6 +141,19 @@ impl AgentConfig {
         !self.diagnostic_path_given
     }
 
+    /// What the daemon obtains its first identity by without a token or hardware, if the settings name it.
+    pub fn obtains_by(&self) -> Option<&'static str> {
+        match (&self.spire, &self.bootstrap_dir) {
+            (Some(_), _) => {
+                Some("start `enlist-agent run`: it obtains an identity by the SVID that SPIRE gives")
+            }
+            (None, Some(_)) => Some(
+                "start `enlist-agent run`: with the bootstrap identity it reads the default configuration, and it enrolls with a token or by hardware",
+            ),
+            (None, None) => None,
+        }
+    }
+
     /// What the agent keeps lies there, and not in its directory: so do records of failures, unless a place for them was named.
     pub fn keep_in(&mut self, store: &Path) {
         if self.has_diagnostics_beside_identity() {

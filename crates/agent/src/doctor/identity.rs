@@ -16,6 +16,7 @@ use crate::chance;
 use crate::code::{self, ASK_AS_ROOT, AgentCode, PENDING, QUARANTINED, STOPPED};
 use crate::config::KeyStorage;
 use crate::failed_call::failure_kind;
+use crate::status::WaitingFor;
 use crate::store::identity::{HostIdentity, StoredIdentity};
 use crate::store::pending::Pending;
 use crate::store::revoked;
@@ -64,6 +65,13 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
     Some(match &subject.stored {
         Ok(StoredIdentity::Present(_)) => return None,
         Ok(StoredIdentity::Absent) if subject.is_in_memory() => in_memory(subject),
+        Ok(StoredIdentity::Absent) if let Some(waiting) = awaited(subject) => {
+            let what = format!("{dir} holds no identity yet: {}: {}", waiting.code, waiting.message);
+            Check::wrong(NAME, AgentCode::NotEnrolled, what).with(waiting.remedy.clone())
+        }
+        Ok(StoredIdentity::Absent) if let Some(remedy) = obtains_by(subject) => {
+            Check::wrong(NAME, AgentCode::NotEnrolled, format!("{dir} holds no identity")).with(remedy)
+        }
         Ok(StoredIdentity::Absent) if let Some(remedy) = hardware::admission(subject) => {
             let what = format!("{dir} holds no identity");
             Check::wrong(NAME, AgentCode::NotEnrolled, what).with(remedy)
@@ -85,6 +93,15 @@ fn stored(subject: &DoctorSubject) -> Option<Check> {
         Err(error) => Check::wrong(NAME, AgentCode::DirUnusable, format!("{dir}: {error}"))
             .follows("permissions", "the directory cannot be read"),
     })
+}
+
+/// What the daemon of a host beside SPIRE, or with a bootstrap identity, waits for.
+fn awaited(subject: &DoctorSubject) -> Option<&WaitingFor> {
+    subject.daemon.as_ref()?.waiting.as_ref().filter(|_| obtains_by(subject).is_some())
+}
+
+fn obtains_by(subject: &DoctorSubject) -> Option<&'static str> {
+    subject.config.as_ref().ok()?.obtains_by()
 }
 
 /// With storage in memory there is an identity as long as the daemon runs.

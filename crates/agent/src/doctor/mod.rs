@@ -13,6 +13,7 @@ mod overlay;
 mod preflight;
 mod recovery;
 mod resolution;
+mod spire;
 mod storage;
 mod subject;
 
@@ -30,8 +31,12 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
         return preflight::examine(args, &dir, environment).await;
     }
     let subject = DoctorSubject::read(&dir, environment);
-    let ((mut checks, asked), recovery, identity) =
-        tokio::join!(network::examine(&subject), recovery::examine(&subject), identity::examine(&subject));
+    let ((mut checks, asked), recovery, identity, svid) = tokio::join!(
+        network::examine(&subject),
+        recovery::examine(&subject),
+        identity::examine(&subject),
+        spire::examine(&subject)
+    );
     let expiry = local::expiry(&subject);
     // Where the renewal is overdue, that warning says it.
     let untended = identity::untended(&subject).filter(|_| expiry.warning.is_none());
@@ -45,6 +50,8 @@ pub async fn examine(args: &DoctorArgs, environment: &Environment) -> Result<Dia
         },
     ]);
     checks.extend(hardware::examine(&subject));
+    checks.extend(svid);
+    checks.extend(spire::bootstrap(&subject));
     checks.extend(storage::examine(&subject));
     checks.extend(overlay::examine(&subject));
     checks.extend(local::config(&subject));

@@ -317,6 +317,7 @@ impl AgentCore {
             | Class::ClockSkew => failed.error.hint(),
         };
         self.record(class, &what, hint);
+        self.reporting.refused_with(class, &code, &failed.error, hint);
         self.reporting.log_call(act, class, &code, &what, hint);
     }
 

@@ -193,6 +193,7 @@ impl Daemon {
             self.offers.forget();
         }
         self.take_up_offers();
+        self.ask_for_own();
         if self.renewal_ordered && self.core.renewals.wait(Instant::now()).is_zero() {
             self.renewal_ordered = false;
             self.core.learn(Input::RenewalOrdered);
@@ -270,8 +271,8 @@ impl Daemon {
     /// The control plane, as the identity in use.
     fn target(&self) -> Result<CallTarget, Error> {
         let correlation_id = self.core.machine.correlation_id();
-        // With a certificate that has ended nothing can be renewed; the node that the SVID stands for gets another.
-        match self.spire.in_use().filter(|_| self.core.is_expired()) {
+        // With a certificate that is refused nothing can be renewed; the node that the SVID stands for gets another.
+        match self.spire.instead_of_own(&self.core) {
             Some(svid) => {
                 CallTarget::by(self.servers(), &self.core.identity, &svid.credentials(), correlation_id)
             }
@@ -333,6 +334,12 @@ impl Daemon {
         self.overlay.status(&mut status);
         core.reporting.status(&mut status);
         status.reason(class.map_or("", Class::as_str), class.is_some());
+        status.failing = core
+            .reporting
+            .failing
+            .as_ref()
+            .filter(|(of, _)| Some(*of) == class)
+            .map(|(_, told)| told.clone());
         status.ready = status.reasons.is_empty();
         status
     }

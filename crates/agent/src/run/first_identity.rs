@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::agent::RenewRequest;
 use client::{AgentApi, ServerUrl, Trust};
-use lifecycle::host::{Backoff, IdentityProvider, Notices};
+use lifecycle::host::{Backoff, FailureKind, IdentityProvider, Notices};
 use lifecycle::names::Span;
 use pki::agent_key::HostKey;
 use tokio::sync::watch;
@@ -24,9 +24,10 @@ use crate::enroll::persist;
 use crate::enroll::plan::{EnrollPlan, KeptSettings, recognised};
 use crate::enroll::rpc::fault;
 use crate::enroll::{obtain, options};
+use crate::failed_call::failure_kind;
 use crate::fault::{Exit, Fault};
 use crate::issued::IssuedAnswer;
-use crate::spire::{Svid, Svids};
+use crate::spire::{Svid, SvidNews, Svids};
 use crate::status::{AgentState, ENROLLMENT_PENDING, Status, WaitingFor};
 use crate::store::dir::Dir;
 use crate::store::host_config::{self, HostConfig};
@@ -36,6 +37,9 @@ use crate::{chance, clock};
 
 /// Between two rounds; a new SVID begins one at once.
 const CAP: Span = Span::from_secs(30);
+const NO_WAY: &str = "this host has a bootstrap identity, and neither a token nor hardware or SPIRE to obtain one of its own with";
+const NO_WAY_REMEDY: &str = "give it a token (`token_file` in agent.toml or ENLIST_AGENT_TOKEN), set attestor = \"hardware\" or [spire] socket in agent.toml, and start the agent again";
+const SPIRE_CA: &str = "have an operator put SPIRE's trust bundle (`spire-server bundle show`) into the file that `bundle` in [[spire]] of enlist.toml names, on every replica; `enlist ca show` lists the CAs that are accepted";
 
 /// Until there is an identity, or what was given to obtain one is refused and there is no other way. `plan` is how it enrolls, if it
 /// has what that takes.
@@ -55,9 +59,13 @@ pub async fn obtain_first(
             Ok(found) => Some(found),
             Err(reason) => {
                 tracing::warn!(dir = %path.display(), "the bootstrap identity cannot be used: {reason}");
+                wait.needs(AgentCode::BootstrapUnusable, format!("{}: {reason}", path.display()));
                 None
             }
         });
+    if plan.is_none() && svids.is_none() && shared.is_some() {
+        wait.needs(AgentCode::NotEnrolled, NO_WAY.to_owned());
+    }
     let mut backoff = Backoff::new(CAP);
     let mut is_read = false;
     wait.show(shared.as_ref());
@@ -84,10 +92,14 @@ pub async fn obtain_first(
                 }
             }
         }
-        let newest = svids.as_mut().and_then(|svids| svids.borrow_and_update().clone());
+        let is_asking = plan.is_some();
+        let newest = svids.as_mut().and_then(Svids::take);
         let at = clock::now();
-        if let Some(svid) = newest.filter(|svid| svid.term.is_usable(at)) {
+        let newest = newest.filter(|svid| svid.term.is_usable(at));
+        let has_svid = newest.is_some();
+        if let Some(svid) = newest {
             let kept = Kept { choice: &choice, config };
+            wait.forget(AgentCode::SvidMissing);
             match by_svid(dir, &kept, servers, &trust, &svid, &call.correlation_id).await {
                 Ok(identity) => {
                     tracing::info!(
@@ -100,11 +112,21 @@ pub async fn obtain_first(
                 Err(fault) => wait.tell("the SVID leads to no certificate yet", &fault),
             }
         }
-        wait.show(shared.as_ref());
         let pause = backoff.next(chance::number(), None);
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(pause.millis())) => {}
-            () = offered(&mut svids) => {}
+        let pause = tokio::time::sleep(Duration::from_millis(pause.millis()));
+        tokio::pin!(pause);
+        loop {
+            if let Some(svids) = svids.as_mut().filter(|_| !has_svid && !is_asking) {
+                wait.needs(AgentCode::SvidMissing, svids.trouble());
+            }
+            wait.show(shared.as_ref());
+            tokio::select! {
+                () = &mut pause => break,
+                news = offered(&mut svids) => match news {
+                    SvidNews::Svid => break,
+                    SvidNews::Trouble => {}
+                },
+            }
         }
     }
 }
@@ -117,14 +139,17 @@ fn promoted(identity: HostIdentity, shared: Option<BootstrapIdentity>) -> HostId
     identity
 }
 
-async fn offered(svids: &mut Option<Svids>) {
-    let gone = match svids {
-        Some(svids) => svids.changed().await.is_err(),
-        None => true,
+async fn offered(svids: &mut Option<Svids>) -> SvidNews {
+    let news = match svids {
+        Some(svids) => svids.news().await.ok(),
+        None => None,
     };
-    if gone {
-        *svids = None;
-        std::future::pending::<()>().await;
+    match news {
+        Some(news) => news,
+        None => {
+            *svids = None;
+            std::future::pending().await
+        }
     }
 }
 
@@ -201,12 +226,20 @@ async fn by_svid(
     let lists = identity::stored_lists(dir.path());
     let trust = trust.clone().denying(lists.denied());
     let api = AgentApi::new(servers.to_vec(), &trust, Some(&svid.credentials())).map_err(fault)?;
+    let refused = |error: client::Error| match failure_kind(&error) {
+        FailureKind::UnknownIssuer => {
+            let id = &svid.facts.id;
+            let what = format!("the control plane does not accept the CA of SPIRE that issued {id}");
+            Fault { hint: SPIRE_CA.into(), message: what, ..fault(error) }
+        }
+        _ => fault(error),
+    };
     let request = RenewRequest {
         csr: key.csr_pem().map_err(|error| broken(&error))?,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..RenewRequest::default()
     };
-    let answer = api.renew(request, correlation_id, None).await.map_err(fault)?.message;
+    let answer = api.renew(request, correlation_id, None).await.map_err(refused)?.message;
     let at = clock::now();
     let mut identity = IssuedAnswer::from(&answer).check(Arc::new(key), at)?;
     take_trust(&mut identity, TrustOffer::from(&answer), &trust, lists, at)?;
@@ -237,6 +270,21 @@ impl<'a> FirstWait<'a> {
         }
         let (code, message) = (fault.code.as_str().to_owned(), fault.message.clone());
         self.waiting = Some(WaitingFor { code, message, remedy: fault.hint.to_string() });
+    }
+
+    /// What is missing on this host, or behind its socket.
+    fn needs(&mut self, code: AgentCode, message: String) {
+        let remedy = match code {
+            AgentCode::NotEnrolled => NO_WAY_REMEDY,
+            code => code.remedy(),
+        };
+        let (code, remedy) = (code.word().to_owned(), remedy.to_owned());
+        self.waiting = Some(WaitingFor { code, message, remedy });
+    }
+
+    /// It is there.
+    fn forget(&mut self, code: AgentCode) {
+        self.waiting.take_if(|waiting| waiting.code == code.word());
     }
 
     fn show(&mut self, shared: Option<&BootstrapIdentity>) {

@@ -12,7 +12,11 @@ use super::session::{OpenResult, Opened};
 use crate::chance;
 use crate::failed_call::FailedCall;
 use crate::spire::{Svid, Svids};
-use crate::status::Status;
+use crate::status::{AgentState, FallBack, Status};
+
+/// Characters of a word of the control plane.
+const OWN_REFUSED: usize = 32;
+const EXPIRED: &str = "expired";
 
 /// What a connection under way is for.
 #[derive(Debug, Clone)]
@@ -46,6 +50,10 @@ pub struct SpireIdentity {
     call: Call<OpenResult>,
     /// There is no connection, and the one that is awaited is made with an SVID.
     opens: bool,
+    /// Why the control plane refuses the host's own certificate, said on a connection with an SVID: there is nothing to fall back on.
+    own_refused: Option<String>,
+    /// That another certificate was asked for because of that.
+    asked: bool,
 }
 
 impl SpireIdentity {
@@ -58,6 +66,8 @@ impl SpireIdentity {
             switch: None,
             call: Call::default(),
             opens: false,
+            own_refused: None,
+            asked: false,
         }
     }
 
@@ -72,7 +82,7 @@ impl SpireIdentity {
 
     /// Takes the newest SVID, unless it claims to be of our own trust domain: those are issued by the control plane alone.
     pub fn take_offer(&mut self, core: &mut AgentCore) {
-        let Some(svid) = self.svids.as_mut().and_then(|svids| svids.borrow_and_update().clone()) else {
+        let Some(svid) = self.svids.as_mut().and_then(Svids::take) else {
             return;
         };
         if svid.facts.id.domain == core.identity.spiffe.domain {
@@ -172,11 +182,31 @@ impl SpireIdentity {
     pub fn not_in_use(&mut self) {
         self.cascade.lost();
         self.in_use = None;
+        (self.own_refused, self.asked) = (None, false);
     }
 
-    /// The SVID by which the host is connected.
-    pub fn in_use(&self) -> Option<&Arc<Svid>> {
-        self.in_use.as_ref()
+    /// What the control plane says of the host's own certificate; nothing where it is good.
+    pub fn own_certificate(&mut self, refused: &str) {
+        let refused = Some(refused).filter(|word| self.in_use.is_some() && !word.is_empty());
+        let refused = refused.map(|word| word.chars().take(OWN_REFUSED).collect());
+        if refused != self.own_refused {
+            (self.own_refused, self.asked) = (refused, false);
+        }
+    }
+
+    /// Why the host's own certificate is refused, where another is to be asked for now: once for each refusal. While another is
+    /// being proven, the one before may be superseded already.
+    pub fn asks_for_own(&mut self, core: &AgentCore) -> Option<&str> {
+        if self.asked || core.candidate.is_some() {
+            return None;
+        }
+        self.asked = self.own_refused.is_some();
+        self.own_refused.as_deref()
+    }
+
+    /// The SVID by which the host must act, because its own certificate is no use.
+    pub fn instead_of_own(&self, core: &AgentCore) -> Option<&Arc<Svid>> {
+        self.in_use.as_ref().filter(|_| core.is_expired() || self.own_refused.is_some())
     }
 
     pub fn is_switching(&self) -> bool {
@@ -192,6 +222,10 @@ impl SpireIdentity {
     pub fn status(&self, status: &mut Status) {
         status.identity_provider = IdentityProvider::ControlPlane.to_string();
         if let Some(svid) = &self.in_use {
+            let (serial, not_after) = (status.cert_serial.take(), status.cert_not_after.take());
+            let ended = (status.state == AgentState::Expired).then(|| EXPIRED.to_owned());
+            let refused = self.own_refused.clone().or(ended);
+            status.fall_back = Some(FallBack { cert_serial: serial, cert_not_after: not_after, refused });
             status.identity_provider = IdentityProvider::Spire.to_string();
             status.spiffe_id = Some(svid.facts.id.to_string());
             status.cert_serial = Some(svid.facts.serial.to_string());

@@ -16,7 +16,7 @@ use crate::diagnostics::{self, NotWritten, Record, Ring};
 use crate::fault_code::FaultCode;
 use crate::service_manager::ServiceManager;
 use crate::space;
-use crate::status::{LastAttempt, Status};
+use crate::status::{LastAttempt, Status, WaitingFor};
 use crate::store::disk;
 use crate::store::last_attempts::{self, LastAttempts};
 
@@ -29,6 +29,8 @@ pub struct Reporting {
     pub attempts: LastAttempts,
     /// What shows the condition at hand, in a sentence.
     pub detail: String,
+    /// What the control plane refused the last call with, and the class of that.
+    pub failing: Option<(Class, WaitingFor)>,
     notices: Notices,
     ring: Ring,
     diagnostic_writable: Option<bool>,
@@ -60,6 +62,7 @@ impl Reporting {
             metrics: AgentMetrics::default(),
             attempts,
             detail: String::new(),
+            failing: None,
             notices: Notices::default(),
             ring,
             diagnostic_writable: None,
@@ -121,6 +124,16 @@ impl Reporting {
     /// What shows the condition at hand.
     pub fn describe(&mut self, what: &str) {
         self.detail = cut(what, SENTENCE);
+    }
+
+    /// What the control plane says of the condition at hand, in its own words: the class alone may be a wide one.
+    pub fn refused_with(&mut self, class: Class, code: &FaultCode, error: &client::Error, remedy: &str) {
+        let is_said = matches!(error, client::Error::Refused(_)) && !remedy.is_empty();
+        self.failing = is_said.then(|| {
+            let message = cut(&error.to_string(), SENTENCE);
+            let told = WaitingFor { code: code.as_str().to_owned(), message, remedy: cut(remedy, SENTENCE) };
+            (class, told)
+        });
     }
 
     /// Writes a diagnostic record, unless room is so short that only a full disk is worth one.

@@ -11,6 +11,7 @@ use lifecycle::host::{Notices, SvidTerm};
 use pki::svid::{self, SvidFacts};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
@@ -71,12 +72,50 @@ impl Svid {
     }
 }
 
-/// The newest SVID; none before the first.
-pub type Svids = watch::Receiver<Option<Arc<Svid>>>;
+/// What SPIRE gives this host.
+#[derive(Debug, Clone)]
+pub struct Svids {
+    newest: watch::Receiver<Option<Arc<Svid>>>,
+    trouble: watch::Receiver<String>,
+}
+
+impl Svids {
+    /// The newest SVID; none before the first.
+    pub fn take(&mut self) -> Option<Arc<Svid>> {
+        self.newest.borrow_and_update().clone()
+    }
+
+    /// Waits for another SVID.
+    pub async fn changed(&mut self) -> Result<(), RecvError> {
+        self.newest.changed().await
+    }
+
+    /// Why SPIRE gave none when it was last asked.
+    pub fn trouble(&mut self) -> String {
+        self.trouble.borrow_and_update().clone()
+    }
+
+    /// Waits for either.
+    pub async fn news(&mut self) -> Result<SvidNews, RecvError> {
+        tokio::select! {
+            changed = self.newest.changed() => changed.map(|()| SvidNews::Svid),
+            changed = self.trouble.changed() => changed.map(|()| SvidNews::Trouble),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SvidNews {
+    /// Another SVID.
+    Svid,
+    /// SPIRE gives none, for another reason than before.
+    Trouble,
+}
 
 /// Asks for as long as somebody listens. That there is no SPIRE is no error.
 pub fn follow(config: SpireConfig) -> Svids {
-    let (sender, receiver) = watch::channel(None);
+    let (sender, newest) = watch::channel(None);
+    let (trouble, reason) = watch::channel(format!("{}: no answer yet", config.socket.display()));
     tokio::spawn(async move {
         let (mut number, mut notices) = (0, Notices::default());
         loop {
@@ -84,6 +123,12 @@ pub fn follow(config: SpireConfig) -> Svids {
                 ended = listen(&config, &sender, &mut number) => ended,
                 () = sender.closed() => return,
             };
+            let why = format!("{}: {ended}", config.socket.display());
+            trouble.send_if_modified(|known| {
+                let is_news = *known != why;
+                known.clone_from(&why);
+                is_news
+            });
             if let Some(count) = notices.note(&ended.to_string(), clock::now()) {
                 let socket = config.socket.display();
                 tracing::info!(%socket, count, "no SVID: {ended}");
@@ -91,7 +136,20 @@ pub fn follow(config: SpireConfig) -> Svids {
             sleep(config.retry).await;
         }
     });
-    receiver
+    Svids { newest, trouble: reason }
+}
+
+/// The SVID that SPIRE gives now, for whoever looks once.
+pub async fn look(config: &SpireConfig) -> Result<Svid, WorkloadError> {
+    first(&mut SvidStream::open(&config.socket).await?, 0).await
+}
+
+async fn first(stream: &mut SvidStream, number: u64) -> Result<Svid, WorkloadError> {
+    let X509svidResponse { svids } = stream.next().await?;
+    // The first is the default; SPIRE gives several where several entries match.
+    let none = || WorkloadError::Refused("an answer without an SVID".to_owned());
+    let wire = svids.into_iter().next().ok_or_else(none)?;
+    Svid::of(wire, number).map_err(|reason| WorkloadError::Refused(reason.to_owned()))
 }
 
 async fn listen(
@@ -104,22 +162,14 @@ async fn listen(
         Err(error) => return error,
     };
     loop {
-        let X509svidResponse { svids } = match stream.next().await {
-            Ok(answer) => answer,
-            Err(error) => return error,
-        };
-        // The first is the default; SPIRE gives several where several entries match.
-        let Some(wire) = svids.into_iter().next() else {
-            return WorkloadError::Refused("an answer without an SVID".to_owned());
-        };
         *number += 1;
-        match Svid::of(wire, *number) {
+        match first(&mut stream, *number).await {
             Ok(svid) => {
                 let (id, not_after) = (svid.facts.id.to_string(), svid.facts.not_after);
                 tracing::debug!(id, %not_after, "SVID received");
                 sender.send_replace(Some(Arc::new(svid)));
             }
-            Err(reason) => return WorkloadError::Refused(reason.to_owned()),
+            Err(error) => return error,
         }
         sleep(TOGETHER).await;
     }

@@ -182,7 +182,7 @@ codes! {
     NOT_ADOPTED "not_adopted" 409 FailedPrecondition final
         "start the agents of the nodes that lack it, which store the new trust bundle within seconds, or wait for them (`enlist ca roll status`); decommission nodes that are gone, or override with --force";
     ISSUER_IN_USE "issuer_in_use" 409 FailedPrecondition final
-        "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again";
+        "let those renew that the message names (`enlist node rotate ID` makes a node renew now) or wait until their certificates expire, then retire the issuer again; a bootstrap identity goes with `enlist ca bootstrap NAME --revoke`, once hosts have the files of another";
     NO_REVOCATION_LIST "no_revocation_list" 409 FailedPrecondition final
         "ask for the list of a sealed or imported issuer (CRL in `enlist ca show --json`); what an ephemeral issuer signed is refused by the control plane itself once it is revoked";
     NO_EPHEMERAL_ISSUERS "no_ephemeral_issuers" 409 FailedPrecondition final
@@ -270,7 +270,7 @@ codes! {
     ISSUER_UNAVAILABLE "issuer_unavailable" 503 Unavailable retry
         "send the request again shortly; if this persists, `enlist ca show` says which issuers are active and why an HSM or step-ca does not sign";
     ISSUER_REFUSED "issuer_refused" 503 Unavailable retry
-        "have an operator look at `enlist ca show`, which says why step-ca refuses: its provisioner's name, key and limits, or a clock; then send the request again";
+        "have an operator look at `enlist ca show`, which says why step-ca refuses: its provisioner's name, key and limits, a configuration that it has not read since the provisioner was added (SIGHUP), or a clock; then send the request again";
     ISSUER_MISBEHAVED "issuer_misbehaved" 502 Internal final
         "have an operator look at `enlist alert list`, which says what step-ca answered; correct the provisioner's template, or find out who answers in its place";
     REQUEST_TOO_OLD "request_too_old" 503 FailedPrecondition final

@@ -848,6 +848,10 @@ pub struct Standing {
     pub drain_by: ::prost::alloc::string::String,
     #[prost(bool, tag = "4")]
     pub quarantined: bool,
+    /// On a connection with an SVID: why the host's own certificate, the one that its last Evidence names, is refused: `denied`,
+    /// `superseded` or `expired`. Empty where it is not, and on every other connection. The host renews by the SVID.
+    #[prost(string, tag = "5")]
+    pub certificate_refused: ::prost::alloc::string::String,
 }
 /// Something to do now. Answered by OrderDone.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -28,6 +28,9 @@ pub struct IssuedBootstrap {
     pub ca: String,
     pub cert_serial: String,
     pub not_after: String,
+    /// Whether that is earlier than was asked for: the issuer ends then.
+    #[serde(default)]
+    pub shortened: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -38,6 +41,12 @@ pub struct BootstrapItem {
     pub state: String,
     /// Of its certificates on record, the oldest first.
     pub cert_serials: Vec<String>,
+    /// How many of these are good now.
+    #[serde(default)]
+    pub valid: u64,
+    /// How many of these are revoked.
+    #[serde(default)]
+    pub revoked: u64,
     /// When the last of them ends.
     pub not_after: String,
     pub issued_by: String,
@@ -60,6 +69,8 @@ impl BootstrapItem {
             spiffe_id: format!("spiffe://{domain}/bootstrap/{}", bootstrap.name),
             state: word.to_owned(),
             cert_serials: bootstrap.serials.iter().map(ToString::to_string).collect(),
+            valid: bootstrap.serials.iter().filter(|serial| state.is_good(serial)).count() as u64,
+            revoked: bootstrap.serials.iter().filter(|serial| state.is_denied(serial)).count() as u64,
             not_after: bootstrap.expires_at.to_string(),
             issued_by: bootstrap.issued_by.clone(),
             issued_at: bootstrap.issued_at.to_string(),

@@ -53,10 +53,11 @@ pub async fn run(arguments: Arguments, reach: &Reach, output: Output) -> Result<
             let dir = files.finish(&issued)?;
             output.document(&issued, |issued| {
                 let said = format!(
-                    "{} is issued until {}, in {}; put these files into the image of the hosts and name the directory as \
+                    "{} is issued until {}{}, in {}; put these files into the image of the hosts and name the directory as \
                      `[bootstrap] dir` in agent.toml\n",
                     harmless(&issued.spiffe_id),
                     harmless(&issued.not_after),
+                    if issued.shortened { " (earlier than asked for: its issuer ends then)" } else { "" },
                     dir.display()
                 );
                 output.screen().hang(0, 0, &said)
@@ -107,7 +108,10 @@ fn table(items: &[BootstrapItem]) -> Table {
     let head = ["BOOTSTRAP IDENTITY", "STATE", "VALID UNTIL", "CERTIFICATES", "ISSUED", "ISSUED BY"];
     let mut table = Table::new(head, "no bootstrap identities");
     for item in items {
-        let certificates = item.cert_serials.len().to_string();
+        let certificates = match item.revoked {
+            0 => item.valid.to_string(),
+            revoked => format!("{} ({revoked} revoked)", item.valid),
+        };
         table.row(
             Tone::Plain,
             [&item.name, &item.state, &item.not_after, &certificates, &item.issued_at, &item.issued_by],

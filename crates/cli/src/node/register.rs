@@ -60,6 +60,8 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
         }
         return Ok(());
     }
+    let has_hardware =
+        !mac.is_empty() || bmc_serial.is_some() || system_uuid.is_some() || tpm_ek_hash.is_some();
     let request = RegisterNodeRequest {
         node_id: id.unwrap_or_default(),
         mac: mac.into(),
@@ -72,7 +74,7 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
     };
     let node: NodeItem = operator.post(&Path::new("/v1/nodes"), &request).await?;
     output.document(&node, act::now)?;
-    if !output.is_json() {
+    if !output.is_json() && has_hardware {
         warn_if_refused(operator).await;
     }
     Ok(())

@@ -13,6 +13,7 @@ pub mod roll;
 pub mod root_list;
 pub mod server_cert;
 pub mod spire;
+pub mod spire_bundle;
 pub mod step_ca;
 
 use crate::http::failure::Failure;

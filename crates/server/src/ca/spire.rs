@@ -3,6 +3,7 @@
 //! A bundle that is empty, half-written, unreadable or gone takes nothing away: what was read last stays in use, and what is
 //! wrong is in the log and in `ca show`.
 
+use super::spire_bundle;
 use crate::process::app::App;
 use crate::process::config::{PathMap, SpireConfig};
 use lifecycle::names::{NodeId, Timestamp, TrustDomain};
@@ -31,6 +32,8 @@ struct SpireDomain {
     name: TrustDomain,
     file: PathBuf,
     map: PathMap,
+    /// CAs of the domain itself, by which no SVID is accepted.
+    own: Arc<[CertificateDer<'static>]>,
     read: RwLock<ReadBundle>,
 }
 
@@ -48,11 +51,13 @@ pub struct SpireAnchor {
 
 impl SpireDomains {
     /// Reads every bundle once.
-    pub fn new(configured: &[SpireConfig]) -> Self {
+    pub fn new(configured: &[SpireConfig], own: Vec<CertificateDer<'static>>) -> Self {
+        let own: Arc<[_]> = own.into();
         let domains = configured.iter().map(|spire| SpireDomain {
             name: spire.trust_domain.clone(),
             file: spire.bundle.clone(),
             map: spire.map.clone(),
+            own: own.clone(),
             read: RwLock::default(),
         });
         let domains = Self { domains: domains.collect() };
@@ -102,6 +107,11 @@ impl SpireDomains {
         self.domain(&id.domain)?.map.node(&id.path)
     }
 
+    /// When the newest CA of a bundle ends, of the bundle where that comes first; 0 of one that cannot be used now.
+    pub fn first_end(&self) -> Option<Timestamp> {
+        self.domains.iter().map(SpireDomain::end).min()
+    }
+
     /// Every CA that is accepted, and every bundle that cannot be used.
     pub fn anchors(&self) -> Vec<SpireAnchor> {
         self.domains.iter().flat_map(SpireDomain::anchors).collect()
@@ -111,6 +121,14 @@ impl SpireDomains {
 impl SpireDomain {
     fn bundle(&self) -> Option<Arc<TrustBundle>> {
         self.read.read().unwrap_or_else(PoisonError::into_inner).bundle.clone()
+    }
+
+    fn end(&self) -> Timestamp {
+        let ends = self
+            .anchors()
+            .into_iter()
+            .map(|held| held.anchor.filter(|_| held.fault.is_none()).map(|anchor| anchor.not_after));
+        ends.flatten().max().unwrap_or(Timestamp::from_secs(0))
     }
 
     fn anchors(&self) -> Vec<SpireAnchor> {
@@ -128,7 +146,7 @@ impl SpireDomain {
         let read = found.and_then(|text| match text == before.text && before.bundle.is_some() {
             true => Ok(None),
             false => {
-                let bundle = TrustBundle::read(&self.name, &text).map_err(|error| error.to_string())?;
+                let bundle = spire_bundle::read(&self.name, &text, &self.own)?;
                 Ok(Some((text, Arc::new(bundle))))
             }
         });
@@ -198,7 +216,7 @@ mod tests {
     fn configured(file: &Path) -> SpireDomains {
         let trust_domain = TrustDomain::parse("spire.example").expect("a name");
         let map = PathMap::parse("/enlist/{node}").expect("a map");
-        SpireDomains::new(&[SpireConfig { trust_domain, bundle: file.to_owned(), map }])
+        SpireDomains::new(&[SpireConfig { trust_domain, bundle: file.to_owned(), map }], Vec::new())
     }
 
     #[test]

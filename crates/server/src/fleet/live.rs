@@ -29,9 +29,9 @@ use api::code;
 use bytes::Bytes;
 use imbl::ordmap::DiffItem;
 use journal::View;
-use lifecycle::names::{Label, NodeId, RequestId, Span, TokenId};
+use lifecycle::names::{Label, NodeId, RequestId, Serial, Span, TokenId};
 use lifecycle::registry::{
-    Command, Keeping, Node, NodeState, OverlayScope, RecoveryToken, State, Verdict, recovery_is_due,
+    Command, Keeping, Node, NodeState, OverlayScope, Owner, RecoveryToken, State, Verdict, recovery_is_due,
 };
 use pki::digest::TrustDigest;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -87,6 +87,7 @@ pub fn serve(
             recovery_kept: None,
             instance: None,
             stored_trust: None,
+            own_serial: None,
             sessions: None,
             tap,
             overlay: None,
@@ -161,6 +162,8 @@ struct StreamSession {
     instance: Option<Label>,
     /// The digest of what the host has stored, of one that says it.
     stored_trust: Option<TrustDigest>,
+    /// The certificate that the host says is its own.
+    own_serial: Option<Serial>,
     /// Of a host that has said which sessions are open on it.
     sessions: Option<Box<SessionRecorder>>,
     /// By which the connection finds what the host is to be told of its peers.
@@ -312,10 +315,12 @@ impl StreamSession {
                 let view = self.app.view();
                 self.stored_trust = expected_trust::said(&evidence.stored_trust).or(self.stored_trust);
                 let report = evidence::report(evidence, view.state.bundle_version, now);
+                self.own_serial.clone_from(&report.cert_serial);
                 let node = self.node(&view.state)?;
                 let stored = self.stored_bundle(&view.state, report.bundle_version);
                 self.app.fleet.presence.reported(&node, report, view.state.policy.clock_tolerance);
                 self.app.fleet.presence.stored(&node.id, stored);
+                self.send_standing(&view.state, &node)?;
                 self.send_trust(&view.state)?;
             }
             Some(live_up::Message::OrderDone(OrderDone { order_id, ok, detail })) => {
@@ -383,7 +388,7 @@ impl StreamSession {
     /// What the host lives by, and what is thought of it. A host of before reads it once and passes over the others.
     fn send_terms(&mut self, state: &State) -> Result<(), Failure> {
         let node = self.node(state)?;
-        let (terms, standing) = (LiveTerms::of(state), standing(&node));
+        let (terms, standing) = (LiveTerms::of(state), self.standing(state, &node));
         (self.sent.terms, self.sent.standing) = (Some(terms), Some(standing.clone()));
         self.send(live_down::Message::Welcome(Welcome {
             server_time_ms: self.time(),
@@ -398,6 +403,30 @@ impl StreamSession {
             overlay: node.has_overlay(),
             node_id: self.peer.id.to_string(),
         }))
+    }
+
+    fn send_standing(&mut self, state: &State, node: &Node) -> Result<(), Failure> {
+        let now = self.standing(state, node);
+        if self.sent.standing.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        self.sent.standing = Some(now.clone());
+        self.send(live_down::Message::Standing(now))
+    }
+
+    /// To a host that comes by an SVID, whether it could come by its own certificate. One that is not on record may be on its way
+    /// to this replica.
+    fn standing(&self, state: &State, node: &Node) -> Standing {
+        let own = self.peer.shown.svid().and(self.own_serial.as_ref());
+        let own = own.and_then(|serial| Some((serial, state.certificates.get(serial)?)));
+        let refused = own.map_or("", |(serial, held)| match state.verdict(serial, self.app.now()) {
+            _ if held.owner != Owner::Node(node.id.clone()) => "denied",
+            Verdict::Denied(_) => "denied",
+            Verdict::Superseded { .. } | Verdict::Grace { .. } => "superseded",
+            Verdict::Expired => "expired",
+            Verdict::Good | Verdict::Unknown => "",
+        });
+        Standing { certificate_refused: refused.to_owned(), ..standing(node) }
     }
 
     /// Sends what must be trusted where it has changed, and once where the host has stored something else: what it keeps in spite
@@ -440,11 +469,7 @@ impl StreamSession {
             self.send_terms(&view.state)?;
         }
         let node = self.node(&view.state)?;
-        let now = standing(&node);
-        if self.sent.standing.as_ref() != Some(&now) {
-            self.sent.standing = Some(now.clone());
-            self.send(live_down::Message::Standing(now))?;
-        }
+        self.send_standing(&view.state, &node)?;
         self.send_trust(&view.state)?;
         let mark = view.state.config_mark(&node);
         if self.config_wanted && !node.quarantined && self.sent.config != Some(mark) {
@@ -573,6 +598,7 @@ pub fn standing(node: &Node) -> Standing {
         draining: node.draining,
         drain_by: node.drain_by.map(|at| at.to_string()).unwrap_or_default(),
         quarantined: node.quarantined,
+        certificate_refused: String::new(),
     }
 }
 

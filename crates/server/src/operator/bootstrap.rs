@@ -61,6 +61,7 @@ pub async fn issue(
         ca: pem::chain_pem(view.state.server_trust()),
         cert_serial: certificate.serial.to_string(),
         not_after: certificate.not_after.to_string(),
+        shortened: certificate.not_after.plus(Span::from_secs(1)) < at.plus(lifetime),
     };
     Ok((StatusCode::CREATED, axum::Json(issued)))
 }
@@ -87,17 +88,24 @@ pub async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Hexadecimal digits of an issuer's id.
+const ID: usize = 16;
+
 /// A CA of another trust domain among the issuers; of a bundle that was never read, that it is missing.
 pub fn spire_item(held: &SpireAnchor) -> IssuerItem {
     let anchor = held.anchor.as_ref();
-    let id = anchor.map(|anchor| anchor.fingerprint.pin());
+    let fingerprint = anchor.map(|anchor| anchor.fingerprint.pin());
     IssuerItem {
-        id: id.clone().unwrap_or_else(|| held.domain.to_string()),
+        // As long as the ids of issuers of our own.
+        id: anchor.map_or_else(
+            || held.domain.to_string(),
+            |anchor| anchor.fingerprint.hex().chars().take(ID).collect(),
+        ),
         kind: "spire".to_owned(),
         usage: "node".to_owned(),
         state: if anchor.is_some() { "active" } else { "prepared" }.to_owned(),
         subject: anchor.map(|anchor| anchor.subject.clone()).unwrap_or_default(),
-        fingerprint: id.unwrap_or_default(),
+        fingerprint: fingerprint.unwrap_or_default(),
         serial: anchor.map(|anchor| anchor.serial.clone()).unwrap_or_default(),
         not_after: anchor.map(|anchor| anchor.not_after.to_string()).unwrap_or_default(),
         leaves: 0,

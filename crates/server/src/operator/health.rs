@@ -40,8 +40,8 @@ pub fn metrics_text(app: &App, view: &View) -> Response {
     let (ready, _) = app.readiness();
     app.metrics.replication(&cluster::status::figures(app), app.clock.read().wall);
     let overflowed = app.edge.refusals.overflowed();
-    let up = (app.ca.hsm.is_available(), app.ca.step_ca.is_available());
-    let text = app.metrics.text(view, &app.fleet, overflowed, ready, up, app.clock.read());
+    let outside = (app.ca.hsm.is_available(), app.ca.step_ca.is_available(), app.ca.spire.first_end());
+    let text = app.metrics.text(view, &app.fleet, overflowed, ready, outside, app.clock.read());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -13,7 +13,9 @@ use axum::extract::State;
 use futures::StreamExt;
 use http::StatusCode;
 use lifecycle::names::{NodeId, ProfileName, VclusterId};
-use lifecycle::registry::{Act, Command, HardwareIdentity, HardwareText, RegisterHardware, Rejection};
+use lifecycle::registry::{
+    Act, Claim, Command, HardwareIdentity, HardwareText, Register, RegisterHardware, Rejection,
+};
 use std::sync::Arc;
 
 /// Machines of one batch that are registered at once: together they take few entries of the log.
@@ -26,9 +28,18 @@ pub async fn register(
     caller: Caller,
     Json(request): Json<RegisterNodeRequest>,
 ) -> Result<(StatusCode, axum::Json<NodeItem>), Failure> {
-    let register = shape(&app, &caller, &request)?;
-    let id = register.node.clone();
-    let command = Command::RegisterHardware(Box::new(register));
+    let (id, command) = match is_without_hardware(&request) {
+        true => {
+            // The same right as with hardware: an SVID may let it in from now on.
+            authenticate::reader(&app, &caller.actor, Act::RegisterHardware)?;
+            let register = without_hardware(&app, &caller, &request)?;
+            (register.node.clone(), Command::Register(register))
+        }
+        false => {
+            let register = shape(&app, &caller, &request)?;
+            (register.node.clone(), Command::RegisterHardware(Box::new(register)))
+        }
+    };
     let (_, view) = app.commit(caller.actor, &caller.origin, command).await?;
     let node = view.state.nodes.get(&id).ok_or_else(|| Rejection::NodeNotFound { node: id.clone() })?;
     Ok((StatusCode::CREATED, axum::Json(NodeItem::of(&view.state, node, &everywhere::live(&app, &id).await))))
@@ -89,6 +100,33 @@ fn result(line: u64, request: RegisterNodeRequest, done: Result<(), Unregistered
         }
     };
     RegistrationResult { line, node_id: Some(request.node_id), ok, code, message, notice }
+}
+
+fn is_without_hardware(request: &RegisterNodeRequest) -> bool {
+    let said = [&request.bmc_serial, &request.system_uuid, &request.tpm_ek_hash];
+    let is_empty = |text: &str| text.trim().is_empty();
+    request.mac.as_slice().iter().all(|mac| is_empty(mac))
+        && said.into_iter().all(|text| text.as_deref().is_none_or(is_empty))
+}
+
+/// A node that comes in by an SVID, or with a token that is for it alone.
+fn without_hardware(app: &App, caller: &Caller, request: &RegisterNodeRequest) -> Result<Register, Failure> {
+    let node = NodeId::parse(&request.node_id).map_err(bad_in("node_id"))?;
+    if node.is_reserved() {
+        return Err(Rejection::NodeIdInUse { node }.into());
+    }
+    if request.vcluster.as_deref().is_some_and(|name| !name.is_empty()) {
+        let what = "vcluster: a node without hardware is assigned afterwards, `enlist node assign`";
+        return Err(Failure::new(code::BAD_REQUEST, what));
+    }
+    let profile = request.profile.as_deref().map(ProfileName::parse).transpose();
+    Ok(Register {
+        node,
+        claim: Claim::Tenant(caller.tenant(app, request.tenant.as_deref())?),
+        profile: profile.map_err(bad_in("profile"))?,
+        plane: None,
+        hostname: None,
+    })
 }
 
 /// Strings become names. What is empty is not said.

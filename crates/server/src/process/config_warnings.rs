@@ -3,11 +3,12 @@
 use crate::cluster::local::{self, LocalReplica};
 use pki::pem;
 use pki::succession::roots_to_follow;
-use pki::svid::TrustBundle;
+use rustls::pki_types::CertificateDer;
 
 use super::clock;
 use super::config::{ControlPlaneConfig, LokiCredential, SpireConfig, host_of, is_own_machine};
 use super::datadir::{DataDir, StoreVersion};
+use crate::ca::spire_bundle;
 
 /// One line each.
 pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
@@ -19,22 +20,26 @@ pub fn warnings(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
         older_directory(dir),
         misleading_name(dir, config),
     ];
-    found.into_iter().flatten().chain(unusable_bundles(config)).collect()
+    found.into_iter().flatten().chain(unusable_bundles(dir, config)).collect()
 }
 
 /// The start goes on without it: SPIRE may write its bundle later.
-fn unusable_bundles(config: &ControlPlaneConfig) -> Vec<String> {
+fn unusable_bundles(dir: &DataDir, config: &ControlPlaneConfig) -> Vec<String> {
+    let own = own_cas(dir);
     let fault = |spire: &SpireConfig| {
         let read = std::fs::read(&spire.bundle).map_err(|error| error.to_string());
-        let read = read.and_then(|text| {
-            TrustBundle::read(&spire.trust_domain, &text).map_err(|error| error.to_string())
-        });
+        let read = read.and_then(|text| spire_bundle::read(&spire.trust_domain, &text, &own));
         read.err().map(|why| {
             let (domain, file) = (&spire.trust_domain, spire.bundle.display());
             format!("spire.bundle: no SVID of {domain} is accepted until {file} can be used: {why}")
         })
     };
     config.spire.iter().filter_map(fault).collect()
+}
+
+/// The CAs of the domain, as they lie in its directory.
+pub fn own_cas(dir: &DataDir) -> Vec<CertificateDer<'static>> {
+    std::fs::read(dir.ca("bundle.pem")).ok().and_then(|pem| pem::certificates(&pem).ok()).unwrap_or_default()
 }
 
 /// Plain http inside a cluster is common, so that it is not refused.

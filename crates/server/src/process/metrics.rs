@@ -452,7 +452,7 @@ impl Metrics {
     }
 
     /// When what signs and what is trusted ends; of several alike, the first.
-    fn set_ends(&self, state: &State) {
+    fn set_ends(&self, state: &State, spire: Option<Timestamp>) {
         let seconds = |end: Timestamp| i64::try_from(end.millis() / 1000).unwrap_or(i64::MAX);
         self.issuer_ends.clear();
         let mut issuers: Vec<_> = state.issuers.values().collect();
@@ -464,6 +464,10 @@ impl Metrics {
                 state: issuer.state.as_str(),
             };
             self.issuer_ends.get_or_create(&label).set(seconds(issuer.not_after));
+        }
+        if let Some(end) = spire {
+            let label = ByIssuer { r#use: "node", kind: "spire", state: "active" };
+            self.issuer_ends.get_or_create(&label).set(seconds(end));
         }
         self.root_ends.clear();
         let mut roots: Vec<_> = state.roots.iter().collect();
@@ -491,7 +495,7 @@ impl Metrics {
         fleet: &Fleet,
         overflowed: u64,
         ready: bool,
-        (hsm_up, step_ca_up): (bool, bool),
+        (hsm_up, step_ca_up, spire_ends): (bool, bool, Option<Timestamp>),
         clock: ClockReading,
     ) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -512,7 +516,7 @@ impl Metrics {
             let open = view.state.alerts.values().filter(|alert| alert.kind == *kind).count();
             self.alerts.get_or_create(&ByKind { kind: kind.as_str() }).set(gauge(open));
         }
-        self.set_ends(&view.state);
+        self.set_ends(&view.state, spire_ends);
         self.audit_seq.set(i64::try_from(view.audit.seq).unwrap_or(i64::MAX));
         let lag = view.audit.seq.saturating_sub(self.loki.sent.load(Ordering::Relaxed));
         self.loki.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));

@@ -361,7 +361,11 @@ pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunErro
     rewrap::settle(&dir, begun)?;
     let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let advertised = bound.first().map(|first| config.advertised(*first)).unwrap_or_default();
-    let authority = CertificateAuthority::new(keys, dir.clone(), SpireDomains::new(&config.spire));
+    let authority = CertificateAuthority::new(
+        keys,
+        dir.clone(),
+        SpireDomains::new(&config.spire, config_warnings::own_cas(&dir)),
+    );
     let edge = Edge::new(connection_limit(), overrides.reflection);
     let claim_key = chance::claim_key()?;
     let (parts, keys) = ((journal, replication), (authority, claim_key));

@@ -34,6 +34,20 @@ impl Daemon {
         );
     }
 
+    /// Asks for another certificate by the SVID where the control plane refuses the host's own.
+    pub(super) fn ask_for_own(&mut self) {
+        let Some(reason) = self.spire.asks_for_own(&self.core) else { return };
+        let (serial, reason) = (self.core.identity.facts.serial.to_string(), reason.to_owned());
+        self.renewal_ordered = true;
+        if self.core.reporting.is_new("own certificate refused") {
+            tracing::warn!(
+                serial,
+                reason,
+                "the host's own certificate is refused, so there is none to fall back on; another is asked for by the SVID"
+            );
+        }
+    }
+
     pub(super) fn cascade_event(&mut self, event: CascadeEvent) -> Result<(), Fault> {
         match event {
             CascadeEvent::Offered => self.spire.take_offer(&mut self.core),

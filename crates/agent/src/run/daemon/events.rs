@@ -194,6 +194,7 @@ impl Daemon {
                 if standing.state == DECOMMISSIONED {
                     self.overlay.decommissioned(&mut self.core);
                 }
+                self.spire.own_certificate(&standing.certificate_refused);
                 self.session.standing(standing);
             }
             live_down::Message::Order(order) => self.ordered(order),
@@ -205,6 +206,9 @@ impl Daemon {
             live_down::Message::OverlayPeers(peers) => self.overlay.told(&mut self.core, peers),
             live_down::Message::Welcome(welcome) => {
                 self.overlay.welcomed(&mut self.core, &welcome);
+                if let Some(standing) = &welcome.standing {
+                    self.spire.own_certificate(&standing.certificate_refused);
+                }
                 self.session.welcomed_anew(&welcome);
                 self.server_time(welcome.server_time_ms);
                 self.offers.welcome.offered(welcome);
