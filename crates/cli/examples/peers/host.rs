@@ -86,7 +86,7 @@ impl Host {
             wireguard_public_key: STANDARD.encode(public.as_ref()),
             proof,
             underlay: Some(Underlay { ipv4: format!("10.{a}.{b}.{c}"), ipv6: String::new(), port: 51820 }),
-            revision: 0,
+            ..OverlayClaim::default()
         };
         let claim = frame(&LiveUp { message: Some(live_up::Message::Overlay(claim)) });
         self.up.unbounded_send(self.claim.get_or_init(|| claim).clone())?;

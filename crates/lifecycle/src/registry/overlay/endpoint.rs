@@ -93,11 +93,7 @@ impl State {
 
 /// Whether translators and tunnels send what goes there to an IPv4 address (::/96, 64:ff9b::/96, 2002::/16).
 fn embeds_ipv4(address: Ipv6Addr) -> bool {
-    match address.segments() {
-        [0x2002, ..] => true,
-        [0, 0, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => true,
-        _ => false,
-    }
+    matches!(address.segments(), [0x2002, ..] | [0, 0, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..])
 }
 
 /// A host is reached somewhere else.
