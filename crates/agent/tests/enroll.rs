@@ -57,9 +57,9 @@ fn a_valid_identity_leaves_the_token_unspent() {
     let (plane, host) = (Plane::start(), Host::new());
     assert_eq!(host.enroll(&plane, "first", &[]).exit, 0);
     let keys = ["private.key", "next.key"].map(|name| host.path("wireguard").join(name));
-    std::fs::create_dir(host.path("wireguard")).unwrap();
+    fs::create_dir(host.path("wireguard")).unwrap();
     for key in &keys {
-        std::fs::write(key, "of the node").unwrap();
+        fs::write(key, "of the node").unwrap();
     }
     let again = host.enroll(&plane, "second", &[]);
     assert_eq!((again.exit, &again.document()["already_enrolled"]), (0, &true.into()));

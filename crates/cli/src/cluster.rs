@@ -204,9 +204,9 @@ fn waiting(cluster: &Cluster) -> Option<String> {
     let (learner, None) = (learners.next()?, learners.next()) else { return None };
     (voters % 2 == 1 && learner.health == ReplicaHealth::Ok && cluster.reasons.is_empty()).then(|| {
         format!(
-            "Replica {} does not vote yet: {} voters survive no more losses than {voters}. It votes once one more replica has joined.",
-            learner.replica_id,
-            voters + 1
+            "Replica {} does not vote yet: an even number of voters survives no more losses than one voter less. It votes once one more \
+             replica has joined.",
+            learner.replica_id
         )
     })
 }

@@ -121,6 +121,10 @@ def test_a_copy_that_runs_beside_the_original_is_a_duplicate(programs):
         cluster.replicas.append(twin)
         twin.start()
         until(lambda: "replica_duplicate" in reasons(twin), "the copy is told", patience=120)
+        others = [replica for replica in cluster.replicas[:3] if replica is not original]
+        warned = f"says it is replica {original.id} is turned away"
+        until(lambda: any(warned in replica.err.read_text() for replica in others), "the others log it")
+        assert all(replica.err.read_text().count(warned) <= 2 for replica in others), "once for each process"
         assert not twin.health()["ready"]
         assert twin.api("POST", "/v1/tokens", {}).status == 503
         members = cluster.replicas[:3]

@@ -80,7 +80,7 @@ def test_the_log_says_that_another_replica_is_gone_and_that_it_is_back(programs)
         assert "enlist_raft_voters 3" in leader.api("GET", "/metrics").body.decode()
         killed.start()
         for replica in (leader, follower):
-            until(lambda replica=replica: "is reached again" in replica.err.read_text(), "it says so", patience=60)
+            until(lambda replica=replica: "another replica is reached" in replica.err.read_text(), "it says so", patience=60)
 
 
 def test_the_only_replica_is_not_removed(programs):

@@ -199,6 +199,8 @@ impl OverlayPart {
         (self.worker, self.place, self.trouble, self.reported) = (None, None, None, None);
         (self.keys, self.here) = (None, OwnAddresses::default());
         (self.missed, self.next_place) = (false, None);
+        // Back on the same connection, it is claimed anew.
+        self.claims.disconnected();
         self.fail_orders("this host is in no overlay");
     }
 

@@ -13,6 +13,7 @@ use api::rest::secret::Secret;
 use client::OperatorApi;
 use client::rest::Path;
 use client::trust::Trust;
+use client::unreachable::Unreachable;
 use client::url::ServerUrl;
 use pki::pin::Pin;
 use serde::Serialize;
@@ -158,13 +159,14 @@ pub async fn join(
 
 /// At the port between replicas whoever shows no replica's certificate is turned away.
 fn not_joined(error: client::Error, peer: &ServerUrl) -> CommandError {
-    let is_peer_port = peer.port() == PEER_PORT && matches!(error, client::Error::Unreachable { .. });
+    let client::Error::Unreachable { cause, .. } = &error else { return error.into() };
+    let is_peer_port = peer.port() == PEER_PORT || matches!(cause, Unreachable::Garbage(_));
     let failed = CommandError::from(error);
     if !is_peer_port {
         return failed;
     }
     failed.with_hint(format!(
-        "port {PEER_PORT} is the one between replicas: give --peer the URL that hosts and operators use, which `enlist cluster token` prints"
+        "give --peer the URL that hosts and operators use, as `enlist cluster token` prints it: the address between replicas (port {PEER_PORT}) is another"
     ))
 }
 

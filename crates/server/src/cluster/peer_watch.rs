@@ -103,7 +103,7 @@ impl PeerWatch {
                     tracing::warn!(%replica, address, remedy = GONE, "another replica has not been heard of for 5 seconds");
                 }
                 Some(PeerChange::Back) => {
-                    tracing::info!(%replica, address, "another replica is reached again")
+                    tracing::info!(%replica, address, "another replica is reached")
                 }
                 None => {}
             }
