@@ -254,7 +254,8 @@ fn whoever_cannot_prove_the_key_on_record_replaces_it_once_and_by_an_order_for_t
     let one = host(&mut domain);
     let unproven = |domain: &mut Domain| {
         let (node, wireguard) = (one.node.clone(), domain.wireguard());
-        let claim = ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_proven: false };
+        let claim =
+            ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_proven: false };
         (one.actor(), Command::ClaimOverlay(Box::new(claim)))
     };
     let replace = (local(), Command::OrderRekey { node: one.node.clone(), replace: true });

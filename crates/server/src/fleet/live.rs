@@ -22,8 +22,8 @@ use crate::http::pem;
 use crate::process::app::{App, Provenance};
 use crate::process::views::Views;
 use api::agent::{
-    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, OverlayAnswer, RecoveryGrant, RecoveryKept,
-    RekeyOverlay, RenewNow, Standing, Welcome, live_down, live_up, order,
+    Ack, Bundle, Heartbeat, Hello, LiveDown, LiveUp, Order, OrderDone, OverlayAnswer, RecoveryGrant,
+    RecoveryKept, RekeyOverlay, RenewNow, Standing, Welcome, live_down, live_up, order,
 };
 use api::code;
 use bytes::Bytes;

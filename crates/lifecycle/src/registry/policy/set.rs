@@ -44,7 +44,9 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     if changed == state.policy {
         return Decision::granted(Vec::new());
     }
-    if let Err(needed) = check_confirmed(state, &changed, set).and_then(|()| check_scope(state, &changed, set)) {
+    if let Err(needed) =
+        check_confirmed(state, &changed, set).and_then(|()| check_scope(state, &changed, set))
+    {
         return needed.into();
     }
     let old = state.policy.get(&set.key);

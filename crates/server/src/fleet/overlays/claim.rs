@@ -221,7 +221,9 @@ impl OverlaySession {
     /// Something about the node, or the policy, may have changed: another group is another whole set, and what the answer
     /// said is said again, before the set.
     pub fn refresh(&mut self, state: &State, node: &Node) -> Option<OverlayAnswer> {
-        if !node.quarantined && let Some(claim) = self.unwritten.take() {
+        if !node.quarantined
+            && let Some(claim) = self.unwritten.take()
+        {
             self.waiting.get_or_insert((claim, Instant::now()));
         }
         let (before, group) = self.placed.as_ref()?;
