@@ -91,7 +91,7 @@ def test_a_scope_of_vclusters_parts_a_tenant(plane_of_its_own):
         three.sees(one, two)
         plane.cli("node", "assign", three.id, "blue")
         plane.policy("overlay.scope", "vcluster")
-        shown = run(ENLIST, "overlay", "status", "--dir", plane.dir).stdout
+        shown = run(ENLIST, "overlay", "status", "--dir", plane.dir).out
         assert all(name in shown for name in ("VCLUSTER", "red", "blue")), shown
         one.sees(two)
         two.sees(one)
