@@ -5,8 +5,7 @@ use crate::support::{
 };
 use lifecycle::names::{NodeId, Source, TenantId};
 use lifecycle::registry::{
-    Actor, ClaimOverlay, Command, Confirmation, Enroll, Families, NodeState, SetPolicy, State, Underlay,
-    Wireguard,
+    Actor, ClaimOverlay, Command, Enroll, Families, NodeState, State, Underlay, Wireguard,
 };
 
 fn host_with(domain: &mut Domain, of: &TenantId, change: impl FnOnce(&mut Enroll)) -> Enrolled {
@@ -382,13 +381,7 @@ fn a_scope_of_vclusters_parts_the_peers_of_a_tenant() {
     check(&mut domain, assign(&other, "blue"), granted(&["host.assigned"]));
     assert_eq!(revision(&domain), before, "where all hosts are peers a vCluster is no news");
     assert_eq!(peers(&domain, &one).len(), 2);
-    let narrow = |confirm| {
-        let (key, value) = ("overlay.scope".to_owned(), "vcluster".to_owned());
-        (local(), Command::SetPolicy(SetPolicy { key, value, confirm }))
-    };
-    check(&mut domain, narrow(Confirmation::Asked(None)), refused("confirmation_needed"));
-    let confirmed = Confirmation::Asked(Some("overlay.scope".to_owned()));
-    check(&mut domain, narrow(confirmed), granted(&["policy.changed"]));
+    domain.policy("overlay.scope", "vcluster");
     for host in [&one, &other, &loose] {
         assert_eq!(peers(&domain, host), [], "alone, or in none");
     }

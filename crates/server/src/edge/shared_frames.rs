@@ -136,7 +136,8 @@ mod tests {
         type Error = axum::Error;
 
         fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<BodyFrame> {
-            let late = std::mem::replace(&mut self.0, !self.0);
+            let late = self.0;
+            self.0 = !late;
             if late { Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"own"))))) } else { Poll::Pending }
         }
     }

@@ -6,7 +6,7 @@ use crate::registry::event::{AuditField, AuditFields, Happened};
 use crate::registry::node::credential::Attestor;
 use crate::registry::overlay;
 use crate::registry::{
-    Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, OverlayScope, Policy, PolicyError, Rejection, State,
+    Confirmation, EPHEMERAL_LEAF, Envelope, Event, Node, Policy, PolicyError, Rejection, State,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -44,9 +44,7 @@ pub(in crate::registry) fn set(state: &State, set: &SetPolicy) -> Decision {
     if changed == state.policy {
         return Decision::granted(Vec::new());
     }
-    if let Err(needed) =
-        check_confirmed(state, &changed, set).and_then(|()| check_scope(state, &changed, set))
-    {
+    if let Err(needed) = check_confirmed(state, &changed, set) {
         return needed.into();
     }
     let old = state.policy.get(&set.key);
@@ -85,20 +83,6 @@ fn check_confirmed(state: &State, changed: &Policy, set: &SetPolicy) -> Result<(
         "no host can enroll any more, and none can recover"
     };
     set.confirm.check(&set.key, consequence, affected)
-}
-
-/// Where only hosts of one vCluster are peers, one in none has no peers from that moment on.
-fn check_scope(state: &State, changed: &Policy, set: &SetPolicy) -> Result<(), Rejection> {
-    let narrows = |policy: &Policy| policy.overlay_scope == OverlayScope::Vcluster;
-    if !narrows(changed) || narrows(&state.policy) {
-        return Ok(());
-    }
-    let loses = |node: &&Arc<Node>| node.is_peer() && node.vcluster.is_none();
-    let affected = state.nodes.values().filter(loses).count() as u64;
-    if affected == 0 {
-        return Ok(());
-    }
-    set.confirm.check(&set.key, "hosts without a vCluster have no peers in the overlay any more", affected)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
