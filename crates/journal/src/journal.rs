@@ -371,7 +371,8 @@ impl Journal {
         })?;
         // A directory that was put back must not write beside the others before they could say so.
         self.roster().settled().await;
-        if !self.is_fit() {
+        // From one that was removed nobody takes it either.
+        if !self.is_fit() || self.is_refused(PeerRefusal::Removed) {
             return Err(ProposeError::Unavailable);
         }
         let item = Arc::new(item);
