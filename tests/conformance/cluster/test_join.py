@@ -75,8 +75,8 @@ def test_joins_that_are_refused_leave_nothing_behind(cluster):
     other = scratch("kek") / "other"
     other.write_text("ab" * 32)
     other.chmod(0o600)
-    refused(first.token(), "usage", 2)
-    refused(token[:-1], "usage", 2)
+    refused(first.token(), "token_invalid")
+    refused(token[:-1], "token_invalid")
     refused("", "usage", 2)
     refused("join_" + "x" * 43, "token_invalid")
     refused(token, "kek_wrong", **{"--kek": f"file:{other}"})
