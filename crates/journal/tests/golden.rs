@@ -440,7 +440,7 @@ fn claim_overlay() -> ClaimOverlay {
             port: 51820,
         }),
         holder_seen_at: Some(Source::Address([192, 0, 2, 8].into())),
-        former_proven: false,
+        former_unproven: false,
     }
 }
 

@@ -319,7 +319,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
             wireguard: domain.wireguard(),
             underlay: None,
             holder_seen_at: None,
-            former_proven: false,
+            former_unproven: false,
         })),
         revoke(&enrolled.node),
         Command::Decommission { node: node(), force: false },

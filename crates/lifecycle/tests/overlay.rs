@@ -167,7 +167,7 @@ fn at(ipv4: &str) -> Underlay {
 
 fn claim(of: &Enrolled, wireguard: Wireguard, underlay: Option<Underlay>) -> (Actor, Command) {
     let node = of.node.clone();
-    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_proven: true };
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_unproven: false };
     (of.actor(), Command::ClaimOverlay(Box::new(claim)))
 }
 
@@ -254,7 +254,7 @@ fn whoever_cannot_prove_the_key_on_record_replaces_it_once_and_by_an_order_for_t
     let unproven = |domain: &mut Domain| {
         let (node, wireguard) = (one.node.clone(), domain.wireguard());
         let claim =
-            ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_proven: false };
+            ClaimOverlay { node, wireguard, underlay: None, holder_seen_at: None, former_unproven: true };
         (one.actor(), Command::ClaimOverlay(Box::new(claim)))
     };
     let replace = (local(), Command::OrderRekey { node: one.node.clone(), replace: true });
@@ -352,17 +352,6 @@ fn an_endpoint_that_a_host_only_names_keeps_nobody_out() {
     let both = Underlay { ipv6: "2001:db8::1".parse().ok(), ..at("192.0.2.50") };
     check(&mut domain, claim(&honest, key, Some(both)), granted(&["host.overlay_joined"]));
     assert_eq!(domain.state.nodes[&honest.node].underlay, Some(both));
-}
-
-#[test]
-fn a_host_in_quarantine_writes_no_endpoint() {
-    let mut domain = Domain::founded();
-    let one = host(&mut domain);
-    let own = domain.state.nodes[&one.node].wireguard.unwrap();
-    check(&mut domain, about(quarantine, &one), granted(&["host.quarantined"]));
-    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&[]));
-    check(&mut domain, about(|node| Command::Release { node }, &one), granted(&["host.released"]));
-    check(&mut domain, claim(&one, own, Some(at("192.0.2.50"))), granted(&["host.endpoint_changed"]));
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl Netlink {
         // Never in the place of one that is there.
         match self.done(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL) {
             Err(error) if is(&error, Errno::EXIST) => {
-                let is_ours = |route: &Route| {
+                let is_ours = |route: &KernelRoute| {
                     route.index == index
                         && (route.destination, route.length) == (prefix(address, length), length)
                 };
@@ -176,12 +176,12 @@ impl Netlink {
     }
 
     /// The routes of IPv6 in the main table.
-    fn routes(&self) -> io::Result<Vec<Route>> {
+    fn routes(&self) -> io::Result<Vec<KernelRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet6;
         let found = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)?;
         let route = |message| match message {
-            RouteNetlinkMessage::NewRoute(message) => Route::of(&message),
+            RouteNetlinkMessage::NewRoute(message) => KernelRoute::of(&message),
             _ => None,
         };
         Ok(found.into_iter().filter_map(route).collect())
@@ -226,7 +226,7 @@ impl Netlink {
 
 /// A route of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Route {
+struct KernelRoute {
     index: u32,
     destination: Ipv6Addr,
     length: u8,
@@ -234,7 +234,7 @@ struct Route {
     on_link: bool,
 }
 
-impl Route {
+impl KernelRoute {
     fn of(message: &RouteMessage) -> Option<Self> {
         if message.header.table != RouteHeader::RT_TABLE_MAIN {
             return None;
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_network_takes_over_no_route_of_another_interface() {
-        let route = |destination: &str, length, on_link| Route {
+        let route = |destination: &str, length, on_link| KernelRoute {
             index: 2,
             destination: destination.parse().unwrap(),
             length,

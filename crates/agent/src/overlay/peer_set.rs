@@ -235,8 +235,9 @@ fn checked(wire: &OverlayPeer, place: &InterfacePlace) -> Result<InterfacePeer, 
     let port = u16::try_from(wire.port).map_err(|_| wrong("its port is none"))?;
     let ipv4: Option<[u8; 4]> = bytes(&wire.ipv4).map_err(wrong)?;
     let ipv6: Option<[u8; 16]> = bytes(&wire.ipv6).map_err(wrong)?;
-    // To where nothing can be sent is no endpoint; the peer may still come here.
-    let usable = |ip: IpAddr| port > 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
+    // To where nothing can be sent is no endpoint; the peer may still come here. Loopback is judged by the control plane: several hosts
+    // on one machine reach each other there.
+    let usable = |ip: IpAddr| port > 0 && !ip.is_unspecified() && !ip.is_multicast();
     let ipv4 = ipv4.map(Ipv4Addr::from);
     let ipv4 = ipv4.filter(|ip| usable((*ip).into()) && !ip.is_broadcast() && !ip.is_link_local());
     // Through the overlay itself it would be sent round and round.

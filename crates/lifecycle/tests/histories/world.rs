@@ -448,7 +448,7 @@ impl World {
                 });
                 let node = id.clone();
                 let claim =
-                    ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_proven: true };
+                    ClaimOverlay { node, wireguard, underlay, holder_seen_at: None, former_unproven: false };
                 good(actor, Command::ClaimOverlay(Box::new(claim)))
             }
             Ask::Sessions { node, instance, sequence, complete, open, ended, most } => {

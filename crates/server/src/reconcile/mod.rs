@@ -40,6 +40,8 @@ const TICKS_PER_ANNOUNCEMENT: u64 = 60;
 
 /// Runs until the process stops.
 pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
+    // In which term this replica led when it last looked, and under whom it was.
+    let mut led: Option<u64> = app.journal.leadership().await.map(|leadership| leadership.term());
     // What an earlier run left unsigned is signed first.
     sign_if_behind(&app).await;
     let mut leader = Leader::new(&app);
@@ -48,8 +50,6 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
     let mut tick: u64 = 0;
     let mut announced = false;
     let mut announcement_refused: Option<&str> = None;
-    // In which term this replica led when it last looked, and under whom it was.
-    let mut led: Option<u64> = None;
     let mut leader_heard = LeaderHeard::default();
     let mut copies = copies::CopySearch::default();
     let mut certificate_missing = presented.pin().is_none();
@@ -104,7 +104,7 @@ pub async fn run(app: Arc<App>, presented: Arc<PresentedCertificate>) {
         match app.journal.leadership().await {
             Some(leadership) => {
                 if led != Some(leadership.term()) {
-                    leader.begin(&app, led.is_none() && tick == 1);
+                    leader.begin(&app);
                 }
                 led = Some(leadership.term());
                 leader.tick(&app, &leadership, tick, rolled).await;
@@ -204,12 +204,11 @@ impl Leader {
         }
     }
 
-    /// This replica leads from now on. Whoever was heard by another leader has its grace again; what was seen by it is not known.
-    fn begin(&mut self, app: &App, is_start: bool) {
-        if !is_start {
-            *self = Self { checkpoints: Checkpoints::on_record(app), ..Self::new(app) };
-            app.fleet.listen_from(app.now());
-        }
+    /// This replica leads from now on, and did not when it started. Whoever was heard by another leader has its grace again; what was
+    /// seen by it is not known.
+    fn begin(&mut self, app: &App) {
+        *self = Self { checkpoints: Checkpoints::on_record(app), ..Self::new(app) };
+        app.fleet.listen_from(app.now());
     }
 
     async fn tick(&mut self, app: &App, leadership: &Leadership, tick: u64, rolled: bool) {

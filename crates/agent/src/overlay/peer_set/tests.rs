@@ -167,7 +167,7 @@ fn a_key_in_another_encoding_is_no_other_key() {
 }
 
 #[test]
-fn an_endpoint_that_would_lead_back_to_this_host_or_into_the_overlay_is_none() {
+fn an_endpoint_to_which_nothing_can_be_sent_or_in_the_overlay_itself_is_none() {
     let at = |ipv4: &str, ipv6: &str| {
         let octets = |text: &str| match text.parse() {
             Ok(IpAddr::V4(ip)) => ip.octets().to_vec(),
@@ -177,10 +177,10 @@ fn an_endpoint_that_would_lead_back_to_this_host_or_into_the_overlay_is_none() {
         let set = with(vec![OverlayPeer { ipv4: octets(ipv4), ipv6: octets(ipv6), ..peer(3) }]);
         set.get("n3").unwrap().endpoint(OwnFamilies::default(), false)
     };
-    for ipv4 in ["127.0.0.1", "127.3.2.1", "0.0.0.0", "169.254.1.1", "224.0.0.1", "255.255.255.255"] {
+    for ipv4 in ["0.0.0.0", "169.254.1.1", "224.0.0.1", "255.255.255.255"] {
         assert_eq!(at(ipv4, ""), None, "{ipv4}");
     }
-    for ipv6 in ["::1", "::", "fe80::1", "ff02::1", "::ffff:192.0.2.1", "fd00:1:2::3", "fd00:1:2:9::1"] {
+    for ipv6 in ["::", "fe80::1", "ff02::1", "::ffff:192.0.2.1", "fd00:1:2::3", "fd00:1:2:9::1"] {
         assert_eq!(at("", ipv6), None, "{ipv6}");
         assert_eq!(at("192.0.2.1", ipv6), "192.0.2.1:51820".parse().ok(), "{ipv6}");
     }

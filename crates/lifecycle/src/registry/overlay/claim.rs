@@ -20,9 +20,9 @@ pub struct ClaimOverlay {
     /// Where the node was last seen that has the key which is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_seen_at: Option<Source>,
-    /// Whether it came with a proof of the key on record too, where that is another one.
+    /// It came without a proof of the key on record, where that is another one. Logs of before do not say: those were granted without.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub former_proven: bool,
+    pub former_unproven: bool,
 }
 
 /// An alert about the same key is raised again at most this often: a host that claims in a loop cannot grow the trail.
@@ -61,9 +61,9 @@ fn check<'a>(state: &'a State, envelope: &Envelope, claim: &ClaimOverlay) -> Res
     Ok(node)
 }
 
-/// The endpoint, if the host says another than is on record. One in quarantine is nobody's peer, so it writes nothing.
+/// The endpoint, if the host says another than is on record.
 pub(super) fn moved(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> Option<Event> {
-    let underlay = claim.underlay.filter(|said| !node.quarantined && node.underlay != Some(*said))?;
+    let underlay = claim.underlay.filter(|said| node.underlay != Some(*said))?;
     let proven = underlay.is_at(&envelope.source);
     Some(Event::EndpointChanged(EndpointChanged { node: node.id.clone(), underlay, proven }))
 }

@@ -33,7 +33,7 @@ pub(super) fn decide(envelope: &Envelope, node: &Node, claim: &ClaimOverlay) -> 
     let Some(order) = &node.rekey else {
         return Rejection::RekeyNotOrdered { node: node.id.clone() }.into();
     };
-    if !claim.former_proven && !order.replace {
+    if claim.former_unproven && !order.replace {
         return Rejection::FormerKeyUnproven { node: node.id.clone() }.into();
     }
     let rekeyed = Event::Rekeyed(Rekeyed {

@@ -150,9 +150,9 @@ impl OverlaySession {
             return Ok(ClaimOutcome::Refused(Failure::new(code::WIREGUARD_KEY_UNPROVEN, message)));
         }
         let former = node.wireguard.filter(|_| !is_held);
-        let former_proven = former.is_some_and(|held| {
+        let former_unproven = former.is_some_and(|held| {
             let (own, new) = (held.key.as_bytes(), wireguard.key.as_bytes());
-            app.fleet.overlays.key.is_proven_by(peer.id.as_str(), own, new, &claim.former_proof)
+            !app.fleet.overlays.key.is_proven_by(peer.id.as_str(), own, new, &claim.former_proof)
         });
         let underlay = match claim.underlay.as_ref().map(host::native_underlay).transpose() {
             Ok(underlay) => underlay,
@@ -170,7 +170,7 @@ impl OverlaySession {
             };
             let written = match written {
                 Err(at) => Err(at),
-                Ok(()) => match record(app, peer, (wireguard, former_proven), underlay).await {
+                Ok(()) => match record(app, peer, (wireguard, former_unproven), underlay).await {
                     Err(failure) if failure.code.retryable => {
                         tracing::debug!(node = %peer.id, code = failure.code.word, "a claim is tried again");
                         Err(Instant::now() + AGAIN)
@@ -247,7 +247,7 @@ fn known(state: &State, node: &Node, said: u64) -> Option<u64> {
 async fn record(
     app: &App,
     peer: &LivePeer,
-    (wireguard, former_proven): (Wireguard, bool),
+    (wireguard, former_unproven): (Wireguard, bool),
     underlay: Option<Underlay>,
 ) -> Result<(), Failure> {
     let holder =
@@ -257,7 +257,7 @@ async fn record(
         None => None,
     };
     let node = peer.id.clone();
-    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at, former_proven };
+    let claim = ClaimOverlay { node, wireguard, underlay, holder_seen_at, former_unproven };
     app.commit(peer.shown.actor(&peer.id), &peer.origin, Command::ClaimOverlay(Box::new(claim)))
         .await
         .map(drop)

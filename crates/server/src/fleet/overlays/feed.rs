@@ -334,7 +334,8 @@ mod tests {
             tap.follow(&one, None);
             tap.follow(&one, Some(1));
         }
-        assert_eq!((one.taps().len(), one.streams().len(), other.streams().len()), (1, 1, 0));
+        let kept = one.taps().len();
+        assert_eq!((kept, one.streams().len(), other.streams().len()), (1, 1, 0));
     }
 
     #[test]
