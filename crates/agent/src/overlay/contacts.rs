@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MOST_DOUBLED: u32 = 5;
 
 #[derive(Debug, Default)]
-pub struct Contacts(BTreeMap<WireguardPublic, PeerContact>);
+pub struct Contacts(BTreeMap<WireguardPublic, HandshakeRecord>);
 
 #[derive(Debug)]
-struct PeerContact {
+struct HandshakeRecord {
     /// When it was first seen.
     since: Instant,
     handshake: Option<Instant>,
@@ -44,7 +44,7 @@ impl Contacts {
         let mut before = std::mem::take(&mut self.0);
         let mut seen = LookedAt::default();
         for peer in found {
-            let mut contact = before.remove(&peer.key).unwrap_or_else(|| PeerContact::new(now));
+            let mut contact = before.remove(&peer.key).unwrap_or_else(|| HandshakeRecord::new(now));
             contact.look(peer, now);
             seen.unanswered += usize::from(contact.is_unanswered(now));
             if contact.is_to_turn(now) {
@@ -56,7 +56,7 @@ impl Contacts {
     }
 }
 
-impl PeerContact {
+impl HandshakeRecord {
     fn new(now: Instant) -> Self {
         Self { since: now, handshake: None, sent_bytes: 0, sent_at: None, tried_since: None, turns: 0 }
     }
