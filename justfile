@@ -25,11 +25,11 @@ fix:
 test:
     cargo test --workspace
 
-# Installs what the tests need and runs all of them, or only the shards that are named: `just shards ca-1 agent-1`.
-shards *ARGS:
+# Installs what the tests need and runs them, or only those that are named: `just tests pact ca/test_roll -k retire`.
+tests *ARGS:
     bash tests/run {{ARGS}}
 
-# Installs what the tests need: Debian packages, a Python environment in target/venv, cargo-deny.
+# Installs what the tests need: Debian packages, a Python environment in target/venv, promtool.
 setup:
     bash tests/setup
 

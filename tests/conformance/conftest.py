@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items):
 def pytest_sessionfinish(exitstatus):
     """What a run leaves is kept if something failed, and its own directories are removed if not.
 
-    A shard of a larger run leaves what it saw and knew to the search for secrets.
+    A process of a larger run leaves what it saw and knew to the search for secrets.
     """
     evidence.write_down()
     if exitstatus == 0:

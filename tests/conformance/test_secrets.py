@@ -40,7 +40,7 @@ def holding(secrets: list[bytes]):
 
 @pytest.fixture(scope="module", autouse=True)
 def whole_run():
-    """What every shard of the run knew; without one there is nothing to look for."""
+    """What every process of the run knew; without one there is nothing to look for."""
     evidence.read_all()
     if not evidence.tokens:
         pytest.skip("nothing was run before")

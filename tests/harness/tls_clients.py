@@ -12,7 +12,7 @@ SOURCE = pathlib.Path(__file__).parent / "tls_client" / "main.go"
 
 @functools.cache
 def go_client() -> pathlib.Path:
-    """Go's TLS library in a program of a few lines, built once for all shards."""
+    """Go's TLS library in a program of a few lines, built once for all processes of tests."""
     built = ROOT / "target" / "tools" / "tls_client"
     built.parent.mkdir(parents=True, exist_ok=True)
     with (built.parent / "tls_client.lock").open("w") as lock:
