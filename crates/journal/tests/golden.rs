@@ -506,21 +506,18 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
     };
     let keeping = Keeping { kept: Some(TokenId(id(4))), mint: Some(mint), profile: None };
     vec![
-        (
-            "record_denied_certificate",
-            Command::RecordDeniedCertificate(DeniedSighting {
-                node: node(),
-                serial: Serial::parse("3d").expect("a serial"),
-                source: Source::Internal,
-                count: 3,
-            }),
-        ),
+        ("record_denied_certificate", denied_sighting(false)),
         ("revoke_recovery_tokens", Command::RevokeRecoveryTokens { node: node() }),
         ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
         ("recover", Command::Recover(Box::new(recover))),
         ("issue_repair_bundle", Command::IssueRepairBundle(issue)),
         ("end_repair", Command::EndRepair { node: node() }),
     ]
+}
+
+fn denied_sighting(of_gone_nodes: bool) -> Command {
+    let (serial, source) = (Serial::parse("3d").expect("a serial"), Source::Internal);
+    Command::RecordDeniedCertificate(DeniedSighting { node: node(), serial, source, count: 3, of_gone_nodes })
 }
 
 /// Everything that can identify a machine.
@@ -840,6 +837,7 @@ fn grown() -> Vec<(&'static str, Command)> {
                 confirm: Confirmation::Asked(Some("clock".to_owned())),
             }),
         ),
+        ("record_denied_certificate_of_gone_nodes", denied_sighting(true)),
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),

@@ -307,6 +307,7 @@ fn of_nodes(domain: &mut Domain, enrolled: &Enrolled) -> Vec<Command> {
             serial: enrolled.serial.clone(),
             source: Source::Internal,
             count: 1,
+            of_gone_nodes: true,
         }),
         Command::Drain { node: node(), within: None },
         Command::Undrain { node: node() },

@@ -452,7 +452,7 @@ fn a_denied_certificate_that_comes_back_raises_an_alert_that_counts() {
     let (mut domain, old, token) = expired();
     let seen = |serial: &lifecycle::names::Serial, count| {
         let (node, serial, source) = (old.node.clone(), serial.clone(), Source::Internal);
-        let seen = DeniedSighting { node, serial, source, count };
+        let seen = DeniedSighting { node, serial, source, count, of_gone_nodes: true };
         (Actor::Reconciler, Command::RecordDeniedCertificate(seen))
     };
     check(&mut domain, seen(&old.serial, 1), granted(&[]));
@@ -478,4 +478,24 @@ fn a_denied_certificate_that_comes_back_raises_an_alert_that_counts() {
     domain.pass(span("25h"));
     domain.give(Actor::Reconciler, Command::Tidy);
     assert!(domain.state.open_alert(kind, Some(&old.node)).is_none());
+}
+
+#[test]
+fn the_certificate_of_a_revoked_node_that_comes_back_raises_an_alert_that_counts() {
+    let mut domain = Domain::founded();
+    let node = domain.active();
+    let seen = |of_gone_nodes| {
+        let (id, serial, source) = (node.node.clone(), node.serial.clone(), Source::Internal);
+        let seen = DeniedSighting { node: id, serial, source, count: 1, of_gone_nodes };
+        (Actor::Reconciler, Command::RecordDeniedCertificate(seen))
+    };
+    check(&mut domain, seen(true), granted(&[]));
+    domain.end(&node.node, NodeState::Revoked);
+    // As the log holds it from programs that reported replaced certificates alone.
+    check(&mut domain, seen(false), granted(&[]));
+    for count in [1, 2] {
+        check(&mut domain, seen(true), granted(&["alert.raised"]));
+        let alert = domain.state.open_alert(AlertKind::DeniedCertificateSeen, Some(&node.node)).unwrap();
+        assert_eq!(alert.count, count);
+    }
 }

@@ -37,18 +37,14 @@ def sent(plane, admin, method: str, path: str, body=None, **headers):
     return plane.https(method, path, body, named, certificate=admin)
 
 
-def test_a_post_without_a_content_type_changes_nothing(plane, admin, node):
+def test_a_body_without_a_content_type_changes_nothing(plane, admin, node):
     """`fetch(..., {mode: "no-cors", body: new Blob([json])})` names no type and needs no leave."""
     acts = [
         (f"/v1/nodes/{node.id}/revoke", b'{"reason":"x"}'),
-        (f"/v1/nodes/{node.id}/revoke", b""),
-        (f"/v1/nodes/{node.id}/quarantine", b""),
         ("/v1/operators", json.dumps({"name": "mallory", "role": "platform-admin", "csr": certs.good_csr()}).encode()),
         ("/v1/operator-keys", b'{"name":"mallory","role":"platform-admin"}'),
         ("/v1/tokens", b"{}"),
-        ("/v1/tokens", b""),
         ("/v1/ca/rewrap", b'{"kek":"file:/dev/shm/enlist-attack-kek"}'),
-        ("/v1/ca/roll/prepare", b""),
     ]
     lines = len(plane.audit())
     for path, body in acts:
@@ -57,6 +53,37 @@ def test_a_post_without_a_content_type_changes_nothing(plane, admin, node):
     assert len(plane.audit()) <= lines + 1, "the first use of the certificate, at most"
     assert plane.node(node.id)["state"] == "active"
     assert not os.path.exists("/dev/shm/enlist-attack-kek")
+
+
+def test_an_empty_post_of_another_page_changes_nothing(plane, admin, node):
+    """Such a page can send an empty POST without a type; the browser says in one of two headers whose page it is."""
+    lines = len(plane.audit())
+    for act in ("revoke", "quarantine", "drain"):
+        for headers in ({"Origin": PAGE}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+            answer = sent(plane, admin, "POST", f"/v1/nodes/{node.id}/{act}", b"", **headers)
+            assert (act, answer.status, answer.code) == (act, 403, "cross_site"), answer
+    assert len(plane.audit()) == lines and plane.node(node.id)["state"] == "active"
+
+
+def test_a_program_posts_without_a_body_and_without_a_type(plane, admin, node):
+    """As curl and clients written from the documents do, with an operator's certificate, over HTTP/1.1 and HTTP/2, on all four APIs."""
+    reach = ("--cacert", plane.dir / "ca" / "bundle.pem", "--cert", admin[0], "--key", admin[1])
+
+    def post(path: str, *more) -> int:
+        command = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", *map(str, (*reach, *more)), plane.url + path]
+        return int(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+    for version in ("--http1.1", "--http2"):
+        assert post(f"/v1/nodes/{node.id}/drain", version) == 200
+        assert post(f"/v1/nodes/{node.id}/undrain", version) == 200
+        assert post("/v1/hosts/enroll-tokens", version) == 201
+        assert post("/v1/agents/enroll-tokens", version) == 201
+        for api in ("hosts", "agents", "workers"):
+            left = native.enroll(plane)
+            assert post(f"/v1/{api}/{left.id}/revoke", version) == 200, api
+        body = ("--data-binary", "{}", "-H", "Content-Type:")
+        assert post("/v1/tokens", version, *body) == 415, "a body has a type"
+        assert post("/v1/agents/enroll-tokens", version, *body) == 400, "the document of probectl has no 415"
 
 
 def changing(plane) -> list:

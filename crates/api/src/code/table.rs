@@ -62,7 +62,7 @@ codes! {
     TOO_LARGE "too_large" 413 ResourceExhausted final
         "send at most 64 KiB, of a configuration document 256 KiB, of a batch 4 MiB";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 InvalidArgument final
-        "send the header Content-Type: application/json, with an empty body too; for gRPC application/grpc";
+        "send the header Content-Type: application/json with a body; for gRPC application/grpc";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 Unimplemented final
         "use a method that this path has; /openapi.json lists them";
     TIMEOUT "timeout" 408 DeadlineExceeded retry

@@ -94,8 +94,8 @@ impl NodeVerifier {
             return Err(CertificateError::Expired);
         }
         match view.state.presented(&peer.serial, &peer.fingerprint, now) {
-            // One that was replaced is refused below, by the same alert, once its holder has shown that it has the key.
-            Presented::Recorded(_, verdict) if verdict.is_denied() && !verdict.is_replaced() => {
+            // Where its use is reported, it is refused below, by the same alert, once its holder has shown that it has the key.
+            Presented::Recorded(_, verdict) if verdict.is_denied() && !verdict.is_reported_when_used() => {
                 Err(CertificateError::Revoked)
             }
             Presented::Recorded(..) | Presented::Unknown => Ok(()),
@@ -115,7 +115,7 @@ impl NodeVerifier {
         }
         let (view, now) = (app.view(), app.now());
         match view.state.presented(&peer.serial, &peer.fingerprint, now) {
-            Presented::Recorded(Certificate { owner, .. }, verdict) if verdict.is_replaced() => {
+            Presented::Recorded(Certificate { owner, .. }, verdict) if verdict.is_reported_when_used() => {
                 app.metrics.handshake_refused("revoked");
                 app.fleet.denied.seen(owner, &peer.serial, source());
                 Some(CertificateError::Revoked)

@@ -64,6 +64,7 @@ impl DeniedSightings {
                     serial: tally.serial.clone(),
                     source: tally.source,
                     count: std::mem::take(&mut tally.count),
+                    of_gone_nodes: true,
                 });
                 tally.recorded = Some(now);
                 return true;

@@ -2,10 +2,11 @@
 //! refused before anybody is authenticated: on every path, since nodes and operators have certificates alike. No answer
 //! allows another site anything (there is no CORS), so what needs a preflight never comes.
 //!
-//! A browser names the page in `Origin` and `Sec-Fetch-Site`, which pages cannot change. Where an old one names neither, the
-//! content type is left, which `http/extract.rs` demands: without a preflight a page cannot send JSON.
+//! A browser names the page in `Origin`, which it has sent with every cross-site POST since 2017 at the latest, and in `Sec-Fetch-Site`; pages
+//! cannot change either. A body must name its content type beside that (`http/extract.rs`): without a preflight a page cannot send JSON.
 
 use crate::doors;
+use crate::http::extract::HasBody;
 use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
@@ -14,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Uri};
+use http_body::Body as _;
 use std::sync::Arc;
 
 /// Paths that say the same to everybody, so that anyone may keep the answer.
@@ -21,7 +23,9 @@ const PUBLIC: &[&str] = &["/healthz", "/readyz", "/openapi.json", "/v1/ca/crl"];
 /// By a page of the control plane itself, or typed by the user.
 const OWN: &[&[u8]] = &[b"same-origin", b"none"];
 
-pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let has_body = HasBody(!request.body().is_end_stream());
+    request.extensions_mut().insert(has_body);
     let public = PUBLIC.contains(&request.uri().path());
     let mut response = match refusal(&app, &request) {
         Some(failure) => failure.into_response(),

@@ -34,7 +34,7 @@ impl FromRequestParts<Arc<App>> for Caller {
         let actor = authenticate::authenticate(app, &peer, &parts.headers).await?;
         if !parts.method.is_safe() {
             check_kind(&parts.headers)?;
-            check_named_kind(&actor, parts)?;
+            check_named_kind(parts)?;
         }
         authenticate::first_use(app, &origin, &actor).await?;
         Ok(Self {
@@ -158,19 +158,15 @@ fn check_kind(headers: &HeaderMap) -> Result<(), Failure> {
     Err(Failure::new(code::UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json"))
 }
 
-/// A page can also send a POST that names no kind at all; any other method takes a preflight. A certificate is added to it
-/// by the browser, an API key is not, and the socket is out of reach: there only a body needs its kind. A node may do
-/// nothing here, and hears that.
-fn check_named_kind(actor: &Actor, parts: &Parts) -> Result<(), Failure> {
-    let headers = &parts.headers;
-    if headers.contains_key(http::header::CONTENT_TYPE) {
-        return Ok(());
-    }
-    let ambient = matches!(actor, Actor::Operator { .. });
-    let length = headers.get(http::header::CONTENT_LENGTH).map(http::HeaderValue::as_bytes);
-    let body =
-        length.is_some_and(|length| length != b"0") || headers.contains_key(http::header::TRANSFER_ENCODING);
-    if body || (ambient && parts.method == http::Method::POST) {
+/// Whether a request has a body, as its connection says: over HTTP/2 no header does.
+#[derive(Debug, Clone, Copy)]
+pub struct HasBody(pub bool);
+
+/// A page of another site can send a body that names no kind, without a preflight. What has no body needs none: of a page the browser
+/// says so in `Origin` and `Sec-Fetch-Site`, and `cross_site` has refused it.
+fn check_named_kind(parts: &Parts) -> Result<(), Failure> {
+    let has_body = parts.extensions.get::<HasBody>().is_none_or(|HasBody(has_body)| *has_body);
+    if has_body && !parts.headers.contains_key(http::header::CONTENT_TYPE) {
         return Err(Failure::new(
             code::UNSUPPORTED_MEDIA_TYPE,
             "there is no content type; it must be application/json",
