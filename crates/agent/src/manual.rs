@@ -66,7 +66,9 @@ fn notes(command: &Command) -> String {
 
 /// One page: the usual sections, then `notes` in roff: clap_mangen would fill examples into a paragraph named EXTRA.
 pub fn page(command: &Command, notes: &str, to: &mut dyn Write) -> io::Result<()> {
-    let man = Man::new(command.clone().after_help(Resettable::Reset).mut_args(with_long_help));
+    let man = Man::new(command.clone().after_help(Resettable::Reset).mut_args(with_long_help))
+        .source(concat!("Enlist ", env!("CARGO_PKG_VERSION")))
+        .manual("Enlist manual");
     man.render_title(to)?;
     man.render_name_section(to)?;
     man.render_synopsis_section(to)?;
@@ -112,6 +114,8 @@ mod tests {
         write(&dir.path().join("man1")).unwrap();
         let read = |name: &str| fs::read_to_string(dir.path().join("man1").join(name)).unwrap();
         assert!(read("enlist-agent.1").contains(".SH SUBCOMMANDS"));
+        let footer = concat!("\"Enlist ", env!("CARGO_PKG_VERSION"), "\" \"Enlist manual\"");
+        assert!(read("enlist-agent-enroll.1").contains(footer), "the footer names the program");
         let page = read("enlist-agent-enroll.1");
         let example = "\n  enlist\\-agent enroll \\-\\-replace \\-\\-token\\-file token\n";
         assert!(page.contains(".SH EXAMPLES") && page.contains(example), "{page}");

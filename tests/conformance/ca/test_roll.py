@@ -42,7 +42,15 @@ def test_a_roll_from_beginning_to_end(plane_of_its_own):
         assert bundle.pem.encode() == plane.bundle
         refused = plane.cli("ca", "roll", "activate", ok=False)
         assert (refused.code, refused.error()["code"]) == (3, "not_adopted")
+
+        def versions():
+            shown = plane.node(node.id)
+            return shown["bundle_version"], shown["stored_bundle_version"]
+
+        until(lambda: versions()[0] == 2, "the node was sent the bundle")
+        assert versions()[1] != 2, "what was sent is not stored yet"
         live.evidence(bundle_version=2)
+        until(lambda: versions() == (2, 2), "the node has stored the bundle")
 
         def adopted():
             status = plane.cli("ca", "roll", "status").json()

@@ -3,6 +3,7 @@
 import pytest
 
 import racks
+from machine import ENLIST, run
 from operators import code_of, curl, make_key
 
 
@@ -34,6 +35,15 @@ def test_a_registered_machine_is_on_record_with_its_hardware(plane):
     assert "mac:02:aa:bb:cc:00:01" in line["hardware"] and line["host_id"] == "r-1"
     assert plane.cli("node", "register", "r-2", "--mac", racks.mac(), "--vcluster", "reg-ml").json()["vcluster"] == "reg-ml"
     assert plane.node("r-2")["capability"]["reasons"] == ["registered"]
+
+
+def test_who_registers_a_tpm_is_told_that_the_agent_does_not_send_its_hash(plane):
+    """PACT-17: everything that is registered must match, and `enlist-agent` sends no hash."""
+    register = ("node", "register", "--dir", plane.dir, "--mac", racks.mac())
+    done = run(ENLIST, *register, "r-tpm", "--tpm-ek-hash", "cd" * 32)
+    assert done.code == 0 and "enlist-agent does not send the hash" in done.err, done
+    done = run(ENLIST, "node", "register", "--dir", plane.dir, "--mac", racks.mac(), "r-no-tpm")
+    assert done.code == 0 and "enlist-agent does not send the hash" not in done.err, done
 
 
 def test_the_fields_of_the_api_are_the_flags_of_the_command(plane):

@@ -28,7 +28,7 @@ pub struct Arguments {
     /// System UUID of its SMBIOS
     #[arg(long, value_name = "UUID", conflicts_with = "batch")]
     system_uuid: Option<String>,
-    /// Hash of the endorsement key of its TPM, hex
+    /// Hash of the endorsement key of its TPM, hex; for agents that send it, which `enlist-agent` does not
     #[arg(long, value_name = "HASH", conflicts_with = "batch")]
     tpm_ek_hash: Option<String>,
     /// Assign the node to this vCluster [default: none, maintenance mode]
@@ -62,6 +62,7 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
     }
     let has_hardware =
         !mac.is_empty() || bmc_serial.is_some() || system_uuid.is_some() || tpm_ek_hash.is_some();
+    let has_tpm = tpm_ek_hash.is_some();
     let request = RegisterNodeRequest {
         node_id: id.unwrap_or_default(),
         mac: mac.into(),
@@ -77,7 +78,21 @@ pub async fn run(arguments: Arguments, operator: &OperatorApi, output: Output) -
     if !output.is_json() && has_hardware {
         warn_if_refused(operator).await;
     }
+    if !output.is_json() && has_tpm {
+        warn_of_tpm();
+    }
     Ok(())
+}
+
+/// `enlist-agent` sends no hash, and everything that is registered must match.
+fn warn_of_tpm() {
+    let mut stderr = anstream::stderr().lock();
+    // A closed standard error does not fail the command.
+    let _ = writeln!(
+        stderr,
+        "notice: enlist-agent does not send the hash of a TPM's endorsement key: it is refused on this machine with \
+         node_not_enrolled. Register the machine without --tpm-ek-hash unless its agent sends that hash"
+    );
 }
 
 /// A machine that is registered and refused all the same would be found out only when it boots.

@@ -84,6 +84,7 @@ pub use issuer::rewrap::Rewrap;
 pub use issuer::step_ca::{INTERMEDIATES, NewStepCa, StepCa, StepCaAccess, StepCaIntermediate};
 pub use issuer::{Issuer, IssuerKind, IssuerState, NewIssuer, NodeSigner};
 pub use node::confirm::{Confirm, ConfirmStatus};
+pub use node::contact::contact_changes;
 pub use node::copied::{
     OVERLAP, are_two_hosts, is_earlier_start, remember_earlier_start, remember_start, remembered_starts,
 };

@@ -3,6 +3,7 @@
 use crate::doors;
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
 use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
+use crate::edge::first_contact;
 use crate::edge::keepalive;
 use crate::edge::logged::fit_for_the_log;
 use crate::edge::phase::{ConnectionWatch, OpenRequest, RequestPhase, SharedPlace, Working};
@@ -274,6 +275,9 @@ async fn answer(
     }
     let class = holder.as_ref().map_or(CallerClass::Unauthenticated, CredentialHolder::class);
     let unauthenticated = class == CallerClass::Unauthenticated;
+    if class == CallerClass::Node {
+        first_contact::note(app, &peer, &origin, &path).await;
+    }
     let source = peer.source;
     let extensions = request.extensions_mut();
     extensions.insert(origin);

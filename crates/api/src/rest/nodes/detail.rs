@@ -40,9 +40,12 @@ pub struct NodeDetail {
     /// When a renewal was ordered that it has not carried out yet.
     #[schema(required)]
     pub rotation_ordered_at: Option<String>,
-    /// The newest trust bundle that it surely has.
+    /// The newest trust bundle that it was sent.
     #[schema(required)]
     pub bundle_version: Option<u64>,
+    /// The newest trust bundle that it has stored, as it says itself: adoption of a roll is measured by this one.
+    #[schema(required)]
+    pub stored_bundle_version: Option<u64>,
     /// The host's last report about itself.
     #[schema(required)]
     pub evidence: Option<EvidenceItem>,
@@ -301,6 +304,7 @@ impl NodeDetail {
             drain_by: node.drain_by.map(|at| at.to_string()),
             rotation_ordered_at: node.rotation.as_ref().map(|rotation| rotation.at.to_string()),
             bundle_version: (node.bundle > 0).then_some(node.bundle),
+            stored_bundle_version: (node.stored_bundle > 0).then_some(node.stored_bundle),
             evidence: report.map(|report| EvidenceItem::of(report, profile)),
             recovery: RecoveryItem::of(node, state.at),
             quarantine: node.quarantine.as_ref().map(AccountItem::of),

@@ -23,6 +23,21 @@ pub(in crate::registry) fn decide(state: &State, envelope: &Envelope, id: &NodeI
     }
 }
 
+/// Whether a request of this node says something new: an enrollment is confirmed by it, or silence ends.
+pub fn contact_changes(state: &State, actor: &Actor, id: &NodeId) -> bool {
+    let Some(node) = state.nodes.get(id) else { return false };
+    match actor {
+        Actor::Node { serial, .. } => !events(state, node, serial).is_empty(),
+        Actor::Svid { spiffe_id, .. } => !by_svid_events(state, node, spiffe_id).is_empty(),
+        Actor::Stranger
+        | Actor::Local { .. }
+        | Actor::Operator { .. }
+        | Actor::Key { .. }
+        | Actor::Reconciler
+        | Actor::Replica { .. } => false,
+    }
+}
+
 /// What follows from a node showing an SVID: one that is known, or was silent, is active. It confirms no certificate of ours.
 pub(in crate::registry) fn by_svid_events(state: &State, node: &Node, spiffe_id: &str) -> Vec<Event> {
     match node.state {
