@@ -56,6 +56,9 @@ pub enum Command {
     /// that ended it, 127 if it was not found, 126 if it could not be started; before that with 2 if the user is not known, 3 if
     /// the agent refuses, 4 if there is no agent.
     Session(SessionArgs),
+    /// Print the version of this program
+    #[command(after_help = examples::VERSION)]
+    Version,
     /// Write a completion script for a shell to standard output
     #[command(after_help = examples::COMPLETIONS)]
     Completions {

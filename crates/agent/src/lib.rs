@@ -50,6 +50,7 @@ pub mod store;
 pub mod token;
 pub mod token_source;
 mod trust_offer;
+pub mod version;
 
 use crate::code::{ASK_AS_ROOT, AgentCode};
 use std::ffi::OsString;
@@ -169,6 +170,9 @@ fn perform(cli: &Cli, environment: &Environment) -> ExitCode {
             Ok(status) => ExitCode::from(status),
             Err(fault) => failed(&fault, cli.json),
         },
+        Command::Version => {
+            done(&version::ProgramVersion::of("enlist-agent", env!("CARGO_PKG_VERSION")), cli.json)
+        }
         Command::Completions { shell } => {
             output::raw(completions::script(*shell).as_bytes());
             ExitCode::SUCCESS

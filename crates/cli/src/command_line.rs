@@ -2,8 +2,8 @@
 
 use crate::reach::Reach;
 use crate::{
-    alert, audit, ca, cluster, compat, completions, context, dev, examples, manual, node, operator, overlay,
-    policy, server, tenant, token, vcluster,
+    alert, audit, ca, cluster, compat, completions, context, dev, examples, explain, manual, node, operator,
+    overlay, policy, server, tenant, token, vcluster,
 };
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -73,6 +73,10 @@ pub(crate) enum Family {
     /// Install the command lines of other systems
     #[command(subcommand)]
     Compat(compat::Command),
+    /// Explain an error code: what it means and what to do
+    Explain(explain::Arguments),
+    /// Print the version of this program
+    Version,
     /// Print a shell completion script
     Completions(completions::Arguments),
     /// Print the manual page, or write the pages of all commands

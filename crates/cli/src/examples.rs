@@ -451,6 +451,8 @@ const TABLE: &[(&str, &[Example])] = &[
         "enlist compat link",
         &[("Create the links in a directory that is in PATH", "enlist compat link --dir /usr/local/bin")],
     ),
+    ("enlist explain", &[("Explain why a token was refused", "enlist explain token_used")]),
+    ("enlist version", &[("Print the version", "enlist version")]),
     (
         "enlist completions",
         &[("Install completions for bash", "enlist completions bash > /etc/bash_completion.d/enlist")],

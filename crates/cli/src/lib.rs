@@ -27,6 +27,7 @@ mod dev;
 mod document_file;
 mod error;
 mod examples;
+mod explain;
 mod fields;
 mod logs;
 mod manual;
@@ -45,6 +46,7 @@ mod table;
 mod tenant;
 mod token;
 mod vcluster;
+mod version;
 
 use ::agent::clock;
 use clap::Parser;
@@ -137,6 +139,8 @@ async fn dispatch(line: CommandLine) -> Result<(), CommandError> {
         Family::Operator(command) => operator::run(command, &reach, output).await,
         Family::Context(command) => context::run(command, &reach, output),
         Family::Compat(command) => compat::run(command, &reach, output),
+        Family::Explain(arguments) => explain::run(&arguments, output),
+        Family::Version => version::run(output),
         Family::Completions(arguments) => completions::run(&arguments, output),
         Family::Man(arguments) => manual::run(&arguments, output),
     }

@@ -16,15 +16,17 @@ use crate::output::Output;
 use crate::reach::{self, Reach};
 use crate::table::{Table, Tone, harmless, or_dash};
 use api::rest::nodes::{ImportNode, NodeDetail, NodeItem, NodeQuery};
+use clap::builder::PossibleValuesParser;
 use client::rest::Path;
+use lifecycle::registry::NodeState;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// List nodes
     List {
-        /// Show only nodes in this state: registered, enrolled, active, inactive, revoked or decommissioned
-        #[arg(long)]
+        /// Show only nodes in this state
+        #[arg(long, value_parser = PossibleValuesParser::new(NodeState::ALL.map(NodeState::as_str)))]
         state: Option<String>,
         /// Show only nodes of this tenant
         #[arg(long)]

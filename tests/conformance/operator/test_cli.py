@@ -5,7 +5,7 @@ import pytest
 import certs
 import evidence
 import native
-from machine import ENLIST, run, secret
+from machine import AGENT, ENLIST, run, secret
 from operators import make_key
 from plane import ControlPlane
 
@@ -15,6 +15,8 @@ def test_exit_codes_mean_what_they_say(plane, place):
     assert plane.cli("node", "list").code == 0
     assert plane.cli("node", "list", "--colour", ok=False).code == 2
     assert run(ENLIST, "frobnicate").code == 2
+    for mistake in (("node", "list", "--state", "foo"), ("audit", "list", "--event", "foo"), ("explain", "foo")):
+        assert plane.cli(*mistake, ok=False).code == 2, mistake
     done = plane.cli("node", "show", "nobody", ok=False)
     assert (done.code, done.error()["code"]) == (3, "node_not_found")
     assert plane.cli("token", "create", "--expires", "25h", ok=False).code == 3
@@ -31,6 +33,18 @@ def test_exit_codes_mean_what_they_say(plane, place):
     )
     secret(place / "key", "x")
     assert run(ENLIST, "node", "list", *nowhere).code == 4
+
+
+def test_a_code_is_explained_where_there_are_no_pages(place):
+    """`enlist explain` has every page in the program; `version` of both programs says which they are."""
+    for code, words in {"token_used": "HTTP 409", "agent_unavailable": "enlist-agent run", "cannot_listen": "the address is taken"}.items():
+        done = run(ENLIST, "explain", code, cwd=place)
+        assert done.code == 0 and words in done.out and "](" not in done.out, done
+        assert run(ENLIST, "explain", code, "--json", cwd=place).json()[0]["code"] == code
+    for program in (ENLIST, AGENT):
+        version = run(program, "version", "--json").json()
+        assert f"{version['program']} {version['version']}" == run(program, "--version").out.strip()
+        assert run(program, "version").out.strip() == run(program, "--version").out.strip()
 
 
 def test_errors_are_three_things(plane):

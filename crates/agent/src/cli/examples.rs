@@ -83,6 +83,11 @@ Example:
   enlist-agent completions bash > /etc/bash_completion.d/enlist-agent
       Complete commands and flags in bash";
 
+pub const VERSION: &str = "\
+Example:
+  enlist-agent version
+      Print the version";
+
 pub const MAN: &str = "\
 Examples:
   enlist-agent man --out /usr/local/share/man/man1

@@ -18,6 +18,10 @@ macro_rules! codes {
 
         /// Every error code there is.
         pub const CODES: &[&Code] = &[$($name),*];
+
+        /// Every error code with its page.
+        pub const PAGES: &[(&Code, &str)] =
+            &[$(($name, include_str!(concat!("../../../../docs/errors/", $word, ".md")))),*];
     };
     (@ retry) => { true };
     (@ final) => { false };
