@@ -130,13 +130,13 @@ def test_a_stream_needs_a_workers_certificate(plane):
 
 
 def test_a_stream_needs_the_common_name_of_a_worker(plane):
-    """D07: a native node, whatever its template, and an agent of probectl are no workers, and are not marked as seen."""
+    """D07: a native node, whatever its template, and an agent of probectl are no workers; being refused is contact all the same (D17)."""
     plane.policy("profile.none.cn", "{node}-{node}-{node}")  # too long: left out
     for profile in ("default", "plfm", "probectl", "none"):
         node = native.enroll(plane, plane.token(profile=profile))
         with workers.Run(plane, node.files) as run:
             assert refused(run.hello(node.id).wait_end()) == (Status.PERMISSION_DENIED, "not_your_node"), profile
-        assert plane.node(node.id)["state"] == "enrolled", profile
+        assert plane.node(node.id)["state"] == "active", profile
     worker = native.enroll(plane, plane.token(profile="taskrun"))
     with workers.Run(plane, worker.files) as run:
         assert run.hello(worker.id).ack() == ("hello", worker.id)

@@ -48,7 +48,7 @@ def test_health_needs_no_credential(plane):
 
 
 def test_a_watcher_is_told_at_once_and_when_it_ends(plane_of_its_own):
-    """Watch says how it is now, and that it does not serve any more when it stops."""
+    """Watch says how it is now, and that it does not serve any more when it stops; it asks for no credential (PACT-13)."""
     with channel(plane_of_its_own) as open_channel:
         stub = health_grpc.HealthStub(open_channel)
         watch = stub.Watch(health.HealthCheckRequest(), timeout=PATIENCE)

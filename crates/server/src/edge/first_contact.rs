@@ -1,8 +1,9 @@
 //! A node's first request with a certificate confirms it, whatever the request asks: what is refused or not served is contact too.
 
+use crate::doors;
 use crate::edge::authenticate::{self, ConnectionPeer};
 use crate::process::app::{App, Provenance};
-use lifecycle::registry;
+use lifecycle::registry::{self, NodeState};
 
 /// Paths that authenticate nobody: a certificate that happens to be shown there says nothing.
 const UNAUTHENTICATED: &[&str] = &[
@@ -40,7 +41,11 @@ pub async fn note(app: &App, peer: &ConnectionPeer, origin: &Provenance, path: &
         return;
     }
     let Ok((id, shown)) = authenticate::node(app, peer).await else { return };
-    if registry::contact_changes(&app.view().state, &shown.actor(&id), &id)
+    let view = app.view();
+    let is_enrolled = || view.state.nodes.get(&id).is_some_and(|node| node.state == NodeState::Enrolled);
+    // A stream that is turned away lets no next certificate take over: only its handler knows whether the host was welcomed.
+    if (!doors::lasts(path) || is_enrolled())
+        && registry::contact_changes(&view.state, &shown.actor(&id), &id)
         && let Err(failure) = authenticate::contact(app, origin, &id, &shown).await
     {
         tracing::debug!(node = %id, code = failure.code.word, "the contact was not recorded");

@@ -40,7 +40,7 @@ pub struct NodeDetail {
     /// When a renewal was ordered that it has not carried out yet.
     #[schema(required)]
     pub rotation_ordered_at: Option<String>,
-    /// The newest trust bundle that it was sent.
+    /// The newest trust bundle that it was sent with a certificate, or is known to have stored.
     #[schema(required)]
     pub bundle_version: Option<u64>,
     /// The newest trust bundle that it has stored, as it says itself: adoption of a roll is measured by this one.
