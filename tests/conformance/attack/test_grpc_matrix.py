@@ -89,7 +89,7 @@ class World:
 
     def __init__(self, spire: FalseSpire):
         self.spire = spire
-        self.plane = Replica(config=accepted(spire)).found().start()
+        self.plane = Replica(config=accepted(spire)).found().start("--reflection")
         self.plane.policy("failures.per_minute", "0")
         self.plane.policy("enroll.max_per_minute", "0")
         self.plane.policy("profile.short.lifetime", f"{SHORT}s")
@@ -342,8 +342,11 @@ TABLE = {
     f"{ENROLLMENT}/InspectNode": to_operators(("ok", VIEWERS), (ELSEWHERE, FOREIGN_KEYS | NARROWED)),
     "grpc.health.v1.Health/Check": to_all("ok"),
     "grpc.health.v1.Health/Watch": to_all("ok"),
-    # Off unless an operator wants it, and of another program's socket.
-    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": to_all("method_not_allowed"),
+    # Only where `server run --reflection` asks for it.
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": to_operators(
+        ("ok", NODES | ALL_OPERATORS | {"node with admin key"})
+    ),
+    # The agent asks this of SPIRE; the control plane does not serve it.
     "SpiffeWorkloadAPI/FetchX509SVID": to_all("method_not_allowed"),
 }
 
