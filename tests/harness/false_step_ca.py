@@ -9,8 +9,9 @@ import threading
 import time
 
 import certs
+import evidence
 from certs import x509
-from machine import scratch
+from machine import scratch, secret
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -44,8 +45,7 @@ class FalseStepCa:
         self.issuing = ca("False Intermediate", self.root_ca, 0)
         self.root = self.base / "root.pem"
         self.root.write_bytes(certs.pem(self.root_ca[0]))
-        self.key = self.base / "key.jwk"
-        self.key.write_text(json.dumps(jwk()))
+        self.key = secret(self.base / "key.jwk", json.dumps(jwk()))
         self.behave = lambda order: None
         self.revoked: list[str] = []
         self.orders: list[dict] = []
@@ -91,6 +91,7 @@ class FalseStepCa:
         return built.sign(key, certs.SHA256)
 
     def sign(self, body: dict) -> tuple[int, bytes]:
+        evidence.token(body["ott"].rsplit(".", 1)[1])
         claims = json.loads(unpadded(body["ott"].split(".")[1]))
         if "notAfter" not in body:
             return 403, json.dumps({"status": 403, "message": "names"}).encode()
@@ -179,6 +180,7 @@ def handler(owner: FalseStepCa):
 def jwk() -> dict:
     """A private key as a JWK, without an id: the control plane makes the usual one."""
     numbers = certs.ec_key().private_numbers()
+    evidence.key("provisioner", numbers.private_value.to_bytes(32, "big"))
 
     def coordinate(number: int) -> str:
         return base64.urlsafe_b64encode(number.to_bytes(32, "big")).decode().rstrip("=")

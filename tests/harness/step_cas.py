@@ -9,7 +9,12 @@ import re
 import subprocess
 
 import evidence
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
 from daemons import lasting_port
+from false_step_ca import unpadded
 from machine import ROOT, clean_env, need, scratch, secret, until
 from plane import ControlPlane
 
@@ -45,6 +50,8 @@ class StepCa:
         made = self.shell(given("sh provisioner"))
         assert made.returncode == 0, made
         self.key, self.key_password = self.base / "enlist.jwk", self.base / "pw"
+        evidence.token(self.key_password.read_text().strip())
+        evidence.key("provisioner", private_number(json.loads(self.key.read_text()), self.key_password.read_bytes().strip()))
         limits = {"minTLSCertDuration": "5s", **claims}
         self.edit(lambda provisioner: provisioner["claims"].update(limits))
 
@@ -107,6 +114,17 @@ class StepCa:
     def signed_serials(self) -> list[str]:
         """What its log since the last start says that it signed."""
         return [format(int(number), "x") for number in re.findall(r'serial[" =:]+(\d{20,})', self.log())]
+
+
+def private_number(jwe: dict, password: bytes) -> bytes:
+    """Of a key as `step crypto jwk create` writes it: PBES2-HS256+A128KW around AES-GCM."""
+    header = json.loads(unpadded(jwe["protected"]))
+    salt = header["alg"].encode() + b"\0" + unpadded(header["p2s"])
+    derived = PBKDF2HMAC(SHA256(), 16, salt, header["p2c"]).derive(password)
+    content_key = aes_key_unwrap(derived, unpadded(jwe["encrypted_key"]))
+    sealed = unpadded(jwe["ciphertext"]) + unpadded(jwe["tag"])
+    jwk = json.loads(AESGCM(content_key).decrypt(unpadded(jwe["iv"]), sealed, jwe["protected"].encode()))
+    return unpadded(jwk["d"])
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ mod vcluster;
 mod version;
 
 use ::agent::clock;
+use ::server::key_memory;
 use clap::Parser;
 use clap::error::ErrorKind;
 use command_line::{CommandLine, Family};
@@ -85,6 +86,8 @@ fn serve<L: Parser>(
     });
     match read {
         Ok((line, called)) => {
+            // Every command may hold a key: of a root, an issuer, an operator.
+            key_memory::forbid_dumps();
             let json = json(&line);
             perform(dispatch(line))
                 .map_or_else(|failure| failure.naming_flags(&called).report(json), |()| ExitCode::SUCCESS)

@@ -168,7 +168,8 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-fn exposed(path: &Path, otherwise: &str) -> CommandError {
+/// The refusal of a file that others may read.
+pub fn exposed(path: &Path, otherwise: &str) -> CommandError {
     let hint = format!(
         "if nobody did, close it with `chmod 600 {}` and run it again; otherwise {otherwise}",
         path.display()

@@ -37,8 +37,8 @@ and `enlist ca update-trust` bring both up to date. A file of lists that is dama
 
 `ca import-crl --file`, `ca roll prepare --cert` and `node import --cert` refuse a file that holds a private key (`private_key_refused`) before anything is sent.
 
-Files with a secret (`--key`, `--api-key-file`, `--root-key` and `--new-root-key` of `ca`, `server init --ca-key`, the agent's
-`--token-file`) are refused with `key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
+Files with a secret (`--key`, `--api-key-file`, `--root-key` and `--new-root-key` of `ca`, `--ca-key`, `--step-ca-key` and
+`--step-ca-password-file` of `server init`, the agent's `--token-file`) are refused with `key_exposed` while others may read them: `chmod 600 FILE`. A Kubernetes secret needs `defaultMode: 0400`.
 ";
 
 fn page() -> String {

@@ -13,12 +13,31 @@ import time
 import pytest
 import step_cas
 from false_step_ca import FalseStepCa, ca, unpadded
-from machine import until
+from machine import secret, until
 from plane import ControlPlane
 
 import certs
 import native
 from certs import x509
+
+def test_a_provisioner_key_that_others_may_read_is_refused(false):
+    """Key and password file: whoever has them can have certificates signed by step-ca. No domain is made."""
+    password = secret(false.base / "password", "open-sesame")
+    for file in (false.key, password):
+        for mode in (0o640, 0o604, 0o620):
+            file.chmod(mode)
+            plane = ControlPlane(init=(*false.init(), "--step-ca-password-file", password))
+            done = plane.init_command()
+            assert (done.code, done.error()["code"]) == (1, "key_exposed"), done
+            assert f"chmod 600 {file}" in done.error()["hint"] and not plane.dir.exists(), done
+        file.chmod(0o600)
+    # Another file in its place is named as what it is.
+    public = {name: value for name, value in json.loads(false.key.read_text()).items() if name != "d"}
+    false.key.write_text(json.dumps(public))
+    false.key.chmod(0o644)
+    done = ControlPlane(init=false.init()).init_command()
+    assert (done.code, done.error()["code"]) == (2, "step_ca_unusable") and "the public key" in done.error()["message"], done
+
 
 REFUSES = "refuse-this.example"
 """A name that the stand-in refuses with 403, as step-ca does for reasons of its own."""

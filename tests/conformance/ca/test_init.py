@@ -1,7 +1,9 @@
 """Founding a domain."""
 
+import errno
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -9,7 +11,8 @@ import pytest
 
 import evidence
 import native
-from machine import ENLIST, PATIENCE, clean_env, run, until
+from machine import ENLIST, PATIENCE, clean_env, need, run, until
+from mounts import need_root
 from plane import ControlPlane
 from starts import picture, refused
 
@@ -195,3 +198,35 @@ def test_a_mistake_leaves_no_root_key_behind(place):
     done = run(ENLIST, "server", "init", *base, "--listen", "127.0.0.1:0", "--json")
     assert done.code == 0, done
     evidence.private_key("root", (place / "root.key").read_bytes())
+
+
+def test_a_command_that_reads_a_key_leaves_no_core_dump_and_nobody_can_look_into_it(place):
+    """Also where the limit is lifted, and a program collects dumps: the key of an issuer would be in it."""
+    need_root()
+    certificate, key = place / "ca.pem", place / "key.pem"
+    certificate.write_bytes(b"")
+    os.mkfifo(key, 0o600)
+    fewer = (need("setpriv"), "--bounding-set", "-sys_ptrace,-perfmon,-sys_admin")
+    init = ("server", "init", "--dir", place / "d", "--domain", "x.example", "--kek", f"file:{place}/k")
+    init = (*init, "--issuer", "imported", "--ca-cert", certificate, "--ca-key", key)
+    line = [str(part) for part in (*fewer, need("prlimit"), "--core=unlimited", ENLIST, *init)]
+    with subprocess.Popen(line, env=clean_env(), cwd=place, stderr=subprocess.DEVNULL) as waiting:
+        try:
+            opened = until(lambda: open_for_writing(key), "it waits for the key")
+            limits = pathlib.Path(f"/proc/{waiting.pid}/limits").read_text()
+            core = next(line.split() for line in limits.splitlines() if line.startswith("Max core file size"))
+            assert core[4:6] == ["0", "0"], core
+            looking = subprocess.run([*fewer, "cat", f"/proc/{waiting.pid}/environ"], capture_output=True, check=False)
+            assert looking.returncode != 0, "it can be looked into"
+            os.close(opened)
+        finally:
+            waiting.kill()
+
+
+def open_for_writing(fifo) -> int | None:
+    """None as long as nobody reads."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        assert error.errno == errno.ENXIO, error
+        return None

@@ -262,6 +262,13 @@ def test_the_operator_api_reads_strictly(plane):
         assert error["request_id"] == answer.headers["X-Request-Id"]
 
 
+def test_an_answer_repeats_little_of_a_body(plane):
+    """The name of a field that is unknown is told, and not 60 KiB of it, to whoever sends that."""
+    for path in ("/enroll/agent", "/v1/cluster/join", "/v1/collectors/register"):
+        refused = plane.https("POST", path, b'{"' + b"k" * 60_000 + b'":1}', {"Content-Type": "application/json"})
+        assert refused.status == 400 and b"kkkk" in refused.body and len(refused.body) < 2048, (path, len(refused.body))
+
+
 def test_what_a_form_of_another_site_can_send_is_refused(plane):
     """415 on every path that changes something, with an empty body too; without a content type an empty one is fine."""
     served = plane.api("GET", "/openapi.json").json()["paths"]

@@ -21,7 +21,7 @@ import workers
 from clocks import Clock
 from clusters import Cluster
 from daemons import Daemon
-from machine import need, scratch, until
+from machine import need, scratch, secret, until
 from relay import Relay
 from step_cas import reasons, shown, until_ready, until_unavailable
 
@@ -359,8 +359,7 @@ def test_any_replica_signs_through_it(step_ca):
 
 def test_the_key_is_sealed_and_its_files_can_go(step_ca):
     """Nothing in the data directory holds the provisioner's key, and a start needs neither its file nor its password."""
-    key = scratch("copied") / "k"
-    key.write_text(step_ca.key.read_text())
+    key = secret(scratch("copied") / "k", step_ca.key.read_text())
     with step_cas.control_plane(step_ca, key=key) as plane:
         key.unlink()
         native.enroll(plane)

@@ -266,3 +266,25 @@ def test_mistakes_are_told_at_once(programs):
     done = run(ENLIST, "server", "check", "--dir", plane.dir)
     assert done.code == 0 and "claims.url" in done.out + done.err
     plane.close()
+
+
+def test_a_root_made_elsewhere_vouches_for_so_many_domains(board):
+    """Whoever has a root that does not say which domain it is for can make up names: 64 of them are believed, and what they claim costs
+    no more memory however often they say it."""
+    neighbour = Neighbour("company.example")
+    with beside(board, neighbour) as (plane, operator):
+        machine = pacts.machine(plane, operator, "m-1").used()
+        address = plane.node(machine.id)["hardware"]["macs"][0]
+        names = [f"d-{number:02}.example" for number in range(66)]
+        for name in names:
+            document = neighbour.document(f"mac:{address}", domain=name)
+            board.more.append(neighbour.signed(document, certificate=neighbour.audit_certificate(name)))
+        until(lambda: warned(plane), "the machine is claimed elsewhere")
+        until(lambda: ignored(plane, "too_many") >= 2, "the rest is ignored")
+        (alert,) = warned(plane)
+        assert all(name in alert["detail"] for name in names[:4]) and alert["detail"].endswith("and in others"), alert
+        # One that is known is believed when it says something new.
+        board.more[0] = neighbour.signed(
+            neighbour.document(issued=1, domain=names[0]), certificate=neighbour.audit_certificate(names[0])
+        )
+        until(lambda: names[0] not in warned(plane)[0]["detail"], "the first has withdrawn its claim")

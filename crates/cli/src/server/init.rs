@@ -183,7 +183,6 @@ pub async fn run(arguments: Arguments, dir: DataDir, output: Output) -> Result<(
     };
     let mut initialized = unless_interrupted(request, &mut signals).await?;
     initialized.warnings.extend(lowered);
-    initialized.warnings.extend(step_ca::warnings(&arguments)?);
     let key_file = write_root_key(&initialized, key_file)?;
     if let Some(document) = &document {
         from_taskrun::publish_ca(document, &mut initialized)?;

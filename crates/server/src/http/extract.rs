@@ -124,6 +124,9 @@ pub fn duration(field: &str, text: Option<&str>) -> Result<Option<Span>, Failure
     text.map(Span::parse).transpose().map_err(bad)
 }
 
+/// How much is told of what is wrong with a body.
+const ERROR_LENGTH: usize = 1000;
+
 /// A JSON body; an empty one counts as `{}`.
 pub struct Json<T>(pub T);
 
@@ -133,9 +136,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Failure> {
         let bytes = body(request).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        parse(text)
-            .map(Json)
-            .map_err(|error| Failure::new(code::BAD_REQUEST, format!("the body is not as expected: {error}")))
+        parse(text).map(Json).map_err(|error| {
+            // It names the field that is wrong, and that may be as long as the body.
+            let told: String = error.chars().take(ERROR_LENGTH).collect();
+            Failure::new(code::BAD_REQUEST, format!("the body is not as expected: {told}"))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ pub mod datadir;
 pub mod from_taskrun;
 pub mod init;
 pub mod join;
-mod key_memory;
+pub mod key_memory;
 pub mod metrics;
 pub mod own_domain;
 pub mod run;

@@ -286,7 +286,6 @@ fn check_clock(last: Option<Timestamp>, accept: bool) -> Result<Option<AcceptClo
 
 /// Starts a control plane; it serves when this returns.
 pub async fn start(dir: DataDir, overrides: Overrides) -> Result<Server, RunError> {
-    key_memory::forbid_dumps();
     let mut config = check(&dir)?;
     for warning in config_warnings::warnings(&dir, &config) {
         tracing::warn!("{warning}");

@@ -9,6 +9,10 @@ use ::server::init::{IssuerChoice, StepCaChoice};
 use std::path::Path;
 use zeroize::Zeroizing;
 
+/// Whoever has it can have certificates signed by step-ca.
+const ANOTHER_KEY: &str =
+    "make another key for the provisioner, and give that one to step-ca and to this command";
+
 /// The flags belong to this issuer and to no other.
 pub fn check_flags(arguments: &Arguments) -> Result<(), CommandError> {
     let Arguments {
@@ -35,35 +39,24 @@ pub fn choice(arguments: &Arguments) -> Result<IssuerChoice, CommandError> {
     else {
         return Err(CommandError::usage("--issuer step-ca needs the --step-ca flags", STEP_CA));
     };
-    let (file, _) = private_file::read_and_judge(key)?;
+    let (file, is_exposed) = private_file::read_and_judge(key)?;
     let password = arguments.step_ca_password_file.as_deref().map(password).transpose()?;
     let read = pki::step_ca::read(&file, password.as_ref().map(|password| password.as_slice()));
     let read = read.map_err(|error| {
         let message = format!("the provisioner's key cannot be used: {}: {error}", key.display());
         CommandError::new(Exit::Usage, "step_ca_unusable", message, STEP_CA)
     })?;
+    // After it was read: of a file that holds no such key, that is what the user has to know.
+    if is_exposed {
+        return Err(private_file::exposed(key, ANOTHER_KEY));
+    }
     let (url, provisioner) = (url.clone(), provisioner.clone());
     Ok(IssuerChoice::StepCa(StepCaChoice { url, root: reach::read(root)?, provisioner, key: read }))
 }
 
 /// Without the line break that an editor leaves at its end, as `step` reads it.
 fn password(path: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
-    let (bytes, _) = private_file::read_and_judge(path)?;
+    let bytes = private_file::read(path, ANOTHER_KEY)?;
     let trimmed = bytes.trim_ascii_end();
     Ok(Zeroizing::new(trimmed.to_vec()))
-}
-
-/// Others who can read what lets a caller ask step-ca for any certificate.
-pub fn warnings(arguments: &Arguments) -> Result<Vec<String>, CommandError> {
-    let mut warnings = Vec::new();
-    let secrets = [&arguments.step_ca_key, &arguments.step_ca_password_file];
-    for path in secrets.into_iter().flatten() {
-        if private_file::read_and_judge(path)?.1 {
-            warnings.push(format!(
-                "other users can read {}: whoever has the provisioner's key can have certificates signed; make it mode 0600, or remove it",
-                path.display()
-            ));
-        }
-    }
-    Ok(warnings)
 }

@@ -9,7 +9,7 @@ use crate::issuance::enroll::{self, Enrollment, Proof};
 use crate::process::app::{App, Provenance};
 use api::doors::pact::enrollment::{EnrollRequest, EnrollResponse};
 use api::{code, header};
-use lifecycle::registry::{Door, HardwareIdentity, NodeState};
+use lifecycle::registry::{Door, HardwareIdentity, NodeState, State};
 use std::sync::Arc;
 use tonic::{Request, Status};
 
@@ -25,14 +25,14 @@ pub async fn enroll(
             return Err(status::status(&failure));
         }
     };
-    let awaited = is_awaited(app, &claimed);
+    let before = app.view();
     match enroll::enroll(app, origin, enrollment).await {
         Ok(enrolled) => Ok(answer(&enrolled)),
-        // It was free when this request came, and another was faster.
-        Err(failure) if failure.code == code::ALREADY_ACTIVE && awaited.is_some() => {
-            let message = awaited.unwrap_or_default();
-            Err(status::precondition(&Failure { message, ..failure }))
-        }
+        Err(failure) if failure.code == code::ALREADY_ACTIVE => Err(match awaited(&before.state, &claimed) {
+            // It was free when this request came, and another was faster.
+            Some(message) => status::precondition(&Failure { message, ..failure }),
+            None => status::status(&failure),
+        }),
         Err(failure) => Err(status::status(&failure)),
     }
 }
@@ -58,10 +58,10 @@ fn shape(request: Request<EnrollRequest>) -> Result<(HardwareIdentity, Enrollmen
     Ok((claimed, enrollment))
 }
 
-/// The node that a machine may enroll as now.
-fn is_awaited(app: &App, claimed: &HardwareIdentity) -> Option<String> {
-    let view = app.view();
-    match view.state.nodes_with_hardware(claimed)[..] {
+/// The node that a machine might have enrolled as. Not looked up before the request has passed every check: a refusal would take
+/// longer where the machine is known, and tell a stranger so.
+fn awaited(state: &State, claimed: &HardwareIdentity) -> Option<String> {
+    match state.nodes_with_hardware(claimed)[..] {
         [node] if matches!(node.state, NodeState::Registered | NodeState::Inactive) => {
             Some(node.id.to_string())
         }

@@ -2,7 +2,7 @@
 
 use super::board::BoardLines;
 use super::own::digest;
-use api::claims::{ClaimsDocument, MachineClaim, SignedClaims, claims_message};
+use api::claims::{ClaimsDocument, HardwareDigest, MachineClaim, SignedClaims, claims_message};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{Span, Timestamp};
@@ -18,12 +18,8 @@ const DOCUMENTS: usize = 256;
 const MALFORMED: &str = "malformed";
 /// Of one document with its signature and chain.
 const LINE_BYTES: usize = 9 * 1024 * 1024;
-/// Machines of one document.
-const MACHINES: usize = 100_000;
-/// Identifiers of one machine.
-const IDENTIFIERS: usize = 128;
-/// Certificates between a signer and its root.
-const CHAIN: usize = 4;
+/// Domains that one root vouches for. One that was made elsewhere does not say which it is for: whoever has it can make up names.
+const DOMAINS_OF_ROOT: usize = 64;
 /// How far another domain's clock may be ahead.
 const AHEAD: Span = Span::from_minutes(5);
 /// A claim that lives longer could be repeated for as long.
@@ -58,8 +54,10 @@ pub struct NeighbourClaims {
     issued_at: Timestamp,
     expires_at: Timestamp,
     document: [u8; 32],
-    /// The digest of an identifier, and since when its machine is active there.
-    pub machines: Vec<(String, String)>,
+    /// Which of the roots vouches for it.
+    root: usize,
+    /// By an identifier: since when its machine is active there.
+    pub machines: BTreeMap<HardwareDigest, Timestamp>,
 }
 
 /// A document that is believed.
@@ -87,7 +85,7 @@ impl ClaimJudge {
         now: Timestamp,
     ) -> Vec<IgnoredClaims> {
         let mut ignored: Vec<IgnoredClaims> = lines.is_cut.then(|| "too_large".into()).into_iter().collect();
-        let registered: HashSet<String> =
+        let registered: HashSet<HardwareDigest> =
             state.hardware.keys().map(|identifier| digest(&identifier.to_string())).collect();
         let mut left = DOCUMENTS;
         for line in lines.whole() {
@@ -162,9 +160,13 @@ impl ClaimJudge {
             Some(_) | None => {}
         }
         *left = left.saturating_sub(1);
-        verify(signed, document, (&domain, roots), now)?;
-        let heard =
-            NeighbourClaims { issued_at, expires_at, document: *digest.as_bytes(), machines: Vec::new() };
+        let root = verify(signed, document, (&domain, roots), now)?;
+        let of_root = self.heard.values().filter(|heard| heard.root == root).count();
+        if of_root >= DOMAINS_OF_ROOT && !self.heard.contains_key(&domain) {
+            return Err("too_many");
+        }
+        let (document, machines) = (*digest.as_bytes(), BTreeMap::new());
+        let heard = NeighbourClaims { issued_at, expires_at, document, root, machines };
         Ok(Some(BelievedClaims { domain, heard, claims }))
     }
 
@@ -180,12 +182,15 @@ impl ClaimJudge {
 }
 
 /// Those that are registered here too: whoever is active in both is among them.
-fn shared(registered: &HashSet<String>, claims: Vec<MachineClaim>) -> Vec<(String, String)> {
-    let mut shared = Vec::new();
+fn shared(
+    registered: &HashSet<HardwareDigest>,
+    claims: Vec<MachineClaim>,
+) -> BTreeMap<HardwareDigest, Timestamp> {
+    let mut shared = BTreeMap::new();
     for claim in claims {
-        let known = claim.hardware.into_iter().map(|digest| digest.to_ascii_lowercase());
-        let known = known.filter(|digest| registered.contains(digest));
-        shared.extend(known.map(|digest| (digest, claim.active_since.clone())));
+        let Ok(since) = Timestamp::parse(&claim.active_since) else { continue };
+        let known = claim.hardware.into_iter().filter(|digest| registered.contains(digest));
+        shared.extend(known.map(|digest| (digest, since)));
     }
     shared
 }
@@ -196,26 +201,21 @@ fn read(document: &[u8]) -> Result<ReadClaims, &'static str> {
     let time = |text: &str| Timestamp::parse(text).map_err(|_| MALFORMED);
     let (issued_at, expires_at) = (time(&issued_at)?, time(&expires_at)?);
     let named = (1..=255).contains(&domain.len()) && domain.bytes().all(|byte| byte.is_ascii_graphic());
-    let fits = |claim: &MachineClaim| {
-        claim.hardware.len() <= IDENTIFIERS && Timestamp::parse(&claim.active_since).is_ok()
-    };
-    if !named || claims.len() > MACHINES || !claims.iter().all(fits) {
+    let timed = |claim: &MachineClaim| Timestamp::parse(&claim.active_since).is_ok();
+    if !named || !claims.iter().all(timed) {
         return Err(MALFORMED);
     }
     Ok(ReadClaims { domain, issued_at, expires_at, claims })
 }
 
-/// Whether the domain that it names has signed it.
+/// Whether the domain that it names has signed it, and which of the roots says so.
 fn verify(
     signed: &SignedClaims,
     document: &[u8],
     (domain, roots): (&str, &[CertificateDer<'_>]),
     now: Timestamp,
-) -> Result<(), &'static str> {
+) -> Result<usize, &'static str> {
     let decoded = |text: &String| STANDARD.decode(text).map_err(|_| MALFORMED);
-    if signed.chain.len() > CHAIN {
-        return Err(MALFORMED);
-    }
     let chain = signed.chain.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
     let (signer, above) = chain.split_first().ok_or(MALFORMED)?;
     let above: Vec<CertificateDer<'_>> =
@@ -223,19 +223,28 @@ fn verify(
     let vouches = |root: &&CertificateDer<'_>| {
         verify_audit_chain(signer, &above, std::slice::from_ref(*root), now).is_ok()
     };
-    let root = roots.iter().find(vouches).ok_or("unknown_root")?;
+    let (number, root) = roots.iter().enumerate().find(|(_, root)| vouches(root)).ok_or("unknown_root")?;
     // The root of another domain vouches for that domain only. One that was made elsewhere does not say which it is for.
     let of_root = root_domain(root).is_none_or(|of| of == domain);
     if audit_domain(signer).as_deref() != Some(domain) || !of_root {
         return Err("wrong_domain");
     }
     let signature = decoded(&signed.signature)?;
-    if verify_audit(signer, &claims_message(document), &signature) { Ok(()) } else { Err("bad_signature") }
+    let signed = verify_audit(signer, &claims_message(document), &signature);
+    signed.then_some(number).ok_or("bad_signature")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_that_is_claimed_often_is_kept_once() {
+        let digest = HardwareDigest([7; 32]);
+        let claim = MachineClaim { hardware: vec![digest; 128], active_since: "2026-11-17T09:30:00Z".into() };
+        let shared = shared(&HashSet::from([digest]), vec![claim; 1000]);
+        assert_eq!(shared.into_keys().collect::<Vec<_>>(), [digest]);
+    }
 
     #[test]
     fn lines_that_are_no_documents_are_not_parsed_without_end() {

@@ -11,7 +11,7 @@ use crate::process::app::App;
 use crate::process::config::ClaimsConfig;
 use journal::Leadership;
 use judge::{ClaimJudge, NeighbourClaims};
-use lifecycle::names::NodeId;
+use lifecycle::names::{NodeId, Timestamp};
 use lifecycle::registry::{AlertKind, Command, NodeState, RaiseAlert, State};
 use own::ActiveMachines;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,19 +198,19 @@ fn is_active(state: &State, node: &NodeId) -> bool {
 fn conflicts<'a>(
     machines: &'a ActiveMachines,
     heard: &'a BTreeMap<String, NeighbourClaims>,
-) -> BTreeMap<&'a NodeId, BTreeMap<&'a str, &'a str>> {
-    let mut found: BTreeMap<&NodeId, BTreeMap<&str, &str>> = BTreeMap::new();
+) -> BTreeMap<&'a NodeId, BTreeMap<&'a str, Timestamp>> {
+    let mut found: BTreeMap<&NodeId, BTreeMap<&str, Timestamp>> = BTreeMap::new();
     for (domain, heard) in heard {
         for (digest, since) in &heard.machines {
             if let Some(node) = machines.node(digest) {
-                found.entry(node).or_default().entry(domain).or_insert(since);
+                found.entry(node).or_default().entry(domain).or_insert(*since);
             }
         }
     }
     found
 }
 
-fn detail(others: &BTreeMap<&str, &str>) -> String {
+fn detail(others: &BTreeMap<&str, Timestamp>) -> String {
     let named = others.iter().take(NAMED).map(|(domain, since)| format!("in {domain} since {since}"));
     let more = if others.len() > NAMED { ", and in others" } else { "" };
     format!("this machine is also active {}{more}", named.collect::<Vec<_>>().join(", "))

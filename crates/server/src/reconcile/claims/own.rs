@@ -1,7 +1,7 @@
 //! What this domain claims.
 
 use crate::ca::keys::audit_issuer;
-use api::claims::{ClaimsDocument, MachineClaim, SignedClaims, claims_message};
+use api::claims::{ClaimsDocument, HardwareDigest, MachineClaim, SignedClaims, claims_message};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lifecycle::names::{NodeId, Span, Timestamp};
@@ -17,7 +17,7 @@ const DOCUMENT_BYTES: usize = 6 * 1024 * 1024;
 /// The machines that are active here, by the digests of what they are known by.
 pub struct ActiveMachines {
     claims: Vec<MachineClaim>,
-    nodes: HashMap<String, NodeId>,
+    nodes: HashMap<HardwareDigest, NodeId>,
 }
 
 impl ActiveMachines {
@@ -25,11 +25,9 @@ impl ActiveMachines {
         let (mut claims, mut nodes, mut bytes) = (Vec::new(), HashMap::new(), 0_usize);
         for node in state.nodes.values().filter(|node| node.state == NodeState::Active) {
             let Some(identity) = &node.identity else { continue };
-            let hardware: Vec<String> =
+            let hardware: Vec<HardwareDigest> =
                 identity.identifiers().map(|identifier| digest(&identifier.to_string())).collect();
-            for digest in &hardware {
-                nodes.insert(digest.clone(), node.id.clone());
-            }
+            nodes.extend(hardware.iter().map(|digest| (*digest, node.id.clone())));
             bytes = bytes.saturating_add(64 + hardware.len() * 68);
             if bytes <= DOCUMENT_BYTES {
                 claims.push(MachineClaim { hardware, active_since: node.state_since.to_string() });
@@ -42,20 +40,24 @@ impl ActiveMachines {
     }
 
     /// The node that is known by this.
-    pub fn node(&self, digest: &str) -> Option<&NodeId> {
+    pub fn node(&self, digest: &HardwareDigest) -> Option<&NodeId> {
         self.nodes.get(digest)
     }
 
     /// The same for the same machines.
     pub fn digest(&self) -> [u8; 32] {
-        let texts = self.claims.iter().flat_map(|claim| claim.hardware.iter().chain([&claim.active_since]));
-        pki::digest::hardware_digest(&texts.map(String::as_str).collect::<Vec<_>>().join("\n"))
+        let machine = |claim: &MachineClaim| {
+            let hardware = claim.hardware.iter().map(ToString::to_string);
+            hardware.chain([claim.active_since.clone()]).collect::<Vec<_>>().join("\n")
+        };
+        let texts: Vec<String> = self.claims.iter().map(machine).collect();
+        pki::digest::hardware_digest(&texts.join("\n"))
     }
 }
 
 /// As others look for it.
-pub fn digest(identifier: &str) -> String {
-    hex::encode(pki::digest::hardware_digest(identifier))
+pub fn digest(identifier: &str) -> HardwareDigest {
+    HardwareDigest(pki::digest::hardware_digest(identifier))
 }
 
 /// The body of a post.
