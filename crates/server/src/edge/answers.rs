@@ -25,7 +25,7 @@ const PIECE: usize = 16 * 1024;
 
 /// Whose answer it is.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct AnswerReader<'a> {
     pub holder: Option<&'a CredentialHolder>,
     pub source: Source,
 }
@@ -35,7 +35,7 @@ pub struct Reader<'a> {
 pub async fn with_place(
     app: &Arc<App>,
     response: Response<Body>,
-    reader: Reader<'_>,
+    reader: AnswerReader<'_>,
 ) -> Option<Response<Body>> {
     let length = response.body().size_hint().exact();
     if length.is_some_and(|length| length < LARGE as u64) {
@@ -54,9 +54,9 @@ pub async fn with_place(
         }
         Beginning::Whole { data, trailers } => {
             let then = trailers.map(|trailers| Ok(Frame::trailers(trailers)));
-            Body::new(Resumed { next: Some(Ok(Frame::data(data))), then, rest: Body::empty() })
+            Body::new(ResumedAnswer { next: Some(Ok(Frame::data(data))), then, rest: Body::empty() })
         }
-        Beginning::Piecewise(Resumed { next: None, then: None, rest }) => rest,
+        Beginning::Piecewise(ResumedAnswer { next: None, then: None, rest }) => rest,
         Beginning::Piecewise(resumed) => Body::new(resumed),
     };
     Some(Response::from_parts(parts, body))
@@ -67,17 +67,21 @@ type FrameResult = Result<Frame<Bytes>, axum::Error>;
 /// What of an answer is there at once.
 enum Beginning {
     Whole { data: Bytes, trailers: Option<HeaderMap> },
-    Piecewise(Resumed),
+    Piecewise(ResumedAnswer),
 }
 
 async fn beginning(mut rest: Body) -> Beginning {
     let data = match ready_now(&mut rest).await {
         Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
             Ok(data) => data,
-            Err(frame) => return Beginning::Piecewise(Resumed { next: Some(Ok(frame)), then: None, rest }),
+            Err(frame) => {
+                return Beginning::Piecewise(ResumedAnswer { next: Some(Ok(frame)), then: None, rest });
+            }
         },
-        Poll::Ready(next) => return Beginning::Piecewise(Resumed { next, then: None, rest: Body::empty() }),
-        Poll::Pending => return Beginning::Piecewise(Resumed { next: None, then: None, rest }),
+        Poll::Ready(next) => {
+            return Beginning::Piecewise(ResumedAnswer { next, then: None, rest: Body::empty() });
+        }
+        Poll::Pending => return Beginning::Piecewise(ResumedAnswer { next: None, then: None, rest }),
     };
     if rest.is_end_stream() {
         return Beginning::Whole { data, trailers: None };
@@ -91,7 +95,7 @@ async fn beginning(mut rest: Body) -> Beginning {
         Poll::Ready(None) => return Beginning::Whole { data, trailers: None },
         Poll::Pending => None,
     };
-    Beginning::Piecewise(Resumed { next: Some(Ok(Frame::data(data))), then, rest })
+    Beginning::Piecewise(ResumedAnswer { next: Some(Ok(Frame::data(data))), then, rest })
 }
 
 async fn ready_now(body: &mut Body) -> Poll<Option<FrameResult>> {
@@ -99,13 +103,13 @@ async fn ready_now(body: &mut Body) -> Poll<Option<FrameResult>> {
 }
 
 /// An answer whose first frames were looked at.
-struct Resumed {
+struct ResumedAnswer {
     next: Option<FrameResult>,
     then: Option<FrameResult>,
     rest: Body,
 }
 
-impl http_body::Body for Resumed {
+impl http_body::Body for ResumedAnswer {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -135,7 +139,7 @@ pub struct Unsent {
 
 impl Unsent {
     /// None if there is no room.
-    pub fn new(app: &Arc<App>, text: &Bytes, reader: Reader<'_>) -> Option<Self> {
+    pub fn new(app: &Arc<App>, text: &Bytes, reader: AnswerReader<'_>) -> Option<Self> {
         let displaced = CancellationToken::new();
         let place = app.edge.capacity.answer(reader, text.len(), displaced.clone())?;
         let length = text.len();
@@ -202,5 +206,57 @@ impl http_body::Body for LargeAnswer {
             Some(_) => SizeHint::default(),
             None => SizeHint::with_exact((self.unsent.length - self.unsent.sent) as u64),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{StreamExt, stream};
+    use http_body_util::BodyExt;
+
+    fn frames(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Body {
+        let frames: Vec<io::Result<Frame<Bytes>>> = frames.into_iter().map(Ok).collect();
+        Body::new(http_body_util::StreamBody::new(stream::iter(frames)))
+    }
+
+    fn data(text: &'static str) -> Frame<Bytes> {
+        Frame::data(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_as_a_whole_is_told_from_one_that_is_made_as_it_is_read() {
+        let whole = |beginning| matches!(beginning, Beginning::Whole { trailers: None, .. });
+        assert!(whole(beginning(Body::from("text")).await));
+        assert!(whole(beginning(frames([data("text")])).await));
+        let unary = frames([data("text"), Frame::trailers(HeaderMap::new())]);
+        assert!(matches!(beginning(unary).await, Beginning::Whole { trailers: Some(_), .. }));
+        for piecewise in
+            [frames([data("a"), data("b")]), frames([]), frames([Frame::trailers(HeaderMap::new())])]
+        {
+            assert!(matches!(beginning(piecewise).await, Beginning::Piecewise(_)));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_looked_at_is_sent_all_the_same() {
+        let many = || frames([data("a"), data("b"), data("c"), Frame::trailers(HeaderMap::new())]);
+        let Beginning::Piecewise(resumed) = beginning(many()).await else { panic!("it has several pieces") };
+        let collected = Body::new(resumed).collect().await.expect("no error");
+        assert!(collected.trailers().is_some());
+        assert_eq!(collected.to_bytes(), "abc");
+        let late = stream::iter([Ok(Bytes::from_static(b"a"))]).chain(stream::pending::<io::Result<Bytes>>());
+        let Beginning::Piecewise(mut resumed) = beginning(Body::from_stream(late)).await else {
+            panic!("it has not ended")
+        };
+        let first = poll_fn(|cx| Pin::new(&mut resumed).poll_frame(cx)).await;
+        assert!(
+            first.is_some_and(|frame| frame.is_ok_and(|frame| frame.is_data())) && !resumed.is_end_stream()
+        );
+        let broken = stream::iter([Err::<Bytes, _>(io::Error::other("broken"))]);
+        let Beginning::Piecewise(resumed) = beginning(Body::from_stream(broken)).await else {
+            panic!("an error is no end")
+        };
+        assert!(Body::new(resumed).collect().await.is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! How many of everything there may be at once. What strangers can hold is shared by their networks, what the known can hold by
 //! their credentials; each kind has places of its own, so that none can use up those of another.
 
-use crate::edge::answers::Reader;
+use crate::edge::answers::AnswerReader;
 use crate::edge::authenticate::CredentialHolder;
 use crate::edge::phase::SharedPlace;
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
-use crate::edge::turns::{Turn, Turns};
+use crate::edge::turns::{PlacesInTurn, Turn};
 use lifecycle::names::Source;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub struct Capacity {
     requests: Arc<SharedPool<CredentialHolder>>,
     strangers_answers: Arc<SharedPool<Source>>,
     answers: Arc<SharedPool<CredentialHolder>>,
-    lists: Arc<Turns<CredentialHolder>>,
+    lists: Arc<PlacesInTurn<CredentialHolder>>,
     streams: Arc<SharedPool<CredentialHolder>>,
     event_streams: Arc<SharedPool<CredentialHolder>>,
     /// Connections with a client certificate: what the others leave of the descriptors.
@@ -90,7 +90,7 @@ impl Capacity {
             requests: SharedPool::new(usize::MAX, REQUESTS_EACH),
             strangers_answers: SharedPool::new(STRANGERS_ANSWERS, usize::MAX),
             answers: SharedPool::new(ANSWERS, ANSWERS_EACH),
-            lists: Turns::new(LISTS, usize::MAX),
+            lists: PlacesInTurn::new(LISTS, usize::MAX),
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             certificates: Arc::new(Semaphore::new(certificates.min(Semaphore::MAX_PERMITS))),
@@ -176,7 +176,7 @@ impl Capacity {
     /// read is given up for others when there is no room.
     pub fn answer(
         &self,
-        reader: Reader<'_>,
+        reader: AnswerReader<'_>,
         bytes: usize,
         displaced: CancellationToken,
     ) -> Option<SharedPlace> {

@@ -20,8 +20,8 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 /// What a stranger and a peer that is known may send at once, and how much more each second.
-const STRANGER: Allowance = Allowance { most: 200, a_second: 10 };
-const KNOWN: Allowance = Allowance { most: 4000, a_second: 200 };
+const STRANGER: FrameAllowance = FrameAllowance { most: 200, a_second: 10 };
+const KNOWN: FrameAllowance = FrameAllowance { most: 4000, a_second: 200 };
 /// What each request and each part of an answer allows: a client may give back room, ask how long the way is, and change priorities.
 const EARNED: u32 = 4;
 /// Bytes of payload that cost as much as a frame.
@@ -29,12 +29,12 @@ const PAYLOAD: u32 = 1024;
 /// New settings are a look at every stream.
 const SETTINGS_COST: u32 = 4;
 
-struct Allowance {
+struct FrameAllowance {
     most: u32,
     a_second: u32,
 }
 
-fn allowance(watch: &ConnectionWatch) -> Allowance {
+fn allowance(watch: &ConnectionWatch) -> FrameAllowance {
     if watch.known.load(Ordering::Relaxed) { KNOWN } else { STRANGER }
 }
 

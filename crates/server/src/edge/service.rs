@@ -1,7 +1,7 @@
 //! One connection's requests: ids in and out, limits, the router.
 
 use crate::doors;
-use crate::edge::answers::{self, Reader};
+use crate::edge::answers::{self, AnswerReader};
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
 use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
 use crate::edge::control_frames::ControlFrames;
@@ -297,7 +297,8 @@ async fn answer(
         Err(response) => response,
     };
     if !lasting {
-        let placed = answers::with_place(app, response, Reader { holder: holder.as_ref(), source }).await;
+        let placed =
+            answers::with_place(app, response, AnswerReader { holder: holder.as_ref(), source }).await;
         response = placed.unwrap_or_else(|| {
             app.metrics.displaced("answer");
             overloaded(grpc, &path, "too much of what was asked for before was not read yet")

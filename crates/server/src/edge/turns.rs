@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Places that are given in turn.
-pub struct Turns<K: Eq + Hash + Clone> {
+pub struct PlacesInTurn<K: Eq + Hash + Clone> {
     /// How many of them one may have, also while nobody else waits.
     each: usize,
     held: Mutex<Queue<K>>,
@@ -23,11 +23,11 @@ struct Queue<K: Eq + Hash + Clone> {
 
 /// Held as long as the work takes.
 pub struct Turn<K: Eq + Hash + Clone> {
-    turns: Arc<Turns<K>>,
+    turns: Arc<PlacesInTurn<K>>,
     whose: K,
 }
 
-impl<K: Eq + Hash + Clone> Turns<K> {
+impl<K: Eq + Hash + Clone> PlacesInTurn<K> {
     pub fn new(places: usize, each: usize) -> Arc<Self> {
         let held = Queue { free: places, working: HashMap::new(), waiting: VecDeque::new() };
         Arc::new(Self { each, held: Mutex::new(held) })
@@ -113,7 +113,7 @@ mod tests {
 
     /// Waits for a turn in a task of its own, and gives it back when told.
     fn waiting(
-        turns: &Arc<Turns<&'static str>>,
+        turns: &Arc<PlacesInTurn<&'static str>>,
         whose: &'static str,
     ) -> tokio::task::JoinHandle<Option<Turn<&'static str>>> {
         let turns = turns.clone();
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_with_a_hundred_requests_keeps_another_waiting_for_one_piece_of_work() {
-        let turns = Turns::new(2, usize::MAX);
+        let turns = PlacesInTurn::new(2, usize::MAX);
         let first = turns.wait(&"viewer", LONG).await.expect("a place");
         let _second = turns.wait(&"viewer", LONG).await.expect("one may have all while nobody waits");
         let many: Vec<_> = (0..100).map(|_| waiting(&turns, "viewer")).collect();
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_have_as_many_take_turns() {
-        let turns = Turns::new(1, usize::MAX);
+        let turns = PlacesInTurn::new(1, usize::MAX);
         let mut turn = turns.wait(&"a", LONG).await;
         let mut all: Vec<_> =
             ["a", "a", "a", "b", "b", "c"].into_iter().map(|whose| waiting(&turns, whose)).collect();
@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_gone_or_has_its_own_takes_no_turn() {
-        let turns = Turns::new(2, 1);
+        let turns = PlacesInTurn::new(2, 1);
         let first = turns.wait(&"a", LONG).await.expect("a place");
         assert!(turns.wait(&"a", Duration::ZERO).await.is_none(), "it has its own");
         let gone = waiting(&turns, "a");

@@ -3,7 +3,7 @@
 
 use crate::edge::authenticate::CredentialHolder;
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
-use crate::edge::turns::{Turn, Turns};
+use crate::edge::turns::{PlacesInTurn, Turn};
 use crate::http::failure::Failure;
 use api::code;
 use lifecycle::registry::Actor;
@@ -21,8 +21,8 @@ const EXPORTS: usize = 8;
 const WAIT: Duration = Duration::from_secs(10);
 
 pub struct AuditReaders {
-    searches: Arc<Turns<CredentialHolder>>,
-    verifications: Arc<Turns<CredentialHolder>>,
+    searches: Arc<PlacesInTurn<CredentialHolder>>,
+    verifications: Arc<PlacesInTurn<CredentialHolder>>,
     exports: Arc<SharedPool<CredentialHolder>>,
 }
 
@@ -59,8 +59,8 @@ fn busy(message: &str) -> Failure {
 impl Default for AuditReaders {
     fn default() -> Self {
         Self {
-            searches: Turns::new(SEARCHES, usize::MAX),
-            verifications: Turns::new(VERIFICATIONS, 1),
+            searches: PlacesInTurn::new(SEARCHES, usize::MAX),
+            verifications: PlacesInTurn::new(VERIFICATIONS, 1),
             exports: SharedPool::new(EXPORTS, usize::MAX),
         }
     }

@@ -1,7 +1,7 @@
 //! `/v1/events`: nodes and alerts as they change, as server-sent events. A slow reader skips what it missed in between:
 //! what it gets is always the newest state, and nothing is queued for it.
 
-use crate::edge::answers::{Reader, Unsent};
+use crate::edge::answers::{AnswerReader, Unsent};
 use crate::edge::authenticate::{self, CredentialHolder};
 use crate::edge::capacity::EVENT_STREAMS_EACH;
 use crate::edge::fed;
@@ -72,7 +72,7 @@ fn changes(follower: Follower) -> impl Stream<Item = Result<Bytes, io::Error>> +
             }
             let text = follower.next().await?;
             if text.len() > WHOLE && text.is_unique() {
-                let reader = Reader { holder: Some(&follower.holder), source: follower.source };
+                let reader = AnswerReader { holder: Some(&follower.holder), source: follower.source };
                 // Without room the stream ends: whoever comes again is told of what is so then.
                 follower.unsent = Some(Unsent::new(&follower.app, &text, reader)?);
             } else if !text.is_empty() {
