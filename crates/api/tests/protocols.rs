@@ -43,6 +43,11 @@ fn generate(out: &Path) {
         .out_dir(out)
         // Small buffers: a stream keeps them.
         .codec_path("crate::codec::LeanCodec")
+        // Its entries are counted while they are decoded.
+        .extern_path(
+            ".pact.enrollment.BatchRegisterNodesRequest",
+            "crate::doors::pact::enrollment::BatchRegisterNodesRequest",
+        )
         // Their tokens must not end up in a log: `agent.rs` writes the Debug forms.
         .skip_debug([
             "enlist.agent.v1.EnrollRequest",

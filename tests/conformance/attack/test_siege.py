@@ -1,5 +1,5 @@
 """Everything at once: handshakes that are made to be expensive, silence, half handshakes, quiet connections of many networks,
-dripping bodies and event streams; and others that are served all the same.
+dripping bodies, event streams, searches of the audit trail and control frames; and others that are served all the same.
 
 `ENLIST_FIGURES=1 pytest -s` prints what each waited, and what the control plane worked, with and without the attack.
 """
@@ -18,7 +18,7 @@ import pytest
 from daemons import free_port
 from machine import ENLIST, run
 from operators import make_key
-from strangers import PREFACE, Siege, SmallPlane, get, plain, post, promise_is_kept, reach, request
+from strangers import PREFACE, Siege, SmallPlane, frame, get, plain, post, promise_is_kept, reach, request
 
 NETWORKS = 8
 """So many have quiet connections. The attackers' are 127.1 to 127.24; nobody else comes from there."""
@@ -90,6 +90,19 @@ def attacks(plane, key: str) -> list:
         connection.sendall(PREFACE + b"".join(get(stream, "/v1/events", key) for stream in range(1, 17, 2)))
         return connection
 
+    def searching(_):
+        connection = reach(plane, "127.17.2.3", "h2", timeout=5)
+        connection.sendall(PREFACE + b"".join(get(stream, "/v1/audit", key) for stream in range(1, 17, 2)))
+        return connection
+
+    def pinging(_):
+        connection = reach(plane, "127.18.2.3", "h2", timeout=5)
+        connection.sendall(PREFACE)
+        return connection
+
+    def ping(connection):
+        connection.sendall(frame(6, 0, 0, b"12345678") * 1000)
+
     return [
         Handshakes(plane),
         Siege(300, lambda _: reach(plane, "127.1.2.3", tls=False, timeout=3), workers=2),
@@ -97,6 +110,8 @@ def attacks(plane, key: str) -> list:
         Siege(300, quiet, workers=3),
         Siege(160, dripping, drip, workers=2),
         Siege(40, following, workers=1),
+        Siege(20, searching, workers=1),
+        Siege(20, pinging, ping, workers=1),
     ]
 
 

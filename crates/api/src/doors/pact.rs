@@ -24,7 +24,10 @@ mod generated_stream {
     include!("../generated/pact.stream.rs");
 }
 
+mod batch;
+
 pub mod enrollment {
+    pub use super::batch::{BATCH_MAX, BatchRegisterNodesRequest};
     pub use super::generated_enrollment::enrollment_service_server::{
         EnrollmentService, EnrollmentServiceServer,
     };

@@ -57,11 +57,6 @@ pub struct RegisterNodeResponse {
     #[prost(string, tag = "2")]
     pub enrollment_state: ::prost::alloc::string::String,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct BatchRegisterNodesRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub nodes: ::prost::alloc::vec::Vec<RegisterNodeRequest>,
-}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BatchNodeResult {
     #[prost(string, tag = "1")]
@@ -351,7 +346,9 @@ pub mod enrollment_service_client {
         /// Not atomic: each node is registered by itself and has its own result.
         pub async fn batch_register_nodes(
             &mut self,
-            request: impl tonic::IntoRequest<super::BatchRegisterNodesRequest>,
+            request: impl tonic::IntoRequest<
+                crate::doors::pact::enrollment::BatchRegisterNodesRequest,
+            >,
         ) -> std::result::Result<
             tonic::Response<super::BatchRegisterNodesResponse>,
             tonic::Status,
@@ -594,7 +591,9 @@ pub mod enrollment_service_server {
         /// Not atomic: each node is registered by itself and has its own result.
         async fn batch_register_nodes(
             &self,
-            request: tonic::Request<super::BatchRegisterNodesRequest>,
+            request: tonic::Request<
+                crate::doors::pact::enrollment::BatchRegisterNodesRequest,
+            >,
         ) -> std::result::Result<
             tonic::Response<super::BatchRegisterNodesResponse>,
             tonic::Status,
@@ -822,8 +821,9 @@ pub mod enrollment_service_server {
                     struct BatchRegisterNodesSvc<T: EnrollmentService>(pub Arc<T>);
                     impl<
                         T: EnrollmentService,
-                    > tonic::server::UnaryService<super::BatchRegisterNodesRequest>
-                    for BatchRegisterNodesSvc<T> {
+                    > tonic::server::UnaryService<
+                        crate::doors::pact::enrollment::BatchRegisterNodesRequest,
+                    > for BatchRegisterNodesSvc<T> {
                         type Response = super::BatchRegisterNodesResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -831,7 +831,9 @@ pub mod enrollment_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::BatchRegisterNodesRequest>,
+                            request: tonic::Request<
+                                crate::doors::pact::enrollment::BatchRegisterNodesRequest,
+                            >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {

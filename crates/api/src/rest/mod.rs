@@ -4,6 +4,7 @@
 //! is always there; what is missing is null. Strings become names at the door, not here.
 
 pub mod alerts;
+mod at_most;
 pub mod audit;
 pub mod bootstrap;
 pub mod ca;

@@ -26,7 +26,7 @@ pub use evidence::{AttemptItem, EvidenceItem, FreeSpaceItem};
 pub use health::NodeHealth;
 pub use live::{NodeLiveness, SvidInUse};
 pub use register::{
-    IntoVcluster, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
+    BATCH_MAX, IntoVcluster, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
 };
 pub use repair::{IssueRepairBundleRequest, RepairBundle};
 

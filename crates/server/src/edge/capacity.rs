@@ -1,8 +1,11 @@
 //! How many of everything there may be at once. What strangers can hold is shared by their networks, what the known can hold by
 //! their credentials; each kind has places of its own, so that none can use up those of another.
 
+use crate::edge::answers::AnswerReader;
 use crate::edge::authenticate::CredentialHolder;
+use crate::edge::phase::SharedPlace;
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
+use crate::edge::turns::{PlacesInTurn, Turn};
 use lifecycle::names::Source;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +23,14 @@ const BODIES: usize = 2048;
 const BODIES_EACH: usize = 64;
 /// Requests at once whose bodies may be larger, 4 MiB at most.
 const LARGE_BODIES: usize = 8;
+/// Requests of one credential whose handlers are at work at once, with and without bodies.
+const REQUESTS_EACH: usize = 64;
+/// Bytes of large answers that are not sent: of strangers, of the known, and of one of these.
+const STRANGERS_ANSWERS: usize = 64 * 1024 * 1024;
+const ANSWERS: usize = 256 * 1024 * 1024;
+const ANSWERS_EACH: usize = 64 * 1024 * 1024;
+/// Lists without pages that are put together at once.
+const LISTS: usize = 2;
 /// Live streams of one node, with those that have not said Hello and those that were let go but whose peer has no room for
 /// the end. There are never more than connections allow.
 const STREAMS_EACH: usize = 256;
@@ -43,6 +54,10 @@ pub struct Capacity {
     keyed: Arc<SharedPool<CredentialHolder>>,
     bodies: Arc<SharedPool<CredentialHolder>>,
     large_bodies: Arc<Semaphore>,
+    requests: Arc<SharedPool<CredentialHolder>>,
+    strangers_answers: Arc<SharedPool<Source>>,
+    answers: Arc<SharedPool<CredentialHolder>>,
+    lists: Arc<PlacesInTurn<CredentialHolder>>,
     streams: Arc<SharedPool<CredentialHolder>>,
     event_streams: Arc<SharedPool<CredentialHolder>>,
     /// Connections with a client certificate: what the others leave of the descriptors.
@@ -72,6 +87,10 @@ impl Capacity {
             keyed: SharedPool::new(keyed, usize::MAX),
             bodies: SharedPool::new(BODIES, BODIES_EACH),
             large_bodies: Arc::new(Semaphore::new(LARGE_BODIES)),
+            requests: SharedPool::new(usize::MAX, REQUESTS_EACH),
+            strangers_answers: SharedPool::new(STRANGERS_ANSWERS, usize::MAX),
+            answers: SharedPool::new(ANSWERS, ANSWERS_EACH),
+            lists: PlacesInTurn::new(LISTS, usize::MAX),
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
             certificates: Arc::new(Semaphore::new(certificates.min(Semaphore::MAX_PERMITS))),
@@ -145,6 +164,43 @@ impl Capacity {
     /// A place for a request of an operator whose body may be large, or none in time.
     pub async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(WAIT, self.large_bodies.clone().acquire_owned()).await.ok()?.ok()
+    }
+
+    /// A place for a request with a credential while its handler is at work, or none in time.
+    pub async fn request(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
+        let path = std::slice::from_ref(holder);
+        self.requests.wait(path, PlaceUse::Protected, CancellationToken::new(), WAIT).await
+    }
+
+    /// A place for so many bytes of an answer until they are sent. One that is larger than a share takes the share. What is not
+    /// read is given up for others when there is no room.
+    pub fn answer(
+        &self,
+        reader: AnswerReader<'_>,
+        bytes: usize,
+        displaced: CancellationToken,
+    ) -> Option<SharedPlace> {
+        let bytes = bytes.min(ANSWERS_EACH);
+        match reader.holder {
+            Some(holder) => {
+                let path = std::slice::from_ref(holder);
+                let place = self.answers.enter_weighed(path, bytes, PlaceUse::Idle, displaced);
+                place.map(SharedPlace::OfCredential)
+            }
+            None => {
+                let path = reader.source.networks();
+                let place = self.strangers_answers.enter_weighed(&path, bytes, PlaceUse::Idle, displaced);
+                place.map(SharedPlace::OfNetwork)
+            }
+        }
+    }
+
+    /// A turn to put a list without pages together, or none in time. Whoever leaves half of its share unread gets none.
+    pub async fn list(&self, holder: &CredentialHolder) -> Option<Turn<CredentialHolder>> {
+        if self.answers.held_by(std::slice::from_ref(holder)) > ANSWERS_EACH / 2 {
+            return None;
+        }
+        self.lists.wait(holder, WAIT).await
     }
 
     /// A place for a node's live stream.

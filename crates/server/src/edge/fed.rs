@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// How long the reader may leave a piece untaken.
 const PIECE_LIMIT: Duration = Duration::from_secs(60);
@@ -15,13 +16,15 @@ const PIECE_LIMIT: Duration = Duration::from_secs(60);
 /// A piece, or the end that the source came to by itself.
 type Fed = Option<Result<Bytes, io::Error>>;
 
-/// The pieces as a body, which may take this long in all.
+/// The pieces as a body, which may take this long in all, and ends early when its place is given to another.
 pub fn body(
     pieces: impl Stream<Item = Result<Bytes, io::Error>> + Send + 'static,
     limit: Option<Duration>,
+    displaced: CancellationToken,
 ) -> Body {
     let (fed, taken) = mpsc::channel(1);
-    tokio::spawn(feed(pieces, fed, limit.map(|limit| Instant::now() + limit)));
+    let over = limit.map(|limit| Instant::now() + limit);
+    tokio::spawn(async move { displaced.run_until_cancelled(feed(pieces, fed, over)).await });
     Body::from_stream(futures::stream::unfold(Some(taken), |taken| async move {
         let mut taken = taken?;
         match taken.recv().await {

@@ -1,9 +1,11 @@
 //! The edge: connections in, answers out, everything in between bounded in size, time and number.
 
+pub mod answers;
 pub mod authenticate;
 pub mod body;
 pub mod capacity;
 pub mod connections;
+pub mod control_frames;
 pub mod fed;
 pub mod first_contact;
 pub mod keepalive;
@@ -23,6 +25,7 @@ pub mod socket;
 pub mod stall;
 pub mod stream_messages;
 pub mod tls;
+pub mod turns;
 pub mod unread;
 
 use capacity::Capacity;

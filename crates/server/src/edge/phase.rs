@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub enum SharedPlace {
     OfNetwork(PoolPlace<Source>),
     OfCredential(PoolPlace<CredentialHolder>),
-    Certified(#[expect(dead_code, reason = "dropping it gives the place back")] OwnedSemaphorePermit),
+    Certified(OwnedSemaphorePermit),
 }
 
 impl SharedPlace {

@@ -1,8 +1,10 @@
 //! One connection's requests: ids in and out, limits, the router.
 
 use crate::doors;
+use crate::edge::answers::{self, AnswerReader};
 use crate::edge::authenticate::{self, CallerClass, ConnectionPeer, CredentialHolder};
 use crate::edge::body::{self, BODY_LIMIT, Bounded, Pace};
+use crate::edge::control_frames::ControlFrames;
 use crate::edge::first_contact;
 use crate::edge::keepalive;
 use crate::edge::logged::fit_for_the_log;
@@ -44,6 +46,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(8);
 const QUIET_DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// How long a connection may go without a look at the clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(30);
+/// What one HTTP/2 stream may have in the connection beyond the frame that it is at; large answers come in pieces of that size.
+const SEND_BYTES: usize = 16 * 1024;
 const STREAMS: u32 = 64;
 const UNAUTHENTICATED_STREAMS: u32 = 8;
 /// How long a connection may last on which nobody known has asked anything.
@@ -110,7 +114,6 @@ pub async fn serve<S>(
             }
         }
     });
-    let io = TokioIo::new(stream);
     let over = std::pin::pin!(async {
         tokio::select! {
             () = idle(&watch) => {}
@@ -127,6 +130,7 @@ pub async fn serve<S>(
     });
     // Boxed once and never moved: there are as many of these as hosts.
     if http2 {
+        let io = TokioIo::new(ControlFrames::new(stream, watch.clone()));
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -135,11 +139,12 @@ pub async fn serve<S>(
             .max_pending_accept_reset_streams(32)
             .initial_stream_window_size(64 * 1024)
             .initial_connection_window_size(128 * 1024)
-            .max_send_buf_size(128 * 1024)
+            .max_send_buf_size(SEND_BYTES)
             .keep_alive_interval(pings)
             .keep_alive_timeout(keepalive::ANSWER_LIMIT);
         drive(Box::pin(builder.serve_connection(io, service)).as_mut(), over, cut, &watch).await;
     } else {
+        let io = TokioIo::new(stream);
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -284,6 +289,7 @@ async fn answer(
     extensions.insert(peer);
     let lasting = doors::lasts(&path) && class == CallerClass::Node;
     let expects = unread::expects(&request);
+    let grpc = unread::is_grpc(request.headers());
     let limit = body::limit(&path, || holder.as_ref().is_some_and(|holder| holder.is_platform_admin(app)));
     let endless = lasting && doors::request_lasts(&path);
     let mut response = match unread::admitted(app, request, limit, endless) {
@@ -294,6 +300,14 @@ async fn answer(
         Ok(request) => served(app, router, request, (source, limit), holder.as_ref(), watch).await,
         Err(response) => response,
     };
+    if !lasting {
+        let placed =
+            answers::with_place(app, response, AnswerReader { holder: holder.as_ref(), source }).await;
+        response = placed.unwrap_or_else(|| {
+            app.metrics.displaced("answer");
+            overloaded(grpc, &path, "too much of what was asked for before was not read yet")
+        });
+    }
     if response.headers().contains_key("grpc-status") {
         response = doors::native::marked(&path, response);
     }
@@ -354,14 +368,19 @@ async fn served(
 ) -> Response<Body> {
     let grpc = unread::is_grpc(request.headers());
     let path = request.uri().path().to_owned();
-    let overloaded = || {
-        let failure = Failure::new(code::OVERLOADED, "more requests than can be served now");
-        unread::refusal(grpc, &path, failure.retry_after(2))
-    };
+    let overloaded = || overloaded(grpc, &path, "more requests than can be served now");
     let capacity = &app.edge.capacity;
+    // While the handler is at work, whether or not there is a body.
+    let _request = match holder {
+        // The operator socket has its own bound, and so have strangers' connections.
+        None | Some(CredentialHolder::Local(_)) => None,
+        Some(holder) => match capacity.request(holder).await {
+            Some(place) => Some(place),
+            None => return overloaded(),
+        },
+    };
     let place = match holder {
         _ if http_body::Body::is_end_stream(request.body()) => None,
-        // The operator socket has its own bound.
         Some(CredentialHolder::Local(_)) => None,
         Some(holder) => match capacity.body(holder).await {
             Some(place) => Some(SharedPlace::OfCredential(place)),
@@ -405,6 +424,10 @@ async fn served(
             overloaded()
         }
     }
+}
+
+fn overloaded(grpc: bool, path: &str, message: &str) -> Response<Body> {
+    unread::refusal(grpc, path, Failure::new(code::OVERLOADED, message).retry_after(2))
 }
 
 async fn routed(router: Router, request: Request<Body>) -> Response<Body> {

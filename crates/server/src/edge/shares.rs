@@ -59,6 +59,8 @@ struct Holdings<K> {
 
 struct PlaceHolder<K> {
     path: Vec<K>,
+    /// How many places it counts as.
+    weight: usize,
     used: PlaceUse,
     since: Instant,
     displaced: CancellationToken,
@@ -99,18 +101,29 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         used: PlaceUse,
         displaced: CancellationToken,
     ) -> Option<PoolPlace<K>> {
+        self.enter_weighed(path, 1, used, displaced)
+    }
+
+    /// The same for what counts as so many places.
+    pub fn enter_weighed(
+        self: &Arc<Self>,
+        path: &[K],
+        weight: usize,
+        used: PlaceUse,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<K>> {
         let mut held = self.held();
-        if held.count(path) >= self.each {
+        if held.count(path).saturating_add(weight) > self.each {
             return None;
         }
-        if held.holders.len() >= self.places {
-            let victim = held.victim(path, Instant::now())?;
+        while held.count(&[]).saturating_add(weight) > self.places {
+            let victim = held.victim(path, weight, Instant::now())?;
             held.remove(victim)?.displaced.cancel();
         }
         let id = held.next;
         held.next += 1;
-        let holder =
-            PlaceHolder { path: path.to_vec(), used, since: Instant::now(), displaced: displaced.clone() };
+        let (path, since) = (path.to_vec(), Instant::now());
+        let holder = PlaceHolder { path, weight, used, since, displaced: displaced.clone() };
         held.insert(id, holder);
         Some(PoolPlace { pool: self.clone(), id, displaced })
     }
@@ -142,6 +155,11 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
     /// Whether anyone of this group has a place.
     pub fn holds(&self, path: &[K]) -> bool {
         self.held().count(path) > 0
+    }
+
+    /// How many places this group has.
+    pub fn held_by(&self, path: &[K]) -> usize {
+        self.held().count(path)
     }
 
     fn held(&self) -> MutexGuard<'_, Holdings<K>> {
@@ -176,7 +194,7 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     }
 
     fn insert(&mut self, id: u64, holder: PlaceHolder<K>) {
-        self.change(&holder, id, |group| group.count += 1, |loose| loose + 1);
+        self.change(&holder, id, |places, weight| places + weight);
         if holder.used == PlaceUse::Idle {
             self.idle.insert((holder.since, id));
         }
@@ -192,26 +210,20 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
             group.candidates.remove(&candidate);
         }
-        self.change(&holder, id, |group| group.count -= 1, |loose| loose - 1);
+        self.change(&holder, id, |places, weight| places - weight);
         Some(holder)
     }
 
     /// Counts in every group that a place is in, from the innermost outwards; a group without places is forgotten.
-    fn change(
-        &mut self,
-        holder: &PlaceHolder<K>,
-        id: u64,
-        count: fn(&mut Group<K>),
-        loose: fn(usize) -> usize,
-    ) {
+    fn change(&mut self, holder: &PlaceHolder<K>, id: u64, counted: fn(usize, usize) -> usize) {
         let can_be_given_up = holder.candidate(id).is_some();
         for depth in (0..=holder.path.len()).rev() {
             let Some((path, _)) = holder.path.split_at_checked(depth) else { continue };
             let group = self.groups.entry(path.to_vec()).or_default();
             let before = group.loose;
-            count(group);
+            group.count = counted(group.count, holder.weight);
             if can_be_given_up {
-                group.loose = loose(group.loose);
+                group.loose = counted(group.loose, holder.weight);
             }
             let (left, now) = (group.count, group.loose);
             if left == 0 && depth > 0 {
@@ -237,10 +249,10 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     }
 
     /// Whose place a newcomer takes in a full pool.
-    fn victim(&self, newcomer: &[K], now: Instant) -> Option<u64> {
+    fn victim(&self, newcomer: &[K], weight: usize, now: Instant) -> Option<u64> {
         let largest = self.largest()?;
         let first = |path: &[K]| self.groups.get(path)?.candidates.first().map(|(.., id)| *id);
-        let holds_less = self.parted(newcomer, &largest).is_some_and(|(own, theirs)| own + 1 < theirs);
+        let holds_less = self.parted(newcomer, &largest).is_some_and(|(own, theirs)| own + weight < theirs);
         if holds_less {
             return first(&largest);
         }
@@ -374,6 +386,25 @@ mod tests {
         assert!(waited.is_some());
         drop(waited);
         assert!(pool.held().groups.len() == 1 && pool.held().idle.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn places_are_shared_by_what_they_weigh() {
+        let pool = SharedPool::new(100, 60);
+        let weighed = |from: &str, weight| {
+            let displaced = CancellationToken::new();
+            pool.enter_weighed(&networks(from), weight, PlaceUse::Active, displaced)
+        };
+        let many: Vec<_> = (0..3).filter_map(|_| weighed("192.0.2.1", 20)).collect();
+        assert!(many.len() == 3 && weighed("192.0.2.1", 1).is_none(), "one member has its own");
+        let _other = weighed("198.51.100.1", 35);
+        assert_eq!(displaced(&many), 0, "there was room");
+        let _third = weighed("203.0.113.1", 39);
+        assert_eq!(displaced(&many), 2, "as many as it takes, of whoever has most");
+        assert!(weighed("203.0.113.2", 61).is_none(), "more than one may ever have");
+        assert_eq!(pool.held().count(&[]), 94);
+        drop(many);
+        assert_eq!(pool.held().count(&[]), 74);
     }
 
     #[tokio::test]

@@ -5,11 +5,12 @@ mod list;
 pub use list::list;
 
 use crate::ca::keys::audit_issuer;
+use crate::edge::authenticate::CredentialHolder;
+use crate::edge::shares::PoolPlace;
 use crate::edge::{authenticate, fed};
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
 use crate::process::app::App;
-use api::code;
 use api::rest::audit::{AuditFault, AuditVerify};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -22,7 +23,6 @@ use lifecycle::registry::Act;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 const CHUNK: usize = 500;
 /// How long an export may take in all; one that is not read ends much sooner.
@@ -55,9 +55,10 @@ pub fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 
 pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
-    let place = app.audit_readers.export()?;
+    let place = app.audit_readers.export(&caller.actor)?;
+    let over = place.displaced.clone();
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
-    Ok((kind, fed::body(lines(app, view, place), Some(EXPORT_LIMIT))).into_response())
+    Ok((kind, fed::body(lines(app, view, place), Some(EXPORT_LIMIT), over)).into_response())
 }
 
 /// The lines up to the head at the beginning, then the signed footer. A break ends the stream with an error,
@@ -65,7 +66,7 @@ pub async fn export(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
 fn lines(
     app: Arc<App>,
     view: Arc<View>,
-    place: OwnedSemaphorePermit,
+    place: PoolPlace<CredentialHolder>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
     futures::stream::unfold(Some((app, view, 0u64, place)), |at| async move {
         let (app, view, after, place) = at?;
@@ -114,9 +115,11 @@ fn footer(app: &App, view: &View) -> Result<Bytes, std::io::Error> {
 /// Walks the whole trail as it is on disk now.
 pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<AuditVerify>, Failure> {
     let (view, _) = authenticate::reader(&app, &caller.actor, Act::ReadAudit)?;
+    // It is given on when the walk is over, even if nobody waits for it any more.
+    let turn = app.audit_readers.verification(&caller.actor).await?;
     let walk = app.clone();
     let result = tokio::task::spawn_blocking(move || {
-        let Ok(_alone) = walk.audit_readers.walks.try_acquire() else { return Ok(None) };
+        let _turn = turn;
         let (Some(domain), Some(signer)) = (&view.state.domain, &view.state.audit_signer) else {
             return Err("the domain is not initialized".to_owned());
         };
@@ -125,14 +128,10 @@ pub async fn verify(State(app): State<Arc<App>>, caller: Caller) -> Result<axum:
             pki::sign::verify_audit(&signer.certificate, &message, signature)
         };
         let verified = walk.journal.audit().verify(&signed).with_checkpoint(view.state.checkpoint);
-        Ok(Some(verified.and(walk.journal.checkpoint_fault())))
+        Ok(verified.and(walk.journal.checkpoint_fault()))
     });
     let verification = match result.await {
-        Ok(Ok(Some(verification))) => verification,
-        Ok(Ok(None)) => {
-            let busy = Failure::new(code::OVERLOADED, "another verification of the audit trail is running");
-            return Err(busy.retry_after(2));
-        }
+        Ok(Ok(verification)) => verification,
         Ok(Err(error)) => return Err(unreadable(&error)),
         Err(error) => return Err(unreadable(&error)),
     };

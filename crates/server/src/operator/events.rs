@@ -1,6 +1,7 @@
 //! `/v1/events`: nodes and alerts as they change, as server-sent events. A slow reader skips what it missed in between:
 //! what it gets is always the newest state, and nothing is queued for it.
 
+use crate::edge::answers::{AnswerReader, Unsent};
 use crate::edge::authenticate::{self, CredentialHolder};
 use crate::edge::capacity::EVENT_STREAMS_EACH;
 use crate::edge::fed;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::header;
 use journal::View;
+use lifecycle::names::Source;
 use lifecycle::registry::{Act, Actor, may_reach};
 use std::io;
 use std::sync::Arc;
@@ -24,6 +26,9 @@ use tokio::sync::watch;
 
 /// A comment now and then, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Changes from here on are sent in pieces, and count as a large answer while they are not read; those that others are told of
+/// with the same text cost nothing.
+const WHOLE: usize = 16 * 1024;
 /// When to try again for whom there is no place.
 const RETRY_SECONDS: u32 = 5;
 
@@ -33,13 +38,18 @@ struct Follower {
     actor: Actor,
     news: watch::Receiver<Option<Arc<News>>>,
     seen: Arc<View>,
+    holder: CredentialHolder,
+    source: Source,
+    /// What is left of changes that were many.
+    unsent: Option<Unsent>,
     _place: PoolPlace<CredentialHolder>,
 }
 
 pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
     authenticate::node_reader(&app, &caller.actor, Act::ReadNodes)?;
     let holder = CredentialHolder::of(&caller.actor);
-    let place = holder.and_then(|holder| app.edge.capacity.event_stream(&holder)).ok_or_else(|| {
+    let placed = holder.and_then(|holder| Some((app.edge.capacity.event_stream(&holder)?, holder)));
+    let (place, holder) = placed.ok_or_else(|| {
         let most =
             format!("this credential has {EVENT_STREAMS_EACH} event streams already, or there are too many");
         Failure::new(code::TOO_MANY_STREAMS, most).retry_after(RETRY_SECONDS)
@@ -47,17 +57,25 @@ pub async fn follow(State(app): State<Arc<App>>, caller: Caller) -> Result<Respo
     // Subscribed before the first look, so that nothing falls in between.
     let news = app.fleet.news.subscribe();
     let seen = app.view();
-    let follower = Follower { app, actor: caller.actor, news, seen, _place: place };
+    let (actor, source, over) = (caller.actor, caller.origin.source, place.displaced.clone());
+    let follower = Follower { app, actor, news, seen, holder, source, unsent: None, _place: place };
     let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((kind, fed::body(changes(follower), None)).into_response())
+    Ok((kind, fed::body(changes(follower), None, over)).into_response())
 }
 
 fn changes(follower: Follower) -> impl Stream<Item = Result<Bytes, io::Error>> + Send {
     let greeting = futures::stream::iter([Ok(Bytes::from_static(b": following\n\n"))]);
     let rest = futures::stream::unfold(follower, |mut follower| async move {
         loop {
+            if let Some(piece) = follower.unsent.as_mut().and_then(Unsent::piece) {
+                return Some((piece, follower));
+            }
             let text = follower.next().await?;
-            if !text.is_empty() {
+            if text.len() > WHOLE && text.is_unique() {
+                let reader = AnswerReader { holder: Some(&follower.holder), source: follower.source };
+                // Without room the stream ends: whoever comes again is told of what is so then.
+                follower.unsent = Some(Unsent::new(&follower.app, &text, reader)?);
+            } else if !text.is_empty() {
                 return Some((Ok(text), follower));
             }
         }

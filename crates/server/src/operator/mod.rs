@@ -3,6 +3,7 @@
 pub(crate) mod acts;
 mod alerts;
 mod audit;
+mod audit_readers;
 mod bootstrap;
 mod ca;
 mod clock;
@@ -22,6 +23,7 @@ mod timeline;
 pub(crate) mod tokens;
 mod vclusters;
 
+pub use audit_readers::AuditReaders;
 pub use health::metrics_text;
 
 use crate::cluster::freshness;
@@ -34,50 +36,6 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::{delete, get, post};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Readers of the audit trail at once; each keeps a thread and a disk busy.
-const TIMELINES: usize = 2;
-/// Exports of it at once; each keeps a view of the registry until it is read to its end.
-const EXPORTS: usize = 8;
-/// How long to wait for a place among them.
-const READER_WAIT: Duration = Duration::from_secs(10);
-
-/// Bounds on how many read the audit trail at once.
-pub struct AuditReaders {
-    /// One walk over the whole audit trail at a time.
-    walks: Semaphore,
-    /// Places among those who look through it for some lines.
-    timelines: Arc<Semaphore>,
-    exports: Arc<Semaphore>,
-}
-
-impl AuditReaders {
-    /// A place to look through the trail for some lines, or a refusal in time.
-    async fn timeline(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let place = tokio::time::timeout(READER_WAIT, self.timelines.clone().acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or_else(|| busy("too many requests for the audit trail"))
-    }
-
-    fn export(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        self.exports.clone().try_acquire_owned().map_err(|_| busy("too many exports of the audit trail"))
-    }
-}
-
-fn busy(message: &str) -> Failure {
-    Failure::new(code::OVERLOADED, message).retry_after(2)
-}
-
-impl Default for AuditReaders {
-    fn default() -> Self {
-        Self {
-            walks: Semaphore::new(1),
-            timelines: Arc::new(Semaphore::new(TIMELINES)),
-            exports: Arc::new(Semaphore::new(EXPORTS)),
-        }
-    }
-}
 
 /// Whether it is there, and whether it serves.
 pub fn health_router() -> Router<Arc<App>> {

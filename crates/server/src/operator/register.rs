@@ -7,7 +7,7 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::rest::nodes::{
-    NodeItem, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
+    BATCH_MAX, NodeItem, RegisterNodeRequest, RegisterNodesRequest, RegisteredNodes, RegistrationResult,
 };
 use axum::extract::State;
 use futures::StreamExt;
@@ -53,6 +53,10 @@ pub async fn batch(
 ) -> Result<axum::Json<RegisteredNodes>, Failure> {
     // May it at all? Said once, not for each machine.
     authenticate::reader(&app, &caller.actor, Act::RegisterHardware)?;
+    if nodes.len() > BATCH_MAX {
+        let most = format!("a batch has at most {BATCH_MAX} nodes");
+        return Err(Failure::new(code::TOO_LARGE, most));
+    }
     let caller = Arc::new(caller);
     let registered = futures::stream::iter(nodes.into_iter().zip(1..)).map(move |(request, line)| {
         let (app, caller) = (app.clone(), caller.clone());

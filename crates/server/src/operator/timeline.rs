@@ -76,13 +76,13 @@ pub async fn show(
         }
     };
     let until = view.audit.seq.min(after.saturating_add(SCAN));
-    // It is given back when the walk is over, even if nobody waits for it any more.
-    let place = app.audit_readers.timeline().await?;
+    // It is given on when the walk is over, even if nobody waits for it any more.
+    let turn = app.audit_readers.search(&caller.actor).await?;
     let reader = app.clone();
     let about = Selection { after, until, node: Some(id.to_string()), ..Selection::default() };
     let read = move || {
         let found = reader.journal.audit().select(&about, limit);
-        drop(place);
+        drop(turn);
         found
     };
     let found = tokio::task::spawn_blocking(read).await.map_err(|error| unreadable(&error))?;

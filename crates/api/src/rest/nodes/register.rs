@@ -1,5 +1,6 @@
 //! Registering machines by their hardware, one or many at a time.
 
+use crate::rest::at_most::at_most;
 use crate::rest::one_or_more::OneOrMore;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -32,11 +33,16 @@ pub struct RegisterNodeRequest {
     pub tenant: Option<String>,
 }
 
-/// Many machines, each registered by itself: some may be refused while the others are registered.
+/// Machines in one batch.
+pub const BATCH_MAX: usize = 100_000;
+
+/// Many machines, each registered by itself: some may be refused while the others are registered. At most 100,000.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RegisterNodes)]
 pub struct RegisterNodesRequest {
+    #[serde(deserialize_with = "at_most::<_, _, BATCH_MAX>")]
+    #[schema(max_items = 100_000)]
     pub nodes: Vec<RegisterNodeRequest>,
 }
 

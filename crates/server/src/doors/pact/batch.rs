@@ -8,14 +8,12 @@ use crate::http::failure::Failure;
 use crate::process::app::App;
 use api::code;
 use api::doors::pact::enrollment::{
-    BatchNodeResult, BatchRegisterNodesRequest, BatchRegisterNodesResponse, RegisterNodeRequest,
+    BATCH_MAX, BatchNodeResult, BatchRegisterNodesRequest, BatchRegisterNodesResponse, RegisterNodeRequest,
 };
 use futures::{StreamExt, stream};
 use lifecycle::names::TenantId;
 use lifecycle::registry::{Act, Command, NodeState};
 
-/// Machines in one batch. An entry may be sent in two bytes, and its result takes a hundred.
-const MACHINES_MAX: usize = 100_000;
 /// Registrations in progress at once: they share entries of the log.
 const AT_ONCE: usize = 256;
 
@@ -26,8 +24,8 @@ pub async fn register(
 ) -> Result<BatchRegisterNodesResponse, Failure> {
     // Who may not register any is told so once, and not for each.
     authenticate::reader(app, &caller.actor, Act::RegisterHardware)?;
-    if request.nodes.len() > MACHINES_MAX {
-        let most = format!("a batch has at most {MACHINES_MAX} nodes");
+    if request.nodes.len() > BATCH_MAX {
+        let most = format!("a batch has at most {BATCH_MAX} nodes");
         return Err(Failure::new(code::TOO_LARGE, most));
     }
     let tenant = caller.tenant(app, None)?;

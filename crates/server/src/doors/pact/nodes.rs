@@ -2,6 +2,7 @@
 
 use super::acts::node_id;
 use super::{hardware, state_word};
+use crate::edge::authenticate::CredentialHolder;
 use crate::fleet::everywhere;
 use crate::http::extract::Caller;
 use crate::http::failure::Failure;
@@ -21,6 +22,14 @@ pub async fn list(
     caller: &Caller,
     request: &ListNodesRequest,
 ) -> Result<ListNodesResponse, Failure> {
+    may_reach(&app.view().state, &caller.actor, Act::ReadNodes)?;
+    // The whole fleet at once: few are put together at a time, and none for a caller who does not read those it has.
+    let holder = CredentialHolder::of(&caller.actor);
+    let busy = || Failure::new(code::OVERLOADED, "too many lists of nodes at once").retry_after(2);
+    let turn = match &holder {
+        Some(holder) => Some(app.edge.capacity.list(holder).await.ok_or_else(busy)?),
+        None => None,
+    };
     let view = app.view();
     let NodeReach { tenants, vclusters } = may_reach(&view.state, &caller.actor, Act::ReadNodes)?;
     let reach = NodeReach { tenants: caller.narrowed(app, tenants, None)?, vclusters };
@@ -48,7 +57,9 @@ pub async fn list(
         last_seen: text(node.last_seen.max(known.last_seen(&node.id))),
         mac_address: hardware::mac_address(node),
     };
-    Ok(ListNodesResponse { nodes: nodes.iter().map(summary).collect() })
+    let response = ListNodesResponse { nodes: nodes.iter().map(summary).collect() };
+    drop(turn);
+    Ok(response)
 }
 
 pub async fn inspect(

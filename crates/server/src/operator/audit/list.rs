@@ -34,12 +34,12 @@ pub async fn list(
     let (after, until) = beyond(cursor, view.audit.seq, newest_first);
     let AuditQuery { node, event_type, .. } = query;
     let all = Selection { after, until, node, event_type, newest_first };
-    // It is given back when the walk is over, even if nobody waits for it any more.
-    let place = app.audit_readers.timeline().await?;
+    // It is given on when the walk is over, even if nobody waits for it any more.
+    let turn = app.audit_readers.search(&caller.actor).await?;
     let reader = app.clone();
     let read = move || {
         let page = page(&reader, all, since, limit);
-        drop(place);
+        drop(turn);
         page
     };
     let page = tokio::task::spawn_blocking(read).await.map_err(|error| unreadable(&error))?;
