@@ -5,6 +5,7 @@ pub mod body;
 pub mod capacity;
 pub mod connections;
 pub mod fed;
+pub mod handshake_turns;
 pub mod keepalive;
 pub mod limits;
 pub mod listener;

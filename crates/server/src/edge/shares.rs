@@ -16,18 +16,23 @@ use tokio_util::sync::CancellationToken;
 /// For so long nobody's place is taken only because it waits for its peer; a group that holds more than others has no such
 /// time.
 const STALE: Duration = Duration::from_secs(1);
+/// For so long a handshake is given up only to a group that holds far less.
+const PAID_FOR: Duration = Duration::from_secs(3);
 /// How often someone who waits looks again: places become stale by time alone.
 const LOOK: Duration = Duration::from_millis(200);
 /// How many of the places that have waited longest are looked at for one that may be taken.
 const LOOKED_AT: usize = 8;
 
-/// What a place is used for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a place is used for now, in the order in which they are given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlaceUse {
     /// Waits for its peer: given up to a group that holds less, and soon to anyone.
     Idle,
     /// The peer is at work: given up to a group that holds less.
     Active,
+    /// A handshake that is paid for, until something is asked: given up to a group that holds far less, and after a while to one
+    /// that holds clearly less. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
+    Handshake,
     /// The control plane is at work: never given up.
     Protected,
 }
@@ -37,6 +42,8 @@ pub struct SharedPool<K> {
     places: usize,
     /// How many of them one innermost group may have, full or not.
     each: usize,
+    /// Whether a group that has as many gives up one of them for one more; otherwise it has no more.
+    replaces: bool,
     held: Mutex<Holdings<K>>,
     freed: Notify,
 }
@@ -70,8 +77,8 @@ struct Group<K> {
     /// How many of its places can be given up, and the same of the groups in it, in order.
     loose: usize,
     inner: BTreeSet<(usize, K)>,
-    /// Of an innermost group: the places that can be given up, the idle ones first, the oldest of them first.
-    candidates: BTreeSet<(bool, Instant, u64)>,
+    /// Of an innermost group: its places, the idle ones first and those that cannot be given up last, the oldest of them first.
+    candidates: BTreeSet<(PlaceUse, Instant, u64)>,
 }
 
 impl<K> Default for Group<K> {
@@ -82,6 +89,15 @@ impl<K> Default for Group<K> {
 
 impl<K: Ord + Hash + Clone> SharedPool<K> {
     pub fn new(places: usize, each: usize) -> Arc<Self> {
+        Self::build(places, each, false)
+    }
+
+    /// One where a group that has as many places as it may gives up one of them for one more: the one that has been idle longest.
+    pub fn replacing(places: usize, each: usize) -> Arc<Self> {
+        Self::build(places, each, true)
+    }
+
+    fn build(places: usize, each: usize, replaces: bool) -> Arc<Self> {
         let held = Holdings {
             next: 0,
             holders: HashMap::new(),
@@ -89,7 +105,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             groups: HashMap::from([(Vec::new(), Group::default())]),
             idle: BTreeSet::new(),
         };
-        Arc::new(Self { places, each, held: Mutex::new(held), freed: Notify::new() })
+        Arc::new(Self { places, each, replaces, held: Mutex::new(held), freed: Notify::new() })
     }
 
     /// A place now, or none: the pool is full and nobody in it has to give way.
@@ -99,11 +115,22 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         used: PlaceUse,
         displaced: CancellationToken,
     ) -> Option<PoolPlace<K>> {
+        self.enter_among(self.places, path, used, displaced)
+    }
+
+    /// The same where only so many places are left.
+    pub fn enter_among(
+        self: &Arc<Self>,
+        places: usize,
+        path: &[K],
+        used: PlaceUse,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<K>> {
         let mut held = self.held();
         if held.count(path) >= self.each {
-            return None;
-        }
-        if held.holders.len() >= self.places {
+            let own = held.first(path).filter(|_| self.replaces)?;
+            held.remove(own)?.displaced.cancel();
+        } else if held.holders.len() >= places {
             let victim = held.victim(path, Instant::now())?;
             held.remove(victim)?.displaced.cancel();
         }
@@ -139,9 +166,18 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         }
     }
 
-    /// Whether anyone of this group has a place.
-    pub fn holds(&self, path: &[K]) -> bool {
-        self.held().count(path) > 0
+    /// How many places are taken.
+    pub fn taken(&self) -> usize {
+        self.held().holders.len()
+    }
+
+    /// Takes a place from the group with most that can be given up, and gives it to nobody.
+    pub fn give_up(&self) {
+        let mut held = self.held();
+        let first = held.largest().and_then(|path| held.first(&path));
+        if let Some(holder) = first.and_then(|id| held.remove(id)) {
+            holder.displaced.cancel();
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Holdings<K>> {
@@ -176,12 +212,12 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     }
 
     fn insert(&mut self, id: u64, holder: PlaceHolder<K>) {
-        self.change(&holder, id, |group| group.count += 1, |loose| loose + 1);
+        self.change(&holder, |group| group.count += 1, |loose| loose + 1);
         if holder.used == PlaceUse::Idle {
             self.idle.insert((holder.since, id));
         }
-        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
-            group.candidates.insert(candidate);
+        if let Some(group) = self.groups.get_mut(&holder.path) {
+            group.candidates.insert((holder.used, holder.since, id));
         }
         self.holders.insert(id, holder);
     }
@@ -189,22 +225,16 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     fn remove(&mut self, id: u64) -> Option<PlaceHolder<K>> {
         let holder = self.holders.remove(&id)?;
         self.idle.remove(&(holder.since, id));
-        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
-            group.candidates.remove(&candidate);
+        if let Some(group) = self.groups.get_mut(&holder.path) {
+            group.candidates.remove(&(holder.used, holder.since, id));
         }
-        self.change(&holder, id, |group| group.count -= 1, |loose| loose - 1);
+        self.change(&holder, |group| group.count -= 1, |loose| loose - 1);
         Some(holder)
     }
 
     /// Counts in every group that a place is in, from the innermost outwards; a group without places is forgotten.
-    fn change(
-        &mut self,
-        holder: &PlaceHolder<K>,
-        id: u64,
-        count: fn(&mut Group<K>),
-        loose: fn(usize) -> usize,
-    ) {
-        let can_be_given_up = holder.candidate(id).is_some();
+    fn change(&mut self, holder: &PlaceHolder<K>, count: fn(&mut Group<K>), loose: fn(usize) -> usize) {
+        let can_be_given_up = holder.used < PlaceUse::Protected;
         for depth in (0..=holder.path.len()).rev() {
             let Some((path, _)) = holder.path.split_at_checked(depth) else { continue };
             let group = self.groups.entry(path.to_vec()).or_default();
@@ -239,12 +269,16 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     /// Whose place a newcomer takes in a full pool.
     fn victim(&self, newcomer: &[K], now: Instant) -> Option<u64> {
         let largest = self.largest()?;
-        let first = |path: &[K]| self.groups.get(path)?.candidates.first().map(|(.., id)| *id);
-        let holds_less = self.parted(newcomer, &largest).is_some_and(|(own, theirs)| own + 1 < theirs);
-        if holds_less {
-            return first(&largest);
-        }
+        let first = |path: &[K]| self.first(path);
         let holder = |id: &u64| self.holders.get(id);
+        let parted = self.parted(newcomer, &largest);
+        let gives_way = |id: &u64| {
+            let (holder, shares) = (holder(id), parted.map(|(own, theirs)| (own + 1, theirs)));
+            holder.zip(shares).is_some_and(|(holder, (own, theirs))| holder.gives_way(own, theirs, now))
+        };
+        if let Some(id) = first(&largest).filter(gives_way) {
+            return Some(id);
+        }
         let stale = |id: &u64| holder(id).is_some_and(|holder| holder.is_stale(now));
         let not_more = |id: &u64| {
             let parted = holder(id).and_then(|holder| self.parted(newcomer, &holder.path));
@@ -254,6 +288,11 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         let own = first(newcomer).filter(stale);
         own.or_else(|| first(&largest).filter(stale))
             .or_else(|| longest_idle.find(|id| stale(id) && not_more(id)))
+    }
+
+    /// Which place of an innermost group is given up first.
+    fn first(&self, path: &[K]) -> Option<u64> {
+        self.groups.get(path)?.candidates.first().map(|(.., id)| *id)
     }
 
     /// The innermost group that is found by always following the group with the most places to give up.
@@ -281,11 +320,13 @@ impl<K> PlaceHolder<K> {
         self.used == PlaceUse::Idle && now.duration_since(self.since) >= STALE
     }
 
-    fn candidate(&self, id: u64) -> Option<(bool, Instant, u64)> {
+    /// Whether it is given up for one whose group would hold this many places then, while its own holds that many.
+    fn gives_way(&self, own: usize, theirs: usize, now: Instant) -> bool {
         match self.used {
-            PlaceUse::Idle => Some((false, self.since, id)),
-            PlaceUse::Active => Some((true, self.since, id)),
-            PlaceUse::Protected => None,
+            PlaceUse::Idle | PlaceUse::Active => own < theirs,
+            PlaceUse::Handshake if now.duration_since(self.since) < PAID_FOR => 8 * own < theirs,
+            PlaceUse::Handshake => 4 * own < 3 * theirs,
+            PlaceUse::Protected => false,
         }
     }
 }
@@ -374,6 +415,46 @@ mod tests {
         assert!(waited.is_some());
         drop(waited);
         assert!(pool.held().groups.len() == 1 && pool.held().idle.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_handshake_gives_way_to_who_holds_far_less() {
+        let pool = SharedPool::new(32, usize::MAX);
+        let of = |from: &'static str, count: usize| -> Vec<_> {
+            (0..count).filter_map(|_| enter(&pool, from, PlaceUse::Handshake)).collect()
+        };
+        let (many, few) = (of("192.0.2.1", 20), of("192.0.2.2", 12));
+        assert!(enter(&pool, "192.0.2.2", PlaceUse::Handshake).is_none(), "as many machines, by and large");
+        assert!(enter(&pool, "192.0.2.3", PlaceUse::Handshake).is_some(), "a neighbour of both");
+        assert_eq!((displaced(&many), displaced(&few)), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_member_that_has_all_of_its_own_gives_up_what_is_idle_longest() {
+        let pool = SharedPool::replacing(100, 3);
+        let own: Vec<_> = (0..3).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
+        own[0].set(PlaceUse::Protected);
+        own[1].set(PlaceUse::Active);
+        let more = enter(&pool, "192.0.2.1", PlaceUse::Protected);
+        assert!(more.is_some() && own[2].displaced.is_cancelled() && displaced(&own) == 1);
+        let _more = enter(&pool, "192.0.2.1", PlaceUse::Protected);
+        assert!(own[1].displaced.is_cancelled() && displaced(&own) == 2);
+        let _most = enter(&pool, "192.0.2.1", PlaceUse::Idle);
+        assert!(own[0].displaced.is_cancelled(), "a live stream only if all carry one");
+        assert_eq!(pool.taken(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_pool_whose_places_are_called_in_has_room_for_no_more() {
+        let pool = SharedPool::new(10, usize::MAX);
+        let many: Vec<_> = (0..10).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
+        pool.give_up();
+        assert_eq!((pool.taken(), displaced(&many)), (9, 1));
+        let enter =
+            |from: &str| pool.enter_among(5, &networks(from), PlaceUse::Idle, CancellationToken::new());
+        assert!(enter("192.0.2.1").is_none(), "its own is the largest");
+        assert!(enter("192.0.2.2").is_some(), "who has none takes one of another");
+        assert_eq!((pool.taken(), displaced(&many)), (9, 2));
     }
 
     #[tokio::test]
