@@ -175,3 +175,88 @@ impl Capacity {
         self.event_streams.enter(path, PlaceUse::Protected, CancellationToken::new())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lifecycle::names::NodeId;
+
+    fn source(text: &str) -> Source {
+        Source::Address(text.parse().expect("an address"))
+    }
+
+    fn node(name: &str) -> CredentialHolder {
+        CredentialHolder::Node(NodeId::parse(name).expect("an id"))
+    }
+
+    fn arrivals(capacity: &Capacity, from: &str, count: usize) -> Vec<PoolPlace<Source>> {
+        (0..count).filter_map(|_| capacity.arrival(source(from))).collect()
+    }
+
+    #[test]
+    fn a_host_that_floods_keeps_no_neighbour_out() {
+        for (host, neighbour) in [("192.0.2.1", "192.0.2."), ("2001:db8:1:0::1", "2001:db8:1:")] {
+            let capacity = Capacity::new(1000);
+            let flood = arrivals(&capacity, host, 5000);
+            assert!(flood.len() < 500 && capacity.arrival(source(host)).is_none());
+            let neighbours: Vec<_> = (2..60)
+                .filter_map(|i| {
+                    let end = if host.contains(':') { format!("{i:x}::1") } else { i.to_string() };
+                    capacity.arrival(source(&format!("{neighbour}{end}")))
+                })
+                .collect();
+            assert_eq!(neighbours.len(), 58, "{host}");
+            assert!(neighbours.iter().all(|place| !place.displaced.is_cancelled()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_floods_takes_no_handshake_of_a_neighbour() {
+        let capacity = Capacity::new(1000);
+        let mut flood = Vec::new();
+        for _ in 0..1000 {
+            let begun = capacity.handshake(source("192.0.2.1"));
+            // Turns are given back at once, places are kept.
+            let Ok(Some((_, place))) = tokio::time::timeout(WAIT / 1000, begun).await else { break };
+            flood.push(place);
+        }
+        assert_eq!(flood.len(), 250);
+        for i in 2..30 {
+            let begun = capacity.handshake(source(&format!("192.0.2.{i}")));
+            flood.push(tokio::time::timeout(WAIT, begun).await.ok().flatten().expect("a place").1);
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_with_a_certificate_call_in_what_arrivals_have() {
+        let capacity = Capacity::new(1000);
+        let waiting = arrivals(&capacity, "192.0.2.1", 1000);
+        assert_eq!(waiting.len(), capacity.lent / 2);
+        let mut known = Vec::new();
+        for number in 0..capacity.lent - capacity.lent / 16 {
+            known.extend(capacity.certificate(&node(&format!("n{number}"))).await);
+            assert!(capacity.certificates.taken() + capacity.arrivals.taken() <= capacity.lent);
+        }
+        assert_eq!(known.len(), capacity.lent - capacity.lent / 16);
+        assert_eq!(capacity.arrivals.taken(), capacity.lent / 16, "there is always a way in");
+        assert!(capacity.arrival(source("198.51.100.1")).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_owner_has_sixty_four_connections_and_gives_way_to_others() {
+        let capacity = Capacity::new(128);
+        let mut own = Vec::new();
+        for _ in 0..CERTIFICATES_EACH + 8 {
+            own.extend(capacity.certificate(&node("n1")).await);
+        }
+        assert_eq!((own.len(), capacity.certificates.taken()), (CERTIFICATES_EACH + 8, CERTIFICATES_EACH));
+        assert!(own.iter().take(8).all(|place| place.displaced.is_cancelled()), "the oldest");
+        own[20].set(PlaceUse::Protected);
+        let mut others = Vec::new();
+        for number in 0..40 {
+            others.extend(capacity.certificate(&node(&format!("m{number}"))).await);
+        }
+        assert_eq!(others.len(), 40);
+        assert!(!own[20].displaced.is_cancelled(), "a live stream stays");
+    }
+}

@@ -11,6 +11,7 @@ use crate::edge::stall::Stall;
 use crate::edge::tls;
 use crate::process::app::App;
 use axum::Router;
+use futures::FutureExt;
 use lifecycle::names::Source;
 use lifecycle::registry::{Owner, Presented, by_svid};
 use pki::verify::PeerCertificate;
@@ -181,7 +182,8 @@ async fn shaken(
     place: &PoolPlace<Source>,
 ) -> Option<Box<TlsStream<TcpStream>>> {
     // One who has left while it waited costs no key exchange.
-    if stream.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {
+    let ready = stream.ready(Interest::READABLE).now_or_never();
+    if ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed())) {
         return None;
     }
     let mut handshake = Box::pin(tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible()));

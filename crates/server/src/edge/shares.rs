@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -18,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 const STALE: Duration = Duration::from_secs(1);
 /// For so long a handshake is given up only to a group that holds far less.
 const PAID_FOR: Duration = Duration::from_secs(3);
-/// How often someone who waits looks again: places become stale by time alone.
+/// How often someone who waits looks again: places become stale by time alone. Where more than so many wait, each looks less often,
+/// up to ten times less.
 const LOOK: Duration = Duration::from_millis(200);
+const LOOKERS: u32 = 64;
+const RAREST: u32 = 10;
 /// How many of the places that have waited longest are looked at for one that may be taken.
 const LOOKED_AT: usize = 8;
 
@@ -46,6 +50,27 @@ pub struct SharedPool<K> {
     replaces: bool,
     held: Mutex<Holdings<K>>,
     freed: Notify,
+    waiting: AtomicU32,
+}
+
+/// Counts one who waits for as long as it does.
+struct PoolWaiter<'a>(&'a AtomicU32);
+
+impl<'a> PoolWaiter<'a> {
+    fn new(waiting: &'a AtomicU32) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+
+    fn others(&self) -> u32 {
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+impl Drop for PoolWaiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Held as long as the place is used.
@@ -105,7 +130,8 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             groups: HashMap::from([(Vec::new(), Group::default())]),
             idle: BTreeSet::new(),
         };
-        Arc::new(Self { places, each, replaces, held: Mutex::new(held), freed: Notify::new() })
+        let (held, freed) = (Mutex::new(held), Notify::new());
+        Arc::new(Self { places, each, replaces, held, freed, waiting: AtomicU32::new(0) })
     }
 
     /// A place now, or none: the pool is full and nobody in it has to give way.
@@ -151,6 +177,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         limit: Duration,
     ) -> Option<PoolPlace<K>> {
         let deadline = Instant::now() + limit;
+        let waiter = PoolWaiter::new(&self.waiting);
         loop {
             let freed = self.freed.notified();
             if let Some(place) = self.enter(path, used, displaced.clone()) {
@@ -161,7 +188,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             }
             tokio::select! {
                 () = freed => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK * (1 + waiter.others() / LOOKERS).min(RAREST)) => {}
             }
         }
     }
@@ -453,7 +480,8 @@ mod tests {
         let enter =
             |from: &str| pool.enter_among(5, &networks(from), PlaceUse::Idle, CancellationToken::new());
         assert!(enter("192.0.2.1").is_none(), "its own is the largest");
-        assert!(enter("192.0.2.2").is_some(), "who has none takes one of another");
+        let other = enter("192.0.2.2");
+        assert!(other.is_some(), "who has none takes one of another");
         assert_eq!((pool.taken(), displaced(&many)), (9, 2));
     }
 
