@@ -35,7 +35,7 @@ pub enum PlaceUse {
     /// The peer is at work: given up to a group that holds less.
     Active,
     /// A handshake that is paid for, until something is asked: given up to a group that holds far less, and after a while to one
-    /// that holds clearly less. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
+    /// that holds less than half. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
     Handshake,
     /// The control plane is at work: never given up.
     Protected,
@@ -352,7 +352,7 @@ impl<K> PlaceHolder<K> {
         match self.used {
             PlaceUse::Idle | PlaceUse::Active => own < theirs,
             PlaceUse::Handshake if now.duration_since(self.since) < PAID_FOR => 8 * own < theirs,
-            PlaceUse::Handshake => 4 * own < 3 * theirs,
+            PlaceUse::Handshake => 2 * own < theirs,
             PlaceUse::Protected => false,
         }
     }
