@@ -1,8 +1,13 @@
 //! How many of everything there may be at once. What strangers can hold is shared by their networks, what the known can hold by
-//! their credentials; each kind has places of its own, so that none can use up those of another.
+//! their owners; each kind has places of its own, so that none can use up those of another.
+//!
+//! A connection is an arrival until its handshake begins, and costs its socket alone. Then it is unauthenticated, with one place for
+//! its handshake and for what it asks after that, so that nobody's handshake is paid for who has no place afterwards. With a good
+//! certificate or API key it has a place of the known.
 
 use crate::edge::answers::AnswerReader;
 use crate::edge::authenticate::CredentialHolder;
+use crate::edge::handshake_turns::{HandshakeTurn, HandshakeTurns};
 use crate::edge::phase::SharedPlace;
 use crate::edge::shares::{PlaceUse, PoolPlace, SharedPool};
 use crate::edge::turns::{PlacesInTurn, Turn};
@@ -12,11 +17,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Connections whose handshake is not finished, and unauthenticated ones; an eighth of the descriptors at most.
-const HANDSHAKES: usize = 8192;
-const STRANGERS: usize = 4096;
+/// Connections whose handshake has begun and on which nobody known has asked anything; a quarter of the descriptors at most.
+const UNAUTHENTICATED: usize = 8192;
 /// Connections on which an API key was good; a sixteenth of the descriptors at most.
 const KEYED: usize = 1024;
+/// Connections of one owner of certificates, over all of them.
+const CERTIFICATES_EACH: usize = 64;
 /// Bodies of requests that may be held at once, 64 KiB each: of strangers, of the known, and of one of these.
 const STRANGERS_BODIES: usize = 1024;
 const BODIES: usize = 2048;
@@ -39,17 +45,14 @@ const EVENT_STREAMS: usize = 4096;
 pub const EVENT_STREAMS_EACH: usize = 256;
 /// How long to wait for a place.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long an unauthenticated connection may wait for a place: its handshake is done, and would be done again if it were sent away
-/// while thousands of machines boot at once.
-const STRANGER_WAIT: Duration = Duration::from_secs(20);
-/// How long a connection may wait for its handshake to begin.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(20);
+/// How long a connection may wait for its handshake: thousands of machines that boot at once are late, and not sent away.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(25);
 
 pub struct Capacity {
-    handshakes: Arc<SharedPool<Source>>,
-    /// Connections that wait for a place among the handshakes.
-    waiting: Arc<SharedPool<Source>>,
-    strangers: Arc<SharedPool<Source>>,
+    /// Connections whose handshake has not begun.
+    arrivals: Arc<SharedPool<Source>>,
+    turns: Arc<HandshakeTurns>,
+    unauthenticated: Arc<SharedPool<Source>>,
     strangers_bodies: Arc<SharedPool<Source>>,
     keyed: Arc<SharedPool<CredentialHolder>>,
     bodies: Arc<SharedPool<CredentialHolder>>,
@@ -60,29 +63,22 @@ pub struct Capacity {
     lists: Arc<PlacesInTurn<CredentialHolder>>,
     streams: Arc<SharedPool<CredentialHolder>>,
     event_streams: Arc<SharedPool<CredentialHolder>>,
-    /// Connections with a client certificate: what the others leave of the descriptors.
-    certificates: Arc<Semaphore>,
-    /// So many of these places those who wait for a handshake leave free.
-    certificates_kept: usize,
-}
-
-/// A descriptor that connections with a client certificate do not need now.
-pub struct WaitingPlace {
-    pub place: PoolPlace<Source>,
-    _descriptor: OwnedSemaphorePermit,
+    /// Connections with a client certificate.
+    certificates: Arc<SharedPool<CredentialHolder>>,
+    /// Descriptors of arrivals and of connections with a client certificate together: what the others leave.
+    lent: usize,
 }
 
 impl Capacity {
     /// Shares out so many descriptors.
     pub fn new(descriptors: usize) -> Self {
-        let handshakes = HANDSHAKES.min(descriptors / 8);
-        let strangers = STRANGERS.min(descriptors / 8);
+        let unauthenticated = UNAUTHENTICATED.min(descriptors / 4);
         let keyed = KEYED.min(descriptors / 16);
-        let certificates = descriptors - handshakes - strangers - keyed;
+        let lent = descriptors - unauthenticated - keyed;
         Self {
-            handshakes: SharedPool::new(handshakes, usize::MAX),
-            waiting: SharedPool::new(certificates / 2, usize::MAX),
-            strangers: SharedPool::new(strangers, usize::MAX),
+            arrivals: SharedPool::new(lent / 2, usize::MAX),
+            turns: Arc::default(),
+            unauthenticated: SharedPool::new(unauthenticated, usize::MAX),
             strangers_bodies: SharedPool::new(STRANGERS_BODIES, usize::MAX),
             keyed: SharedPool::new(keyed, usize::MAX),
             bodies: SharedPool::new(BODIES, BODIES_EACH),
@@ -93,60 +89,80 @@ impl Capacity {
             lists: PlacesInTurn::new(LISTS, usize::MAX),
             streams: SharedPool::new(usize::MAX, STREAMS_EACH),
             event_streams: SharedPool::new(EVENT_STREAMS, EVENT_STREAMS_EACH),
-            certificates: Arc::new(Semaphore::new(certificates.min(Semaphore::MAX_PERMITS))),
-            certificates_kept: certificates / 2,
+            // A sixteenth stays with the arrivals, so that there is always a way in.
+            certificates: SharedPool::replacing(lent - lent / 16, CERTIFICATES_EACH),
+            lent,
         }
     }
 
-    /// A place for a handshake now. None while others of the same network wait for one: they were here before.
-    pub fn handshake(&self, source: Source) -> Option<PoolPlace<Source>> {
+    /// A place for a connection that was accepted, among those that connections with a client certificate do not need now. In a
+    /// full pool the network with most gives way; none if that is the newcomer's own.
+    pub fn arrival(&self, source: Source) -> Option<PoolPlace<Source>> {
+        let left = self.lent.saturating_sub(self.certificates.taken()).min(self.lent / 2);
+        self.arrivals.enter_among(left, &source.networks(), PlaceUse::Idle, CancellationToken::new())
+    }
+
+    /// A turn to begin a handshake, and a place for the connection from then on; none in time.
+    pub async fn handshake(&self, source: Source) -> Option<(HandshakeTurn, PoolPlace<Source>)> {
+        tokio::time::timeout(HANDSHAKE_WAIT, self.begun(source)).await.ok()?
+    }
+
+    /// Whoever waits for a place holds no turn, so that those who may take the place of somebody with more have theirs.
+    async fn begun(&self, source: Source) -> Option<(HandshakeTurn, PoolPlace<Source>)> {
         let networks = source.networks();
-        let first = networks.get(..1).unwrap_or_default();
-        if self.waiting.holds(first) {
-            return None;
+        let turn = self.turns.take(&networks).await?;
+        let (used, displaced) = (PlaceUse::Handshake, CancellationToken::new());
+        if let Some(place) = self.unauthenticated.enter(&networks, used, displaced.clone()) {
+            return Some((turn, place));
         }
-        self.handshakes.enter(&networks, PlaceUse::Idle, CancellationToken::new())
+        drop(turn);
+        let place = self.unauthenticated.wait(&networks, used, displaced, HANDSHAKE_WAIT).await?;
+        Some((self.turns.take(&networks).await?, place))
     }
 
-    /// A place to wait for one. These are lent by the connections with a client certificate, half of whose places stay free
-    /// for them: a burst from one address is late, and nobody's place is taken for it.
-    pub fn waiting(&self, source: Source) -> Option<WaitingPlace> {
-        if self.certificates.available_permits() <= self.certificates_kept {
-            return None;
-        }
-        let place = self.waiting.enter(&source.networks(), PlaceUse::Idle, CancellationToken::new())?;
-        let descriptor = self.certificates.clone().try_acquire_owned().ok()?;
-        Some(WaitingPlace { place, _descriptor: descriptor })
-    }
-
-    /// A place for a handshake, for one that waits; none in time.
-    pub async fn late_handshake(&self, source: Source) -> Option<PoolPlace<Source>> {
-        let networks = source.networks();
-        self.handshakes.wait(&networks, PlaceUse::Idle, CancellationToken::new(), HANDSHAKE_WAIT).await
-    }
-
-    /// A place for an unauthenticated connection, or none in time.
-    pub async fn stranger(&self, source: Source, displaced: CancellationToken) -> Option<PoolPlace<Source>> {
-        self.strangers.wait(&source.networks(), PlaceUse::Idle, displaced, STRANGER_WAIT).await
-    }
-
-    /// A place for a connection with a client certificate, or none in time.
-    pub async fn certificate(&self) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(WAIT, self.certificates.clone().acquire_owned()).await.ok()?.ok()
+    /// A place for a connection with a client certificate of this owner, or none in time. One that has all of its own gives up the
+    /// one that has been idle longest, and a live stream only if all carry one. In a full pool the owner with most gives way.
+    pub async fn certificate(&self, owner: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
+        let (path, displaced) = (std::slice::from_ref(owner), CancellationToken::new());
+        let place = self.certificates.wait(path, PlaceUse::Active, displaced, WAIT).await;
+        self.call_in();
+        place
     }
 
     /// The same for one that was a stranger until its certificate was on record.
-    pub fn certificate_now(&self) -> Option<OwnedSemaphorePermit> {
-        self.certificates.clone().try_acquire_owned().ok()
+    fn certificate_now(
+        &self,
+        owner: &CredentialHolder,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<CredentialHolder>> {
+        let place = self.certificates.enter(std::slice::from_ref(owner), PlaceUse::Active, displaced);
+        self.call_in();
+        place
     }
 
-    /// A place for a connection on which this API key was good; without one it stays among the strangers.
-    pub fn keyed(
+    /// Takes back a descriptor that an arrival has from the connections with a client certificate.
+    fn call_in(&self) {
+        if self.certificates.taken() + self.arrivals.taken() > self.lent {
+            self.arrivals.give_up();
+        }
+    }
+
+    /// A place among the known for the connection of a stranger who has shown a good credential; without one it stays where it is.
+    pub fn known(
         &self,
         holder: &CredentialHolder,
         displaced: CancellationToken,
     ) -> Option<PoolPlace<CredentialHolder>> {
-        self.keyed.enter(std::slice::from_ref(holder), PlaceUse::Active, displaced)
+        match holder {
+            CredentialHolder::Key(_) => {
+                self.keyed.enter(std::slice::from_ref(holder), PlaceUse::Active, displaced)
+            }
+            // By a certificate that was on no record when the connection began.
+            CredentialHolder::Node(_) | CredentialHolder::Operator(_) => {
+                self.certificate_now(holder, displaced)
+            }
+            CredentialHolder::Local(_) => None,
+        }
     }
 
     /// A place for the body of a stranger's request, or none in time.
@@ -213,5 +229,90 @@ impl Capacity {
     pub fn event_stream(&self, holder: &CredentialHolder) -> Option<PoolPlace<CredentialHolder>> {
         let path = std::slice::from_ref(holder);
         self.event_streams.enter(path, PlaceUse::Protected, CancellationToken::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lifecycle::names::NodeId;
+
+    fn source(text: &str) -> Source {
+        Source::Address(text.parse().expect("an address"))
+    }
+
+    fn node(name: &str) -> CredentialHolder {
+        CredentialHolder::Node(NodeId::parse(name).expect("an id"))
+    }
+
+    fn arrivals(capacity: &Capacity, from: &str, count: usize) -> Vec<PoolPlace<Source>> {
+        (0..count).filter_map(|_| capacity.arrival(source(from))).collect()
+    }
+
+    #[test]
+    fn a_host_that_floods_keeps_no_neighbour_out() {
+        for (host, neighbour) in [("192.0.2.1", "192.0.2."), ("2001:db8:1:0::1", "2001:db8:1:")] {
+            let capacity = Capacity::new(1000);
+            let flood = arrivals(&capacity, host, 5000);
+            assert!(flood.len() < 500 && capacity.arrival(source(host)).is_none());
+            let neighbours: Vec<_> = (2..60)
+                .filter_map(|i| {
+                    let end = if host.contains(':') { format!("{i:x}::1") } else { i.to_string() };
+                    capacity.arrival(source(&format!("{neighbour}{end}")))
+                })
+                .collect();
+            assert_eq!(neighbours.len(), 58, "{host}");
+            assert!(neighbours.iter().all(|place| !place.displaced.is_cancelled()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_floods_takes_no_handshake_of_a_neighbour() {
+        let capacity = Capacity::new(1000);
+        let mut flood = Vec::new();
+        for _ in 0..1000 {
+            let begun = capacity.handshake(source("192.0.2.1"));
+            // Turns are given back at once, places are kept.
+            let Ok(Some((_, place))) = tokio::time::timeout(WAIT / 1000, begun).await else { break };
+            flood.push(place);
+        }
+        assert_eq!(flood.len(), 250);
+        for i in 2..30 {
+            let begun = capacity.handshake(source(&format!("192.0.2.{i}")));
+            flood.push(tokio::time::timeout(WAIT, begun).await.ok().flatten().expect("a place").1);
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_with_a_certificate_call_in_what_arrivals_have() {
+        let capacity = Capacity::new(1000);
+        let waiting = arrivals(&capacity, "192.0.2.1", 1000);
+        assert_eq!(waiting.len(), capacity.lent / 2);
+        let mut known = Vec::new();
+        for number in 0..capacity.lent - capacity.lent / 16 {
+            known.extend(capacity.certificate(&node(&format!("n{number}"))).await);
+            assert!(capacity.certificates.taken() + capacity.arrivals.taken() <= capacity.lent);
+        }
+        assert_eq!(known.len(), capacity.lent - capacity.lent / 16);
+        assert_eq!(capacity.arrivals.taken(), capacity.lent / 16, "there is always a way in");
+        assert!(capacity.arrival(source("198.51.100.1")).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_owner_has_sixty_four_connections_and_gives_way_to_others() {
+        let capacity = Capacity::new(128);
+        let mut own = Vec::new();
+        for _ in 0..CERTIFICATES_EACH + 8 {
+            own.extend(capacity.certificate(&node("n1")).await);
+        }
+        assert_eq!((own.len(), capacity.certificates.taken()), (CERTIFICATES_EACH + 8, CERTIFICATES_EACH));
+        assert!(own.iter().take(8).all(|place| place.displaced.is_cancelled()), "the oldest");
+        own[20].set(PlaceUse::Protected);
+        let mut others = Vec::new();
+        for number in 0..40 {
+            others.extend(capacity.certificate(&node(&format!("m{number}"))).await);
+        }
+        assert_eq!(others.len(), 40);
+        assert!(!own[20].displaced.is_cancelled(), "a live stream stays");
     }
 }

@@ -4,7 +4,7 @@ use crate::cluster;
 use crate::process::app::App;
 use crate::process::views::Views;
 use imbl::ordmap::DiffItem;
-use lifecycle::names::{Fingerprint, NodeId, Serial, SpiffePath, Timestamp};
+use lifecycle::names::{Fingerprint, NodeId, Serial, Timestamp};
 use lifecycle::registry::{Owner, State};
 use pki::svid::VerifiedSvid;
 use pki::verify::PeerCertificate;
@@ -16,8 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How often connections are looked at for reasons of time alone: a certificate whose successor took over.
 const TICK: Duration = Duration::from_secs(1);
-/// Connections that one certificate may have; one more closes the oldest.
-const PER_CERTIFICATE: usize = 64;
 
 #[derive(Default)]
 pub struct Connections {
@@ -30,7 +28,6 @@ struct OfCertificate {
     serial: Serial,
     /// Of an SVID: it is judged by its node and by its trust domain.
     svid: Option<VerifiedSvid>,
-    /// The oldest first.
     open: Vec<OpenConnection>,
 }
 
@@ -155,12 +152,6 @@ pub fn register(app: &Arc<App>, certificate: &PeerCertificate) -> RegisteredConn
         svid: certificate.svid.clone(),
         open: Vec::new(),
     });
-    // Many hosts share a bootstrap identity: their number is bounded by the places of the unauthenticated.
-    let is_shared =
-        matches!(certificate.spiffe.as_ref().map(|spiffe| &spiffe.path), Some(SpiffePath::Bootstrap { .. }));
-    if of_certificate.open.len() >= PER_CERTIFICATE && !is_shared {
-        of_certificate.open.remove(0).cut.cancel();
-    }
     of_certificate.open.push(OpenConnection { id, cut: cut.clone() });
     RegisteredConnection { app: app.clone(), certificate: certificate.fingerprint, id, cut }
 }

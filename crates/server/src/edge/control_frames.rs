@@ -222,7 +222,9 @@ mod tests {
     }
 
     fn connection(known: bool) -> ControlFrames<()> {
-        let mut frames = ControlFrames::new((), ConnectionWatch::new(known, None));
+        let watch = ConnectionWatch::new(None);
+        watch.known.store(known, Ordering::Relaxed);
+        let mut frames = ControlFrames::new((), watch);
         assert!(frames.receive(&[b'P'; PREFACE as usize]));
         frames
     }

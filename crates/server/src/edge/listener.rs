@@ -1,26 +1,28 @@
 //! Accepting: a first byte within five seconds, TLS within ten more, then HTTP, then a clean end.
 
-use crate::edge::authenticate::ConnectionPeer;
-use crate::edge::capacity::WaitingPlace;
+use crate::edge::authenticate::{ConnectionPeer, CredentialHolder};
 use crate::edge::connections;
+use crate::edge::handshake_turns::HandshakeTurn;
 use crate::edge::keepalive::{Heard, Keepalive};
+use crate::edge::phase::SharedPlace;
 use crate::edge::service::{self, CertificateBound};
 use crate::edge::shares::{PlaceUse, PoolPlace};
 use crate::edge::stall::Stall;
 use crate::edge::tls;
 use crate::process::app::App;
 use axum::Router;
+use futures::FutureExt;
 use lifecycle::names::Source;
 use lifecycle::registry::{Owner, Presented, by_svid};
 use pki::verify::PeerCertificate;
 use rustls::ServerConfig;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -32,7 +34,7 @@ const ALERT_BYTES: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts until the process stops. It never waits for a place, so that one network's connections cannot keep another's in the
-/// kernel's queue: whoever has none waits as an accepted socket, and is closed only if there is no room for that either.
+/// kernel's queue: each waits as an accepted socket, and is closed only if its own network has most of those.
 pub async fn accept(
     app: Arc<App>,
     listener: TcpListener,
@@ -49,14 +51,12 @@ pub async fn accept(
         match accepted {
             Ok((stream, address)) => {
                 let source = Source::Address(address.ip().to_canonical());
-                let (app, acceptor, router) = (app.clone(), acceptor.clone(), router.clone());
-                if let Some(place) = app.edge.capacity.handshake(source) {
-                    tasks.spawn(connection(app, acceptor, router, stream, source, place));
-                } else if let Some(waiting) = app.edge.capacity.waiting(source) {
-                    tasks.spawn(late(app, acceptor, router, stream, source, waiting));
-                } else {
+                let Some(arrival) = app.edge.capacity.arrival(source) else {
                     app.metrics.displaced("handshake");
-                }
+                    continue;
+                };
+                let (app, acceptor, router) = (app.clone(), acceptor.clone(), router.clone());
+                tasks.spawn(arrived(app, acceptor, router, stream, source, arrival));
             }
             Err(error) => {
                 // Out of descriptors, most likely: give others the time to finish.
@@ -67,41 +67,50 @@ pub async fn accept(
     }
 }
 
-/// A connection that waits for a place among the handshakes, and costs its socket alone until it has one.
-async fn late(
+/// A connection that costs its socket alone: until its first byte is here and its handshake has a turn.
+async fn arrived(
     app: Arc<App>,
     acceptor: TlsAcceptor,
     router: Router,
     stream: TcpStream,
     source: Source,
-    waiting: WaitingPlace,
+    arrival: PoolPlace<Source>,
 ) {
-    let place = tokio::select! {
-        place = app.edge.capacity.late_handshake(source) => place,
-        () = waiting.place.displaced.cancelled() => None,
+    let mut byte = [0];
+    let begun = tokio::select! {
+        first = tokio::time::timeout(FIRST_BYTE_LIMIT, stream.peek(&mut byte)) => matches!(first, Ok(Ok(1))),
+        () = arrival.displaced.cancelled() => return app.metrics.displaced("handshake"),
         () = app.stopped() => return,
     };
-    drop(waiting);
-    match place {
-        Some(place) => connection(app, acceptor, router, stream, source, place).await,
-        None => app.metrics.displaced("handshake"),
+    if !begun {
+        return tracing::debug!(%source, "no handshake was begun");
     }
+    arrival.set(PlaceUse::Active);
+    let turn = tokio::select! {
+        turn = app.edge.capacity.handshake(source) => turn,
+        () = arrival.displaced.cancelled() => None,
+        () = app.stopped() => return,
+    };
+    drop(arrival);
+    let Some((turn, place)) = turn else { return app.metrics.displaced("handshake") };
+    // Boxed, because those that wait are many and would each keep the room for it.
+    Box::pin(connection(app, acceptor, router, stream, source, (turn, place))).await;
 }
 
-/// One connection from its first byte to its end. While it has no other place it has one among the handshakes.
+/// One connection from its handshake to its end. While it has no other place it has one among the unauthenticated.
 async fn connection(
     app: Arc<App>,
     acceptor: TlsAcceptor,
     router: Router,
     stream: TcpStream,
     source: Source,
-    place: PoolPlace<Source>,
+    (turn, place): (HandshakeTurn, PoolPlace<Source>),
 ) {
     let _ = stream.set_nodelay(true);
     let displaced = place.displaced.clone();
     // Boxed, because a connection lives long after its handshake and would keep the room for it.
     let stream = tokio::select! {
-        stream = Box::pin(shaken(acceptor, stream, source, &place)) => stream,
+        stream = Box::pin(shaken(acceptor, stream, source, turn, &place)) => stream,
         () = displaced.cancelled() => {
             return app.metrics.displaced("handshake");
         }
@@ -114,19 +123,17 @@ async fn connection(
     }
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = Stall::new(Heard::new(stream, peer.keepalive.clone()));
-    let on_record = peer.certificate.as_ref().is_some_and(|certificate| is_on_record(&app, certificate));
-    let (own, _permit) = if on_record {
-        let Some(permit) = app.edge.capacity.certificate().await else {
-            return tracing::warn!(%source, "too many connections with a client certificate");
-        };
-        (None, Some(permit))
-    } else {
-        let Some(own) = app.edge.capacity.stranger(source, CancellationToken::new()).await else {
-            return tracing::debug!(%source, "too many unauthenticated connections");
-        };
-        (Some(own), None)
+    let owner = peer.certificate.as_ref().and_then(|certificate| owner(&app, certificate));
+    let place = match owner {
+        Some(owner) => {
+            let Some(own) = app.edge.capacity.certificate(&owner).await else {
+                return tracing::warn!(%source, "too many connections with a client certificate");
+            };
+            drop(place);
+            SharedPlace::OfCredential(own)
+        }
+        None => SharedPlace::OfNetwork(place),
     };
-    drop(place);
     // Registered first, checked then: a revocation in between finds it.
     let registered = peer.certificate.as_ref().map(|certificate| connections::register(&app, certificate));
     if peer.certificate.as_ref().is_some_and(|certificate| is_refused(&app, certificate)) {
@@ -136,22 +143,26 @@ async fn connection(
         CertificateBound { cut: registered.cut.clone(), until: certificate.not_after }
     });
     app.metrics.connected();
-    service::serve(app.clone(), router, stream, peer, bound, own, http2).await;
+    service::serve(app.clone(), router, stream, peer, bound, Some(place), http2).await;
     app.metrics.disconnected();
 }
 
-/// An issuer's signature alone makes nobody known: others may have the key of an imported CA. Such a peer has a stranger's place
-/// until its record has arrived.
-fn is_on_record(app: &App, certificate: &PeerCertificate) -> bool {
+/// Whose certificate it is, if it is on record: an issuer's signature alone makes nobody known, because others may have the key of an
+/// imported CA. Such a peer has a stranger's place until its record has arrived.
+fn owner(app: &App, certificate: &PeerCertificate) -> Option<CredentialHolder> {
     let (view, now) = (app.view(), app.now());
     if let Some(svid) = &certificate.svid {
-        let node = app.ca.spire.node(&svid.id);
-        return node.is_some_and(|node| by_svid(&view.state, &node).is_ok());
+        let node = app.ca.spire.node(&svid.id)?;
+        return by_svid(&view.state, &node).is_ok().then_some(CredentialHolder::Node(node));
     }
     match view.state.presented(&certificate.serial, &certificate.fingerprint, now) {
-        // Many hosts share it: each has a stranger's place.
-        Presented::Recorded(held, _) => !matches!(held.owner, Owner::Bootstrap(_)),
-        Presented::Unknown | Presented::Forged => false,
+        Presented::Recorded(held, _) => match &held.owner {
+            Owner::Node(node) => Some(CredentialHolder::Node(node.clone())),
+            Owner::Operator(name) => Some(CredentialHolder::Operator(name.clone())),
+            // Many hosts share the one, and the other opens nothing here: each connection has a stranger's place.
+            Owner::Bootstrap(_) | Owner::Replica(_) => None,
+        },
+        Presented::Unknown | Presented::Forged => None,
     }
 }
 
@@ -162,21 +173,27 @@ fn is_refused(app: &App, certificate: &PeerCertificate) -> bool {
     app.view().state.presented(&certificate.serial, &certificate.fingerprint, app.now()).is_refused()
 }
 
-/// The handshake, within its time; none if it failed.
+/// The handshake, within its time; none if it failed. The turn ends with the answer to the ClientHello, also to half of one.
 async fn shaken(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     source: Source,
+    turn: HandshakeTurn,
     place: &PoolPlace<Source>,
 ) -> Option<Box<TlsStream<TcpStream>>> {
-    let first = tokio::time::timeout(FIRST_BYTE_LIMIT, stream.peek(&mut [0])).await;
-    if !matches!(first, Ok(Ok(1))) {
-        tracing::debug!(%source, "no handshake was begun");
+    // One who has left while it waited costs no key exchange.
+    let ready = stream.ready(Interest::READABLE).now_or_never();
+    if ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed())) {
         return None;
     }
-    place.set(PlaceUse::Active);
-    let handshake = tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible());
-    match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
+    let mut handshake = Box::pin(tls::SOURCE.scope(source, acceptor.accept(stream).into_fallible()));
+    let answered = futures::poll!(handshake.as_mut());
+    drop(turn);
+    let shaken = match answered {
+        Poll::Ready(ended) => Ok(ended),
+        Poll::Pending => tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await,
+    };
+    match shaken {
         // Boxed: it is handed on a few times, and each would keep room for it.
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err((error, stream))) => {

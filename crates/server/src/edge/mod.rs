@@ -8,6 +8,7 @@ pub mod connections;
 pub mod control_frames;
 pub mod fed;
 pub mod first_contact;
+pub mod handshake_turns;
 pub mod keepalive;
 pub mod limits;
 pub mod listener;

@@ -7,14 +7,13 @@ use crate::edge::shares::{PlaceUse, PoolPlace};
 use lifecycle::names::Source;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// A place that is shared by networks or by credentials, or that of a connection with a client certificate.
+/// A place that is shared by networks or by owners of credentials.
 pub enum SharedPlace {
     OfNetwork(PoolPlace<Source>),
     OfCredential(PoolPlace<CredentialHolder>),
-    Certified(OwnedSemaphorePermit),
 }
 
 impl SharedPlace {
@@ -22,16 +21,21 @@ impl SharedPlace {
         match self {
             SharedPlace::OfNetwork(place) => place.set(used),
             SharedPlace::OfCredential(place) => place.set(used),
-            SharedPlace::Certified(_) => {}
         }
     }
 
-    /// Ends when the place is given to another.
-    pub async fn displaced(&self) {
+    /// Cancelled when the place was given to another.
+    pub fn displaced(&self) -> &CancellationToken {
         match self {
-            SharedPlace::OfNetwork(place) => place.displaced.cancelled().await,
-            SharedPlace::OfCredential(place) => place.displaced.cancelled().await,
-            SharedPlace::Certified(_) => std::future::pending().await,
+            SharedPlace::OfNetwork(place) => &place.displaced,
+            SharedPlace::OfCredential(place) => &place.displaced,
+        }
+    }
+
+    pub fn is_known(&self) -> bool {
+        match self {
+            SharedPlace::OfNetwork(_) => false,
+            SharedPlace::OfCredential(_) => true,
         }
     }
 }
@@ -50,14 +54,15 @@ pub struct ConnectionWatch {
     pub known: AtomicBool,
     /// Told when an answer ends the connection.
     pub enough: Notify,
-    /// Of a connection without a certificate that is on record. It may be given to another, who cancels.
+    /// It may be given to another, who cancels. None on the operator socket.
     place: Option<Mutex<SharedPlace>>,
     pub displaced: CancellationToken,
 }
 
 impl ConnectionWatch {
-    pub fn new(known: bool, place: Option<PoolPlace<Source>>) -> Arc<Self> {
-        let displaced = place.as_ref().map(|place| place.displaced.clone()).unwrap_or_default();
+    pub fn new(place: Option<SharedPlace>) -> Arc<Self> {
+        let known = place.as_ref().is_none_or(SharedPlace::is_known);
+        let displaced = place.as_ref().map(|place| place.displaced().clone()).unwrap_or_default();
         Arc::new(Self {
             open: AtomicUsize::new(0),
             working: AtomicUsize::new(0),
@@ -65,7 +70,7 @@ impl ConnectionWatch {
             progress: AtomicU64::new(0),
             known: AtomicBool::new(known),
             enough: Notify::new(),
-            place: place.map(|place| Mutex::new(SharedPlace::OfNetwork(place))),
+            place: place.map(Mutex::new),
             displaced,
         })
     }
@@ -74,23 +79,13 @@ impl ConnectionWatch {
     pub fn known(&self, capacity: &Capacity, holder: &CredentialHolder) {
         let first = !self.known.swap(true, Ordering::Relaxed);
         let Some(place) = self.place.as_ref().filter(|_| first) else { return };
-        let own = match holder {
-            CredentialHolder::Key(_) => {
-                capacity.keyed(holder, self.displaced.clone()).map(SharedPlace::OfCredential)
-            }
-            // By a certificate that was on no record when the connection began.
-            CredentialHolder::Node(_) | CredentialHolder::Operator(_) => {
-                capacity.certificate_now().map(SharedPlace::Certified)
-            }
-            CredentialHolder::Local(_) => None,
-        };
-        if let Some(own) = own {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        if let Some(own) = capacity.known(holder, self.displaced.clone()) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = SharedPlace::OfCredential(own);
         }
         self.settle();
     }
 
-    /// Says what the place is used for now. Connections with a certificate have none, and pay nothing here.
+    /// Says what the place is used for now.
     fn settle(&self) {
         let Some(place) = &self.place else { return };
         // Counted while it is locked, so that the last to come says how it is.
@@ -138,7 +133,8 @@ impl Drop for Working {
     }
 }
 
-/// How far a request is. While it comes in, its places may be given to others; once it is here they may not.
+/// How far a request is. While it comes in, its places may be given to others; once it is here, and for as long as its live stream
+/// lasts, they may not.
 pub struct RequestPhase {
     watch: Arc<ConnectionWatch>,
     /// For its body.

@@ -2,6 +2,7 @@
 //! shared by networks, so that clients that ask nothing cannot keep the others out.
 
 use crate::edge::authenticate::ConnectionPeer;
+use crate::edge::phase::SharedPlace;
 use crate::edge::service;
 use crate::edge::shares::{PlaceUse, SharedPool};
 use crate::edge::stall::Stall;
@@ -45,7 +46,7 @@ pub async fn accept(app: Arc<App>, listener: TcpListener, router: Router) {
         let source = Source::Address(address.ip().to_canonical());
         let peer = ConnectionPeer { source, certificate: None, local_user: None, keepalive: None };
         let place = places.enter(&source.networks(), PlaceUse::Idle, CancellationToken::new());
-        let Some(place) = place else { continue };
+        let Some(place) = place.map(SharedPlace::OfNetwork) else { continue };
         let (app, router) = (app.clone(), router.clone());
         tokio::spawn(async move {
             service::serve(app, router, Stall::new(stream), peer, None, Some(place), false).await;

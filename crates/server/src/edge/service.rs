@@ -57,15 +57,16 @@ const UNAUTHENTICATED_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy)]
 pub struct Lasting;
 
-/// The place of an answer that lasts, kept until it ends.
+/// The place of an answer that lasts and the phase that protects its connection's, kept until it ends.
 #[derive(Clone)]
-pub struct StreamPlace(
-    #[expect(dead_code, reason = "dropping it gives the place back")] Arc<PoolPlace<CredentialHolder>>,
-);
+pub struct StreamPlace {
+    _place: Arc<PoolPlace<CredentialHolder>>,
+    _phase: Arc<RequestPhase>,
+}
 
 impl StreamPlace {
-    pub fn new(place: PoolPlace<CredentialHolder>) -> Self {
-        Self(Arc::new(place))
+    fn new(place: PoolPlace<CredentialHolder>, phase: Arc<RequestPhase>) -> Self {
+        Self { _place: Arc::new(place), _phase: phase }
     }
 }
 
@@ -85,14 +86,14 @@ pub async fn serve<S>(
     stream: S,
     peer: ConnectionPeer,
     bound: Option<CertificateBound>,
-    place: Option<PoolPlace<Source>>,
+    place: Option<SharedPlace>,
     http2: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // Who has a place of the strangers is one, also with a certificate, until that is on record.
-    let unauthenticated = place.is_some();
-    let watch = ConnectionWatch::new(!unauthenticated, place);
+    let unauthenticated = place.as_ref().is_some_and(|place| !place.is_known());
+    let watch = ConnectionWatch::new(place);
     let pings = peer.keepalive.as_ref().map_or(keepalive::LONGEST, |keepalive| keepalive.pings());
     let service = service_fn({
         let (app, watch) = (app.clone(), watch.clone());
@@ -353,7 +354,7 @@ async fn streamed(
         None => Body::new(body),
     });
     let mut response = interleaved(routed(router, request).await);
-    response.extensions_mut().insert(StreamPlace::new(place));
+    response.extensions_mut().insert(StreamPlace::new(place, phase));
     response
 }
 
@@ -406,7 +407,7 @@ async fn served(
     let request = request.map(|body| Body::new(Bounded::new(body, limit, pace, phase.clone())));
     let displaced = async {
         match &phase.place {
-            Some(place) => place.displaced().await,
+            Some(place) => place.displaced().cancelled().await,
             None => std::future::pending().await,
         }
     };

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -16,18 +17,26 @@ use tokio_util::sync::CancellationToken;
 /// For so long nobody's place is taken only because it waits for its peer; a group that holds more than others has no such
 /// time.
 const STALE: Duration = Duration::from_secs(1);
-/// How often someone who waits looks again: places become stale by time alone.
+/// For so long a handshake is given up only to a group that holds far less.
+const PAID_FOR: Duration = Duration::from_secs(3);
+/// How often someone who waits looks again: places become stale by time alone. Where more than so many wait, each looks less often,
+/// up to ten times less.
 const LOOK: Duration = Duration::from_millis(200);
+const LOOKERS: u32 = 64;
+const RAREST: u32 = 10;
 /// How many of the places that have waited longest are looked at for one that may be taken.
 const LOOKED_AT: usize = 8;
 
-/// What a place is used for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a place is used for now, in the order in which they are given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlaceUse {
     /// Waits for its peer: given up to a group that holds less, and soon to anyone.
     Idle,
     /// The peer is at work: given up to a group that holds less.
     Active,
+    /// A handshake that is paid for, until something is asked: given up to a group that holds far less, and after a while to one
+    /// that holds less than half. Of thousands of machines that boot at once some groups hold a few more than others at any moment.
+    Handshake,
     /// The control plane is at work: never given up.
     Protected,
 }
@@ -37,8 +46,31 @@ pub struct SharedPool<K> {
     places: usize,
     /// How many of them one innermost group may have, full or not.
     each: usize,
+    /// Whether a group that has as many gives up one of them for one more; otherwise it has no more.
+    replaces: bool,
     held: Mutex<Holdings<K>>,
     freed: Notify,
+    waiting: AtomicU32,
+}
+
+/// Counts one who waits for as long as it does.
+struct PoolWaiter<'a>(&'a AtomicU32);
+
+impl<'a> PoolWaiter<'a> {
+    fn new(waiting: &'a AtomicU32) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+
+    fn others(&self) -> u32 {
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+impl Drop for PoolWaiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Held as long as the place is used.
@@ -72,8 +104,8 @@ struct Group<K> {
     /// How many of its places can be given up, and the same of the groups in it, in order.
     loose: usize,
     inner: BTreeSet<(usize, K)>,
-    /// Of an innermost group: the places that can be given up, the idle ones first, the oldest of them first.
-    candidates: BTreeSet<(bool, Instant, u64)>,
+    /// Of an innermost group: its places, the idle ones first and those that cannot be given up last, the oldest of them first.
+    candidates: BTreeSet<(PlaceUse, Instant, u64)>,
 }
 
 impl<K> Default for Group<K> {
@@ -84,6 +116,15 @@ impl<K> Default for Group<K> {
 
 impl<K: Ord + Hash + Clone> SharedPool<K> {
     pub fn new(places: usize, each: usize) -> Arc<Self> {
+        Self::build(places, each, false)
+    }
+
+    /// One where a group that has as many places as it may gives up one of them for one more: the one that has been idle longest.
+    pub fn replacing(places: usize, each: usize) -> Arc<Self> {
+        Self::build(places, each, true)
+    }
+
+    fn build(places: usize, each: usize, replaces: bool) -> Arc<Self> {
         let held = Holdings {
             next: 0,
             holders: HashMap::new(),
@@ -91,7 +132,8 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             groups: HashMap::from([(Vec::new(), Group::default())]),
             idle: BTreeSet::new(),
         };
-        Arc::new(Self { places, each, held: Mutex::new(held), freed: Notify::new() })
+        let (held, freed) = (Mutex::new(held), Notify::new());
+        Arc::new(Self { places, each, replaces, held, freed, waiting: AtomicU32::new(0) })
     }
 
     /// A place now, or none: the pool is full and nobody in it has to give way.
@@ -101,7 +143,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         used: PlaceUse,
         displaced: CancellationToken,
     ) -> Option<PoolPlace<K>> {
-        self.enter_weighed(path, 1, used, displaced)
+        self.enter_where(self.places, path, 1, used, displaced)
     }
 
     /// The same for what counts as so many places.
@@ -112,11 +154,36 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         used: PlaceUse,
         displaced: CancellationToken,
     ) -> Option<PoolPlace<K>> {
+        self.enter_where(self.places, path, weight, used, displaced)
+    }
+
+    /// The same where only so many places are left.
+    pub fn enter_among(
+        self: &Arc<Self>,
+        places: usize,
+        path: &[K],
+        used: PlaceUse,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<K>> {
+        self.enter_where(places, path, 1, used, displaced)
+    }
+
+    fn enter_where(
+        self: &Arc<Self>,
+        places: usize,
+        path: &[K],
+        weight: usize,
+        used: PlaceUse,
+        displaced: CancellationToken,
+    ) -> Option<PoolPlace<K>> {
         let mut held = self.held();
         if held.count(path).saturating_add(weight) > self.each {
-            return None;
+            let own = held.first(path).filter(|_| self.replaces)?;
+            held.remove(own)?.displaced.cancel();
         }
-        while held.count(&[]).saturating_add(weight) > self.places {
+        // Where more are taken than are left, one comes for one that goes.
+        let room = places.max(held.count(&[]));
+        while held.count(&[]).saturating_add(weight) > room {
             let victim = held.victim(path, weight, Instant::now())?;
             held.remove(victim)?.displaced.cancel();
         }
@@ -137,6 +204,7 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
         limit: Duration,
     ) -> Option<PoolPlace<K>> {
         let deadline = Instant::now() + limit;
+        let waiter = PoolWaiter::new(&self.waiting);
         loop {
             let freed = self.freed.notified();
             if let Some(place) = self.enter(path, used, displaced.clone()) {
@@ -147,14 +215,23 @@ impl<K: Ord + Hash + Clone> SharedPool<K> {
             }
             tokio::select! {
                 () = freed => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK * (1 + waiter.others() / LOOKERS).min(RAREST)) => {}
             }
         }
     }
 
-    /// Whether anyone of this group has a place.
-    pub fn holds(&self, path: &[K]) -> bool {
-        self.held().count(path) > 0
+    /// How many places are taken.
+    pub fn taken(&self) -> usize {
+        self.held().count(&[])
+    }
+
+    /// Takes a place from the group with most that can be given up, and gives it to nobody.
+    pub fn give_up(&self) {
+        let mut held = self.held();
+        let first = held.largest().and_then(|path| held.first(&path));
+        if let Some(holder) = first.and_then(|id| held.remove(id)) {
+            holder.displaced.cancel();
+        }
     }
 
     /// How many places this group has.
@@ -194,12 +271,12 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     }
 
     fn insert(&mut self, id: u64, holder: PlaceHolder<K>) {
-        self.change(&holder, id, |places, weight| places + weight);
+        self.change(&holder, |places, weight| places + weight);
         if holder.used == PlaceUse::Idle {
             self.idle.insert((holder.since, id));
         }
-        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
-            group.candidates.insert(candidate);
+        if let Some(group) = self.groups.get_mut(&holder.path) {
+            group.candidates.insert((holder.used, holder.since, id));
         }
         self.holders.insert(id, holder);
     }
@@ -207,16 +284,16 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     fn remove(&mut self, id: u64) -> Option<PlaceHolder<K>> {
         let holder = self.holders.remove(&id)?;
         self.idle.remove(&(holder.since, id));
-        if let (Some(candidate), Some(group)) = (holder.candidate(id), self.groups.get_mut(&holder.path)) {
-            group.candidates.remove(&candidate);
+        if let Some(group) = self.groups.get_mut(&holder.path) {
+            group.candidates.remove(&(holder.used, holder.since, id));
         }
-        self.change(&holder, id, |places, weight| places - weight);
+        self.change(&holder, |places, weight| places - weight);
         Some(holder)
     }
 
     /// Counts in every group that a place is in, from the innermost outwards; a group without places is forgotten.
-    fn change(&mut self, holder: &PlaceHolder<K>, id: u64, counted: fn(usize, usize) -> usize) {
-        let can_be_given_up = holder.candidate(id).is_some();
+    fn change(&mut self, holder: &PlaceHolder<K>, counted: fn(usize, usize) -> usize) {
+        let can_be_given_up = holder.used < PlaceUse::Protected;
         for depth in (0..=holder.path.len()).rev() {
             let Some((path, _)) = holder.path.split_at_checked(depth) else { continue };
             let group = self.groups.entry(path.to_vec()).or_default();
@@ -251,12 +328,16 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
     /// Whose place a newcomer takes in a full pool.
     fn victim(&self, newcomer: &[K], weight: usize, now: Instant) -> Option<u64> {
         let largest = self.largest()?;
-        let first = |path: &[K]| self.groups.get(path)?.candidates.first().map(|(.., id)| *id);
-        let holds_less = self.parted(newcomer, &largest).is_some_and(|(own, theirs)| own + weight < theirs);
-        if holds_less {
-            return first(&largest);
-        }
+        let first = |path: &[K]| self.first(path);
         let holder = |id: &u64| self.holders.get(id);
+        let parted = self.parted(newcomer, &largest);
+        let gives_way = |id: &u64| {
+            let (holder, shares) = (holder(id), parted.map(|(own, theirs)| (own + weight, theirs)));
+            holder.zip(shares).is_some_and(|(holder, (own, theirs))| holder.gives_way(own, theirs, now))
+        };
+        if let Some(id) = first(&largest).filter(gives_way) {
+            return Some(id);
+        }
         let stale = |id: &u64| holder(id).is_some_and(|holder| holder.is_stale(now));
         let not_more = |id: &u64| {
             let parted = holder(id).and_then(|holder| self.parted(newcomer, &holder.path));
@@ -266,6 +347,11 @@ impl<K: Ord + Hash + Clone> Holdings<K> {
         let own = first(newcomer).filter(stale);
         own.or_else(|| first(&largest).filter(stale))
             .or_else(|| longest_idle.find(|id| stale(id) && not_more(id)))
+    }
+
+    /// Which place of an innermost group is given up first.
+    fn first(&self, path: &[K]) -> Option<u64> {
+        self.groups.get(path)?.candidates.first().map(|(.., id)| *id)
     }
 
     /// The innermost group that is found by always following the group with the most places to give up.
@@ -293,125 +379,16 @@ impl<K> PlaceHolder<K> {
         self.used == PlaceUse::Idle && now.duration_since(self.since) >= STALE
     }
 
-    fn candidate(&self, id: u64) -> Option<(bool, Instant, u64)> {
+    /// Whether it is given up for one whose group would hold this many places then, while its own holds that many.
+    fn gives_way(&self, own: usize, theirs: usize, now: Instant) -> bool {
         match self.used {
-            PlaceUse::Idle => Some((false, self.since, id)),
-            PlaceUse::Active => Some((true, self.since, id)),
-            PlaceUse::Protected => None,
+            PlaceUse::Idle | PlaceUse::Active => own < theirs,
+            PlaceUse::Handshake if now.duration_since(self.since) < PAID_FOR => 8 * own < theirs,
+            PlaceUse::Handshake => 2 * own < theirs,
+            PlaceUse::Protected => false,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use lifecycle::names::Source;
-
-    fn networks(text: &str) -> Vec<Source> {
-        Source::Address(text.parse().expect("an address")).networks()
-    }
-
-    fn enter(pool: &Arc<SharedPool<Source>>, from: &str, used: PlaceUse) -> Option<PoolPlace<Source>> {
-        pool.enter(&networks(from), used, CancellationToken::new())
-    }
-
-    fn displaced(places: &[PoolPlace<Source>]) -> usize {
-        places.iter().filter(|place| place.displaced.is_cancelled()).count()
-    }
-
-    #[tokio::test]
-    async fn one_network_may_have_all_and_gives_way_to_others() {
-        let pool = SharedPool::new(100, usize::MAX);
-        let many: Vec<_> = (0..100).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
-        assert_eq!((many.len(), displaced(&many)), (100, 0));
-        assert!(enter(&pool, "192.0.2.1", PlaceUse::Active).is_none(), "its own share is used");
-        // A neighbour in the same network, and someone from elsewhere.
-        let neighbour = enter(&pool, "192.0.2.2", PlaceUse::Active);
-        let other = enter(&pool, "198.51.100.1", PlaceUse::Active);
-        assert!(neighbour.is_some() && other.is_some());
-        assert_eq!(displaced(&many), 2);
-        assert!(many[0].displaced.is_cancelled() && many[1].displaced.is_cancelled(), "the oldest");
-        drop(many);
-        assert_eq!(pool.held().holders.len(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_place_at_work_is_never_given_up() {
-        let pool = SharedPool::new(10, usize::MAX);
-        let many: Vec<_> = (0..10).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Idle)).collect();
-        many.iter().for_each(|place| place.set(PlaceUse::Protected));
-        assert!(enter(&pool, "198.51.100.1", PlaceUse::Active).is_none());
-        many[7].set(PlaceUse::Active);
-        assert!(enter(&pool, "198.51.100.1", PlaceUse::Active).is_some());
-        assert!(many[7].displaced.is_cancelled() && displaced(&many) == 1);
-    }
-
-    #[tokio::test]
-    async fn a_site_is_one_network_however_many_it_is_cut_into() {
-        let pool = SharedPool::new(256, usize::MAX);
-        let site: Vec<_> = (0..252)
-            .filter_map(|i| enter(&pool, &format!("2001:db8:1:{i:x}00::1"), PlaceUse::Active))
-            .collect();
-        let host: Vec<_> = (0..4).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
-        // Its four places are more than any /56 of the site has, and still the site gives way.
-        let more: Vec<_> = (0..100).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Active)).collect();
-        assert_eq!((more.len(), displaced(&site), displaced(&host)), (100, 100, 0));
-    }
-
-    #[tokio::test]
-    async fn what_is_idle_gives_way_to_anyone_after_a_while() {
-        let pool = SharedPool::new(10, usize::MAX);
-        let all: Vec<_> =
-            (0..10).filter_map(|i| enter(&pool, &format!("192.0.{i}.1"), PlaceUse::Idle)).collect();
-        assert!(enter(&pool, "198.51.100.1", PlaceUse::Idle).is_none(), "each network has one");
-        let limit = Duration::from_secs(10);
-        let path = networks("198.51.100.1");
-        let late = pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit).await;
-        assert!(late.is_some() && displaced(&all) == 1);
-        let own = pool.wait(&networks("192.0.5.1"), PlaceUse::Idle, CancellationToken::new(), limit).await;
-        assert!(own.is_some() && all[5].displaced.is_cancelled());
-    }
-
-    #[tokio::test]
-    async fn who_waits_has_the_place_that_is_left_or_none_in_time() {
-        let pool = SharedPool::new(1, usize::MAX);
-        let only = enter(&pool, "192.0.2.1", PlaceUse::Protected);
-        let path = networks("192.0.2.1");
-        let limit = Duration::from_millis(300);
-        assert!(pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit).await.is_none());
-        let (waited, ()) =
-            tokio::join!(pool.wait(&path, PlaceUse::Idle, CancellationToken::new(), limit), async {
-                drop(only)
-            });
-        assert!(waited.is_some());
-        drop(waited);
-        assert!(pool.held().groups.len() == 1 && pool.held().idle.is_empty(), "nothing is left behind");
-    }
-
-    #[tokio::test]
-    async fn places_are_shared_by_what_they_weigh() {
-        let pool = SharedPool::new(100, 60);
-        let weighed = |from: &str, weight| {
-            let displaced = CancellationToken::new();
-            pool.enter_weighed(&networks(from), weight, PlaceUse::Active, displaced)
-        };
-        let many: Vec<_> = (0..3).filter_map(|_| weighed("192.0.2.1", 20)).collect();
-        assert!(many.len() == 3 && weighed("192.0.2.1", 1).is_none(), "one member has its own");
-        let _other = weighed("198.51.100.1", 35);
-        assert_eq!(displaced(&many), 0, "there was room");
-        let _third = weighed("203.0.113.1", 39);
-        assert_eq!(displaced(&many), 2, "as many as it takes, of whoever has most");
-        assert!(weighed("203.0.113.2", 61).is_none(), "more than one may ever have");
-        assert_eq!(pool.held().count(&[]), 94);
-        drop(many);
-        assert_eq!(pool.held().count(&[]), 74);
-    }
-
-    #[tokio::test]
-    async fn one_member_may_not_have_more_than_its_own() {
-        let pool = SharedPool::new(100, 3);
-        let own: Vec<_> = (0..5).filter_map(|_| enter(&pool, "192.0.2.1", PlaceUse::Protected)).collect();
-        assert_eq!(own.len(), 3);
-        assert!(enter(&pool, "192.0.2.2", PlaceUse::Protected).is_some());
-    }
-}
+mod tests;
