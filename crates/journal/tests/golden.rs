@@ -211,6 +211,7 @@ fn enroll() -> Enroll {
         holder_seen_at: None,
         claimed: None,
         memory_storage: false,
+        strict: false,
     }
 }
 
@@ -380,6 +381,7 @@ fn sighting() -> Sighting {
         agent_version: Label::parse("0.1.0").ok(),
         report: None,
         recovery_kept: None,
+        by_svid: false,
     }
 }
 
@@ -490,6 +492,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         agent_version: Label::parse("0.1.0").ok(),
         profile: None,
         strict: false,
+        svid_counts: false,
         prepared: Some(Prepared {
             node: node(),
             tenant,
@@ -517,6 +520,7 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         ),
         ("revoke_recovery_tokens", Command::RevokeRecoveryTokens { node: node() }),
         ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
+        ("recover_svid", Command::Recover(Box::new(Recover { svid_counts: true, ..recover.clone() }))),
         ("recover", Command::Recover(Box::new(recover))),
         ("issue_repair_bundle", Command::IssueRepairBundle(issue)),
         ("end_repair", Command::EndRepair { node: node() }),
@@ -843,6 +847,8 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("acknowledge_alert_dated", Command::AcknowledgeAlert { alert: AlertId(id(4)), dated: true }),
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
+        ("enroll_strict", Command::Enroll(Box::new(Enroll { strict: true, ..enroll() }))),
+        ("observe_svid", Command::Observe(vec![Sighting { by_svid: true, ..sighting() }])),
         ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),
         ("set_config_node", set_config(ConfigTarget::Node(node()))),

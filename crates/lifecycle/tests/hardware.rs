@@ -119,22 +119,42 @@ fn hardware_counts_from_the_networks_that_policy_names_only() {
 }
 
 #[test]
-fn a_second_enrollment_of_an_active_machine_is_an_alert_with_both_addresses_at_most_once_a_minute() {
+fn a_second_enrollment_of_an_active_machine_is_an_alert_with_both_addresses_raised_once_while_it_is_open() {
     let mut domain = open();
     check(&mut domain, register("m1", &[A], ""), granted(REGISTERED));
     booted(&mut domain, hardware(&[A], ""));
     let second = boot(&mut domain, hardware(&[A], ""));
     check(&mut domain, second, refused_with("already_active", ALERT));
-    let alert = domain.state.open_alert(AlertKind::AlreadyActive, Some(&node("m1"))).unwrap();
+    let alert = domain.state.open_alert(AlertKind::AlreadyActive, Some(&node("m1"))).unwrap().clone();
     assert!(alert.detail.contains("active_from=192.0.2.1"), "{}", alert.detail);
     assert!(alert.detail.contains("attempt_from=192.0.2.1"), "{}", alert.detail);
-    for (wait, expect) in [("59s", refused("already_active")), ("1s", refused_with("already_active", ALERT))]
-    {
+    for wait in ["59s", "1s", "2h"] {
         domain.pass(span(wait));
         let again = boot(&mut domain, hardware(&[A], ""));
-        check(&mut domain, again, expect);
+        check(&mut domain, again, refused("already_active"));
     }
+    domain.give(Actor::Reconciler, Command::ClearAlert { alert: alert.id }).answer.unwrap();
+    let later = boot(&mut domain, hardware(&[A], ""));
+    check(&mut domain, later, refused_with("already_active", ALERT));
     assert_eq!(state_of(&domain, "m1"), NodeState::Active);
+}
+
+/// The log of an older version makes the lines again that the trail holds.
+#[test]
+fn a_command_of_an_older_version_raises_the_alert_every_minute_and_asks_for_certificates_alone() {
+    let mut domain = open();
+    check(&mut domain, register("m1", &[A], ""), granted(REGISTERED));
+    let first = booted(&mut domain, hardware(&[A], ""));
+    let old = |domain: &mut Domain| boot_with(domain, hardware(&[A], ""), |request| request.strict = false);
+    for (wait, events) in [("0s", ALERT), ("59s", &[]), ("1s", ALERT)] {
+        domain.pass(span(wait));
+        let again = old(&mut domain);
+        check(&mut domain, again, refused_with("already_active", events));
+    }
+    domain.pass(span("25h"));
+    domain.streams(&first.node);
+    let boot = old(&mut domain);
+    check(&mut domain, boot, granted(ENROLLED));
 }
 
 #[test]

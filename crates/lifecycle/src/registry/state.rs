@@ -5,12 +5,12 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Alert, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator,
+    Addresses, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, OpenAlerts, Operator,
     OperatorKey, Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate,
     Tenants, Token, UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
-    AlertId, BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
+    BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
     RequestId, SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
@@ -57,7 +57,7 @@ pub struct State {
     /// What the others present.
     #[serde(default)]
     pub server_certificates: OrdMap<ReplicaId, ServerCertificate>,
-    pub alerts: OrdMap<AlertId, Alert>,
+    pub alerts: OpenAlerts,
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
     pub checkpoint: u64,
@@ -178,7 +178,7 @@ impl Default for State {
             audit_signer: None,
             server_certificate: None,
             server_certificates: OrdMap::new(),
-            alerts: OrdMap::new(),
+            alerts: OpenAlerts::default(),
             checkpoint: 0,
             forwarded: OrdMap::new(),
             denials: 0,

@@ -738,6 +738,7 @@ impl World {
                 agent_version: None,
                 recovery_kept: None,
                 report: self.report(*offset),
+                by_svid: offset % 11 == 0,
             }
         };
         Command::Observe(heard.iter().map(sighting).collect())

@@ -390,6 +390,7 @@ impl Domain {
             holder_seen_at: None,
             claimed: None,
             memory_storage: false,
+            strict: true,
         }
     }
 
@@ -554,6 +555,7 @@ impl Domain {
             agent_version: None,
             recovery_kept: None,
             report: None,
+            by_svid: false,
         }
     }
 
@@ -604,6 +606,7 @@ impl Domain {
             agent_version: None,
             profile: None,
             strict: false,
+            svid_counts: false,
             prepared,
         }
     }

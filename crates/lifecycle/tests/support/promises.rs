@@ -2,7 +2,7 @@
 
 use lifecycle::names::Timestamp;
 use lifecycle::registry::{
-    Applied, Claim, Command, Envelope, Event, Register, ReplicaToken, State, TokenState, check_invariants,
+    Alert, Applied, Claim, Command, Envelope, Event, Register, ReplicaToken, State, TokenState, check_invariants,
 };
 use std::collections::BTreeSet;
 
@@ -71,7 +71,9 @@ fn indexes_agree_with_what_they_index(state: &State) {
     }
     let kinds: BTreeSet<_> = state.alerts.values().map(|alert| (&alert.kind, &alert.node)).collect();
     assert_eq!(kinds.len(), state.alerts.len(), "one open alert per kind and node");
-    for (id, alert) in &state.alerts {
+    let found = |alert: &Alert| state.open_alert(alert.kind, alert.node.as_ref()) == Some(alert);
+    assert!(state.alerts.values().all(found));
+    for (id, alert) in state.alerts.iter() {
         assert_eq!(*id, alert.id);
     }
 }

@@ -181,6 +181,7 @@ fn command(request: &Enrollment, credential: Credential, key: KeyHash, key_kind:
         conflict_alerts: true,
         holder_seen_at: None,
         memory_storage: request.memory_storage,
+        strict: true,
     }
 }
 

@@ -2,7 +2,10 @@
 
 pub(super) mod acknowledge;
 pub(super) mod clear;
+mod open;
 pub(super) mod raise;
+
+pub use open::OpenAlerts;
 
 use super::{Envelope, Event, Node, State};
 use crate::names::{AlertId, NodeId, Span, Timestamp};
@@ -109,7 +112,7 @@ impl Alert {
 impl State {
     /// The open alert of a kind about a node, or about the domain.
     pub fn open_alert(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
-        self.alerts.values().find(|alert| alert.kind == kind && alert.node.as_ref() == node)
+        self.alerts.about(kind, node)
     }
 
     /// What follows when a command shows something that wants attention about a node.

@@ -1,0 +1,63 @@
+//! The open alerts. There is one of a kind about each node, which whoever raises it asks for at every attempt of a stranger: it is
+//! looked up and not searched.
+
+use super::{Alert, AlertKind};
+use crate::names::{AlertId, NodeId};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use std::ops::Deref;
+
+/// Open alerts by id, and by what they are about. Stored are the alerts alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OrdMap<AlertId, Alert>", into = "OrdMap<AlertId, Alert>")]
+pub struct OpenAlerts {
+    alerts: OrdMap<AlertId, Alert>,
+    by_subject: OrdMap<(AlertKind, Option<NodeId>), AlertId>,
+}
+
+impl OpenAlerts {
+    /// The open alert of a kind about a node, or about the domain.
+    pub fn about(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
+        self.alerts.get(self.by_subject.get(&(kind, node.cloned()))?)
+    }
+
+    pub fn insert(&mut self, id: AlertId, alert: Alert) {
+        self.by_subject.entry((alert.kind, alert.node.clone())).or_insert(id);
+        self.alerts.insert(id, alert);
+    }
+
+    pub fn remove(&mut self, id: &AlertId) {
+        let Some(alert) = self.alerts.remove(id) else { return };
+        let subject = (alert.kind, alert.node);
+        if self.by_subject.get(&subject) == Some(id) {
+            self.by_subject.remove(&subject);
+        }
+    }
+
+    /// Changes what was said of an alert, and not what it is about.
+    pub fn get_mut(&mut self, id: &AlertId) -> Option<&mut Alert> {
+        self.alerts.get_mut(id)
+    }
+}
+
+impl Deref for OpenAlerts {
+    type Target = OrdMap<AlertId, Alert>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.alerts
+    }
+}
+
+impl From<OrdMap<AlertId, Alert>> for OpenAlerts {
+    fn from(stored: OrdMap<AlertId, Alert>) -> Self {
+        let mut open = Self::default();
+        stored.into_iter().for_each(|(id, alert)| open.insert(id, alert));
+        open
+    }
+}
+
+impl From<OpenAlerts> for OrdMap<AlertId, Alert> {
+    fn from(open: OpenAlerts) -> Self {
+        open.alerts
+    }
+}
