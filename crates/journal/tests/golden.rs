@@ -520,7 +520,6 @@ fn recovery_commands() -> Vec<(&'static str, Command)> {
         ),
         ("revoke_recovery_tokens", Command::RevokeRecoveryTokens { node: node() }),
         ("mint_recovery", Command::MintRecovery { node: node(), keeping }),
-        ("recover_svid", Command::Recover(Box::new(Recover { svid_counts: true, ..recover.clone() }))),
         ("recover", Command::Recover(Box::new(recover))),
         ("issue_repair_bundle", Command::IssueRepairBundle(issue)),
         ("end_repair", Command::EndRepair { node: node() }),
@@ -745,6 +744,11 @@ fn samples() -> BTreeMap<&'static str, Command> {
     samples
 }
 
+fn recover_svid() -> Command {
+    let Some(Command::Recover(recover)) = samples().remove("recover") else { panic!("no sample") };
+    Command::Recover(Box::new(Recover { svid_counts: true, ..*recover }))
+}
+
 /// Commands with fields that came later.
 fn grown() -> Vec<(&'static str, Command)> {
     let said = Report {
@@ -848,6 +852,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("enroll_claimed", Command::Enroll(Box::new(Enroll { claimed: Some(identity()), ..enroll() }))),
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
         ("enroll_strict", Command::Enroll(Box::new(Enroll { strict: true, ..enroll() }))),
+        ("recover_svid", recover_svid()),
         ("observe_svid", Command::Observe(vec![Sighting { by_svid: true, ..sighting() }])),
         ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),

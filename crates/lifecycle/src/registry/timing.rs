@@ -129,7 +129,8 @@ impl AlertKind {
             | AlertKind::IssuerMisbehaved
             | AlertKind::DeniedCertificateSeen
             | AlertKind::OverlayUnavailable
-            | AlertKind::OverlayDrift => false,
+            | AlertKind::OverlayDrift
+            | AlertKind::HardwareGuessed => false,
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod body;
 pub mod capacity;
 pub mod connections;
 pub mod fed;
+pub mod hardware_guesses;
 pub mod keepalive;
 pub mod limits;
 pub mod listener;
@@ -26,6 +27,7 @@ pub mod unread;
 
 use capacity::Capacity;
 use connections::Connections;
+use hardware_guesses::HardwareGuesses;
 use limits::FailureLimits;
 use refusals::RefusedAttempts;
 use refused_renewals::RefusedRenewals;
@@ -39,6 +41,7 @@ pub struct Edge {
     pub refusals: RefusedAttempts,
     pub refused_renewals: RefusedRenewals,
     pub repeated_failures: RepeatedFailures,
+    pub hardware_guesses: HardwareGuesses,
     /// Whether gRPC server reflection is served.
     pub reflection: bool,
 }
@@ -53,6 +56,7 @@ impl Edge {
             refusals: RefusedAttempts::default(),
             refused_renewals: RefusedRenewals::default(),
             repeated_failures: RepeatedFailures::default(),
+            hardware_guesses: HardwareGuesses::default(),
             reflection,
         }
     }

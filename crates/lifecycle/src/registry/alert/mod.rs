@@ -57,6 +57,7 @@ kinds! {
     OverlayUnavailable "overlay_unavailable"
     OverlayDrift "overlay_drift"
     IssuerMisbehaved "issuer_misbehaved"
+    HardwareGuessed "hardware_guessed"
 }
 
 /// The kinds that follow from what a host says of itself, and end when it says otherwise.

@@ -50,8 +50,14 @@ impl Deref for OpenAlerts {
 
 impl From<OrdMap<AlertId, Alert>> for OpenAlerts {
     fn from(stored: OrdMap<AlertId, Alert>) -> Self {
+        stored.into_iter().collect()
+    }
+}
+
+impl FromIterator<(AlertId, Alert)> for OpenAlerts {
+    fn from_iter<I: IntoIterator<Item = (AlertId, Alert)>>(alerts: I) -> Self {
         let mut open = Self::default();
-        stored.into_iter().for_each(|(id, alert)| open.insert(id, alert));
+        alerts.into_iter().for_each(|(id, alert)| open.insert(id, alert));
         open
     }
 }

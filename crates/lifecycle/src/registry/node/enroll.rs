@@ -307,8 +307,7 @@ fn attested_machine<'a>(
     token: &Token,
 ) -> Result<Option<&'a NodeId>, Refusal> {
     let policy = &state.policy;
-    let needed = policy.requires(Attestor::Hardware) || !policy.accepts(Attestor::JoinToken);
-    let Some(claimed) = enroll.claimed.as_ref().filter(|_| needed) else {
+    let Some(claimed) = enroll.claimed.as_ref().filter(|_| policy.needs_hardware_beside_token()) else {
         policy.check_attested(&[Attestor::JoinToken])?;
         return Ok(None);
     };

@@ -29,6 +29,11 @@ policy_keys! {
         "enroll.max_per_minute" enroll_max_per_minute: u32 = 0, PerMinute;
         /// Failures per source network (/24, /48) and replica before answers become 429; 0 is no limit
         "failures.per_minute" failures_per_minute: u32 = 100, PerMinute;
+        /// Refused claims of hardware from one source (an IPv4 address, or a /64 of IPv6) per minute and replica, before every claim of
+        /// hardware from there is answered 429 for the rest of that minute; 0 is no limit
+        "failures.hardware_per_minute" failures_hardware_per_minute: u32 = 100, PerMinute;
+        /// Networks to which `failures.hardware_per_minute` does not apply, such as a site behind one address
+        "failures.hardware_exempt" failures_hardware_exempt: Vec<Network> = Vec::new(), Networks;
         /// Lifetime of a token created without `--expires`
         "token.default_ttl" token_default_ttl: Span = Span::from_hours(1), UpTo(TOKEN_TTL_MIN, "token.max_ttl");
         /// Longest lifetime of a token; can only be lowered
