@@ -554,7 +554,9 @@ fn vcluster_commands() -> Vec<(&'static str, Command)> {
         profile: Some(ProfileName::default_profile()),
         identity: identity(),
         vcluster: Some(vcluster()),
+        alert: None,
     };
+
     let create = CreateVcluster { vcluster: vcluster(), tenant: TenantId::default_tenant() };
     vec![
         ("register_hardware", Command::RegisterHardware(Box::new(register))),
@@ -749,6 +751,13 @@ fn recover_svid() -> Command {
     Command::Recover(Box::new(Recover { svid_counts: true, ..*recover }))
 }
 
+fn register_hardware_bounded() -> Command {
+    let Some(Command::RegisterHardware(register)) = samples().remove("register_hardware") else {
+        panic!("no sample")
+    };
+    Command::RegisterHardware(Box::new(RegisterHardware { alert: Some(AlertId(id(6))), ..*register }))
+}
+
 /// Commands with fields that came later.
 fn grown() -> Vec<(&'static str, Command)> {
     let said = Report {
@@ -853,6 +862,7 @@ fn grown() -> Vec<(&'static str, Command)> {
         ("enroll_memory", Command::Enroll(Box::new(Enroll { memory_storage: true, ..enroll() }))),
         ("enroll_strict", Command::Enroll(Box::new(Enroll { strict: true, ..enroll() }))),
         ("recover_svid", recover_svid()),
+        ("register_hardware_bounded", register_hardware_bounded()),
         ("observe_svid", Command::Observe(vec![Sighting { by_svid: true, ..sighting() }])),
         ("decommission_forced", Command::Decommission { node: node(), force: true }),
         ("set_config_defaults", set_config(ConfigTarget::Defaults)),

@@ -6,8 +6,8 @@ use crate::support::{
 };
 use lifecycle::names::{KeyHash, NodeId, Serial};
 use lifecycle::registry::{
-    Actor, AlertKind, Command, Confirmation, Credential, Enroll, NodeState, Recover, Rejection, Sighting, by_svid,
-    has_place_by_svid, svid_renewable,
+    Actor, AlertKind, Command, Confirmation, Credential, Enroll, NodeState, Recover, Rejection, Sighting,
+    by_svid, has_place_by_svid, svid_renewable,
 };
 
 fn svid(name: &str) -> Actor {

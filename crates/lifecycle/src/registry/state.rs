@@ -10,8 +10,8 @@ use super::{
     Tenants, Token, UndeliveredRevocation, Vcluster,
 };
 use crate::names::{
-    BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId,
-    RequestId, SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
+    BootstrapName, Fingerprint, IssuerId, KeyHash, KeyId, NodeId, OperatorName, ReplicaId, RequestId,
+    SecretHash, Serial, Span, TenantId, Timestamp, TokenId, VclusterId, WireguardKey,
 };
 use crate::registry::{AuditSigner, AuditSink, Domain, Issuer, Root, RootList, Tenant};
 use imbl::OrdMap;
@@ -96,6 +96,9 @@ pub struct State {
     /// Which node is known by what hardware. What a node that is gone was known by is its own until another is registered with it.
     #[serde(default)]
     pub hardware: OrdMap<HardwareIdentifier, NodeId>,
+    /// How many machines known by their hardware each tenant has. Not stored: it is counted when a snapshot is read.
+    #[serde(skip)]
+    pub machines: OrdMap<TenantId, u64>,
     #[serde(default)]
     pub vclusters: OrdMap<VclusterId, Arc<Vcluster>>,
     /// Configuration of nodes in no vCluster.
@@ -192,6 +195,7 @@ impl Default for State {
             minute: (Timestamp::from_millis(0), 0),
             set_back: no_time(),
             hardware: OrdMap::new(),
+            machines: OrdMap::new(),
             vclusters: OrdMap::new(),
             defaults: Documents::default(),
             config_sequence: 0,

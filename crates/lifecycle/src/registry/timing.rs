@@ -130,7 +130,8 @@ impl AlertKind {
             | AlertKind::DeniedCertificateSeen
             | AlertKind::OverlayUnavailable
             | AlertKind::OverlayDrift
-            | AlertKind::HardwareGuessed => false,
+            | AlertKind::HardwareGuessed
+            | AlertKind::HardwareConflict => false,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use lifecycle::names::{KeyHash, NodeId, Serial, TenantId, Timestamp, VclusterId};
 use lifecycle::registry::{
-    Applied, ConfigNews, Enroll, Event, HardwareIdentity, IssuerState, NodeState, Outcome, State, Vclusters, event,
+    Applied, ConfigNews, Enroll, Event, HardwareIdentity, IssuerState, NodeState, Outcome, State, Vclusters,
+    event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -212,9 +213,13 @@ impl Listener {
 pub fn is_heard(before: &State, at: Timestamp, id: &NodeId) -> bool {
     let node = &before.nodes[id];
     let orphaned = node.serials.iter().any(|serial| {
-        before.certificates.get(serial).is_some_and(|held| before.issuers[&held.issuer].state == IssuerState::Revoked)
+        before
+            .certificates
+            .get(serial)
+            .is_some_and(|held| before.issuers[&held.issuer].state == IssuerState::Revoked)
     });
-    let spoke = node.state == NodeState::Active && spoke_within_grace(before, at, node.last_seen) && !orphaned;
+    let spoke =
+        node.state == NodeState::Active && spoke_within_grace(before, at, node.last_seen) && !orphaned;
     spoke || lives_by_svid(before, at, id)
 }
 

@@ -603,6 +603,7 @@ impl World {
                     profile: None,
                     identity: identity(*machine),
                     vcluster: vcluster.map(vcluster_of),
+                    alert: None,
                 }))
             }
             Ask::CreateVcluster { vcluster, tenant: t } => Command::CreateVcluster(CreateVcluster {

@@ -346,7 +346,8 @@ mod tests {
         let world = World::new();
         assert_eq!(world.guesses(200, 1, "192.0.2.1", 0), 100);
         for n in 0..30_000u32 {
-            let source = std::net::Ipv6Addr::from((0x2001_0db8_u128 << 96) | (u128::from(n) << 64)).to_string();
+            let source =
+                std::net::Ipv6Addr::from((0x2001_0db8_u128 << 96) | (u128::from(n) << 64)).to_string();
             assert!(world.guess(&machine(n * 2, 2, ""), &source, 1));
         }
         let tables = world.0.tables();

@@ -2,33 +2,42 @@
 //! looked up and not searched.
 
 use super::{Alert, AlertKind};
-use crate::names::{AlertId, NodeId};
+use crate::names::{AlertId, NodeId, TenantId};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
+
+/// What an alert is about: a node, or a tenant, or else the domain.
+type AlertSubject = (AlertKind, Option<NodeId>, Option<TenantId>);
 
 /// Open alerts by id, and by what they are about. Stored are the alerts alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OrdMap<AlertId, Alert>", into = "OrdMap<AlertId, Alert>")]
 pub struct OpenAlerts {
     alerts: OrdMap<AlertId, Alert>,
-    by_subject: OrdMap<(AlertKind, Option<NodeId>), AlertId>,
+    by_subject: OrdMap<AlertSubject, AlertId>,
 }
 
 impl OpenAlerts {
-    /// The open alert of a kind about a node, or about the domain.
-    pub fn about(&self, kind: AlertKind, node: Option<&NodeId>) -> Option<&Alert> {
-        self.alerts.get(self.by_subject.get(&(kind, node.cloned()))?)
+    /// The open alert of a kind about a node, or about a tenant, or else about the domain.
+    pub fn with_subject(
+        &self,
+        kind: AlertKind,
+        node: Option<&NodeId>,
+        tenant: Option<&TenantId>,
+    ) -> Option<&Alert> {
+        self.alerts.get(self.by_subject.get(&(kind, node.cloned(), tenant.cloned()))?)
     }
 
     pub fn insert(&mut self, id: AlertId, alert: Alert) {
-        self.by_subject.entry((alert.kind, alert.node.clone())).or_insert(id);
+        let subject = (alert.kind, alert.node.clone(), alert.tenant.clone());
+        self.by_subject.entry(subject).or_insert(id);
         self.alerts.insert(id, alert);
     }
 
     pub fn remove(&mut self, id: &AlertId) {
         let Some(alert) = self.alerts.remove(id) else { return };
-        let subject = (alert.kind, alert.node);
+        let subject = (alert.kind, alert.node, alert.tenant);
         if self.by_subject.get(&subject) == Some(id) {
             self.by_subject.remove(&subject);
         }

@@ -41,9 +41,10 @@ pub(super) fn place(state: &State, node: &Node, rule: PlaceRule) -> MachinePlace
 fn is_heard(state: &State, node: &Node) -> bool {
     let by_certificate = node.state == NodeState::Active
         && is_recent(state, node.last_seen)
-        && !node.serials.iter().any(|serial| {
-            matches!(state.verdict(serial, state.at), Verdict::Denied(Denial::IssuerRevoked))
-        });
+        && !node
+            .serials
+            .iter()
+            .any(|serial| matches!(state.verdict(serial, state.at), Verdict::Denied(Denial::IssuerRevoked)));
     by_certificate || lives_by_svid(state, node)
 }
 
