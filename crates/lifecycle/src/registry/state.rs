@@ -5,7 +5,7 @@
 
 use super::command::Answer;
 use super::{
-    Addresses, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, OpenAlerts, Operator,
+    Addresses, AlertIndex, Bootstrap, Certificate, Documents, HardwareIdentifier, Intent, Node, Operator,
     OperatorKey, Overlay, PendingRoll, Policy, PrepareRoll, Replica, ReplicaToken, ServerCertificate,
     Tenants, Token, UndeliveredRevocation, Vcluster,
 };
@@ -57,7 +57,7 @@ pub struct State {
     /// What the others present.
     #[serde(default)]
     pub server_certificates: OrdMap<ReplicaId, ServerCertificate>,
-    pub alerts: OpenAlerts,
+    pub alerts: AlertIndex,
     /// The last line of the audit trail that a signed checkpoint vouches for.
     #[serde(default)]
     pub checkpoint: u64,
@@ -181,7 +181,7 @@ impl Default for State {
             audit_signer: None,
             server_certificate: None,
             server_certificates: OrdMap::new(),
-            alerts: OpenAlerts::default(),
+            alerts: AlertIndex::default(),
             checkpoint: 0,
             forwarded: OrdMap::new(),
             denials: 0,

@@ -96,7 +96,7 @@ impl GuessTables {
     }
 
     fn count(&mut self, claimed: &HardwareIdentity, source: Source, limit: u32, at: Timestamp) {
-        let claim = self.hashing.hash_one(Claim(claimed));
+        let claim = self.hashing.hash_one(HashedClaim(claimed));
         if !self.sources.contains_key(&source) {
             make_room(&mut self.sources, SOURCES, |known| &known.minute, at);
         }
@@ -169,9 +169,9 @@ fn make_room<K: Eq + Hash, V>(
 }
 
 /// A claim, to be known again by.
-struct Claim<'a>(&'a HardwareIdentity);
+struct HashedClaim<'a>(&'a HardwareIdentity);
 
-impl Hash for Claim<'_> {
+impl Hash for HashedClaim<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         let HardwareIdentity { macs, bmc_serial, system_uuid, tpm_ek_hash } = self.0;
         macs.iter().for_each(|mac| mac.to_string().hash(state));

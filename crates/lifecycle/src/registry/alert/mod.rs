@@ -2,10 +2,10 @@
 
 pub(super) mod acknowledge;
 pub(super) mod clear;
-mod open;
+mod index;
 pub(super) mod raise;
 
-pub use open::OpenAlerts;
+pub use index::AlertIndex;
 
 use super::{Envelope, Event, Node, State};
 use crate::names::{AlertId, NodeId, Span, TenantId, Timestamp};

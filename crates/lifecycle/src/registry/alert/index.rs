@@ -13,12 +13,12 @@ type AlertSubject = (AlertKind, Option<NodeId>, Option<TenantId>);
 /// Open alerts by id, and by what they are about. Stored are the alerts alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OrdMap<AlertId, Alert>", into = "OrdMap<AlertId, Alert>")]
-pub struct OpenAlerts {
+pub struct AlertIndex {
     alerts: OrdMap<AlertId, Alert>,
     by_subject: OrdMap<AlertSubject, AlertId>,
 }
 
-impl OpenAlerts {
+impl AlertIndex {
     /// The open alert of a kind about a node, or about a tenant, or else about the domain.
     pub fn with_subject(
         &self,
@@ -49,7 +49,7 @@ impl OpenAlerts {
     }
 }
 
-impl Deref for OpenAlerts {
+impl Deref for AlertIndex {
     type Target = OrdMap<AlertId, Alert>;
 
     fn deref(&self) -> &Self::Target {
@@ -57,13 +57,13 @@ impl Deref for OpenAlerts {
     }
 }
 
-impl From<OrdMap<AlertId, Alert>> for OpenAlerts {
+impl From<OrdMap<AlertId, Alert>> for AlertIndex {
     fn from(stored: OrdMap<AlertId, Alert>) -> Self {
         stored.into_iter().collect()
     }
 }
 
-impl FromIterator<(AlertId, Alert)> for OpenAlerts {
+impl FromIterator<(AlertId, Alert)> for AlertIndex {
     fn from_iter<I: IntoIterator<Item = (AlertId, Alert)>>(alerts: I) -> Self {
         let mut open = Self::default();
         alerts.into_iter().for_each(|(id, alert)| open.insert(id, alert));
@@ -71,8 +71,8 @@ impl FromIterator<(AlertId, Alert)> for OpenAlerts {
     }
 }
 
-impl From<OpenAlerts> for OrdMap<AlertId, Alert> {
-    fn from(open: OpenAlerts) -> Self {
+impl From<AlertIndex> for OrdMap<AlertId, Alert> {
+    fn from(open: AlertIndex) -> Self {
         open.alerts
     }
 }
